@@ -1,0 +1,1 @@
+"""Scheduling policies for GPU clusters as programs over a throughput matrix."""

@@ -1,0 +1,86 @@
+"""The cluster: accelerator types, how many GPUs of each, and how they sit in servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs import InputError
+
+__all__ = ["Cluster"]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """GPUs by accelerator type, in the order in which the types were given.
+
+    Parameters
+    ----------
+    gpus : number of GPUs of each accelerator type.
+    gpus_per_server : GPUs in one server of each type, 1 where not said. The last server of a type may be smaller.
+
+    >>> Cluster.parse("v100:4,k80:8").capacity
+    array([4, 8])
+    """
+
+    gpus: Mapping[str, int]
+    gpus_per_server: Mapping[str, int]
+
+    def __init__(self, gpus: Mapping[str, int], gpus_per_server: Mapping[str, int] | None = None) -> None:
+        object.__setattr__(self, "gpus", dict(gpus))
+        servers = {name: 1 for name in gpus} | dict(gpus_per_server or {})
+        object.__setattr__(self, "gpus_per_server", servers)
+        if not self.gpus:
+            raise InputError("cluster", found="no accelerator type", expected="at least one, as in v100:4")
+        for name, count in self.gpus.items():
+            if count != int(count) or count < 0:
+                raise InputError("cluster", field=name, found=count, expected="a whole number of GPUs, at least 0")
+        for name, size in servers.items():
+            if name not in self.gpus:
+                raise InputError("cluster", field="gpus_per_server", found=name, expected=f"one of {', '.join(self.gpus)}")
+            if size != int(size) or size < 1:
+                raise InputError("cluster", field=f"gpus_per_server of {name}", found=size, expected="at least 1")
+
+    @classmethod
+    def parse(cls, text: str, gpus_per_server: str | None = None) -> Cluster:
+        """Cluster from text such as ``v100:36,p100:36,k80:36``; `gpus_per_server` in the same form."""
+        return cls(_parse_counts(text, "--cluster"), _parse_counts(gpus_per_server, "--gpus-per-server") if gpus_per_server else None)
+
+    @cached_property
+    def accelerators(self) -> tuple[str, ...]:
+        """The M accelerator types."""
+        return tuple(self.gpus)
+
+    @cached_property
+    def capacity(self) -> NDArray[np.int64]:
+        """(M,) GPUs of each type."""
+        return np.array(list(self.gpus.values()), dtype=np.int64)
+
+    @cached_property
+    def first_gpu(self) -> NDArray[np.int64]:
+        """(M,) id of the first GPU of each type: GPUs are numbered from 0, type by type."""
+        return np.concatenate([[0], np.cumsum(self.capacity)[:-1]])
+
+    @property
+    def total_gpus(self) -> int:
+        """All GPUs of the cluster."""
+        return int(self.capacity.sum())
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}:{count}" for name, count in self.gpus.items())
+
+
+def _parse_counts(text: str, source: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        name, colon, number = part.strip().partition(":")
+        if not (name and colon and number.strip().isdigit()):
+            raise InputError(source, found=part, expected="TYPE:COUNT pairs, as in v100:36,p100:36,k80:36")
+        if name in counts:
+            raise InputError(source, field=name, found="the type twice", expected="each type once")
+        counts[name] = int(number)
+    return counts

@@ -1,0 +1,158 @@
+"""The decision protocol: what a policy sees, and what comes back.
+
+    state -> policy.allocate(state) -> Allocation -> round mechanism -> RoundDecision -> a world applies it
+
+The simulator and the runtimes are worlds around the same decision core; none of these types knows which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from throughputs import InputError, ThroughputMatrix
+
+if TYPE_CHECKING:
+    from allocator.allocation import Allocation
+
+__all__ = ["ClusterState", "Policy", "RoundDecision"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterState:
+    """Everything a policy may know at one instant about the N active jobs, ids ascending.
+
+    Attributes
+    ----------
+    cluster : the cluster; its types are the columns of `throughputs`.
+    throughputs : (N, M) steps/s of each job's own gang, with scale factors; its labels are the job ids.
+    priority_weights : (N,) weight of each job, 1 for an ordinary one.
+    steps_remaining : (N,) training steps left.
+    elapsed_seconds : (N,) seconds since the job arrived.
+    isolated_seconds : (N,) seconds that the steps already done would have taken on an isolated share of the
+        cluster, as it was when they were done (finish-time fairness).
+    current_accelerator : (N,) type the job was last given by a policy that does not preempt, -1 for none.
+    clock : seconds since the start.
+
+    Raises
+    ------
+    InputError
+        The accelerator types of cluster and matrix differ, or an array has the wrong shape.
+    """
+
+    cluster: Cluster
+    throughputs: ThroughputMatrix
+    priority_weights: NDArray[np.float64]
+    steps_remaining: NDArray[np.float64]
+    elapsed_seconds: NDArray[np.float64]
+    isolated_seconds: NDArray[np.float64]
+    current_accelerator: NDArray[np.int64]
+    clock: float = 0.0
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughputs: ThroughputMatrix,
+        *,
+        priority_weights: NDArray[np.float64] | None = None,
+        steps_remaining: NDArray[np.float64] | None = None,
+        elapsed_seconds: NDArray[np.float64] | None = None,
+        isolated_seconds: NDArray[np.float64] | None = None,
+        current_accelerator: NDArray[np.int64] | None = None,
+        clock: float = 0.0,
+    ) -> None:
+        n = throughputs.n_jobs
+        object.__setattr__(self, "cluster", cluster)
+        object.__setattr__(self, "throughputs", throughputs)
+        object.__setattr__(self, "clock", clock)
+        if throughputs.accelerators != cluster.accelerators:
+            raise InputError(
+                "cluster state",
+                field="accelerators",
+                found=throughputs.accelerators,
+                expected=f"the types of the cluster, {cluster.accelerators}",
+            )
+        columns: tuple[tuple[str, Any, float], ...] = (
+            ("priority_weights", priority_weights, 1.0),
+            ("steps_remaining", steps_remaining, 1.0),
+            ("elapsed_seconds", elapsed_seconds, 0.0),
+            ("isolated_seconds", isolated_seconds, 0.0),
+        )
+        for name, values, default in columns:
+            array = np.full(n, default) if values is None else np.asarray(values, dtype=np.float64)
+            if array.shape != (n,):
+                raise InputError("cluster state", field=name, found=array.shape, expected=f"shape ({n},)")
+            if not np.isfinite(array).all() or (array < 0).any() or (name == "priority_weights" and (array <= 0).any()):
+                worst = int(np.argmax(~np.isfinite(array) | (array < 0) | ((name == "priority_weights") & (array <= 0))))
+                what = "positive" if name == "priority_weights" else "at least 0"
+                raise InputError(
+                    "cluster state", field=f"{name} of job {throughputs.jobs[worst]!r}", found=float(array[worst]), expected=what
+                )
+            object.__setattr__(self, name, array)
+        current = np.full(n, -1, dtype=np.int64) if current_accelerator is None else np.asarray(current_accelerator, np.int64)
+        object.__setattr__(self, "current_accelerator", current)
+
+    @property
+    def n_jobs(self) -> int:
+        """N, the number of active jobs."""
+        return self.throughputs.n_jobs
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        """(N, M) steps/s."""
+        return self.throughputs.rates
+
+    @property
+    def scale_factors(self) -> NDArray[np.int64]:
+        """(N,) GPUs per gang."""
+        return self.throughputs.scale_factors
+
+    @property
+    def capacity(self) -> NDArray[np.int64]:
+        """(M,) GPUs of each type."""
+        return self.cluster.capacity
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides on shares. Settings live in the object, data comes with the state; no state is kept between calls.
+
+    Attributes
+    ----------
+    name : the registered name.
+    heterogeneity_aware : whether the policy distinguishes accelerator types. One that does not leaves the
+        choice of type to the mechanism (which may draw it at random, as Gavel does for its baselines).
+    fills_idle_gpus : whether jobs without a share may run on GPUs that would otherwise idle.
+    preemptive : whether a job may be moved once it has been given an accelerator type.
+    """
+
+    name: str
+    heterogeneity_aware: bool
+    fills_idle_gpus: bool
+    preemptive: bool
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Shares of time for every job of `state` on every accelerator type."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RoundDecision:
+    """Who runs in the coming round, in the order in which the mechanism chose them.
+
+    Attributes
+    ----------
+    jobs : (K,) positions of the chosen jobs in the world's job table.
+    accelerator : (K,) position of the type each runs on.
+    gpus : for each chosen job the ids of its GPUs; empty when placement is off.
+    recomputed : whether the policy was asked for new shares at this round.
+    """
+
+    jobs: NDArray[np.int64]
+    accelerator: NDArray[np.int64]
+    gpus: tuple[tuple[int, ...], ...] = field(default=())
+    recomputed: bool = False

@@ -1,0 +1,41 @@
+"""The one error raised for bad input, whatever the format it came in."""
+
+from __future__ import annotations
+
+__all__ = ["InputError"]
+
+
+class InputError(ValueError):
+    """Input that cannot be used: says where it is, what was found and what was expected.
+
+    Parameters
+    ----------
+    source : file name or the name of the argument.
+    expected : what would have been accepted, in words.
+    found : the offending value; shown with ``repr``.
+    line : line (or row) number, counted from 1.
+    field : name of the field, column or key.
+    """
+
+    def __init__(
+        self,
+        source: object,
+        *,
+        expected: str,
+        found: object = None,
+        line: int | None = None,
+        field: str | None = None,
+    ) -> None:
+        self.source = str(source)
+        self.expected = expected
+        self.found = found
+        self.line = line
+        self.field = field
+        where = self.source if line is None else f"{self.source}:{line}"
+        what = "" if field is None else f" field '{field}':"
+        shown = "nothing" if found is None else _shorten(repr(found))
+        super().__init__(f"{where}:{what} found {shown}, expected {expected}")
+
+
+def _shorten(text: str, limit: int = 80) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."

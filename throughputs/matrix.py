@@ -1,0 +1,135 @@
+"""The throughput matrix: how fast each job runs on each accelerator type.
+
+>>> import pandas as pd
+>>> matrix = ThroughputMatrix.from_frame(pd.DataFrame({"v100": [4.0, 2.0], "k80": [1.0, 0.5]}, index=["a", "b"]))
+>>> matrix.accelerators
+('v100', 'k80')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ThroughputMatrix"]
+
+
+@dataclass(frozen=True, eq=False)
+class ThroughputMatrix:
+    """Throughput of N jobs on M accelerator types, with the labels of both.
+
+    Parameters
+    ----------
+    rates : (N, M) throughput of the job's whole gang in `unit`; 0 where the job cannot run.
+    jobs : N distinct labels.
+    accelerators : M distinct names of accelerator types.
+    scale_factors : (N,) GPUs that each job's gang occupies; 1 for every job when omitted.
+    unit : unit of `rates`.
+
+    Raises
+    ------
+    InputError
+        A shape does not fit its labels, a label is repeated, a rate is negative or not finite, or a scale
+        factor is not a positive whole number.
+    """
+
+    rates: NDArray[np.float64]
+    jobs: tuple[Hashable, ...]
+    accelerators: tuple[str, ...]
+    scale_factors: NDArray[np.int64]
+    unit: str = "steps/s"
+
+    def __init__(
+        self,
+        rates: ArrayLike,
+        jobs: Sequence[Hashable],
+        accelerators: Sequence[str],
+        scale_factors: ArrayLike | None = None,
+        unit: str = "steps/s",
+    ) -> None:
+        jobs, accelerators = tuple(jobs), tuple(accelerators)
+        values = np.array(rates, dtype=np.float64).reshape(np.shape(rates) if np.size(rates) else (len(jobs), len(accelerators)))
+        sizes = np.ones(len(jobs), dtype=np.int64) if scale_factors is None else _whole_numbers(scale_factors)
+        object.__setattr__(self, "rates", values)
+        object.__setattr__(self, "jobs", jobs)
+        object.__setattr__(self, "accelerators", accelerators)
+        object.__setattr__(self, "scale_factors", sizes)
+        object.__setattr__(self, "unit", unit)
+        self._validate()
+
+    def _validate(self) -> None:
+        source = "throughput matrix"
+        shape = (len(self.jobs), len(self.accelerators))
+        if self.rates.shape != shape:
+            raise InputError(source, field="rates", found=self.rates.shape, expected=f"shape {shape} (jobs, accelerators)")
+        if self.scale_factors.shape != shape[:1]:
+            raise InputError(source, field="scale_factors", found=self.scale_factors.shape, expected=f"shape {shape[:1]}")
+        for field, labels in (("jobs", self.jobs), ("accelerators", self.accelerators)):
+            if len(set(labels)) != len(labels):
+                repeated = next(label for label in labels if labels.count(label) > 1)
+                raise InputError(source, field=field, found=repeated, expected="distinct labels")
+        bad = ~(np.isfinite(self.rates) & (self.rates >= 0))
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise InputError(
+                source,
+                field=f"job {self.jobs[row]!r} on {self.accelerators[column]!r}",
+                found=float(self.rates[row, column]),
+                expected=f"a finite throughput of at least 0 {self.unit}",
+            )
+        if (self.scale_factors < 1).any():
+            row = int(np.argmax(self.scale_factors < 1))
+            raise InputError(
+                source,
+                field=f"scale factor of job {self.jobs[row]!r}",
+                found=int(self.scale_factors[row]),
+                expected="at least 1 GPU",
+            )
+
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, scale_factors: ArrayLike | None = None, unit: str = "steps/s"
+    ) -> ThroughputMatrix:
+        """Matrix from a table with one row per job (index: labels) and one column per accelerator type.
+
+        A column named ``scale_factor`` is taken as the scale factors when `scale_factors` is omitted.
+        """
+        if scale_factors is None and "scale_factor" in frame.columns:
+            scale_factors = frame["scale_factor"].to_numpy()
+        rates = frame.drop(columns="scale_factor", errors="ignore")
+        for column in rates.columns:
+            if rates[column].dtype.kind not in "iuf":
+                raise InputError("throughput table", field=str(column), found=str(rates[column].dtype), expected="numbers")
+        return cls(rates.to_numpy(dtype=np.float64), list(frame.index), [str(c) for c in rates.columns], scale_factors, unit)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Table with one row per job and one column per accelerator type (scale factors not included)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rates, index=list(self.jobs), columns=list(self.accelerators))
+
+    @property
+    def n_jobs(self) -> int:
+        """N, the number of jobs."""
+        return len(self.jobs)
+
+    @property
+    def n_accelerators(self) -> int:
+        """M, the number of accelerator types."""
+        return len(self.accelerators)
+
+
+def _whole_numbers(values: ArrayLike) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf" or (array.size and not np.array_equal(array, np.rint(array))):
+        raise InputError("throughput matrix", field="scale_factors", found=array.tolist(), expected="whole numbers")
+    return array.astype(np.int64)
