@@ -1,1 +1,79 @@
-"""Scheduling policies for GPU clusters as programs over a throughput matrix."""
+"""Scheduling policies for GPU clusters as programs over a throughput matrix: solve, simulate, compare.
+
+>>> import pandas as pd, allocator
+>>> speeds = pd.DataFrame({"v100": [4.0, 2.0], "k80": [1.0, 1.0]}, index=["resnet", "lstm"])
+>>> answer = allocator.solve("max_min_fairness_perf", speeds, "v100:1,k80:1")
+>>> answer.status
+'optimal'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allocator.allocation import Allocation
+    from allocator.api import load_throughputs, solve
+    from allocator.cluster import Cluster
+    from allocator.protocol import ClusterState, Policy, RoundDecision
+    from allocator.registry import get_policy, list_policies, register
+    from allocator.report.html import write_report
+    from allocator.simulator.engine import simulate
+    from allocator.simulator.result import SimulationResult
+    from throughputs import InputError, ThroughputMatrix, Trace, default_table, read_table, read_trace
+
+__all__ = [
+    "Allocation",
+    "Cluster",
+    "ClusterState",
+    "InputError",
+    "Policy",
+    "RoundDecision",
+    "SimulationResult",
+    "ThroughputMatrix",
+    "Trace",
+    "default_table",
+    "get_policy",
+    "list_policies",
+    "load_throughputs",
+    "read_table",
+    "read_trace",
+    "register",
+    "simulate",
+    "solve",
+    "write_report",
+]
+
+# Names are imported at first use, so that `import allocator` stays quick.
+_HOME = {
+    "Allocation": "allocator.allocation",
+    "Cluster": "allocator.cluster",
+    "ClusterState": "allocator.protocol",
+    "InputError": "throughputs",
+    "Policy": "allocator.protocol",
+    "RoundDecision": "allocator.protocol",
+    "SimulationResult": "allocator.simulator.result",
+    "ThroughputMatrix": "throughputs",
+    "Trace": "throughputs",
+    "default_table": "throughputs",
+    "get_policy": "allocator.registry",
+    "list_policies": "allocator.registry",
+    "load_throughputs": "allocator.api",
+    "read_table": "throughputs",
+    "read_trace": "throughputs",
+    "register": "allocator.registry",
+    "simulate": "allocator.simulator.engine",
+    "solve": "allocator.api",
+    "write_report": "allocator.report.html",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'allocator' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

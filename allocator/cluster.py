@@ -32,7 +32,7 @@ class Cluster:
 
     def __init__(self, gpus: Mapping[str, int], gpus_per_server: Mapping[str, int] | None = None) -> None:
         object.__setattr__(self, "gpus", dict(gpus))
-        servers = {name: 1 for name in gpus} | dict(gpus_per_server or {})
+        servers = dict.fromkeys(gpus, 1) | dict(gpus_per_server or {})
         object.__setattr__(self, "gpus_per_server", servers)
         if not self.gpus:
             raise InputError("cluster", found="no accelerator type", expected="at least one, as in v100:4")
@@ -41,14 +41,19 @@ class Cluster:
                 raise InputError("cluster", field=name, found=count, expected="a whole number of GPUs, at least 0")
         for name, size in servers.items():
             if name not in self.gpus:
-                raise InputError("cluster", field="gpus_per_server", found=name, expected=f"one of {', '.join(self.gpus)}")
+                raise InputError(
+                    "cluster", field="gpus_per_server", found=name, expected=f"one of {', '.join(self.gpus)}"
+                )
             if size != int(size) or size < 1:
                 raise InputError("cluster", field=f"gpus_per_server of {name}", found=size, expected="at least 1")
 
     @classmethod
     def parse(cls, text: str, gpus_per_server: str | None = None) -> Cluster:
         """Cluster from text such as ``v100:36,p100:36,k80:36``; `gpus_per_server` in the same form."""
-        return cls(_parse_counts(text, "--cluster"), _parse_counts(gpus_per_server, "--gpus-per-server") if gpus_per_server else None)
+        return cls(
+            _parse_counts(text, "--cluster"),
+            _parse_counts(gpus_per_server, "--gpus-per-server") if gpus_per_server else None,
+        )
 
     @cached_property
     def accelerators(self) -> tuple[str, ...]:

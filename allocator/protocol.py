@@ -87,14 +87,41 @@ class ClusterState:
             if array.shape != (n,):
                 raise InputError("cluster state", field=name, found=array.shape, expected=f"shape ({n},)")
             if not np.isfinite(array).all() or (array < 0).any() or (name == "priority_weights" and (array <= 0).any()):
-                worst = int(np.argmax(~np.isfinite(array) | (array < 0) | ((name == "priority_weights") & (array <= 0))))
+                worst = int(
+                    np.argmax(~np.isfinite(array) | (array < 0) | ((name == "priority_weights") & (array <= 0)))
+                )
                 what = "positive" if name == "priority_weights" else "at least 0"
                 raise InputError(
-                    "cluster state", field=f"{name} of job {throughputs.jobs[worst]!r}", found=float(array[worst]), expected=what
+                    "cluster state",
+                    field=f"{name} of job {throughputs.jobs[worst]!r}",
+                    found=float(array[worst]),
+                    expected=what,
                 )
             object.__setattr__(self, name, array)
-        current = np.full(n, -1, dtype=np.int64) if current_accelerator is None else np.asarray(current_accelerator, np.int64)
+        current = (
+            np.full(n, -1, dtype=np.int64) if current_accelerator is None else np.asarray(current_accelerator, np.int64)
+        )
         object.__setattr__(self, "current_accelerator", current)
+
+    def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
+        """The same state with some of its jobs only (positions)."""
+        matrix = self.throughputs
+        return ClusterState(
+            self.cluster,
+            ThroughputMatrix(
+                matrix.rates[jobs],
+                [matrix.jobs[i] for i in jobs],
+                matrix.accelerators,
+                matrix.scale_factors[jobs],
+                matrix.unit,
+            ),
+            priority_weights=self.priority_weights[jobs],
+            steps_remaining=self.steps_remaining[jobs],
+            elapsed_seconds=self.elapsed_seconds[jobs],
+            isolated_seconds=self.isolated_seconds[jobs],
+            current_accelerator=self.current_accelerator[jobs],
+            clock=self.clock,
+        )
 
     @property
     def n_jobs(self) -> int:

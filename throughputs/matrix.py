@@ -1,7 +1,8 @@
 """The throughput matrix: how fast each job runs on each accelerator type.
 
 >>> import pandas as pd
->>> matrix = ThroughputMatrix.from_frame(pd.DataFrame({"v100": [4.0, 2.0], "k80": [1.0, 0.5]}, index=["a", "b"]))
+>>> frame = pd.DataFrame({"v100": [4.0, 2.0], "k80": [1.0, 0.5]}, index=["a", "b"])
+>>> matrix = ThroughputMatrix.from_frame(frame)
 >>> matrix.accelerators
 ('v100', 'k80')
 """
@@ -57,7 +58,9 @@ class ThroughputMatrix:
         unit: str = "steps/s",
     ) -> None:
         jobs, accelerators = tuple(jobs), tuple(accelerators)
-        values = np.array(rates, dtype=np.float64).reshape(np.shape(rates) if np.size(rates) else (len(jobs), len(accelerators)))
+        values = np.array(rates, dtype=np.float64).reshape(
+            np.shape(rates) if np.size(rates) else (len(jobs), len(accelerators))
+        )
         sizes = np.ones(len(jobs), dtype=np.int64) if scale_factors is None else _whole_numbers(scale_factors)
         object.__setattr__(self, "rates", values)
         object.__setattr__(self, "jobs", jobs)
@@ -70,9 +73,13 @@ class ThroughputMatrix:
         source = "throughput matrix"
         shape = (len(self.jobs), len(self.accelerators))
         if self.rates.shape != shape:
-            raise InputError(source, field="rates", found=self.rates.shape, expected=f"shape {shape} (jobs, accelerators)")
+            raise InputError(
+                source, field="rates", found=self.rates.shape, expected=f"shape {shape} (jobs, accelerators)"
+            )
         if self.scale_factors.shape != shape[:1]:
-            raise InputError(source, field="scale_factors", found=self.scale_factors.shape, expected=f"shape {shape[:1]}")
+            raise InputError(
+                source, field="scale_factors", found=self.scale_factors.shape, expected=f"shape {shape[:1]}"
+            )
         for field, labels in (("jobs", self.jobs), ("accelerators", self.accelerators)):
             if len(set(labels)) != len(labels):
                 repeated = next(label for label in labels if labels.count(label) > 1)
@@ -96,6 +103,15 @@ class ThroughputMatrix:
             )
 
     @classmethod
+    def trusted(cls, rates: NDArray[np.float64], like: ThroughputMatrix) -> ThroughputMatrix:
+        """Other rates for the jobs and types of a matrix that was validated; not checked again."""
+        matrix = object.__new__(cls)
+        for name in ("jobs", "accelerators", "scale_factors", "unit"):
+            object.__setattr__(matrix, name, getattr(like, name))
+        object.__setattr__(matrix, "rates", rates)
+        return matrix
+
+    @classmethod
     def from_frame(
         cls, frame: pd.DataFrame, scale_factors: ArrayLike | None = None, unit: str = "steps/s"
     ) -> ThroughputMatrix:
@@ -108,8 +124,16 @@ class ThroughputMatrix:
         rates = frame.drop(columns="scale_factor", errors="ignore")
         for column in rates.columns:
             if rates[column].dtype.kind not in "iuf":
-                raise InputError("throughput table", field=str(column), found=str(rates[column].dtype), expected="numbers")
-        return cls(rates.to_numpy(dtype=np.float64), list(frame.index), [str(c) for c in rates.columns], scale_factors, unit)
+                raise InputError(
+                    "throughput table", field=str(column), found=str(rates[column].dtype), expected="numbers"
+                )
+        return cls(
+            rates.to_numpy(dtype=np.float64),
+            list(frame.index),
+            [str(c) for c in rates.columns],
+            scale_factors,
+            unit,
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Table with one row per job and one column per accelerator type (scale factors not included)."""

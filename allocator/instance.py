@@ -1,0 +1,161 @@
+"""Allocation problems and their answers as JSON, for scripts and for `allocator solve`.
+
+The schema is described in docs/formats.md. An instance holds the cluster and the jobs of one decision::
+
+    {"cluster": {"v100": 4, "k80": 8},
+     "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1, "k80": 0.9}, "scale_factor": 1,
+               "priority_weight": 1.0, "num_steps_remaining": 5000, "time_since_start": 120.0}]}
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from allocator.allocation import Allocation
+from allocator.cluster import Cluster
+from allocator.protocol import ClusterState
+from throughputs import InputError, ThroughputMatrix
+
+__all__ = ["allocation_to_json", "read_instance", "state_from_json"]
+
+
+def read_instance(path: str | Path) -> ClusterState:
+    """State of the instance in a JSON file (``.json`` or ``.json.gz``).
+
+    Raises
+    ------
+    InputError
+        The file is missing or is not JSON, or a field is missing or of the wrong kind; says which.
+    """
+    path = Path(path)
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = json.loads(raw)
+    except FileNotFoundError:
+        raise InputError(path, found="no such file", expected="an instance in JSON") from None
+    except json.JSONDecodeError as error:
+        raise InputError(path, line=error.lineno, found=error.msg, expected="JSON") from None
+    except (OSError, UnicodeDecodeError, EOFError) as error:
+        raise InputError(path, found=str(error), expected="a readable file of JSON") from None
+    return state_from_json(data, source=str(path))
+
+
+def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
+    """State of an instance object; field names as in the module's example."""
+    if not isinstance(data, dict):
+        raise InputError(source, found=type(data).__name__, expected="an object with 'cluster' and 'jobs'")
+    counts = _field(data, "cluster", dict, source, "an object of GPU counts by accelerator type")
+    jobs = _field(data, "jobs", list, source, "a list of jobs")
+    cluster = Cluster({str(name): _number(count, f"cluster.{name}", source) for name, count in counts.items()})
+    rows = [_job(job, index, cluster, source) for index, job in enumerate(jobs)]
+    ids = [row["job_id"] for row in rows]
+    if len(set(map(str, ids))) != len(ids):
+        repeated = next(i for i in ids if list(map(str, ids)).count(str(i)) > 1)
+        raise InputError(source, field="jobs[].job_id", found=repeated, expected="distinct job ids")
+    columns = {
+        name: np.array([row[name] for row in rows], dtype=float) for name in ("weight", "left", "elapsed", "isolated")
+    }
+    matrix = ThroughputMatrix(
+        np.array([row["rates"] for row in rows], dtype=float).reshape(len(rows), len(cluster.accelerators)),
+        ids,
+        cluster.accelerators,
+        np.array([row["scale_factor"] for row in rows], dtype=np.int64),
+    )
+    return ClusterState(
+        cluster,
+        matrix,
+        priority_weights=columns["weight"],
+        steps_remaining=columns["left"],
+        elapsed_seconds=columns["elapsed"],
+        isolated_seconds=columns["isolated"],
+    )
+
+
+def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
+    """Answer ready for JSON; numbers that do not exist (no program, no bound) are null."""
+    matrix = allocation.throughputs
+    prices = np.zeros(matrix.n_accelerators) if allocation.prices is None else allocation.prices
+    used = np.argwhere(allocation.shares > 0)
+    return {
+        "policy": allocation.policy,
+        "status": allocation.status,
+        "objective": _finite(allocation.objective),
+        "objective_unit": allocation.objective_unit,
+        "bound": _finite(allocation.bound),
+        "gap": _finite(allocation.gap),
+        "prices": {name: float(price) for name, price in zip(matrix.accelerators, prices, strict=True)},
+        "allocation": [
+            {
+                "jobs": [matrix.jobs[i]],
+                "accelerator": matrix.accelerators[j],
+                "share": float(allocation.shares[i, j]),
+            }
+            for i, j in used
+        ],
+        "effective_throughput": {
+            str(job): float(rate) for job, rate in zip(matrix.jobs, allocation.effective_throughput, strict=True)
+        },
+        "unserved": list(allocation.unserved),
+        "solver": allocation.solver,
+        "fallbacks": list(allocation.fallbacks),
+        "seconds": allocation.seconds,
+    }
+
+
+def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
+    where = f"jobs[{index}]"
+    if not isinstance(job, dict):
+        raise InputError(source, field=where, found=type(job).__name__, expected="an object")
+    rates = _field(job, "throughputs", dict, source, "an object of steps/s by accelerator type", where)
+    missing = [name for name in cluster.accelerators if name not in rates]
+    if missing:
+        raise InputError(
+            source,
+            field=f"{where}.throughputs",
+            found=sorted(rates),
+            expected=f"also a throughput on {missing[0]}",
+        )
+    scale = _number(job.get("scale_factor", 1), f"{where}.scale_factor", source)
+    if scale != int(scale) or scale < 1:
+        raise InputError(
+            source, field=f"{where}.scale_factor", found=scale, expected="a whole number of GPUs, at least 1"
+        )
+    weight = _number(job.get("priority_weight", 1.0), f"{where}.priority_weight", source)
+    if not weight > 0:
+        raise InputError(source, field=f"{where}.priority_weight", found=weight, expected="a positive weight")
+    return {
+        "job_id": job.get("job_id", index),
+        "scale_factor": int(scale),
+        "weight": weight,
+        "left": _number(
+            job.get("num_steps_remaining", job.get("total_steps", 1.0)),
+            f"{where}.num_steps_remaining",
+            source,
+        ),
+        "elapsed": _number(job.get("time_since_start", 0.0), f"{where}.time_since_start", source),
+        "isolated": _number(job.get("isolated_seconds", 0.0), f"{where}.isolated_seconds", source),
+        "rates": [_number(rates[name], f"{where}.throughputs.{name}", source) for name in cluster.accelerators],
+    }
+
+
+def _field(data: dict[str, Any], name: str, kind: type, source: str, expected: str, where: str = "") -> Any:
+    value = data.get(name)
+    if not isinstance(value, kind):
+        shown = None if value is None else type(value).__name__
+        raise InputError(source, field=f"{where}.{name}" if where else name, found=shown, expected=expected)
+    return value
+
+
+def _number(value: Any, field: str, source: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value) or value < 0:
+        raise InputError(source, field=field, found=value, expected="a finite number, at least 0")
+    return value
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,63 @@
+"""Finish-time fairness (Themis), blind to accelerator types and aware of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from allocator.policies.base import Array, ProgramPolicy, reference_rates
+from allocator.protocol import ClusterState
+from allocator.registry import register
+
+if TYPE_CHECKING:
+    from formulations import FinishTimeFairness as FinishTimeObjective
+
+_PAPER = "Narayanan et al., OSDI 2020, sec. 4.3; Mahajan et al., NSDI 2020, sec. 3"
+
+
+class _FinishTimeFairness(ProgramPolicy):
+    def objective(self, state: ClusterState, rates: Array) -> FinishTimeObjective:
+        """Time to finish as shared over time to finish as isolated."""
+        from formulations import FinishTimeFairness, isolated_throughput
+
+        alone = isolated_throughput(rates, state.scale_factors, state.capacity)
+        left = state.steps_remaining
+        return FinishTimeFairness(state.elapsed_seconds, left, state.isolated_seconds + left / alone)
+
+
+@register("finish_time_fairness_perf", paper=_PAPER, program="min_x max_i (e_i + n_i / T_i.x_i) / (C_i + n_i / q_i)")
+@dataclass(frozen=True)
+class FinishTimeFairnessPerf(_FinishTimeFairness):
+    """Heterogeneity-aware finish-time fairness: lower the worst rho.
+
+        min_x  max_i  rho_i,   rho_i = (e_i + n_i / sum_j T_ij x_ij) / (C_i + n_i / q_i)
+
+    e: seconds since arrival; n: steps left; q: throughput under the isolated share of now; C: seconds that the steps
+    already done would have taken on the isolated shares of their time.
+    """
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """The true throughputs."""
+        return state.rates
+
+
+@register(
+    "finish_time_fairness",
+    paper=_PAPER + " (baseline)",
+    program="as finish_time_fairness_perf with T_ij = T_i,ref",
+)
+@dataclass(frozen=True)
+class FinishTimeFairness(_FinishTimeFairness):
+    """Finish-time fairness blind to accelerator types: every type taken for the reference type.
+
+    Parameters
+    ----------
+    reference_accelerator : type whose throughput stands for all; None: v100 if there is one, else the fastest.
+    """
+
+    reference_accelerator: str | None = None
+    heterogeneity_aware = False
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """Throughput on the reference type."""
+        return reference_rates(state, self.reference_accelerator)

@@ -1,0 +1,58 @@
+"""Makespan: finish the last job as early as possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from allocator.policies.base import Array, ProgramPolicy, reference_rates
+from allocator.protocol import ClusterState
+from allocator.registry import register
+
+if TYPE_CHECKING:
+    from formulations import Makespan
+
+_PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
+
+
+class _MinTotalDuration(ProgramPolicy):
+    def objective(self, state: ClusterState, rates: Array) -> Makespan:  # noqa: ARG002
+        """Steps left over throughput."""
+        from formulations import Makespan
+
+        return Makespan(state.steps_remaining)
+
+
+@register("min_total_duration_perf", paper=_PAPER, program="min_x max_i n_i / T_i.x_i")
+@dataclass(frozen=True)
+class MinTotalDurationPerf(_MinTotalDuration):
+    """Heterogeneity-aware makespan: the last job ends as early as possible.
+
+        min_x  max_i  n_i / sum_j T_ij x_ij                        x in the allocation polytope
+
+    n: steps left. Solved to optimality as max z with T_i.x_i >= z n_i (the published code bisects and stops at 5 %).
+    """
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """The true throughputs."""
+        return state.rates
+
+
+@register("min_total_duration", paper=_PAPER + " (baseline)", program="min_x max_i n_i / (T_i,ref sum_j x_ij)")
+@dataclass(frozen=True)
+class MinTotalDuration(_MinTotalDuration):
+    """Makespan blind to accelerator types: every type taken for the reference type.
+
+        min_x  max_i  n_i / (T_i,ref sum_j x_ij)                   x in the allocation polytope
+
+    Parameters
+    ----------
+    reference_accelerator : type whose throughput stands for all; None: v100 if there is one, else the fastest.
+    """
+
+    reference_accelerator: str | None = None
+    heterogeneity_aware = False
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """Throughput on the reference type."""
+        return reference_rates(state, self.reference_accelerator)

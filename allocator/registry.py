@@ -1,0 +1,125 @@
+"""Policies by name: ``get_policy("max_min_fairness_perf")``, and how to add one.
+
+>>> from allocator import get_policy
+>>> get_policy("isolated").name
+'isolated'
+
+A policy of your own needs one decorator; in another package, an entry point in the group ``allocator.policies``
+whose value is the policy class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, TypeVar
+
+from allocator.protocol import Policy
+from throughputs import InputError
+
+__all__ = ["PolicyEntry", "get_policy", "list_policies", "register"]
+
+ENTRY_POINT_GROUP = "allocator.policies"
+
+_OWN_MODULES = ("max_min", "finish_time", "makespan", "throughput", "closed_form", "orders")
+
+
+@dataclass(frozen=True)
+class PolicyEntry:
+    """One registered policy: its name, its class, the paper it comes from, one line of meaning, its program."""
+
+    name: str
+    factory: type
+    paper: str
+    meaning: str
+    program: str
+
+
+_ENTRIES: dict[str, PolicyEntry] = {}
+_loaded = False
+
+Factory = TypeVar("Factory", bound=type)
+
+
+def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Factory]:
+    """Class decorator: make the policy available under `name`.
+
+    Parameters
+    ----------
+    name : the name users write; the class attribute ``name`` is set to it.
+    paper : where the policy is from.
+    program : the program in symbols, on one line.
+
+    The first line of the class's docstring is its one-line meaning.
+    """
+
+    def add(factory: Factory) -> Factory:
+        known = _ENTRIES.get(name)
+        if known is not None and (known.factory.__module__, known.factory.__qualname__) != (
+            factory.__module__,
+            factory.__qualname__,
+        ):
+            raise InputError("policy registry", field="name", found=name, expected="a name that is not taken")
+        setattr(factory, "name", name)  # noqa: B010
+        meaning = (factory.__doc__ or name).strip().splitlines()[0]
+        _ENTRIES[name] = PolicyEntry(name, factory, paper, meaning, program)
+        return factory
+
+    return add
+
+
+def list_policies() -> tuple[PolicyEntry, ...]:
+    """Every policy, own and of installed plugins, by name."""
+    _load()
+    return tuple(_ENTRIES[name] for name in sorted(_ENTRIES))
+
+
+def get_policy(name: str, **settings: Any) -> Policy:
+    """A policy by name, with its settings.
+
+    Raises
+    ------
+    InputError
+        Unknown name (with the nearest known one) or a setting that the policy does not have.
+    """
+    _load()
+    if name not in _ENTRIES:
+        close = get_close_matches(name, _ENTRIES, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError("policy", found=name, expected=f"one of {', '.join(sorted(_ENTRIES))}{hint}")
+    factory = _ENTRIES[name].factory
+    known = settings_of(name)
+    for setting in settings:
+        if setting not in known:
+            raise InputError(
+                f"policy {name}",
+                field=setting,
+                found=settings[setting],
+                expected=f"one of {', '.join(known) or 'no settings'}",
+            )
+    policy: Policy = factory(**settings)
+    return policy
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """Names of the settings that a registered policy takes."""
+    _load()
+    return tuple(field.name for field in fields(_ENTRIES[name].factory) if field.init)
+
+
+def _load() -> None:
+    """Import our own policies, then those of plugins, once."""
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    for module in _OWN_MODULES:
+        import_module(f"allocator.policies.{module}")
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        factory = entry.load()
+        if entry.name not in _ENTRIES:
+            register(entry.name, paper=getattr(factory, "paper", ""), program=getattr(factory, "program", ""))(factory)

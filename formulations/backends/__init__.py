@@ -1,0 +1,95 @@
+"""Solver backends: each takes a polytope and an objective and returns an unproven `Answer`.
+
+What a backend is and needs is data; every backend takes every objective of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+
+from formulations.objectives import Objective
+from formulations.polytope import Polytope
+from formulations.solution import Answer
+from throughputs import InputError
+
+__all__ = ["AUTO", "BACKENDS", "Backend", "available", "get_backend"]
+
+Run = Callable[[Polytope, Objective], Answer]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to solve a program.
+
+    Attributes
+    ----------
+    name : what users write for ``solver=``.
+    module, function : where it is, below this package; imported at first use only.
+    description : one line.
+    requires : packages it imports.
+    install : how to get them.
+    """
+
+    name: str
+    module: str
+    function: str
+    description: str
+    requires: tuple[str, ...] = ()
+    install: str = "pip install cluster-allocator"
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Packages that are not installed."""
+        return tuple(package for package in self.requires if find_spec(package) is None)
+
+    def load(self) -> Run:
+        """The function that solves; raises InputError when a package is missing."""
+        if self.missing:
+            raise InputError(
+                "solver",
+                field=self.name,
+                found=f"no package {', '.join(self.missing)}",
+                expected=f"it to be installed: {self.install}",
+            )
+        run: Run = getattr(import_module(f"{_BACKENDS}.{self.module}"), self.function)
+        return run
+
+
+_BACKENDS = "formulations.backends"
+_ECOS_INSTALL = "pip install cluster-allocator[ecos]"
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend(
+            "structured", "structured", "solve", "interior point on the structure: M prices, a block per job class"
+        ),
+        Backend("highs", "highs", "solve", "direct sparse linear programs in HiGHS", ("highspy",)),
+        Backend("clarabel", "convex", "solve_clarabel", "cvxpy, Clarabel interior point", ("cvxpy", "clarabel")),
+        Backend("ecos", "convex", "solve_ecos", "cvxpy, ECOS interior point", ("cvxpy", "ecos"), _ECOS_INSTALL),
+        Backend("scs", "convex", "solve_scs", "cvxpy, SCS operator splitting (low accuracy)", ("cvxpy", "scs")),
+        Backend("cvxpy_highs", "convex", "solve_highs", "cvxpy, HiGHS simplex", ("cvxpy", "highspy")),
+        Backend("cbc", "cbc", "solve", "PuLP, CBC simplex", ("pulp",)),
+    )
+}
+
+AUTO = ("structured", "highs", "clarabel")
+"""Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
+
+
+def available() -> tuple[str, ...]:
+    """Names of the backends whose packages are installed."""
+    return tuple(name for name, backend in BACKENDS.items() if not backend.missing)
+
+
+def get_backend(name: str) -> Backend:
+    """Backend by name; InputError with a suggestion otherwise."""
+    if name not in BACKENDS:
+        close = get_close_matches(name, BACKENDS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise InputError("solver", found=name, expected=f"'auto' or one of {', '.join(BACKENDS)}{hint}")
+    return BACKENDS[name]

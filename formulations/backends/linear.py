@@ -1,0 +1,90 @@
+"""The linear programs behind every objective, as matrices, and the one loop that turns levels into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.polytope import Polytope
+from formulations.solution import Answer
+
+__all__ = ["LinearProgram", "LinearSolver", "solve_by_linear_programs"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProgram:
+    """``max c.x`` subject to ``A x <= b``, ``x >= 0`` with A (rows, columns) sparse by rows.
+
+    Rows are time (N), capacity (M), then demands (N) where there are any; the last column is then the level.
+    """
+
+    cost: Array
+    matrix: object
+    limit: Array
+
+
+LinearSolver = Callable[[LinearProgram], tuple[Array, Array]]
+"""Returns the columns and the row multipliers (at least 0)."""
+
+_ROUNDS = 60
+
+
+def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: LinearSolver) -> Answer:
+    """Solve by one linear program, or for finish-time fairness by a short sequence.
+
+    A threshold objective with demands linear in the level is one program. Otherwise: at a level not better than
+    attainable solve ``max k, u_i >= k demand_i(level)``; while k < 1 the multipliers prove a worse bound, which is the
+    next level. Levels move monotonically and stop at the optimum after a few programs, each a Newton step on k = 1.
+    """
+    if isinstance(objective, MaxSum):
+        x, dual = solve(_assemble(polytope, None, objective.gains))
+        return _answer(polytope, x, dual, 1)
+    if isinstance(objective, MaxMin):
+        x, dual = solve(_assemble(polytope, objective.weights, None))
+        return _answer(polytope, x, dual, 1)
+    if not isinstance(objective, Threshold):
+        raise TypeError(f"no linear programs for {type(objective).__name__}")
+    level = objective.easiest_level(polytope.rates.max(axis=1))
+    for round_ in range(1, _ROUNDS + 1):
+        x, dual = solve(_assemble(polytope, objective.demand(level), None))
+        answer = _answer(polytope, x, dual, round_)
+        following = objective.bound(
+            answer.multipliers, polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
+        )
+        if x[-1] >= 1.0 - 1e-10 or not following > level * (1.0 + 1e-13):
+            break
+        level = following
+    return answer
+
+
+def _assemble(polytope: Polytope, weights: Array | None, gains: Array | None) -> LinearProgram:
+    from scipy.sparse import csr_array, hstack, vstack
+
+    columns = polytope.columns.general
+    N, C = columns.rate.shape
+    rows = vstack([columns.time, columns.usage], format="csr")
+    limit = np.concatenate([np.ones(N), polytope.capacity])
+    if weights is None:
+        assert gains is not None
+        return LinearProgram(gains @ columns.rate, rows, limit)
+    # demands are scaled by the fastest rate, as rates of different jobs span orders of magnitude
+    fastest = columns.rate.max(axis=1).toarray().ravel()
+    demand = hstack([columns.rate.multiply(-1.0 / fastest[:, None]), csr_array((weights / fastest)[:, None])])
+    rows = vstack([hstack([rows, csr_array((rows.shape[0], 1))]), demand], format="csr")
+    cost = np.zeros(C + 1)
+    cost[-1] = 1.0
+    return LinearProgram(cost, rows, np.concatenate([limit, np.zeros(N)]))
+
+
+def _answer(polytope: Polytope, x: Array, dual: Array, programs: int) -> Answer:
+    N, M = polytope.rates.shape
+    multipliers = dual[N + M :]
+    if len(multipliers):
+        multipliers = multipliers / polytope.rates.max(axis=1)
+    return Answer(x[: N * M].reshape(N, M), multipliers, dual[N : N + M], programs)

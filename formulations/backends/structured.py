@@ -1,0 +1,131 @@
+"""The structured path: classes of identical jobs, then the interior point method on M prices."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
+from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.polytope import Polytope
+from formulations.reductions import Classes, aggregate
+from formulations.solution import Answer
+
+__all__ = ["solve", "solve_with_floors"]
+
+Array = NDArray[np.float64]
+
+
+_PRECISION = 1e-11
+"""Relative gap to which programs are solved; the certificate then decides."""
+
+_ROUNDS = 40
+
+
+def solve(polytope: Polytope, objective: Objective) -> Answer:
+    """Solve any objective of this package; polytope rows without a positive rate are not allowed here."""
+    if isinstance(objective, MaxSum):
+        return solve_with_floors(polytope, objective.gains[:, None] * polytope.rates, None, 0.0)
+    if not isinstance(objective, Threshold):
+        raise TypeError(f"the structured path does not take {type(objective).__name__}")
+    classes = aggregate(polytope.rates, polytope.scale_factors, objective.key())
+    if isinstance(objective, MaxMin):
+        return _solve_max_min(polytope, classes, objective.weights[classes.first], _PRECISION)
+    return _solve_by_levels(polytope, classes, objective)
+
+
+def _solve_by_levels(polytope: Polytope, classes: Classes, objective: Threshold) -> Answer:
+    """Close in on the level by max-min programs, each a Newton step on its dual (see `backends.linear`).
+
+    The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
+    progress, never correctness.
+    """
+    few = objective.take(classes.first)
+    assert isinstance(few, Threshold)
+    level = objective.easiest_level(polytope.rates.max(axis=1))
+    precision, iterations = 1e-4, 0
+    for _ in range(_ROUNDS):
+        answer = _solve_max_min(polytope, classes, few.demand(level), precision)
+        iterations += answer.iterations
+        supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
+        bound = objective.bound(answer.multipliers, supply)
+        attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
+        gap = abs(attained - bound) / abs(bound)
+        if gap <= 4 * _PRECISION or (precision == _PRECISION and not bound > level * (1 + 1e-13)):
+            break
+        level = max(level, bound)
+        # a Newton step squares the error, up to what the next program can resolve
+        precision = max(_PRECISION, min(precision, gap**2 * 1e-2))
+    return Answer(answer.shares, answer.multipliers, answer.prices, iterations)
+
+
+def _solve_max_min(polytope: Polytope, classes: Classes, weights: Array, precision: float) -> Answer:
+    """``max t, u_k >= w_k t`` over classes; rates and the level are scaled to be near 1."""
+    fastest = polytope.rates[classes.first].max(axis=1)
+    slopes = weights / fastest
+    return _run(polytope, classes, fastest, precision, slopes=slopes / slopes.max())
+
+
+def solve_with_floors(
+    polytope: Polytope,
+    gains: Array | None,
+    floors: Array | None,
+    curvature: float,
+    *,
+    start: Array | None = None,
+    tolerance: float = _PRECISION,
+) -> Answer:
+    """Maximise the worth of the shares while every job keeps its floor::
+
+        max_x  sum_ij q_ij x_ij - e/2 sum_i (max_j q_ij) |x_i|^2      u_i >= f_i
+
+    Parameters
+    ----------
+    gains : (N, M) q, worth of each column; None for none: any feasible point, and then a central one.
+    floors : (N,) f, throughput to keep; None for none.
+    curvature : e; any e > 0 makes the optimum unique.
+    start : (N, M) feasible shares to begin near.
+    """
+    keys = [polytope.rates, polytope.scale_factors, gains, floors]
+    classes = aggregate(*(key for key in keys if key is not None))
+    fastest = polytope.rates[classes.first].max(axis=1)
+    worth = None if gains is None else np.ascontiguousarray(gains[classes.first].T)
+    return _run(
+        polytope,
+        classes,
+        fastest,
+        tolerance,
+        floors=None if floors is None else floors[classes.first] / fastest,
+        gains=worth,
+        curvature=curvature * worth.max(axis=0) if worth is not None and curvature > 0 else None,
+        start=None if start is None else np.ascontiguousarray(start[classes.first].T),
+    )
+
+
+def _run(
+    polytope: Polytope,
+    classes: Classes,
+    fastest: Array,
+    precision: float,
+    *,
+    slopes: Array | None = None,
+    floors: Array | None = None,
+    gains: Array | None = None,
+    curvature: Array | None = None,
+    start: Array | None = None,
+) -> Answer:
+    first = classes.first
+    program = StructuredProgram(
+        rates=np.ascontiguousarray((polytope.rates[first] / fastest[:, None]).T),
+        scale_factors=polytope.scale_factors[first].astype(np.float64),
+        counts=classes.counts,
+        capacity=polytope.capacity,
+        slopes=slopes,
+        floors=floors,
+        gains=gains,
+        curvature=curvature,
+        start=start,
+    )
+    point: InteriorPoint = solve_structured(program, tolerance=precision)
+    multipliers = (point.demand_multipliers / fastest)[classes.of]
+    return Answer(point.shares.T[classes.of], multipliers, point.prices, point.iterations)

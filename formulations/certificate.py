@@ -1,0 +1,69 @@
+"""The judge of every backend: feasibility, a bound and a gap, from products that no backend had a hand in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.objectives import MaxSum, Objective, Threshold
+from formulations.polytope import Polytope
+from formulations.solution import Answer
+
+__all__ = ["Certificate", "certify"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Feasible shares with what is proven about them; prices and multipliers are in units of the objective."""
+
+    shares: Array
+    objective: float
+    bound: float
+    gap: float
+    prices: Array
+    multipliers: Array
+
+
+def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
+    """Scale the answer into the polytope, evaluate it, and bound the optimum by weak duality.
+
+    For any ``lambda, p >= 0`` the cluster earns at most ``supply(lambda a, p)``, so a level whose weighted demand is
+    higher is infeasible (`Threshold.bound`); a weighted sum is at most ``supply(gains a, p)``.
+    """
+    shares = polytope.repaired(np.nan_to_num(answer.shares))
+    u = polytope.throughput(shares)
+    prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
+    if isinstance(objective, Threshold):
+        return _certify_threshold(polytope, objective, answer, shares, u, prices)
+    if not isinstance(objective, MaxSum):
+        raise TypeError(f"no certificate for {type(objective).__name__}")
+    bound = polytope.supply(objective.gains[:, None] * polytope.rates, prices)
+    value = objective.value(u)
+    return Certificate(shares, value, bound, _relative(value, bound), prices, np.zeros(0))
+
+
+def _certify_threshold(
+    polytope: Polytope, objective: Threshold, answer: Answer, shares: Array, u: Array, prices: Array
+) -> Certificate:
+    multipliers = np.clip(np.nan_to_num(answer.multipliers), 0.0, None)
+    level = objective.level(u)
+    bound = objective.bound(multipliers, polytope.supply(multipliers[:, None] * polytope.rates, prices))
+    alone = objective.easiest_level(polytope.rates.max(axis=1))
+    bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
+    with np.errstate(all="ignore"):
+        scale = float(multipliers @ objective.slope(level)) if np.isfinite(level) else np.inf
+    if scale > 0 and np.isfinite(scale):
+        multipliers, prices = multipliers / scale, prices / scale
+    value, limit = objective.report(level), objective.report(bound)
+    gap = _relative(value, limit)
+    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers)
+
+
+def _relative(value: float, bound: float) -> float:
+    if not (np.isfinite(value) and np.isfinite(bound)):
+        return np.inf
+    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0

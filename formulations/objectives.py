@@ -1,0 +1,300 @@
+"""The objectives: what a policy wants from the polytope.
+
+Max-min fairness, makespan and finish-time fairness are one family. For a target level t every job needs a
+throughput ``u_i >= demand_i(t)``, demand monotone in t; the best level that is feasible is the optimum. Given
+multipliers ``lambda >= 0`` and prices ``p >= 0``, no level is feasible at which the weighted demand exceeds what the
+cluster can earn, ``sum_i lambda_i demand_i(t) > supply(lambda, p)``: this proves a bound for any of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs import InputError
+
+__all__ = ["FinishTimeFairness", "Makespan", "MaxMin", "MaxSum", "Objective", "Threshold"]
+
+Array = NDArray[np.float64]
+
+
+class Objective(ABC):
+    """What is optimised over the polytope, as a function of the jobs' throughputs u (N,).
+
+    `maximise` says which way the reported value improves, `unit` what it is measured in.
+    """
+
+    maximise: bool
+    unit: str
+
+    @abstractmethod
+    def value(self, u: Array) -> float:
+        """Value of the objective at throughputs `u`, in `unit`."""
+
+    @abstractmethod
+    def statement(self, cp: Any, u: Any) -> Any:
+        """The objective in cvxpy's language: ``cp.Maximize(...)`` or ``cp.Minimize(...)`` of an expression of u."""
+
+    @abstractmethod
+    def take(self, jobs: NDArray[np.intp]) -> Objective:
+        """The same objective over some jobs only."""
+
+    @abstractmethod
+    def key(self) -> Array:
+        """(N, k) figures that two jobs must share to be interchangeable."""
+
+
+class Threshold(Objective):
+    """The family above: the best level t such that ``u_i >= demand_i(t)`` for all jobs.
+
+    `higher_level_is_better` is the direction of the level, which the reported value need not share.
+    """
+
+    higher_level_is_better: bool
+
+    @abstractmethod
+    def demand(self, level: float) -> Array:
+        """(N,) throughput that each job needs at this level."""
+
+    @abstractmethod
+    def slope(self, level: float) -> Array:
+        """(N,) how fast each demand grows when the level improves."""
+
+    @abstractmethod
+    def level(self, u: Array) -> float:
+        """Best level that throughputs `u` attain."""
+
+    @abstractmethod
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """Level at which ``multipliers . demand`` equals `supply`: no better level is feasible."""
+
+    @abstractmethod
+    def easiest_level(self, fastest: Array) -> float:
+        """A level that no allocation can beat, from each job's throughput alone on its fastest type."""
+
+    def value(self, u: Array) -> float:
+        """Value at throughputs `u`."""
+        return self.report(self.level(u))
+
+    def report(self, level: float) -> float:
+        """The objective's value at a level."""
+        return level
+
+    def report_price(self, price: Array, level: float) -> Array:  # noqa: ARG002
+        """Improvement of the reported value per GPU, from the improvement of the level per GPU."""
+        return price
+
+    def relaxed(self, level: float, fraction: float) -> float:
+        """A level worse by `fraction`."""
+        return level * (1.0 - fraction) if self.higher_level_is_better else level * (1.0 + fraction)
+
+
+def _positive(name: str, values: Array) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not (np.isfinite(array).all() and (array > 0).all()):
+        raise InputError("objective", field=name, found=array.tolist(), expected="positive numbers, one per job")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class MaxMin(Threshold):
+    """Maximise the least throughput relative to a weight::
+
+        max_x  min_i  u_i / d_i
+
+    Parameters
+    ----------
+    weights : (N,) d_i, positive: the throughput of job i that counts as 1.
+
+    Source: Narayanan et al., OSDI 2020, section 4.1 (least attained service).
+    """
+
+    weights: Array
+    maximise = True
+    higher_level_is_better = True
+    unit = "normalised throughput"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _positive("weights", self.weights))
+
+    def demand(self, level: float) -> Array:
+        """``d_i t``."""
+        return self.weights * level
+
+    def slope(self, level: float) -> Array:  # noqa: ARG002
+        """``d``."""
+        return self.weights
+
+    def level(self, u: Array) -> float:
+        """``min_i u_i / d_i``."""
+        return float((u / self.weights).min())
+
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """``supply / (multipliers . d)``."""
+        total = float(multipliers @ self.weights)
+        return supply / total if total > 0 else np.inf
+
+    def easiest_level(self, fastest: Array) -> float:
+        """Level of the job that is worst off even alone."""
+        return self.level(fastest)
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``max min_i u_i / d_i``."""
+        return cp.Maximize(cp.min(cp.multiply(1.0 / self.weights, u)))
+
+    def take(self, jobs: NDArray[np.intp]) -> MaxMin:
+        """Over some jobs."""
+        return type(self)(self.weights[jobs])
+
+    def key(self) -> Array:
+        """The weight."""
+        return self.weights[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Makespan(MaxMin):
+    """Minimise the time at which the last job ends if shares stayed as they are::
+
+        min_x  max_i  n_i / u_i        solved exactly as   1 / max_x min_i u_i / n_i
+
+    Parameters
+    ----------
+    weights : (N,) n_i, training steps left.
+
+    Source: Narayanan et al., OSDI 2020, section 4.2 (where it is a bisection stopped at 5 %).
+    """
+
+    maximise = False
+    unit = "s"
+
+    def report(self, level: float) -> float:
+        """Seconds."""
+        return 1.0 / level if level > 0 else np.inf
+
+    def report_price(self, price: Array, level: float) -> Array:
+        """Seconds saved per GPU."""
+        return price / level**2 if level > 0 else np.zeros_like(price)
+
+
+@dataclass(frozen=True, eq=False)
+class FinishTimeFairness(Threshold):
+    """Minimise the worst finish-time fairness::
+
+        min_x  max_i  rho_i,      rho_i = (e_i + n_i / u_i) / D_i
+
+    At level rho job i needs ``u_i >= n_i / (rho D_i - e_i)``, convex and decreasing.
+
+    Parameters
+    ----------
+    elapsed : (N,) e_i, seconds since arrival.
+    remaining : (N,) n_i, steps left, positive.
+    isolated : (N,) D_i, seconds from arrival to completion on an isolated share, positive.
+
+    Source: Mahajan et al., NSDI 2020, section 3 (rho); Narayanan et al., OSDI 2020, section 4.3.
+    """
+
+    elapsed: Array
+    remaining: Array
+    isolated: Array
+    maximise = False
+    higher_level_is_better = False
+    unit = "rho"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "elapsed", np.asarray(self.elapsed, dtype=np.float64))
+        object.__setattr__(self, "remaining", _positive("remaining", self.remaining))
+        object.__setattr__(self, "isolated", _positive("isolated", self.isolated))
+
+    @property
+    def floor(self) -> float:
+        """The level that would need infinite throughput."""
+        return float((self.elapsed / self.isolated).max())
+
+    def demand(self, level: float) -> Array:
+        """``n_i / (rho D_i - e_i)``."""
+        return self.remaining / (level * self.isolated - self.elapsed)
+
+    def slope(self, level: float) -> Array:
+        """``n_i D_i / (rho D_i - e_i)^2``."""
+        return self.remaining * self.isolated / (level * self.isolated - self.elapsed) ** 2
+
+    def level(self, u: Array) -> float:
+        """``max_i rho_i``."""
+        with np.errstate(divide="ignore"):
+            return float(((self.elapsed + self.remaining / u) / self.isolated).max())
+
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
+        if not supply > 0 or not multipliers.any():
+            return self.floor
+        share = multipliers * self.remaining
+        # one job alone must not need more than the whole supply
+        level = float(((self.elapsed + share / supply) / self.isolated)[multipliers > 0].max())
+        for _ in range(60):
+            left = level * self.isolated - self.elapsed
+            used = multipliers > 0
+            terms = share[used] / left[used]
+            excess = float(terms.sum()) - supply
+            step = excess / float((terms * self.isolated[used] / left[used]).sum())
+            if not step > 1e-16 * level:
+                break
+            level += step
+        return level
+
+    def easiest_level(self, fastest: Array) -> float:
+        """Level of the job that is worst off even alone."""
+        return self.level(fastest)
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``min max_i (e_i + n_i / u_i) / D_i``."""
+        rho = cp.multiply(1.0 / self.isolated, self.elapsed + cp.multiply(self.remaining, cp.inv_pos(u)))
+        return cp.Minimize(cp.max(rho))
+
+    def take(self, jobs: NDArray[np.intp]) -> FinishTimeFairness:
+        """Over some jobs."""
+        return FinishTimeFairness(self.elapsed[jobs], self.remaining[jobs], self.isolated[jobs])
+
+    def key(self) -> Array:
+        """Elapsed, remaining, isolated."""
+        return np.column_stack([self.elapsed, self.remaining, self.isolated])
+
+
+@dataclass(frozen=True, eq=False)
+class MaxSum(Objective):
+    """Maximise a weighted sum of throughputs::
+
+        max_x  sum_i g_i u_i
+
+    Parameters
+    ----------
+    gains : (N,) g_i, at least 0.
+
+    Source: Narayanan et al., OSDI 2020, section 4.2.
+    """
+
+    gains: Array
+    maximise = True
+    unit = "steps/s"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gains", np.asarray(self.gains, dtype=np.float64))
+
+    def value(self, u: Array) -> float:
+        """``g . u``."""
+        return float(self.gains @ u)
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``max g . u``."""
+        return cp.Maximize(self.gains @ u)
+
+    def take(self, jobs: NDArray[np.intp]) -> MaxSum:
+        """Over some jobs."""
+        return MaxSum(self.gains[jobs])
+
+    def key(self) -> Array:
+        """The gain."""
+        return self.gains[:, None]

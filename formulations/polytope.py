@@ -1,0 +1,100 @@
+"""The polytope of allocations that every share policy has in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs import InputError, PlainColumns, ThroughputMatrix
+
+__all__ = ["Polytope"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope:
+    """Shares ``x >= 0`` of time that a cluster can give to its jobs::
+
+        sum_j x_ij        <= 1     for every job i          (a job has one life)
+        sum_i s_i x_ij    <= c_j   for every type j         (a type has c_j GPUs)
+
+    and the throughput they yield, ``u_i = sum_j T_ij x_ij``. In column form: ``time @ x <= 1``,
+    ``usage @ x <= capacity``, ``u = rate @ x``.
+
+    Parameters
+    ----------
+    columns : the N x M ways to spend GPU time; a rate of 0 says that the job gains nothing from that type.
+    capacity : (M,) GPUs of each type.
+
+    Source: Narayanan et al., OSDI 2020, section 3.1.
+    """
+
+    columns: PlainColumns
+    capacity: Array
+
+    def __init__(self, columns: PlainColumns, capacity: NDArray[np.int64] | Array) -> None:
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "capacity", np.asarray(capacity, dtype=np.float64))
+        expected = (columns.matrix.n_accelerators,)
+        if self.capacity.shape != expected:
+            raise InputError("polytope", field="capacity", found=self.capacity.shape, expected=f"shape {expected}")
+        if not (np.isfinite(self.capacity).all() and (self.capacity >= 0).all()):
+            raise InputError("polytope", field="capacity", found=self.capacity.tolist(), expected="finite, at least 0")
+
+    @property
+    def rates(self) -> Array:
+        """(N, M) throughput of each column."""
+        return self.columns.rates
+
+    @property
+    def scale_factors(self) -> NDArray[np.int64]:
+        """(N,) GPUs per gang."""
+        return self.columns.scale_factors
+
+    @property
+    def n_jobs(self) -> int:
+        """N."""
+        return self.columns.matrix.n_jobs
+
+    def throughput(self, shares: Array) -> Array:
+        """(N,) throughput u that `shares` (N, M) yield."""
+        return np.asarray((self.rates * shares).sum(axis=1))
+
+    def violation(self, shares: Array) -> float:
+        """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
+        if shares.size == 0:
+            return 0.0
+        over_time = float((shares.sum(1) - 1.0).max())
+        over_capacity = float(((self.scale_factors @ shares - self.capacity) / np.maximum(self.capacity, 1.0)).max())
+        return max(over_time, over_capacity, float(-shares.min()), 0.0)
+
+    def repaired(self, shares: Array) -> Array:
+        """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed."""
+        shares = np.clip(shares, 0.0, None)
+        shares = shares / np.maximum(shares.sum(1, keepdims=True), 1.0)
+        used = self.scale_factors @ shares
+        fits = np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
+        return shares * fits
+
+    def supply(self, worth: Array, prices: Array) -> float:
+        """Most that the cluster can earn when column (i, j) is worth `worth`: an upper bound for any prices >= 0::
+
+        sum_i max(0, max_j (worth_ij - s_i p_j)) + c . p   >=   max_x  worth . x
+        """
+        profit = (worth - self.scale_factors[:, None] * prices).max(axis=1, initial=0.0)
+        return float(profit.sum() + self.capacity @ prices)
+
+    def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp]) -> Polytope:
+        """The same polytope over some jobs and some types only."""
+        matrix = self.columns.matrix
+        part = ThroughputMatrix(
+            matrix.rates[np.ix_(jobs, types)],
+            [matrix.jobs[i] for i in jobs],
+            [matrix.accelerators[j] for j in types],
+            matrix.scale_factors[jobs],
+            matrix.unit,
+        )
+        return Polytope(PlainColumns(part), self.capacity[types])

@@ -1,0 +1,80 @@
+"""What a solve returns: the allocation and the proof that comes with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Answer", "Attempt", "Solution"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a backend returns, unproven.
+
+    Attributes
+    ----------
+    shares : (N, M) share of time of each job on each type.
+    multipliers : (N,) of the jobs' demands, at least 0, in any common scale; empty where there are no demands.
+    prices : (M,) multipliers of capacity in the same scale.
+    iterations : iterations of the backend (for a sequence of programs: their number).
+    """
+
+    shares: Array
+    multipliers: Array
+    prices: Array
+    iterations: int = 0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One backend that was tried, with the gap that its answer was proven to."""
+
+    solver: str
+    gap: float
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A certified allocation.
+
+    Attributes
+    ----------
+    shares : (N, M) feasible shares of time.
+    status : "optimal" when `gap` is within the tolerance, "feasible" when it is not, "empty" when no job could be
+        served (no jobs, no GPUs, or no job that gains anything from any type).
+    objective : value at `shares`; nan when empty.
+    bound : no allocation is better than this, proven from prices and multipliers.
+    gap : relative distance between the two.
+    efficiency_gap : relative distance of the total normalised throughput from the most that is possible at this
+        objective; 0 proves Pareto efficiency. nan where no choice among optima was made.
+    prices : (M,) improvement of the objective per additional GPU of each type.
+    multipliers : (N,) weight with which each job holds the objective where it is (sums to 1 over demands).
+    served : (N,) whether the job can gain anything from any type.
+    unit : unit of objective; prices are in it per GPU.
+    solver : backend whose answer this is.
+    seconds : time for everything, and `phases` split into build, solve, certify, choose.
+    attempts : every backend that was tried, in order.
+    """
+
+    shares: Array
+    status: str
+    objective: float
+    bound: float
+    gap: float
+    efficiency_gap: float
+    prices: Array
+    multipliers: Array
+    served: NDArray[np.bool_]
+    unit: str
+    solver: str
+    seconds: float
+    iterations: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    phases: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,142 @@
+"""Solve a program: reduce, solve, certify, choose."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.backends import AUTO, get_backend
+from formulations.certificate import Certificate, certify
+from formulations.closed_forms import proportional_throughput
+from formulations.objectives import Makespan, Objective
+from formulations.polytope import Polytope
+from formulations.selection import Choice, balance, check_choice, published_makespan
+from formulations.solution import Attempt, Solution
+
+__all__ = ["TOLERANCE", "solve"]
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 1e-7
+"""Relative gap up to which an answer is called optimal."""
+
+
+def solve(
+    polytope: Polytope,
+    objective: Objective,
+    *,
+    solver: str = "auto",
+    choice: str = "balanced",
+    tolerance: float = TOLERANCE,
+) -> Solution:
+    """Best allocation in `polytope` for `objective`, with its certificate.
+
+    Parameters
+    ----------
+    polytope, objective : the program, over the same N jobs. Jobs that gain nothing from any type with GPUs take no
+        part: they get no share and are reported as not served.
+    solver : "auto" (fastest exact path first, the next one when the proven gap is above tolerance) or a backend name.
+    choice : which of the optima, see `formulations.selection`.
+    tolerance : relative gap up to which the answer is called optimal.
+
+    Raises
+    ------
+    InputError
+        Unknown solver or choice, or a solver whose package is not installed.
+    RuntimeError
+        No backend returned an answer.
+    """
+    started = perf_counter()
+    check_choice(choice)
+    backends = [get_backend(name) for name in (AUTO if solver == "auto" else (solver,))]
+    served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
+    jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
+    if not len(jobs):
+        return _empty(polytope, objective, served, perf_counter() - started)
+    part = (
+        polytope
+        if len(jobs) == len(served) and len(types) == len(polytope.capacity)
+        else polytope.restricted(jobs, types)
+    )
+    goal = objective if len(jobs) == len(served) else objective.take(jobs)
+    built = perf_counter()
+
+    best: Certificate | None = None
+    attempts: list[Attempt] = []
+    iterations = 0
+    for backend in backends:
+        began = perf_counter()
+        try:
+            answer = backend.load()(part, goal)
+        except (RuntimeError, np.linalg.LinAlgError) as error:
+            attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error)))
+            continue
+        certificate = certify(part, goal, answer)
+        attempts.append(Attempt(backend.name, certificate.gap, perf_counter() - began))
+        if best is None or certificate.gap < best.gap:
+            best, iterations, winner = certificate, answer.iterations, backend.name
+        if best.gap <= tolerance:
+            break
+    if best is None:
+        raise RuntimeError("no solver returned an answer: " + "; ".join(f"{a.solver}: {a.note}" for a in attempts))
+    solved = perf_counter()
+
+    chosen = _choose(part, goal, best, choice, winner)
+    shares = np.zeros(polytope.rates.shape)
+    shares[np.ix_(jobs, types)] = np.where(part.rates > 0, chosen.shares, 0.0)
+    objective_value = goal.value(part.throughput(chosen.shares))
+    prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(len(served))
+    prices[types] = best.prices
+    multipliers[jobs] = best.multipliers if len(best.multipliers) else 0.0
+    gap = best.gap if objective_value == best.objective else _gap(objective_value, best.bound)
+    done = perf_counter()
+    return Solution(
+        shares=shares,
+        status="optimal" if gap <= tolerance else "feasible",
+        objective=objective_value,
+        bound=best.bound,
+        gap=gap,
+        efficiency_gap=chosen.efficiency_gap,
+        prices=prices,
+        multipliers=multipliers,
+        served=served,
+        unit=objective.unit,
+        solver=winner,
+        seconds=done - started,
+        iterations=iterations,
+        attempts=tuple(attempts),
+        phases={"build": built - started, "solve": solved - built, "choose": done - solved},
+    )
+
+
+def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:
+    kept = Choice(best.shares, np.nan, 0)
+    if choice == "published":
+        return published_makespan(polytope, objective, best.shares, solver) if isinstance(objective, Makespan) else kept
+    yardstick = proportional_throughput(polytope.rates, polytope.capacity)
+    worth = polytope.scale_factors[:, None] * polytope.rates / yardstick[:, None]
+    return balance(polytope, objective, best.shares, worth)
+
+
+def _gap(value: float, bound: float) -> float:
+    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0
+
+
+def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], seconds: float) -> Solution:
+    N, M = polytope.rates.shape
+    return Solution(
+        shares=np.zeros((N, M)),
+        status="empty",
+        objective=np.nan,
+        bound=np.nan,
+        gap=0.0,
+        efficiency_gap=0.0,
+        prices=np.zeros(M),
+        multipliers=np.zeros(N),
+        served=served,
+        unit=objective.unit,
+        solver="",
+        seconds=seconds,
+    )
