@@ -1,11 +1,52 @@
 """What we know about speed: throughput tables, the throughput matrix, workload traces.
 
 Knows nothing of policies. Reads the public formats of Gavel and Shockwave and a tidy format of our own.
+
+>>> table = default_table()
+>>> trace = TraceGenerator(n_jobs=20, seed=1).generate()
+>>> matrix = table.matrix(range(20), trace.job_type, trace.scale_factor, ["v100", "p100", "k80"])
+>>> matrix.rates.shape
+(20, 3)
 """
 
 from throughputs.columns import Columns, PlainColumns
+from throughputs.default_table import default_table
 from throughputs.errors import InputError
 from throughputs.matrix import ThroughputMatrix
+from throughputs.table import ThroughputTable
+from throughputs.table_io import read_table, write_table
 from throughputs.trace import Trace
+from throughputs.traces import (
+    JOB_TYPES,
+    FixedDuration,
+    JobType,
+    LogUniformDurations,
+    TraceGenerator,
+    describe_trace,
+    gavel_trace,
+    job_type,
+    read_trace,
+    write_trace,
+)
 
-__all__ = ["Columns", "InputError", "PlainColumns", "ThroughputMatrix", "Trace"]
+__all__ = [
+    "JOB_TYPES",
+    "Columns",
+    "FixedDuration",
+    "InputError",
+    "JobType",
+    "LogUniformDurations",
+    "PlainColumns",
+    "ThroughputMatrix",
+    "ThroughputTable",
+    "Trace",
+    "TraceGenerator",
+    "default_table",
+    "describe_trace",
+    "gavel_trace",
+    "job_type",
+    "read_table",
+    "read_trace",
+    "write_table",
+    "write_trace",
+]

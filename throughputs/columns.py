@@ -1,8 +1,9 @@
 """The general column form: every way to spend GPU time, as sparse matrices.
 
-A *configuration* (column ``c``) is one way to spend GPU time: a job on an accelerator type with its gang, a job
-with another gang size, a pair of jobs sharing GPUs. It says whom it occupies (``time``), how fast each of them
-goes (``rate``) and what it takes (``usage``). An allocation ``x[c] >= 0`` gives each column a share of time.
+A *configuration* (column ``c``) is one way to spend GPU time: a job on an accelerator type with its gang, a
+job with another gang size, a pair of jobs sharing GPUs. It says whom it occupies (``time``), how fast each of
+them goes (``rate``) and what it takes (``usage``). An allocation ``x[c] >= 0`` gives each column a share of
+time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["InputError"]
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["InputError", "did_you_mean"]
 
 
 class InputError(ValueError):
@@ -35,6 +38,17 @@ class InputError(ValueError):
         what = "" if field is None else f" field '{field}':"
         shown = "nothing" if found is None else _shorten(repr(found))
         super().__init__(f"{where}:{what} found {shown}, expected {expected}")
+
+    def moved(self, lines: int) -> InputError:
+        """The same error `lines` further down, for rows that stand below a header."""
+        line = None if self.line is None else self.line + lines
+        return InputError(self.source, expected=self.expected, found=self.found, line=line, field=self.field)
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """`` (did you mean '...'?)`` with the closest of the known names, or nothing."""
+    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _shorten(text: str, limit: int = 80) -> str:

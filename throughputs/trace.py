@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.errors import InputError
+from throughputs.errors import InputError, did_you_mean
+from throughputs.frames import FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Trace"]
+__all__ = ["MODES", "Trace"]
+
+MODES = ("static", "accordion", "gns")
+"""How the batch size of a job may change while it trains."""
+
+_REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,15 +37,16 @@ class Trace:
     slo : (N,) allowed completion time as a multiple of the job's duration; nan for none.
     duration : (N,) seconds the job was said to run for, alone; nan where the trace does not say.
     mode : (N,) str, how the batch size changes while training: "static", "accordion" or "gns".
-    command, working_directory, num_steps_arg : (N,) str, how to start the job on a real cluster; may be empty.
+    command, working_directory, num_steps_arg : (N,) str, how to start the job on a real cluster; may be
+        empty.
     needs_data_dir : (N,) bool, whether `command` takes a data directory.
     source : where the trace came from, for messages.
 
     Raises
     ------
     InputError
-        Arrays of different length, a scale factor below 1, non-positive steps, times that are negative or not
-        finite, or arrivals that are not in order.
+        Arrays of different length, an empty job type, an unknown mode, a scale factor below 1, non-positive
+        steps, SLOs or durations, times that are negative or not finite, or arrivals that are not in order.
     """
 
     job_type: NDArray[np.object_]
@@ -100,18 +107,29 @@ class Trace:
     def _validate(self) -> None:
         n = len(self)
         for name in self.column_names():
-            if getattr(self, name).shape != (n,):
-                raise InputError(self.source, field=name, found=getattr(self, name).shape, expected=f"shape ({n},)")
+            found = getattr(self, name).shape
+            if found != (n,):
+                raise InputError(self.source, field=name, found=found, expected=f"shape ({n},)")
         rules = (
+            ("job_type", self.job_type != "", "a job type"),
             ("scale_factor", self.scale_factor >= 1, "at least 1 GPU"),
-            ("total_steps", np.isfinite(self.total_steps) & (self.total_steps > 0), "a positive number of steps"),
-            ("arrival_time", np.isfinite(self.arrival_time) & (self.arrival_time >= 0), "seconds, at least 0"),
-            ("priority_weight", np.isfinite(self.priority_weight) & (self.priority_weight > 0), "a positive weight"),
+            ("total_steps", _positive(self.total_steps), "a positive number of steps"),
+            (
+                "arrival_time",
+                np.isfinite(self.arrival_time) & (self.arrival_time >= 0),
+                "seconds, at least 0",
+            ),
+            ("priority_weight", _positive(self.priority_weight), "a positive weight"),
+            ("slo", np.isnan(self.slo) | _positive(self.slo), "a positive multiple, or nan for none"),
+            ("duration", np.isnan(self.duration) | _positive(self.duration), "positive seconds, or nan"),
+            ("mode", np.isin(self.mode.astype(str), MODES), f"one of {', '.join(MODES)}"),
         )
         for name, good, expected in rules:
             if not good.all():
                 row = int(np.argmin(good))
-                raise InputError(self.source, line=row + 1, field=name, found=getattr(self, name)[row].item(), expected=expected)
+                found = getattr(self, name)[row : row + 1].tolist()[0]
+                hint = did_you_mean(found, MODES) if name == "mode" else ""
+                raise InputError(self.source, line=row + 1, field=name, found=found, expected=expected + hint)
         late = np.diff(self.arrival_time) < 0
         if late.any():
             row = int(np.argmax(late)) + 1
@@ -141,6 +159,43 @@ class Trace:
             "needs_data_dir",
         )
 
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, source: str = "trace", first_line: int = 1) -> Trace:
+        """Trace from a table with one row per job.
+
+        Columns job_type, scale_factor, total_steps and arrival_time are required, the others of
+        `column_names` may be absent or hold empty cells. A column ``job_id`` is accepted if it counts from 0.
+        `first_line` is the line of `source` that holds the first row.
+
+        Raises
+        ------
+        InputError
+            A column is missing or unknown, or a cell is not what it should be.
+        """
+        reader = FrameReader(frame, source, first_line)
+        optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
+        reader.check_columns(_REQUIRED, (*optional, "job_id"))
+        _check_job_ids(reader)
+        empty = {"priority_weight": 1.0, "slo": np.nan, "duration": np.nan}
+        columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
+            name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
+        }
+        for name in ("mode", "command", "working_directory", "num_steps_arg"):
+            if reader.has(name):
+                columns[name] = reader.text(name, empty="static" if name == "mode" else "")
+        if reader.has("needs_data_dir"):
+            columns["needs_data_dir"] = reader.flags("needs_data_dir")
+        required = (
+            reader.text("job_type"),
+            reader.whole_numbers("scale_factor"),
+            reader.numbers("total_steps"),
+            reader.numbers("arrival_time"),
+        )
+        try:
+            return cls(*required, **columns, source=source)  # type: ignore[arg-type]
+        except InputError as error:
+            raise error.moved(first_line - 1) from None
+
     def to_frame(self) -> pd.DataFrame:
         """Table with one row per job (index: job id) and the columns of `column_names`."""
         import pandas as pd
@@ -153,3 +208,18 @@ class Trace:
         """The first `n` jobs."""
         columns = {name: getattr(self, name)[:n] for name in self.column_names()}
         return Trace(**columns, source=self.source)
+
+
+def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.isfinite(values) & (values > 0)
+
+
+def _check_job_ids(reader: FrameReader) -> None:
+    if not reader.has("job_id"):
+        return
+    ids = reader.whole_numbers("job_id")
+    wrong = ids != np.arange(len(ids))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        line = row + reader.first_line
+        raise InputError(reader.source, line=line, field="job_id", found=int(ids[row]), expected=f"{row}")

@@ -1,0 +1,60 @@
+"""The examples in docstrings and in docs/formats.md are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import throughputs
+from throughputs import Trace, default_table, read_table, read_trace, write_trace
+
+FORMATS = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
+MODULES = sorted(m.name for m in pkgutil.walk_packages(throughputs.__path__, "throughputs."))
+
+
+def test_docstring_examples() -> None:
+    results = [doctest.testmod(importlib.import_module(name)) for name in ("throughputs", *MODULES)]
+    assert sum(result.attempted for result in results) >= 8
+    assert sum(result.failed for result in results) == 0
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    """A folder with the fenced examples of the page, each under the name given after its language."""
+    for name, text in re.findall(r"```\w+ (\S+)\n(.*?)```", FORMATS.read_text(), flags=re.DOTALL):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.json"])
+def test_table_examples(name: str, examples: Path) -> None:
+    table = read_table(examples / name)
+    assert table.rates(["A3C"], [1], ["v100"]).tolist() == [[7.2]]
+    assert table.colocated_rates("A3C", 1, "LM (batch size 20)", 1, ["v100"]).tolist() == [[3.6, 51.6]]
+
+
+@pytest.mark.parametrize("name", ["gavel", "gavel7", "shockwave"])
+def test_text_trace_examples(name: str, examples: Path) -> None:
+    original = examples / f"{name}.trace"
+    trace = read_trace(original)
+    assert trace.total_steps.tolist() == [12000, 250000]
+    assert trace.scale_factor.tolist() == [1, 2]
+    write_trace(trace, examples / "copy.trace", name)
+    assert (examples / "copy.trace").read_text() == original.read_text()
+
+
+def test_named_columns_example(examples: Path) -> None:
+    trace = read_trace(examples / "trace.csv")
+    assert trace.total_steps.tolist() == [250000, 90000.5]
+    assert trace.priority_weight.tolist() == [1, 5]
+
+
+def test_the_page_names_every_column_and_count() -> None:
+    page = FORMATS.read_text()
+    assert [name for name in Trace.column_names() if f"| `{name}` |" not in page] == []
+    assert f"{len(default_table().to_frame())} figures" in page

@@ -1,0 +1,124 @@
+"""From the columns of a pandas table to checked arrays.
+
+A column may hold numbers already, or text as read from a CSV file; an empty cell stands for "not given".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["FrameReader"]
+
+_TRUE = frozenset({"1", "true", "yes"})
+_FALSE = frozenset({"0", "false", "no"})
+
+
+@dataclass(frozen=True)
+class FrameReader:
+    """Reads typed columns out of `frame`, naming `source`, line and column where something is wrong.
+
+    `first_line` is the line of the source that holds the frame's first row: 1 for a table in memory, 2 for a
+    CSV file below its header.
+    """
+
+    frame: pd.DataFrame
+    source: str
+    first_line: int = 1
+
+    def check_columns(self, required: Sequence[str], optional: Sequence[str]) -> None:
+        """Raise `InputError` for a missing, repeated or unknown column."""
+        found = [str(c) for c in self.frame.columns]
+        known = (*required, *optional)
+        for name in found:
+            if name not in known:
+                hint = did_you_mean(name, known) or f" (one of {', '.join(known)})"
+                raise InputError(self.source, field=name, found=name, expected=f"a known column{hint}")
+            if found.count(name) > 1:
+                raise InputError(self.source, field=name, found=f"{found.count(name)} columns", expected="one")
+        for name in required:
+            if name not in found:
+                raise InputError(self.source, field=name, found=found, expected="this column to be present")
+
+    def has(self, name: str) -> bool:
+        """Whether the frame has the column."""
+        return name in self.frame.columns
+
+    def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
+        """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
+        values = self.frame[name].to_numpy(dtype=object)
+        blank = self.frame[name].isna().to_numpy() | (values == "")
+        if empty is None and blank.any():
+            self._fail(name, int(np.argmax(blank)), None, "text")
+        for row, value in enumerate(values):
+            if not isinstance(value, str) and not blank[row]:
+                self._fail(name, row, value, "text")
+        return np.where(blank, empty or "", values).astype(object)
+
+    def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
+        """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
+        column = self.frame[name]
+        numeric = column.dtype.kind in "iuf"
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else self._parsed(name)
+        missing = np.isnan(values)
+        if not missing.any():
+            return values
+        if empty is None:
+            self._fail(name, int(np.argmax(missing)), None, "a number")
+        else:
+            values = np.where(missing, empty, values)
+        return values
+
+    def whole_numbers(self, name: str) -> NDArray[np.int64]:
+        """(N,) int; every cell must hold a whole number."""
+        values = self.numbers(name)
+        bad = values != np.rint(values)
+        bad |= ~np.isfinite(values) | (np.abs(values) > 2**53)
+        if bad.any():
+            row = int(np.argmax(bad))
+            self._fail(name, row, float(values[row]), "a whole number")
+        return values.astype(np.int64)
+
+    def flags(self, name: str) -> NDArray[np.bool_]:
+        """(N,) bool from booleans, 0 and 1, or the words true and false; an empty cell is False."""
+        column = self.frame[name]
+        if column.dtype.kind == "b":
+            return column.to_numpy(dtype=np.bool_)
+        result = np.zeros(len(column), dtype=np.bool_)
+        for row, value in enumerate(column.to_numpy(dtype=object)):
+            word = "" if _is_missing(value) else str(value).lower().removesuffix(".0")
+            if word in _TRUE:
+                result[row] = True
+            elif word and word not in _FALSE:
+                self._fail(name, row, value, "0 or 1")
+        return result
+
+    def _parsed(self, name: str) -> NDArray[np.float64]:
+        cells = self.frame[name].to_numpy(dtype=object)
+        values = np.full(len(cells), np.nan)
+        for row, cell in enumerate(cells):
+            if _is_missing(cell) or cell == "":
+                continue
+            try:
+                values[row] = float(cell)
+            except (TypeError, ValueError):
+                self._fail(name, row, cell, "a number")
+            if np.isnan(values[row]):  # the word "nan" is not an empty cell
+                self._fail(name, row, cell, "a number")
+        return values
+
+    def _fail(self, name: str, row: int, found: Any, expected: str) -> None:
+        raise InputError(self.source, line=self.first_line + row, field=name, found=found, expected=expected)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value != value or type(value).__name__ == "NAType"

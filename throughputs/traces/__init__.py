@@ -1,0 +1,21 @@
+"""Workload traces: reading, writing, generating and describing them."""
+
+from throughputs.traces.describe import describe_trace
+from throughputs.traces.formats import TRACE_FORMATS, read_trace, write_trace
+from throughputs.traces.gavel_generator import gavel_trace
+from throughputs.traces.generator import FixedDuration, LogUniformDurations, TraceGenerator
+from throughputs.traces.job_types import JOB_TYPES, JobType, job_type
+
+__all__ = [
+    "JOB_TYPES",
+    "TRACE_FORMATS",
+    "FixedDuration",
+    "JobType",
+    "LogUniformDurations",
+    "TraceGenerator",
+    "describe_trace",
+    "gavel_trace",
+    "job_type",
+    "read_trace",
+    "write_trace",
+]

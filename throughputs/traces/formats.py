@@ -1,0 +1,289 @@
+"""Reading and writing traces: the public text formats of Gavel and Shockwave, and tables of our own.
+
+The text formats have one job per line, fields separated by tabs, and no header:
+
+    gavel      job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor
+               priority_weight slo arrival_time
+    gavel7     job_type command num_steps_arg needs_data_dir total_steps arrival_time scale_factor
+    shockwave  job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor mode
+               priority_weight slo duration arrival_time
+
+Sources: the public artifacts of D. Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for
+Deep Learning Workloads", OSDI 2020 (stanford-futuredata/gavel), and of P. Zheng et al., "Shockwave: Fair and
+Efficient Cluster Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2023 (uw-mad-dash/shockwave).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, write_frame, write_text
+from throughputs.trace import Trace
+
+__all__ = ["TRACE_FORMATS", "read_trace", "write_trace"]
+
+_Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Field:
+    """How the cells of one column are read and printed."""
+
+    parse: Callable[[str], Any]
+    expected: str
+    form: str
+    """A ``%`` format."""
+
+
+def _whole(text: str) -> float:
+    value = float(text)
+    if not value.is_integer() or abs(value) > 2**53:
+        raise ValueError(text)
+    return value
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not np.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _number_or_none(text: str) -> float:
+    """Negative stands for none."""
+    value = _number(text)
+    return value if value >= 0 else float("nan")
+
+
+def _flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(text)
+    return text == "1"
+
+
+_TEXT = _Field(str, "text", "%s")
+_WHOLE = _Field(_whole, "a whole number", "%d")
+_NUMBER = _Field(_number, "a number", "%f")
+_WHOLE_NUMBER = _Field(_number, "a number", "%d")
+_NUMBER_OR_NONE = _Field(_number_or_none, "a number, negative for none", "%f")
+
+_GAVEL = {
+    "job_type": _TEXT,
+    "command": _TEXT,
+    "working_directory": _TEXT,
+    "num_steps_arg": _TEXT,
+    "needs_data_dir": _Field(_flag, "0 or 1", "%d"),
+    "total_steps": _WHOLE,
+    "scale_factor": _WHOLE,
+    "priority_weight": _WHOLE_NUMBER,
+    "slo": _NUMBER_OR_NONE,
+    "arrival_time": _NUMBER,
+}
+_GAVEL7 = (
+    "job_type",
+    "command",
+    "num_steps_arg",
+    "needs_data_dir",
+    "total_steps",
+    "arrival_time",
+    "scale_factor",
+)
+
+TEXT_FORMATS: dict[str, dict[str, _Field]] = {
+    "gavel": _GAVEL,
+    "gavel7": {name: _GAVEL[name] for name in _GAVEL7},
+    "shockwave": {
+        **{name: _GAVEL[name] for name in list(_GAVEL)[:7]},
+        "mode": _TEXT,
+        "priority_weight": _WHOLE_NUMBER,
+        "slo": _NUMBER_OR_NONE,
+        "duration": _Field(_number_or_none, "seconds, negative for unknown", "%d"),
+        "arrival_time": _WHOLE_NUMBER,
+    },
+}
+
+TRACE_FORMATS = (*TEXT_FORMATS, "table")
+"""Names of the formats of `read_trace` and `write_trace`."""
+
+# What a column holds when a format without it is read; duration follows from steps and throughput.
+_DEFAULTS: dict[str, object] = {
+    "working_directory": "",
+    "priority_weight": 1.0,
+    "slo": np.nan,
+    "mode": "static",
+}
+
+
+def read_trace(path: str | os.PathLike[str], format: str = "auto") -> Trace:
+    """Trace from a file.
+
+    Parameters
+    ----------
+    path : file; unpacked when its name ends in ``.gz``.
+    format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
+        ``.csv.gz``, ``.parquet``), or "auto" to tell by the extension and the number of fields.
+
+    Raises
+    ------
+    InputError
+        Names the file, the line and the field that cannot be used, what was found and what was expected.
+    OSError
+        The file cannot be opened.
+    """
+    path = Path(path)
+    _check_format(format)
+    if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
+        _check_table_extension(path)
+        frame, first_line = read_frame(path)
+        return Trace.from_frame(frame, source=str(path), first_line=first_line)
+    lines = _lines(path)
+    fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
+    return _parse(path, lines, fields)
+
+
+def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto", *, lossy: bool = False) -> None:
+    """Write a trace; the file is replaced in one step.
+
+    Parameters
+    ----------
+    trace : the jobs.
+    path : file; packed when its name ends in ``.gz``.
+    format : as for `read_trace`; "auto" takes "table" for its extensions, "shockwave" where a job changes its
+        batch size and "gavel" otherwise.
+    lossy : accept that the format drops or rounds something: see below.
+
+    Raises
+    ------
+    InputError
+        The format cannot hold a value, for example a priority that is not a whole number or a mode other than
+        static in a Gavel trace. With `lossy` such numbers are cut to whole ones and columns are dropped.
+
+    Notes
+    -----
+    In every text format SLOs, and in the Gavel ones arrivals, are rounded to 6 decimals. Gavel traces have no
+    durations: they are dropped without complaint, as they follow from the steps and a throughput table.
+    """
+    path = Path(path)
+    _check_format(format)
+    if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
+        _check_table_extension(path)
+        write_frame(path, trace.to_frame())
+        return
+    if format == "auto":
+        format = "shockwave" if (trace.mode != "static").any() else "gavel"
+    write_text(path, _print(path, trace, format, lossy))
+
+
+def _check_format(format: str) -> None:
+    if format not in (*TRACE_FORMATS, "auto"):
+        hint = did_you_mean(format, TRACE_FORMATS)
+        expected = f"one of auto, {', '.join(TRACE_FORMATS)}{hint}"
+        raise InputError("trace", field="format", found=format, expected=expected)
+
+
+def _check_table_extension(path: Path) -> None:
+    if file_kind(path) not in TABLE_KINDS:
+        raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines without their ends; blank ones are accepted at the end only."""
+    lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            raise InputError(path, line=number, found=line, expected="a job; only the end of a trace may be blank")
+    return lines
+
+
+def _detect(path: Path, lines: list[str]) -> str:
+    if not lines:
+        return "gavel"
+    count = lines[0].count("\t") + 1
+    for name, fields in TEXT_FORMATS.items():
+        if len(fields) == count:
+            return name
+    known = ", ".join(f"{len(fields)} ({name})" for name, fields in TEXT_FORMATS.items())
+    raise InputError(path, line=1, found=f"{count} fields", expected=f"tab-separated fields, as many as {known}")
+
+
+def _parse(path: Path, lines: list[str], fields: dict[str, _Field]) -> Trace:
+    rows = [line.split("\t") for line in lines]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(fields):
+            expected = f"{len(fields)} separated by tabs: {', '.join(fields)}"
+            raise InputError(path, line=number, found=f"{len(row)} fields", expected=expected)
+    cells = list(zip(*rows, strict=True)) or [() for _ in fields]
+    columns: dict[str, Any] = {
+        name: _parse_column(path, name, field, column)
+        for (name, field), column in zip(fields.items(), cells, strict=True)
+    }
+    return Trace(**columns, source=str(path))
+
+
+def _parse_column(path: Path, name: str, field: _Field, cells: tuple[str, ...]) -> list[Any]:
+    try:
+        return list(map(field.parse, cells))
+    except (ValueError, OverflowError):
+        line, found = next((i, cell) for i, cell in enumerate(cells, start=1) if not _accepts(field, cell))
+        raise InputError(path, line=line, field=name, found=found, expected=field.expected) from None
+
+
+def _accepts(field: _Field, cell: str) -> bool:
+    try:
+        field.parse(cell)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _print(path: Path, trace: Trace, format: str, lossy: bool) -> str:
+    fields = TEXT_FORMATS[format]
+    if not lossy:
+        _check_dropped(path, trace, format)
+    columns = [_cells(path, name, field, getattr(trace, name), lossy) for name, field in fields.items()]
+    form = "\t".join(field.form for field in fields.values()) + "\n"
+    return "".join(form % row for row in zip(*columns, strict=True))
+
+
+def _check_dropped(path: Path, trace: Trace, format: str) -> None:
+    for name, default in _DEFAULTS.items():
+        if name in TEXT_FORMATS[format]:
+            continue
+        values = getattr(trace, name)
+        lost = ~np.isnan(values) if name == "slo" else values != default
+        _refuse(path, name, values, lost, f"{default!r}, as the format {format} has no such field (or lossy=True)")
+
+
+def _cells(path: Path, name: str, field: _Field, values: _Values, lossy: bool) -> list[Any]:
+    """Cells ready for printing."""
+    if field.form == "%s":
+        broken = np.array([any(end in text for end in "\t\n\r") for text in values], dtype=np.bool_)
+        _refuse(path, name, values, broken, "text without tabs and line ends")
+        return list(values)
+    if name == "duration" and not lossy:
+        _refuse(path, name, values, np.isnan(values), "seconds (or lossy=True, which writes -1)")
+    values = np.where(np.isnan(values), -1.0, values)
+    if field.form == "%d" and not lossy:
+        cut = values != np.trunc(values)
+        _refuse(path, name, values, cut, "a whole number, as the format prints it (or lossy=True)")
+    if name != "arrival_time":  # everything else has to stay positive
+        vanishes = (values > 0) & (values < (1.0 if field.form == "%d" else 0.5e-6))
+        _refuse(path, name, values, vanishes, "a number that does not print as 0")
+    return list(values)
+
+
+def _refuse(path: Path, name: str, values: _Values, bad: NDArray[np.bool_], expected: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        found = values[row : row + 1].tolist()[0]
+        raise InputError(path, line=row + 1, field=name, found=found, expected=expected)

@@ -1,0 +1,204 @@
+"""A workload generator whose every setting has a name.
+
+>>> trace = TraceGenerator(n_jobs=3, mean_interarrival=600.0, seed=7).generate()
+>>> len(trace), float(trace.arrival_time[0])
+(3, 0.0)
+
+For the published workload draw for draw see `throughputs.traces.gavel_generator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.default_table import default_table
+from throughputs.errors import InputError
+from throughputs.table import ThroughputTable
+from throughputs.trace import Trace
+from throughputs.traces.job_types import JOB_TYPES
+
+__all__ = [
+    "PUBLISHED_PRIORITIES",
+    "PUBLISHED_SCALE_FACTORS",
+    "Durations",
+    "FixedDuration",
+    "LogUniformDurations",
+    "TraceGenerator",
+]
+
+PUBLISHED_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05})
+"""Share of jobs by GPUs per gang in the multi-GPU workload of Narayanan et al., OSDI 2020."""
+
+PUBLISHED_PRIORITIES: Mapping[float, float] = MappingProxyType({5.0: 0.2, 1.0: 0.8})
+"""Share of jobs by priority weight in the workload with priorities of Narayanan et al., OSDI 2020."""
+
+_SOURCE = "trace generator"
+
+
+class Durations(Protocol):
+    """A distribution of job durations on the reference accelerator."""
+
+    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+        """(n,) seconds."""
+
+
+@dataclass(frozen=True)
+class LogUniformDurations:
+    """Mixture of durations that are uniform in the logarithm, by default that of Narayanan et al., OSDI 2020.
+
+    Parameters
+    ----------
+    parts : (probability, low, high) of each part, which gives ``unit * 10**U(low, high)`` seconds.
+    unit : seconds.
+    """
+
+    parts: tuple[tuple[float, float, float], ...] = ((0.8, 1.5, 3.0), (0.2, 3.0, 4.0))
+    unit: float = 60.0
+
+    def __post_init__(self) -> None:
+        probabilities = [part[0] for part in self.parts]
+        proper = all(p >= 0 and low <= high for p, low, high in self.parts)
+        if not (proper and abs(sum(probabilities) - 1) < 1e-9 and self.unit > 0):
+            expected = "probabilities that add up to 1, each with low <= high, and a positive unit"
+            raise InputError(_SOURCE, field="durations", found=self, expected=expected)
+
+    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+        """(n,) seconds."""
+        probabilities, low, high = np.array(self.parts, dtype=np.float64).T
+        part = rng.choice(len(self.parts), size=n, p=probabilities)
+        seconds: NDArray[np.float64] = self.unit * 10.0 ** rng.uniform(low[part], high[part])
+        return seconds
+
+
+@dataclass(frozen=True)
+class FixedDuration:
+    """Every job takes the same `seconds`."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < np.inf:
+            raise InputError(_SOURCE, field="durations", found=self.seconds, expected="positive seconds")
+
+    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:  # noqa: ARG002
+        """(n,) seconds."""
+        return np.full(n, float(self.seconds))
+
+
+@dataclass(frozen=True)
+class TraceGenerator:
+    """Settings of a random workload.
+
+    Job types are drawn evenly from those that the table can run at the drawn scale factor on the reference
+    accelerator. A job trains for duration x throughput steps, rounded, at least 1.
+
+    Parameters
+    ----------
+    n_jobs : number of jobs.
+    arrivals : "poisson", the first job at 0, or "static", all at 0.
+    mean_interarrival : mean time between Poisson arrivals, seconds.
+    durations : distribution of durations on the reference accelerator.
+    scale_factors : probability of each gang size in GPUs; ``{1: 1.0}`` for single-GPU jobs.
+    priorities : probability of each priority weight; every job has weight 1 when omitted.
+    job_types : names to draw from; all of the table's when omitted.
+    reference_accelerator : accelerator type on which durations are meant.
+    table : throughputs; the embedded table when omitted.
+    seed : of the random numbers, unless `generate` is given a generator.
+
+    Raises
+    ------
+    InputError
+        A setting is out of range; from `generate`: the table cannot run any job type at some scale factor.
+    """
+
+    n_jobs: int
+    arrivals: Literal["poisson", "static"] = "poisson"
+    mean_interarrival: float = 3600.0
+    durations: Durations = LogUniformDurations()
+    scale_factors: Mapping[int, float] = field(default_factory=lambda: PUBLISHED_SCALE_FACTORS)
+    priorities: Mapping[float, float] | None = None
+    job_types: tuple[str, ...] | None = None
+    reference_accelerator: str = "v100"
+    table: ThroughputTable | None = field(default=None, repr=False)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n_jobs < 0:
+            raise InputError(_SOURCE, field="n_jobs", found=self.n_jobs, expected="at least 0")
+        if self.arrivals not in ("poisson", "static"):
+            raise InputError(_SOURCE, field="arrivals", found=self.arrivals, expected="'poisson' or 'static'")
+        if not (0 <= self.mean_interarrival < np.inf):
+            found = self.mean_interarrival
+            raise InputError(_SOURCE, field="mean_interarrival", found=found, expected="seconds, at least 0")
+        _check_mix("scale_factors", self.scale_factors)
+        if self.priorities is not None:
+            _check_mix("priorities", self.priorities)
+
+    def generate(self, rng: np.random.Generator | None = None) -> Trace:
+        """A trace drawn from these settings with `rng`, or with a generator of its own from `seed`."""
+        source = _SOURCE if rng is not None else f"{_SOURCE} (seed={self.seed})"
+        rng = np.random.default_rng(self.seed) if rng is None else rng
+        table = default_table() if self.table is None else self.table
+        sizes = _draw(rng, self.scale_factors, self.n_jobs).astype(np.int64)
+        names = self._draw_job_types(rng, table, sizes)
+        durations = self.durations.sample(rng, self.n_jobs)
+        rates = table.rates(names, sizes, [self.reference_accelerator])[:, 0]
+        launch = {job.name: job for job in JOB_TYPES}
+        known = [launch.get(name) for name in names.tolist()]
+        return Trace(
+            names,
+            sizes,
+            np.maximum(np.rint(durations * rates), 1.0),
+            self._draw_arrivals(rng),
+            priority_weight=None if self.priorities is None else _draw(rng, self.priorities, self.n_jobs),
+            duration=durations,
+            command=[job.command if job else "" for job in known],
+            working_directory=[job.working_directory if job else "" for job in known],
+            num_steps_arg=[job.num_steps_arg if job else "" for job in known],
+            needs_data_dir=[job.needs_data_dir if job else False for job in known],
+            source=source,
+        )
+
+    def _draw_job_types(
+        self, rng: np.random.Generator, table: ThroughputTable, sizes: NDArray[np.int64]
+    ) -> NDArray[np.object_]:
+        names = np.empty(len(sizes), dtype=object)
+        for size in np.unique(sizes).tolist():
+            wanted = sizes == size
+            names[wanted] = rng.choice(self._runnable(table, size), size=int(wanted.sum()))
+        return names
+
+    def _runnable(self, table: ThroughputTable, size: int) -> NDArray[np.object_]:
+        candidates = table.job_types if self.job_types is None else self.job_types
+        known = [name for name in candidates if size in table.scale_factors_of(name)]
+        rates = table.rates(known, [size] * len(known), [self.reference_accelerator])[:, 0]
+        runnable = np.array(known, dtype=object)[rates > 0]
+        if not len(runnable):
+            where = f"{size} GPUs on {self.reference_accelerator!r}"
+            raise InputError(_SOURCE, field="scale_factors", found=size, expected=f"a job type that runs with {where}")
+        return runnable
+
+    def _draw_arrivals(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        times = np.zeros(self.n_jobs)
+        if self.arrivals == "poisson":
+            times[1:] = np.cumsum(rng.exponential(self.mean_interarrival, max(self.n_jobs - 1, 0)))
+        return times
+
+
+def _check_mix(name: str, mix: Mapping[int, float] | Mapping[float, float]) -> None:
+    shares = np.array(list(mix.values()), dtype=np.float64)
+    if not (len(mix) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9):
+        raise InputError(_SOURCE, field=name, found=dict(mix), expected="probabilities that add up to 1")
+    if min(mix) <= 0:
+        raise InputError(_SOURCE, field=name, found=min(mix), expected="values above 0")
+
+
+def _draw(rng: np.random.Generator, mix: Mapping[int, float] | Mapping[float, float], n: int) -> NDArray[np.float64]:
+    shares = np.array(list(mix.values()), dtype=np.float64)
+    return rng.choice(np.array(list(mix), dtype=np.float64), size=n, p=shares / shares.sum())
