@@ -6,7 +6,7 @@
 >>> matrix = ThroughputMatrix([[4.0, 1.0], [2.0, 1.0]], jobs=["a", "b"], accelerators=["v100", "k80"])
 >>> solution = solve(Polytope(PlainColumns(matrix), [1, 1]), MaxMin(np.array([4.0, 2.0])))
 >>> solution.status, round(solution.objective, 6)
-('optimal', 0.714286)
+('optimal', 0.7)
 """
 
 from formulations.closed_forms import (

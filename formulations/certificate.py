@@ -16,6 +16,10 @@ __all__ = ["Certificate", "certify"]
 Array = NDArray[np.float64]
 
 
+_DUST = 1e-9
+"""Share of the total worth of capacity below which a price is taken for zero."""
+
+
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """Feasible shares with what is proven about them; prices and multipliers are in units of the objective."""
@@ -37,6 +41,9 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
     shares = polytope.repaired(np.nan_to_num(answer.shares))
     u = polytope.throughput(shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
+    # an interior point leaves dust where the price is zero
+    worth = prices * polytope.capacity
+    prices = np.where(worth > _DUST * worth.sum(), prices, 0.0)
     if isinstance(objective, Threshold):
         return _certify_threshold(polytope, objective, answer, shares, u, prices)
     if not isinstance(objective, MaxSum):

@@ -90,11 +90,11 @@ class Polytope:
     def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp]) -> Polytope:
         """The same polytope over some jobs and some types only."""
         matrix = self.columns.matrix
-        part = ThroughputMatrix(
+        part = ThroughputMatrix.trusted(
             matrix.rates[np.ix_(jobs, types)],
-            [matrix.jobs[i] for i in jobs],
-            [matrix.accelerators[j] for j in types],
-            matrix.scale_factors[jobs],
-            matrix.unit,
+            jobs=[matrix.jobs[i] for i in jobs],
+            accelerators=[matrix.accelerators[j] for j in types],
+            scale_factors=matrix.scale_factors[jobs],
+            unit=matrix.unit,
         )
         return Polytope(PlainColumns(part), self.capacity[types])

@@ -10,9 +10,11 @@ undecided. The choice is part of the policy:
 
         max_x  sum_ij q_ij x_ij  -  e/2 sum_i (max_j q_ij) sum_j x_ij^2         u_i >= demand_i(optimum)
 
-    with q_ij = s_i T_ij / p_i (p_i: throughput under the proportional share) and e = 1e-7. The objective is strictly
+    with q_ij = s_i T_ij / p_i (p_i: throughput under the proportional share) and e = 1e-6. The objective is strictly
     concave, so the answer is unique: it does not depend on the solver that found the optimum, on the platform or on
-    the order of the jobs, and equal jobs get equal shares. The square costs at most e/2 of the throughput.
+    the order of the jobs, and equal jobs get equal shares. The square costs at most e/2 of the throughput. (Solvers
+    agree on the optimum to about 1e-9; where the cluster's total throughput hangs on the last digits of the optimum,
+    the choices after them differ by as much.)
 ``published``
     The point that the solver returns, as the published systems use it. An interior point method ends near the
     analytic centre of the optimal face; this is what Gavel's ECOS does. For the makespan Gavel bisects on the time T
@@ -37,11 +39,14 @@ Array = NDArray[np.float64]
 
 CHOICES = ("balanced", "published")
 
-EVENNESS = 1e-7
-"""Weight e of the squared shares."""
+EVENNESS = 1e-6
+"""Weight e of the squared shares; a tenth of it where the worth is the objective itself (a sum of throughputs)."""
 
 _RELAXATIONS = (1e-9, 1e-8)
 """Fractions by which the optimum is relaxed so that the choice has an interior to search, tried in turn."""
+
+_PRECISION = 1e-13
+"""Relative gap of the choice: the square is small, and is resolved only far below it."""
 
 _ACCEPTED_LOSS = 2e-8
 """Relative loss of the objective up to which a choice is accepted."""
@@ -73,11 +78,11 @@ def balance(polytope: Polytope, objective: Objective, optimum: Array, worth: Arr
     """
     if isinstance(objective, MaxSum):
         # every throughput counts in the objective: its optima are efficient, only evenness is left to choose
-        return _choose(polytope, objective.gains[:, None] * polytope.rates, None, optimum)
+        return _choose(polytope, objective.gains[:, None] * polytope.rates, None, None, EVENNESS / 10)
     assert isinstance(objective, Threshold)
     level = objective.level(polytope.throughput(optimum))
     for relaxation in _RELAXATIONS:
-        chosen = _choose(polytope, worth, objective.demand(objective.relaxed(level, relaxation)), optimum)
+        chosen = _choose(polytope, worth, objective.demand(objective.relaxed(level, relaxation)), optimum, EVENNESS)
         attained = objective.level(polytope.throughput(chosen.shares))
         loss = (level - attained if objective.higher_level_is_better else attained - level) / abs(level)
         if loss <= _ACCEPTED_LOSS:
@@ -85,8 +90,8 @@ def balance(polytope: Polytope, objective: Objective, optimum: Array, worth: Arr
     return Choice(optimum, np.nan, 0)
 
 
-def _choose(polytope: Polytope, worth: Array, floors: Array | None, start: Array) -> Choice:
-    answer = solve_with_floors(polytope, worth, floors, EVENNESS, start=start)
+def _choose(polytope: Polytope, worth: Array, floors: Array | None, start: Array | None, evenness: float) -> Choice:
+    answer = solve_with_floors(polytope, worth, floors, evenness, start=start, tolerance=_PRECISION)
     shares = polytope.repaired(answer.shares)
     total = float((worth * shares).sum())
     owed, earned = 0.0, worth

@@ -12,6 +12,7 @@ from formulations.certificate import Certificate, certify
 from formulations.closed_forms import proportional_throughput
 from formulations.objectives import Makespan, Objective
 from formulations.polytope import Polytope
+from formulations.reductions import canonical_order
 from formulations.selection import Choice, balance, check_choice, published_makespan
 from formulations.solution import Attempt, Solution
 
@@ -55,12 +56,9 @@ def solve(
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
     if not len(jobs):
         return _empty(polytope, objective, served, perf_counter() - started)
-    part = (
-        polytope
-        if len(jobs) == len(served) and len(types) == len(polytope.capacity)
-        else polytope.restricted(jobs, types)
-    )
-    goal = objective if len(jobs) == len(served) else objective.take(jobs)
+    # one order for all ways to list the same jobs: sums then have the same last bits
+    jobs = jobs[canonical_order(polytope.rates[jobs], polytope.scale_factors[jobs], objective.key()[jobs])]
+    part, goal = polytope.restricted(jobs, types), objective.take(jobs)
     built = perf_counter()
 
     best: Certificate | None = None

@@ -103,13 +103,29 @@ class ThroughputMatrix:
             )
 
     @classmethod
-    def trusted(cls, rates: NDArray[np.float64], like: ThroughputMatrix) -> ThroughputMatrix:
-        """Other rates for the jobs and types of a matrix that was validated; not checked again."""
+    def trusted(
+        cls,
+        rates: NDArray[np.float64],
+        *,
+        jobs: Sequence[Hashable],
+        accelerators: Sequence[str],
+        scale_factors: NDArray[np.int64],
+        unit: str = "steps/s",
+    ) -> ThroughputMatrix:
+        """Matrix from parts of one that was validated; they are not checked, nor copied."""
         matrix = object.__new__(cls)
-        for name in ("jobs", "accelerators", "scale_factors", "unit"):
-            object.__setattr__(matrix, name, getattr(like, name))
         object.__setattr__(matrix, "rates", rates)
+        object.__setattr__(matrix, "jobs", tuple(jobs))
+        object.__setattr__(matrix, "accelerators", tuple(accelerators))
+        object.__setattr__(matrix, "scale_factors", scale_factors)
+        object.__setattr__(matrix, "unit", unit)
         return matrix
+
+    def with_rates(self, rates: NDArray[np.float64]) -> ThroughputMatrix:
+        """Other rates (N, M) for the same jobs and types; not checked."""
+        return self.trusted(
+            rates, jobs=self.jobs, accelerators=self.accelerators, scale_factors=self.scale_factors, unit=self.unit
+        )
 
     @classmethod
     def from_frame(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.allocation import Allocation
 from allocator.protocol import ClusterState
-from throughputs import PlainColumns, ThroughputMatrix
+from throughputs import PlainColumns
 
 if TYPE_CHECKING:
     from formulations import Objective
@@ -65,7 +65,7 @@ class ProgramPolicy(ABC):
         if not whole:
             believed, usable = believed[able], usable[able]
         solution = solve(
-            Polytope(PlainColumns(ThroughputMatrix.trusted(usable, part.throughputs)), state.capacity),
+            Polytope(PlainColumns(part.throughputs.with_rates(usable)), state.capacity),
             self.objective(part, believed),
             solver=self.solver,
             choice=self.choice,

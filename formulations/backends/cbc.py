@@ -21,6 +21,15 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
 
 
 def _solve_linear(program: LinearProgram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    import warnings
+
+    with warnings.catch_warnings():
+        # PuLP 3 announces PuLP 4, which the pinned range excludes
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _model_and_solve(program)
+
+
+def _model_and_solve(program: LinearProgram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     import pulp
 
     matrix: Any = program.matrix

@@ -98,7 +98,7 @@ def solve_with_floors(
         floors=None if floors is None else floors[classes.first] / fastest,
         gains=worth,
         curvature=curvature * worth.max(axis=0) if worth is not None and curvature > 0 else None,
-        start=None if start is None else np.ascontiguousarray(start[classes.first].T),
+        start=None if start is None else classes.mean(start).T,
     )
 
 
