@@ -55,7 +55,7 @@ class Allocation:
     @cached_property
     def effective_throughput(self) -> NDArray[np.float64]:
         """(N,) steps/s each job gets on average."""
-        return np.einsum("ij,ij->i", self.throughputs.rates, self.shares)
+        return np.asarray((self.throughputs.rates * self.shares).sum(axis=1))
 
     def to_frame(self) -> pd.DataFrame:
         """Shares as a table: one row per job, one column per accelerator type."""

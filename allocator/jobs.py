@@ -92,7 +92,8 @@ class JobTable:
     @property
     def runnable(self) -> NDArray[np.bool_]:
         """(N,) whether any type of the cluster can run the job at all."""
-        return (self.rates > 0).any(axis=1)
+        runnable: NDArray[np.bool_] = np.any(self.rates > 0, axis=1)
+        return runnable
 
     @property
     def steps_remaining(self) -> NDArray[np.float64]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,42 +11,95 @@ if TYPE_CHECKING:
 
     from allocator.allocation import Allocation
     from allocator.cluster import Cluster
+    from allocator.simulator.record import RunRecord
 
 __all__ = ["SimulationResult"]
 
 
 @dataclass(frozen=True, eq=False)
 class SimulationResult:
-    """One simulated run.
+    """One simulated run. The tables are built from the run's record when first asked for, or given ready-made.
 
     Attributes
     ----------
     policy : name of the policy.
     cluster : the cluster it ran on.
     settings : every named setting of the run, ready for JSON.
-    jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
-        start_time (nan: never ran), completion_time (nan: not completed), jct, isolated_jct, rho (finish-time
-        fairness: jct / isolated_jct), gpu_seconds, rounds_run, preemptions. Times in seconds.
-    rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
-        job_id, accelerator (category), gpus (GPU ids as text, space separated), steps.
-    timeline : one row per round: round, start_time, end_time, active_jobs, running_jobs, queued_jobs, busy_gpus.
-    decisions : (round, clock in seconds, Allocation) for each time the policy was asked; job labels are job ids.
     makespan : clock when the last job completed, seconds.
     utilization : busy GPU time divided by GPU time up to the makespan.
     policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation.
+    decisions : (round, clock in seconds, Allocation) for each time the policy was asked; job labels are job ids.
+    record : the run as arrays; None for a result made of tables.
+    jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
+        start_time (nan: never ran), completion_time (nan: not completed), jct, isolated_jct, rho (finish-time
+        fairness: jct / isolated_jct), gpu_seconds, rounds_run, preemptions (times it was not given the GPUs it had
+        the round before), status (category: "completed", "dropped", "unserved", "unfinished"). Times in seconds.
+    rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
+        job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps.
+    timeline : one row per round in which a job ran: round, start_time, end_time, active_jobs, running_jobs,
+        queued_jobs, busy_gpus.
     """
 
     policy: str
     cluster: Cluster
     settings: dict[str, Any]
-    jobs: pd.DataFrame
-    rounds: pd.DataFrame
-    timeline: pd.DataFrame
     makespan: float
     utilization: float
     policy_seconds: float
     wall_seconds: float
-    decisions: tuple[tuple[int, float, Allocation], ...] = field(default=())
+    decisions: tuple[tuple[int, float, Allocation], ...]
+    record: RunRecord | None
+
+    def __init__(
+        self,
+        policy: str,
+        cluster: Cluster,
+        settings: dict[str, Any],
+        jobs: pd.DataFrame | None = None,
+        rounds: pd.DataFrame | None = None,
+        timeline: pd.DataFrame | None = None,
+        makespan: float = 0.0,
+        utilization: float = 0.0,
+        policy_seconds: float = 0.0,
+        wall_seconds: float = 0.0,
+        decisions: tuple[tuple[int, float, Allocation], ...] = (),
+        record: RunRecord | None = None,
+    ) -> None:
+        if record is None and (jobs is None or rounds is None or timeline is None):
+            raise TypeError("SimulationResult needs either the record of a run or its three tables")
+        values = {
+            "policy": policy,
+            "cluster": cluster,
+            "settings": settings,
+            "makespan": makespan,
+            "utilization": utilization,
+            "policy_seconds": policy_seconds,
+            "wall_seconds": wall_seconds,
+            "decisions": decisions,
+            "record": record,
+        }
+        tables = {"jobs": jobs, "rounds": rounds, "timeline": timeline}
+        # A table given here stands in for the cached property of its name.
+        self.__dict__.update(values, **{name: table for name, table in tables.items() if table is not None})
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """One row per job of the trace."""
+        return self._record().jobs_table()
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row per job and round in which it ran."""
+        return self._record().rounds_table()
+
+    @cached_property
+    def timeline(self) -> pd.DataFrame:
+        """One row per round in which a job ran."""
+        return self._record().timeline_table()
+
+    def _record(self) -> RunRecord:
+        assert self.record is not None
+        return self.record
 
     def summary(self) -> dict[str, Any]:
         """Figures of the run, ready for JSON."""

@@ -1,0 +1,46 @@
+# Everything runs in an environment of its own, .venv, made at first use.
+#   make demo    compare nine policies on one cluster; ends with a table and demo-output/report.html
+#   make test    the tests
+#   make lint    format, lint and types
+#   make bench   decisions and simulations, timed beside the plain cvxpy + ECOS path
+#   make clean   remove what these made
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The first interpreter that is new enough; `make PYTHON=...` names another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.run
+	$(BIN)/allocator compare --out demo-output
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.run
+	$(BIN)/python -m benchmarks
+
+$(VENV)/.python:
+	@test -n "$(PYTHON)" || { echo "error: no Python of version 3.11 or newer found; install one or run make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[ecos]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,35 @@
+"""``allocator policies``: what there is."""
+
+from __future__ import annotations
+
+from allocator.cli.options import JsonOption, print_json
+
+
+def policies_command(as_json: JsonOption = False) -> None:
+    """List the policies: where each is from, what it means, and its program."""
+    from allocator.registry import list_policies, settings_of
+
+    entries = list_policies()
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": e.name,
+                    "meaning": e.meaning,
+                    "program": e.program,
+                    "paper": e.paper,
+                    "settings": settings_of(e.name),
+                }
+                for e in entries
+            ]
+        )
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    console = Console()
+    for entry in entries:
+        console.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}")
+        console.print(Padding(escape(entry.program), (0, 0, 0, 4)), style="cyan", highlight=False)
+        console.print(Padding(escape(entry.paper), (0, 0, 1, 4)), style="dim", highlight=False)

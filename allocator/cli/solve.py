@@ -1,0 +1,54 @@
+"""``allocator solve``: one decision."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from allocator.cli.options import print_json
+
+
+def solve_command(
+    instance: Annotated[
+        Path, typer.Argument(help="Allocation problem in JSON, see docs/formats.md.", metavar="INSTANCE.json")
+    ],
+    policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
+    solver: Annotated[
+        str | None, typer.Option("--solver", help="auto, structured, highs, clarabel, ecos, scs, cvxpy_highs, cbc.")
+    ] = None,
+    choice: Annotated[str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the JSON here instead of to the screen.", metavar="FILE")
+    ] = None,
+    table: Annotated[bool, typer.Option("--table", help="Print a table for people instead of JSON.")] = False,
+) -> None:
+    """Solve one allocation problem: who gets which share of time on which accelerator type.
+
+    Prints the allocation with its objective, proven gap and the price of each accelerator type.
+    """
+    from allocator.instance import allocation_to_json, read_instance
+    from allocator.registry import get_policy, settings_of
+
+    get_policy(policy)
+    known = settings_of(policy)
+    settings = {"solver": solver, "choice": choice}
+    chosen = get_policy(
+        policy, **{name: value for name, value in settings.items() if value is not None and name in known}
+    )
+    allocation = chosen.allocate(read_instance(instance))
+    answer = allocation_to_json(allocation)
+    if out is not None:
+        from throughputs.files import write_text
+
+        write_text(out, json.dumps(answer, indent=2, allow_nan=False) + "\n")
+    if table:
+        from rich.console import Console
+
+        from allocator.report.terminal import allocation_table
+
+        Console().print(allocation_table(allocation))
+    elif out is None:
+        print_json(answer)

@@ -1,0 +1,123 @@
+"""``allocator trace``: workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from allocator.cli.options import JsonOption, SeedOption, ThroughputsOption, print_json
+from throughputs import InputError
+
+app = typer.Typer(no_args_is_help=True, help="Traces: draw a workload, convert between formats, describe one.")
+
+FormatHelp = "gavel, gavel7, shockwave or table; told from the file if omitted."
+
+
+@app.command("generate")
+def generate_command(
+    out: Annotated[
+        Path, typer.Option("--out", help="File to write: .csv, .parquet, or a text format.", metavar="FILE")
+    ],
+    jobs: Annotated[int, typer.Option("--jobs", help="Number of jobs.")] = 100,
+    mean_interarrival: Annotated[
+        float,
+        typer.Option(
+            "--mean-interarrival", help="Mean time between Poisson arrivals; 0: all at once.", metavar="SECONDS"
+        ),
+    ] = 600.0,
+    single_gpu: Annotated[bool, typer.Option("--single-gpu", help="Only jobs of one GPU.")] = False,
+    priorities: Annotated[bool, typer.Option("--priorities", help="Weight 5 for a fifth of the jobs.")] = False,
+    fixed_duration: Annotated[
+        float | None, typer.Option("--duration", help="The same duration for every job, alone.", metavar="SECONDS")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="default, or gavel: the published generator, draw for draw.")
+    ] = "default",
+    format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
+    throughputs: ThroughputsOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Draw a workload from the published distributions of durations, scale factors and priorities."""
+    from allocator.api import load_throughputs
+    from throughputs import FixedDuration, LogUniformDurations, TraceGenerator, gavel_trace, write_trace
+    from throughputs.traces.generator import PUBLISHED_PRIORITIES
+
+    table = load_throughputs(throughputs)
+    if preset == "gavel":
+        trace = gavel_trace(
+            jobs,
+            mean_interarrival,
+            multi_gpu=not single_gpu,
+            priorities=priorities,
+            seed=seed,
+            fixed_duration=fixed_duration,
+            table=table,
+        )
+    elif preset == "default":
+        settings: dict[str, Any] = {"scale_factors": {1: 1.0}} if single_gpu else {}
+        trace = TraceGenerator(
+            n_jobs=jobs,
+            arrivals="poisson" if mean_interarrival > 0 else "static",
+            mean_interarrival=mean_interarrival,
+            durations=LogUniformDurations() if fixed_duration is None else FixedDuration(fixed_duration),
+            priorities=PUBLISHED_PRIORITIES if priorities else None,
+            seed=seed,
+            table=table,
+            **settings,
+        ).generate()
+    else:
+        raise InputError("--preset", found=preset, expected="default or gavel")
+    write_trace(trace, out, format=format)
+    typer.echo(f"{out}: {len(trace)} jobs, the last arrives after {trace.arrival_time[-1] if len(trace) else 0:.0f} s")
+
+
+@app.command("convert")
+def convert_command(
+    source: Annotated[Path, typer.Argument(help="Trace to read.", metavar="FROM")],
+    target: Annotated[Path, typer.Argument(help="Trace to write.", metavar="TO")],
+    source_format: Annotated[str, typer.Option("--from", help=FormatHelp)] = "auto",
+    target_format: Annotated[str, typer.Option("--to", help=FormatHelp)] = "auto",
+    lossy: Annotated[bool, typer.Option("--lossy", help="Drop what the target format cannot hold.")] = False,
+) -> None:
+    """Convert a trace between formats; refuses to lose anything unless told to."""
+    from throughputs import read_trace, write_trace
+
+    trace = read_trace(source, format=source_format)
+    write_trace(trace, target, format=target_format, lossy=lossy)
+    typer.echo(f"{target}: {len(trace)} jobs")
+
+
+@app.command("describe")
+def describe_command(
+    trace: Annotated[Path, typer.Argument(help="Trace to read.", metavar="FILE")],
+    format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
+    throughputs: ThroughputsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe a trace: arrivals, job types, scale factors, priorities, durations, GPU hours."""
+    from allocator.api import load_throughputs
+    from throughputs import describe_trace, read_trace
+
+    described = describe_trace(read_trace(trace, format=format), load_throughputs(throughputs))
+    if as_json:
+        print_json(described)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=str(trace), show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in described.items():
+        table.add_row(name.replace("_", " "), _readable(value))
+    Console().print(table)
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_readable(item)}" for key, item in value.items())
+    if isinstance(value, float):
+        return f"{value:,.2f}".rstrip("0").rstrip(".")
+    return "-" if value is None else str(value)

@@ -1,0 +1,261 @@
+"""The decision core: policy, round mechanism and placement behind one door.
+
+A world (the simulator, a runtime) tells it what happened and asks who runs next:
+
+    core.arrive(jobs); core.complete(jobs); core.record(decision, seconds)
+    decision = core.next_round(clock)
+
+It does not know whether the world is simulated.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from allocator.cluster import Cluster
+from allocator.jobs import JobTable
+from allocator.mechanism.filling import fill_best_type, fill_merged, fill_types, preference
+from allocator.mechanism.placement import Placement
+from allocator.mechanism.priorities import Queues, TimeLedger
+from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol import ClusterState, Policy, RoundDecision
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    from allocator.allocation import Allocation
+
+__all__ = ["DecisionCore"]
+
+
+class DecisionCore:
+    """Decides round by round who runs where.
+
+    Parameters
+    ----------
+    policy : decides on shares of time.
+    cluster : the GPUs.
+    jobs : all jobs that the world knows of. The world keeps their progress up to date; the core keeps
+        `isolated_seconds` and `current_accelerator`.
+    settings : of the mechanism.
+    seed : of the draw of types for policies that do not distinguish them.
+
+    Attributes
+    ----------
+    allocation : what the policy last decided; None before its first call.
+    policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
+    """
+
+    def __init__(
+        self, policy: Policy, cluster: Cluster, jobs: JobTable, settings: MechanismSettings | None = None, seed: int = 0
+    ) -> None:
+        self.policy = policy
+        self.cluster = cluster
+        self.jobs = jobs
+        self.settings = settings = settings or MechanismSettings()
+        self.allocation: Allocation | None = None
+        self.policy_calls = 0
+        self.policy_seconds = 0.0
+        self._ledger = TimeLedger(len(cluster.accelerators), settings)
+        self._isolated = _IsolatedTime(jobs, cluster)
+        self._placement = (
+            None if settings.placement == "off" else Placement(cluster, settings.placement == "consolidated")
+        )
+        self._visit_order = settings.visit_order(cluster.accelerators)
+        self._shuffles = settings.shuffle_accelerators and not policy.heterogeneity_aware
+        self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
+        self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
+        self._capacity: list[int] = cluster.capacity.tolist()
+        self._sizes: list[int] = jobs.scale_factor.tolist()
+        self._preferences = preference(jobs.rates) if policy.heterogeneity_aware else None
+        self._changed = False
+        self._last_decision_clock: float | None = None
+        self._queues: Queues | None = None
+        self._blocked: set[int] = set()
+        self._last_rows: tuple[list[list[int]], RoundDecision] | None = None
+
+    @property
+    def active(self) -> NDArray[np.int64]:
+        """(n,) ids of the active jobs, ascending."""
+        return self._ledger.active
+
+    def arrive(self, jobs: ArrayLike) -> None:
+        """Jobs of the table (positions) arrived."""
+        ids = np.asarray(jobs, dtype=np.int64)
+        if len(ids):
+            self._ledger.add(ids, self.jobs.rates[ids].T > 0)
+            self._note_change()
+
+    def complete(self, jobs: ArrayLike) -> None:
+        """Active jobs completed, or were given up. Report their last round with `record` first."""
+        ids = np.asarray(jobs, dtype=np.int64)
+        if len(ids):
+            self._ledger.remove(ids)
+            self._note_change()
+
+    def record(self, decision: RoundDecision, seconds: NDArray[np.float64]) -> None:
+        """The (K,) jobs of `decision` ran for `seconds` (K,) each; to be told while they are still active."""
+        self._ledger.record(decision.jobs, decision.accelerator, seconds)
+
+    def note_trouble(self) -> None:
+        """Something else happened that the policy should be asked about, such as a round without a single step."""
+        self._changed = True
+
+    def next_round(self, clock: float, *, waive_interval: bool = False) -> RoundDecision:
+        """Who runs in the round that starts at `clock` (seconds).
+
+        With `waive_interval` the policy is asked about any change since its last call, however recent that was.
+        """
+        calls = self.policy_calls
+        if self._changed and (waive_interval or self._interval_elapsed(clock)):
+            self._decide(clock)
+        rows = self._choose(clock)
+        if self._changed and self.settings.decide_early_when_idle and len(self.active) and not any(rows):
+            self._decide(clock)
+            rows = self._choose(clock)
+        return self._decision(rows, recomputed=self.policy_calls != calls)
+
+    def _note_change(self) -> None:
+        self._changed = True
+        self._queues = None
+
+    def _interval_elapsed(self, clock: float) -> bool:
+        last = self._last_decision_clock
+        if last is None or (last == 0.0 and self.settings.free_decision_at_start):
+            return True
+        return clock - last >= self.settings.recompute_interval_seconds
+
+    def _decide(self, clock: float) -> None:
+        """Ask the policy for new shares and start a new count of the time received."""
+        ledger = self._ledger
+        ledger.start_count(clock)
+        self._changed, self._queues, self._last_decision_clock = False, None, clock
+        if not len(ledger.active):
+            return
+        self._isolated.advance(ledger.active)
+        state = self.jobs.snapshot(ledger.active, clock, self.cluster)
+        started = time.perf_counter()
+        allocation = self.policy.allocate(state)
+        self.policy_seconds += time.perf_counter() - started
+        self.policy_calls += 1
+        shares = _checked_shares(allocation.shares, state, self.policy.name)
+        self.allocation = allocation
+        ledger.set_shares(shares)
+        if not self.policy.preemptive:
+            given = shares.max(axis=1) >= 1 - 1e-9
+            self.jobs.current_accelerator[ledger.active] = np.where(given, shares.argmax(axis=1), -1)
+
+    def _prepare_queues(self) -> Queues:
+        """Queues for the jobs and shares as they are now."""
+        ledger, settings = self._ledger, self.settings
+        eligible = ledger.can_run if self._idle_fill == "queue_order" else ledger.can_run & (ledger.shares > 0)
+        blocked = ~ledger.decided if settings.undecided_jobs_block_gpus else np.zeros_like(ledger.decided)
+        self._blocked = set(ledger.active[blocked].tolist())
+        self._queues = Queues(ledger, eligible, self.jobs.scale_factor[ledger.active], settings)
+        return self._queues
+
+    def _choose(self, clock: float) -> list[list[int]]:
+        """The jobs of the coming round for each type, in the order in which they were chosen."""
+        queues = self._queues or self._prepare_queues()
+        visit_order = self._visit_order
+        if self._shuffles:
+            visit_order = visit_order.copy()
+            self._shuffler.shuffle(visit_order)
+        free, taken, sizes = self._capacity.copy(), set[int](), self._sizes
+        if self.settings.queue == "per_type":
+            rows = fill_types(queues.per_type(clock), visit_order, sizes, free, taken)
+        else:
+            rows = fill_merged(zip(*queues.merged(clock, visit_order), strict=True), sizes, free, taken)
+        if self._idle_fill == "best_type" and len(taken) < len(self._ledger.active):
+            self._fill_idle(clock, rows, visit_order, free, taken)
+        if self._blocked:
+            rows = [[job for job in chosen if job not in self._blocked] for chosen in rows]
+        return rows
+
+    def _fill_idle(
+        self, clock: float, rows: list[list[int]], visit_order: list[int], free: list[int], taken: set[int]
+    ) -> None:
+        """Add waiting jobs to `rows` where GPUs are left; those that are owed most time first."""
+        if not any(free):
+            return
+        ledger = self._ledger
+        most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
+        waiting = [
+            job for job in ledger.active[most_owed_first].tolist() if job not in taken and job not in self._blocked
+        ]
+        fastest_first, rates = self._preferences, self.jobs.rates
+
+        def preferred(job: int) -> list[int]:
+            return fastest_first[job] if fastest_first is not None else [j for j in visit_order if rates[job, j] > 0]
+
+        for job, j in fill_best_type(waiting, preferred, self._sizes, free):
+            rows[j].append(job)
+
+    def _decision(self, rows: list[list[int]], recomputed: bool) -> RoundDecision:
+        """Place the rows. Rounds that repeat the one before share its arrays."""
+        if self._last_rows is not None and self._last_rows[0] == rows:
+            last = self._last_rows[1]
+            if last.recomputed == recomputed:
+                return last
+            return RoundDecision(last.jobs, last.accelerator, last.gpus, recomputed)
+        gpus: list[tuple[int, ...]] = []
+        jobs: list[int] = []
+        types: list[int] = []
+        for j in self._visit_order:
+            chosen = rows[j]
+            jobs += chosen
+            types += [j] * len(chosen)
+            if self._placement is not None:
+                gpus += self._placement.place(j, chosen, self._sizes)
+        decision = RoundDecision(
+            np.array(jobs, dtype=np.int64), np.array(types, dtype=np.int64), tuple(gpus), recomputed
+        )
+        self._last_rows = (rows, decision)
+        return decision
+
+
+class _IsolatedTime:
+    """Keeps `JobTable.isolated_seconds`: progress since the policy was last asked, at the isolated rate of that time.
+
+    On an isolated share each of n jobs has 1/n of every type: q_i = sum_j c_j T_ij / max(n s_i, sum_j c_j) steps/s
+    (Gavel, OSDI'20, sec. 4.2).
+    """
+
+    def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
+        self.jobs = jobs
+        self._all_gpus_rate: NDArray[np.float64] = jobs.rates @ cluster.capacity
+        self._total_gpus = float(cluster.total_gpus)
+        self._ids: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._remaining: NDArray[np.float64] = np.empty(0)
+        self._rate: NDArray[np.float64] = np.empty(0)
+
+    def advance(self, active: NDArray[np.int64]) -> None:
+        """Bring the ledger up to now and remember the present state of the `active` jobs."""
+        jobs = self.jobs
+        now = np.maximum(jobs.total_steps[self._ids] - jobs.steps_done[self._ids], 0.0)
+        moved = self._rate > 0
+        ids = self._ids[moved]
+        jobs.isolated_seconds[ids] += (self._remaining[moved] - now[moved]) / self._rate[moved]
+        self._ids = active
+        self._remaining = np.maximum(jobs.total_steps[active] - jobs.steps_done[active], 0.0)
+        self._rate = self._all_gpus_rate[active] / np.maximum(len(active) * jobs.scale_factor[active], self._total_gpus)
+
+
+def _checked_shares(shares: NDArray[np.float64], state: ClusterState, name: str) -> NDArray[np.float64]:
+    if np.shape(shares) != state.rates.shape:
+        raise InputError(
+            f"policy {name}", field="shares", found=np.shape(shares), expected=f"shape {state.rates.shape}"
+        )
+    if not np.isfinite(shares).all() or (shares < 0).any():
+        row, column = np.argwhere(~(np.isfinite(shares) & (shares >= 0)))[0]
+        raise InputError(
+            f"policy {name}",
+            field=f"share of job {state.throughputs.jobs[row]!r} on {state.cluster.accelerators[column]!r}",
+            found=float(shares[row, column]),
+            expected="a share of time of at least 0",
+        )
+    return shares

@@ -1,0 +1,113 @@
+"""Settings of the round mechanism: every constant of it, by name.
+
+The defaults are what a user of today wants. The values that reproduce Gavel's scheduler are in the preset "gavel"
+(`allocator.simulator.presets`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from throughputs import InputError
+
+__all__ = ["MechanismSettings"]
+
+_CHOICES = {
+    "priority": ("deficit", "time_fraction"),
+    "queue": ("per_type", "global"),
+    "idle_fill": ("off", "queue_order", "best_type"),
+    "placement": ("off", "in_order", "consolidated"),
+}
+
+
+@dataclass(frozen=True)
+class MechanismSettings:
+    """How shares of time become rounds (Gavel, OSDI'20, sec. 5).
+
+    Attributes
+    ----------
+    round_seconds : length of a round.
+    recompute_interval_seconds : least time between two decisions of the policy; 0: decide at every change.
+    free_decision_at_start : a decision at clock 0 does not start the interval, so the next change is decided at once.
+    decide_early_when_idle : waive the interval when no job could run although some wait for a decision.
+    initial_credit_rounds : time that every job counts as having received on every type when the count starts, in
+        rounds; above 0, it bounds the priority of jobs that have not run yet.
+    max_overdraft_rounds : time beyond its share that is held against a job at the next decision, in rounds, at most;
+        None: all of it. Without a bound, a job that had an idle cluster to itself would starve when others come.
+    late_jobs_add_type_time : whether the credit of jobs that arrive between decisions counts into the time of the type.
+    priority : who comes first in a queue, see `allocator.mechanism.priorities`. "deficit": the GPU time that a job is
+        owed; "time_fraction": its share divided by its fraction of the type's time since the last decision.
+    queue : "per_type": the types choose one after the other, each from its own queue; "global": one queue of all
+        (job, type) rows.
+    accelerator_order : the order in which types choose; types not named follow in the cluster's own order. None: the
+        cluster's own order.
+    shuffle_accelerators : draw the order at random in every round for policies that do not distinguish types.
+    shuffle_seed_offset : added to the seed of the run for that draw.
+    tie_breaks : what decides between rows of equal priority, most important first, larger first; then the lower job id.
+    idle_fill : who runs on GPUs that would idle. "off": nobody. "queue_order": rows without share stand at the end of
+        each queue, wherever they come up first. "best_type": once all rows with a share had their turn, each waiting
+        job takes the fastest type that has room (the first in order, for policies that do not distinguish types).
+        Policies with `fills_idle_gpus` false always have "off".
+    undecided_jobs_block_gpus : jobs that the policy has not seen yet take GPUs in the queue but do not run. Otherwise
+        they are jobs without share.
+    placement : "off": no GPU ids; "in_order": gangs take GPUs in the order of their ids, and a larger new gang may
+        displace a smaller one; "consolidated": jobs that stay keep their GPUs, and each new gang gets as few servers
+        as possible.
+    priority_digits : significant digits to which priorities are rounded before they are compared; None: not at all.
+
+    Raises
+    ------
+    InputError
+        A setting outside its range.
+    """
+
+    round_seconds: float = 360.0
+    recompute_interval_seconds: float = 0.0
+    free_decision_at_start: bool = False
+    decide_early_when_idle: bool = True
+    initial_credit_rounds: float = 0.5
+    max_overdraft_rounds: float | None = 3.0
+    late_jobs_add_type_time: bool = True
+    priority: Literal["time_fraction", "deficit"] = "deficit"
+    queue: Literal["per_type", "global"] = "global"
+    accelerator_order: tuple[str, ...] | None = None
+    shuffle_accelerators: bool = True
+    shuffle_seed_offset: int = 5
+    tie_breaks: tuple[Literal["deficit", "share"], ...] = ("deficit", "share")
+    idle_fill: Literal["off", "queue_order", "best_type"] = "best_type"
+    undecided_jobs_block_gpus: bool = False
+    placement: Literal["off", "in_order", "consolidated"] = "consolidated"
+    priority_digits: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low, strict in (
+            ("round_seconds", 0.0, True),
+            ("recompute_interval_seconds", 0.0, False),
+            ("initial_credit_rounds", 0.0, True),
+        ):
+            value = getattr(self, name)
+            if not (low < value if strict else low <= value) or value == float("inf"):
+                raise InputError(
+                    "mechanism settings", field=name, found=value, expected="above 0" if strict else "at least 0"
+                )
+        if self.max_overdraft_rounds is not None and not self.max_overdraft_rounds >= 0:
+            found = self.max_overdraft_rounds
+            raise InputError("mechanism settings", field="max_overdraft_rounds", found=found, expected="at least 0")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    "mechanism settings", field=name, found=getattr(self, name), expected=" or ".join(choices)
+                )
+        for tie in self.tie_breaks:
+            if tie not in ("deficit", "share"):
+                raise InputError("mechanism settings", field="tie_breaks", found=tie, expected="deficit or share")
+        if self.priority_digits is not None and self.priority_digits < 1:
+            raise InputError(
+                "mechanism settings", field="priority_digits", found=self.priority_digits, expected="at least 1"
+            )
+
+    def visit_order(self, accelerators: tuple[str, ...]) -> list[int]:
+        """Positions of the types in the order in which they choose."""
+        first = [name for name in self.accelerator_order or () if name in accelerators]
+        return [accelerators.index(name) for name in (*first, *(a for a in accelerators if a not in first))]

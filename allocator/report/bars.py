@@ -1,0 +1,101 @@
+"""Who ran where: rounds merged into bars, and how busy each accelerator type was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Bars", "interval_means", "merge_rounds"]
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """B stretches of time in which one job ran on one GPU without a break, by GPU and then by time.
+
+    Attributes
+    ----------
+    gpu : (B,) id of the GPU.
+    job : (B,) position of the job in the table of jobs.
+    first_round, last_round : (B,) both included.
+    start, end : (B,) seconds.
+    """
+
+    gpu: NDArray[np.int64]
+    job: NDArray[np.int64]
+    first_round: NDArray[np.int64]
+    last_round: NDArray[np.int64]
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.gpu)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Bars:
+        """Some of the bars, by position or by mask."""
+        return Bars(
+            self.gpu[rows],
+            self.job[rows],
+            self.first_round[rows],
+            self.last_round[rows],
+            self.start[rows],
+            self.end[rows],
+        )
+
+
+def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
+    """Merge consecutive rounds of the same job on the same GPU.
+
+    Parameters
+    ----------
+    rounds : the table `SimulationResult.rounds`; rows without GPU ids (placement is off) give no bars.
+    job_position : (len(rounds),) position of each row's job in the table of jobs.
+    """
+    texts = ["" if text is None or text != text else str(text) for text in rounds["gpus"].tolist()]
+    counts = np.array([len(text.split()) for text in texts], dtype=np.int64)
+    gpu = np.array(" ".join(texts).split(), dtype=np.int64)
+    row = np.repeat(np.arange(len(texts)), counts)
+    number = rounds["round"].to_numpy(np.int64)[row]
+    job = job_position[row]
+    order = np.lexsort((number, job, gpu))
+    gpu, job, number, row = gpu[order], job[order], number[order], row[order]
+    continues = (np.diff(gpu) == 0) & (np.diff(job) == 0) & (np.diff(number) == 1)
+    opens = np.flatnonzero(np.concatenate([[True], ~continues])) if len(gpu) else np.empty(0, np.int64)
+    closes = np.concatenate([opens[1:], [len(gpu)]]) - 1 if len(gpu) else opens
+    start = rounds["start_time"].to_numpy(np.float64)[row[opens]]
+    end = rounds["end_time"].to_numpy(np.float64)[row[closes]]
+    bars = Bars(gpu[opens], job[opens], number[opens], number[closes], start, end)
+    return bars.take(np.lexsort((bars.first_round, bars.gpu)))
+
+
+def interval_means(
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    height: NDArray[np.float64],
+    edges: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Mean over each bin of the sum of rectangular pulses, exactly.
+
+    Parameters
+    ----------
+    start, end, height : (K,) pulse k has `height[k]` from `start[k]` to `end[k]`, seconds.
+    edges : (B + 1,) ascending edges of the bins, seconds.
+
+    Returns
+    -------
+    (B,) time-weighted means, by differences of the integral at the edges: linear in K, whatever the bins.
+    """
+    if not len(start):
+        return np.zeros(len(edges) - 1)
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    slope = np.cumsum(np.concatenate([height, -height])[order])
+    integral = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
+    means: NDArray[np.float64] = np.diff(np.interp(edges, times, integral)) / np.diff(edges)
+    return means

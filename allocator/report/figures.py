@@ -1,0 +1,108 @@
+"""The figures by which policies are compared, and how each is written on the terminal and on the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["FIGURES", "MISSING", "Figure", "best_rows", "format_column", "format_number", "value_of"]
+
+MISSING = "-"
+HOUR = 3600.0
+PERCENT = 0.01
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One column of the comparison.
+
+    Attributes
+    ----------
+    key : key of the value in a summary.
+    heading, unit : what the column is called, and the unit it is shown in ("" for none).
+    scale : value of one shown unit in the units of the summary.
+    better : which end of the column is better.
+    about : one line of explanation.
+    decimals : digits after the point; None for four significant digits of the largest value.
+    outcome : whether the value depends on which jobs completed.
+    """
+
+    key: str
+    heading: str
+    unit: str
+    scale: float
+    better: Literal["low", "high"]
+    about: str
+    decimals: int | None = None
+    outcome: bool = True
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure("average_jct", "average JCT", "h", HOUR, "low", "mean job completion time, from arrival to completion"),
+    Figure("median_jct", "median JCT", "h", HOUR, "low", "half of the jobs completed within this time"),
+    Figure("p99_jct", "p99 JCT", "h", HOUR, "low", "99 of 100 jobs completed within this time"),
+    Figure("makespan", "makespan", "h", HOUR, "low", "clock when the last job completed"),
+    Figure("utilization", "utilisation", "%", PERCENT, "high", "busy GPU time over all GPU time", 1),
+    Figure("worst_rho", "worst rho", "", 1.0, "low", "largest finish-time fairness of any job", 2),
+    Figure(
+        "unfair_fraction",
+        "unfair jobs",
+        "%",
+        PERCENT,
+        "low",
+        "completed jobs that took clearly longer than on their isolated share",
+        1,
+    ),
+    Figure("policy_seconds", "policy time", "s", 1.0, "low", "time spent deciding", outcome=False),
+)
+
+
+def value_of(figure: Figure, summary: Mapping[str, Any]) -> float:
+    """The value in the column's unit; nan when it is missing or no number."""
+    value = summary.get(figure.key)
+    try:
+        return math.nan if value is None else float(value) / figure.scale
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def format_number(value: float, decimals: int) -> str:
+    """Fixed-point text; `MISSING` for nan."""
+    if math.isnan(value):
+        return MISSING
+    return ("∞" if value > 0 else "-∞") if math.isinf(value) else f"{value:,.{decimals}f}"
+
+
+def format_column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The column as text, with the same number of decimals in every row so that figures line up."""
+    values = [value_of(figure, summary) for summary in summaries]
+    decimals = _column_decimals(values) if figure.decimals is None else figure.decimals
+    return [format_number(value, decimals) for value in values]
+
+
+def best_rows(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Rows that hold the best value, and those that show the same; empty when there is nothing to compare.
+
+    Where the figure depends on which jobs completed, only policies that completed the most jobs compete: a
+    run that was cut short would otherwise win with the few short jobs it finished.
+    """
+    completed = [float(summary.get("completed_jobs") or 0) for summary in summaries]
+    most = max(completed, default=0.0)
+    values = [value_of(figure, summary) for summary in summaries]
+    rivals = [
+        row
+        for row, value in enumerate(values)
+        if math.isfinite(value) and not (figure.outcome and completed[row] < most)
+    ]
+    if len(summaries) < 2 or not rivals:
+        return set()
+    best = (min if figure.better == "low" else max)(rivals, key=lambda row: values[row])
+    texts = format_column(figure, summaries)
+    return {row for row in rivals if texts[row] == texts[best]}
+
+
+def _column_decimals(values: Sequence[float]) -> int:
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return 2 if largest == 0 else min(max(3 - math.floor(math.log10(largest)), 0), 5)

@@ -1,0 +1,115 @@
+"""The report: one HTML file that opens anywhere, without a network.
+
+>>> write_report([fifo_result, max_min_result], "report.html")  # doctest: +SKIP
+PosixPath('report.html')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allocator.report.payload import build_payload, to_script_json
+from allocator.report.sections import (
+    allocation_section,
+    comparison_section,
+    distribution_sections,
+    heading,
+    legend,
+    queue_section,
+    timeline_section,
+)
+
+if TYPE_CHECKING:
+    from allocator.simulator.result import SimulationResult
+
+__all__ = ["render_report", "write_report"]
+
+SCRIPTS = ("core.js", "charts.js", "timeline.js", "allocation.js")
+# A second lock on the promise in the module's first line: the browser refuses whatever is not in the file.
+CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(
+    results: Sequence[SimulationResult],
+    path: str | Path,
+    *,
+    title: str = "Comparison of scheduling policies",
+    description: str = "",
+    summaries: Sequence[Mapping[str, Any]] | None = None,
+) -> Path:
+    """Write the report on `results`, one per policy, and return where it is.
+
+    Parameters
+    ----------
+    results : finished simulations, in the order in which they are shown.
+    path : file to write; its folder is made if needed.
+    title, description : heading of the page, and a paragraph below it.
+    summaries : figures of each result; `SimulationResult.summary` of each when omitted.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    page = render_report(results, title=title, description=description, summaries=summaries)
+    target.write_text(page, encoding="utf-8")
+    return target
+
+
+def render_report(
+    results: Sequence[SimulationResult],
+    *,
+    title: str = "Comparison of scheduling policies",
+    description: str = "",
+    summaries: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """The text of the report; parameters as for `write_report`."""
+    if summaries is None:
+        summaries = [result.summary() for result in results]
+    payload = build_payload(results)
+    names = [result.policy for result in results]
+    body = [heading(results, title, description)]
+    if results:
+        body += [
+            legend(names),
+            "<main>",
+            comparison_section(summaries),
+            *distribution_sections(results),
+            timeline_section(names),
+            queue_section([policy["queue"] for policy in payload["policies"]]),
+            allocation_section(names),
+            "</main>",
+        ]
+    else:
+        body.append('<main><p class="empty">There are no results to compare.</p></main>')
+    return _document(title, "\n".join(body), to_script_json(payload))
+
+
+def _document(title: str, body: str, data: str) -> str:
+    assets = files("allocator.report") / "assets"
+    style = (assets / "style.css").read_text(encoding="utf-8")
+    script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{CONTENT_POLICY}">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+<div id="tip" role="status" hidden></div>
+<script type="application/json" id="report-data">{data}</script>
+<script>
+(() => {{
+"use strict";
+{script}}})();
+</script>
+</body>
+</html>
+"""

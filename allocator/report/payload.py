@@ -1,0 +1,246 @@
+"""The data embedded in a report: what the page's script needs, and no more.
+
+Times are whole seconds, shares whole thousandths; jobs are positions in the trace, written once for all
+policies that ran the same trace.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.report.bars import Bars, interval_means, merge_rounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from allocator.allocation import Allocation
+    from allocator.simulator.result import SimulationResult
+
+__all__ = ["build_payload", "to_script_json"]
+
+# Sizes that keep a page of ten policies below about 5 MB; a bar takes about 8 characters, a share about 3.
+TOTAL_BARS = 360_000
+BARS_PER_POLICY = 120_000
+TOTAL_SHARES = 240_000
+DECISIONS_PER_POLICY = 200
+CDF_POINTS = 2000
+QUEUE_POINTS = 150
+OCCUPANCY_BINS = 300
+
+
+def build_payload(results: Sequence[SimulationResult]) -> dict[str, Any]:
+    """Everything the script of the page draws from, ready for JSON."""
+    traces: list[dict[str, Any]] = []
+    policies = []
+    positions = [_job_positions(result) for result in results]
+    bars = [merge_rounds(result.rounds, job) for result, job in zip(results, positions, strict=True)]
+    most_bars = min(BARS_PER_POLICY, fair_limit([len(each) for each in bars], TOTAL_BARS))
+    for result, job, own_bars in zip(results, positions, bars, strict=True):
+        trace = _trace(result.jobs)
+        if trace not in traces:
+            traces.append(trace)
+        policies.append(
+            _figures(result, traces.index(trace))
+            | _busy_gpus(result, job)
+            | _gpu_timeline(result, own_bars, most_bars)
+            | _decisions(result, TOTAL_SHARES // len(results))
+        )
+    return {"traces": traces, "policies": policies}
+
+
+def fair_limit(counts: Sequence[int], total: int) -> int:
+    """Largest limit L with sum_k min(counts[k], L) <= total: what small ones do not need goes to the large."""
+    left, ascending = total, sorted(counts)
+    for position, count in enumerate(ascending):
+        share = left // (len(ascending) - position)
+        if count > share:
+            return share
+        left -= count
+    return total
+
+
+def to_script_json(payload: object) -> str:
+    """Compact JSON that cannot end the script element it stands in."""
+    text = json.dumps(payload, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    escapes: dict[str, str | int | None] = {
+        "<": "\\u003c",
+        ">": "\\u003e",
+        "&": "\\u0026",
+        "\u2028": "\\u2028",
+        "\u2029": "\\u2029",
+    }
+    return text.translate(str.maketrans(escapes))
+
+
+def _trace(jobs: pd.DataFrame) -> dict[str, Any]:
+    types = [str(name) for name in jobs["job_type"]]
+    distinct = sorted(set(types))
+    position = {name: index for index, name in enumerate(distinct)}
+    return {
+        "id": [str(label) for label in jobs["job_id"]],
+        "types": distinct,
+        "type": [position[name] for name in types],
+        "gpus": [int(size) for size in jobs["scale_factor"]],
+    }
+
+
+def _job_positions(result: SimulationResult) -> NDArray[np.int64]:
+    """Position in the table of jobs of each row of the table of rounds."""
+    position = {label: index for index, label in enumerate(result.jobs["job_id"].tolist())}
+    return np.array([position[label] for label in result.rounds["job_id"].tolist()], dtype=np.int64)
+
+
+def _figures(result: SimulationResult, trace: int) -> dict[str, Any]:
+    jobs = result.jobs
+    jct = _finite_sorted(jobs["jct"])
+    rho = _finite_sorted(jobs["rho"])
+    return {
+        "name": result.policy,
+        "trace": trace,
+        "accelerators": list(result.cluster.accelerators),
+        "capacity": [int(count) for count in result.cluster.capacity],
+        "jobs": len(jobs),
+        "jct": {"count": len(jct), "values": [round(value) for value in _thinned(jct)]},
+        "rho": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},
+        "completion": [_whole(value) for value in jobs["completion_time"].tolist()],
+        "queue": queue_series(result.timeline),
+    }
+
+
+def _finite_sorted(values: pd.Series[float]) -> NDArray[np.float64]:
+    array = values.to_numpy(np.float64)
+    return np.sort(array[np.isfinite(array)])
+
+
+def _thinned(ordered: NDArray[np.float64]) -> list[float]:
+    """At most `CDF_POINTS` of the values, evenly spaced in rank and with the largest kept."""
+    if len(ordered) > CDF_POINTS:
+        ordered = ordered[np.ceil(np.linspace(0, 1, CDF_POINTS + 1)[1:] * len(ordered)).astype(np.int64) - 1]
+    values: list[float] = ordered.tolist()
+    return values
+
+
+def queue_series(timeline: pd.DataFrame) -> dict[str, list[float]]:
+    """Queued jobs over time as steps: value k holds from time k to time k + 1; one more time than values.
+
+    Exact while changes are few, otherwise time-weighted means over equal bins. Nothing waits between rounds
+    that do not touch: a round in which no job ran has no row.
+    """
+    if not len(timeline):
+        return {"time": [], "value": []}
+    start = timeline["start_time"].to_numpy(np.float64)
+    end = timeline["end_time"].to_numpy(np.float64)
+    queued = timeline["queued_jobs"].to_numpy(np.float64)
+    gap = np.flatnonzero(start[1:] > end[:-1] + 0.5) + 1
+    times, values = np.insert(start, gap, end[gap - 1]), np.insert(queued, gap, 0.0)
+    changes = np.concatenate([[True], np.diff(values) != 0])
+    times, values = np.append(times[changes], end[-1]), values[changes]
+    if len(values) > QUEUE_POINTS:
+        # The end of a run is often one long job and no queue: the bins are spent on the time before.
+        busy = int(np.flatnonzero(values)[-1]) + 1
+        bins = np.linspace(start[0], times[busy], QUEUE_POINTS + 1)
+        values = np.append(interval_means(start, end, queued, bins), values[busy:])
+        times = np.append(bins, times[busy + 1 :])
+    return {"time": [round(t) for t in times.tolist()], "value": [_short(v, 2) for v in values.tolist()]}
+
+
+def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:
+    """Bars of each GPU as [rounds since the last bar's first, rounds, job, ...], the first `most_bars` in time."""
+    if not len(bars):
+        return {"roundStart": [], "roundEnd": [], "bars": [], "barCount": 0, "until": None}
+    until, shown = math.nan, bars
+    if len(bars) > most_bars:
+        until = float(np.partition(bars.start, most_bars)[most_bars])
+        shown = bars.take(bars.start < until)
+    clock = result.rounds.groupby("round", sort=True).agg(start=("start_time", "min"), end=("end_time", "max"))
+    return {
+        "roundStart": [round(t) for t in clock["start"].tolist()],
+        "roundEnd": [round(t) for t in clock["end"].tolist()],
+        "bars": _bar_rows(shown, clock.index.to_numpy(np.int64), result.cluster.total_gpus),
+        "barCount": len(bars),
+        "until": _whole(until),
+    }
+
+
+def _bar_rows(bars: Bars, round_numbers: NDArray[np.int64], n_gpus: int) -> list[list[int]]:
+    first = np.searchsorted(round_numbers, bars.first_round)
+    same_gpu = np.concatenate([[False], np.diff(bars.gpu) == 0])
+    since = np.where(same_gpu, np.diff(first, prepend=0), first)
+    table = np.column_stack([since, bars.last_round - bars.first_round + 1, bars.job])
+    bounds = np.searchsorted(bars.gpu, np.arange(n_gpus + 1))
+    return [table[a:b].ravel().tolist() for a, b in pairwise(bounds.tolist())]
+
+
+def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, Any]:
+    """Mean number of busy GPUs of each accelerator type in equal bins from 0 to the end of the last round."""
+    rounds = result.rounds
+    if not len(rounds):
+        return {"busyUntil": 0, "busy": []}
+    start, end = rounds["start_time"].to_numpy(np.float64), rounds["end_time"].to_numpy(np.float64)
+    gpus = result.jobs["scale_factor"].to_numpy(np.float64)[job]
+    edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
+    accelerator = rounds["accelerator"].astype(str).to_numpy()
+    busy = []
+    for name in result.cluster.accelerators:
+        own = accelerator == name
+        means = interval_means(start[own], end[own], gpus[own], edges)
+        busy.append([_short(value, 1) for value in means.tolist()])
+    return {"busyUntil": round(float(edges[-1])), "busy": busy}
+
+
+def _decisions(result: SimulationResult, share_limit: int) -> dict[str, Any]:
+    decisions = result.decisions
+    shares = sum(allocation.shares.size for _, _, allocation in decisions)
+    affordable = len(decisions) if shares <= share_limit else max(1, len(decisions) * share_limit // shares)
+    count = min(len(decisions), DECISIONS_PER_POLICY, affordable)
+    kept = sorted({round(index) for index in np.linspace(0, len(decisions) - 1, count).tolist()}) if count else []
+    position = {label: index for index, label in enumerate(result.jobs["job_id"].tolist())}
+    rows = []
+    for index in kept:
+        number, clock, allocation = decisions[index]
+        rows.append({"number": index + 1} | _decision(number, clock, allocation, position))
+    return {"decisionCount": len(decisions), "decisions": rows}
+
+
+def _decision(number: int, clock: float, allocation: Allocation, position: dict[Any, int]) -> dict[str, Any]:
+    # Labels that are not in the trace stay as text, so that no row is dropped silently.
+    jobs = [position.get(label, str(label)) for label in allocation.throughputs.jobs]
+    thousandths = np.rint(np.nan_to_num(allocation.shares) * 1000).astype(np.int64)
+    prices = None if allocation.prices is None else [_significant(price) for price in allocation.prices.tolist()]
+    return {
+        "round": int(number),
+        "clock": round(float(clock)),
+        "status": allocation.status,
+        "objective": _significant(allocation.objective),
+        "unit": allocation.objective_unit,
+        "gap": _significant(allocation.gap),
+        "solver": allocation.solver,
+        "seconds": _significant(allocation.seconds),
+        "accelerators": list(allocation.throughputs.accelerators),
+        "prices": prices,
+        "jobs": jobs,
+        "shares": thousandths.ravel().tolist(),
+        "unserved": [str(label) for label in allocation.unserved],
+    }
+
+
+def _whole(value: float) -> int | None:
+    return round(value) if math.isfinite(value) else None
+
+
+def _short(value: float, decimals: int) -> float:
+    """Rounded, and a whole number written without its point."""
+    rounded = round(value, decimals)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _significant(value: float) -> float | None:
+    value = float(value)
+    return float(f"{value:.5g}") if math.isfinite(value) else None

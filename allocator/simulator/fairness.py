@@ -1,0 +1,69 @@
+"""Finish-time fairness after the fact: how long each job would have needed with a fair share of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["isolated_jct"]
+
+_Floats = NDArray[np.float64]
+_Ints = NDArray[np.int64]
+
+
+def isolated_jct(
+    arrival_time: _Floats,
+    leave_time: _Floats,
+    total_steps: _Floats,
+    scale_factor: _Ints,
+    rates: _Floats,
+    capacity: _Ints,
+) -> _Floats:
+    """Time from arrival that each of N jobs needs if it always gets the isolated share.
+
+    With n(t) jobs in the cluster (this run's own, those with arrival_time <= t < leave_time, at least 1), a job has 1/n
+    of every type and goes at
+
+        q_i(n) = sum_j c_j T_ij / max(n s_i, sum_j c_j)    steps/s
+
+    (Themis, NSDI'20, sec. 3; Gavel, OSDI'20, sec. 4.2). The job itself may stay longer here than in the run.
+
+    Parameters
+    ----------
+    arrival_time, leave_time : (N,) seconds; leave_time inf for a job that never left.
+    total_steps : (N,).
+    scale_factor : (N,) s_i, GPUs per gang.
+    rates : (N, M) T_ij, steps/s.
+    capacity : (M,) c_j, GPUs.
+
+    Returns
+    -------
+    (N,) seconds; inf where no type can run the job.
+    """
+    times, active = _active_jobs(arrival_time, leave_time)
+    gpus = float(capacity.sum())
+    with np.errstate(divide="ignore"):
+        work = total_steps / (rates @ capacity)
+    result = np.full(len(arrival_time), np.inf)
+    for size in np.unique(scale_factor).tolist():
+        speed = 1.0 / np.maximum(active * size, gpus)
+        done = np.concatenate([[0.0], np.cumsum(np.diff(times) * speed[:-1])])
+        mine = np.flatnonzero((scale_factor == size) & np.isfinite(work))
+        target = np.interp(arrival_time[mine], times, done) + work[mine]
+        finish = np.interp(target, done, times)
+        beyond = target > done[-1]
+        finish[beyond] = times[-1] + (target[beyond] - done[-1]) / speed[-1]
+        result[mine] = finish - arrival_time[mine]
+    return result
+
+
+def _active_jobs(arrival_time: _Floats, leave_time: _Floats) -> tuple[_Floats, _Floats]:
+    """Times at which the number of jobs changes, and the number from then on, at least 1."""
+    left = leave_time[np.isfinite(leave_time)]
+    events = np.concatenate([arrival_time, left])
+    if not len(events):
+        return np.zeros(1), np.ones(1)
+    times, position = np.unique(events, return_inverse=True)
+    change = np.concatenate([np.ones(len(arrival_time)), -np.ones(len(left))])
+    active = np.cumsum(np.bincount(position, change, len(times)))
+    return times, np.maximum(active, 1.0)

@@ -1,0 +1,28 @@
+"""Results of a simulation as files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from allocator.simulator.result import SimulationResult
+from throughputs.files import write_frame, write_text
+
+__all__ = ["save_result"]
+
+
+def save_result(result: SimulationResult, directory: str | Path) -> dict[str, Any]:
+    """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
+
+    The directory is made if needed. Each file is replaced in one step, the summary last: where it stands, the run is
+    complete.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    write_frame(directory / "jobs.csv", result.jobs)
+    write_frame(directory / "rounds.parquet", result.rounds)
+    write_frame(directory / "timeline.parquet", result.timeline)
+    summary = result.summary() | {"settings": result.settings}
+    write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    return summary

@@ -1,0 +1,47 @@
+"""Settings of the simulated world: what happens inside a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from throughputs import InputError
+
+__all__ = ["SimulatorSettings"]
+
+
+@dataclass(frozen=True)
+class SimulatorSettings:
+    """How the simulated world carries a round out. The length of a round is a setting of the mechanism.
+
+    Attributes
+    ----------
+    round_end : "fixed": rounds have their full length; "slowest": a round ends when the slowest of its jobs has done
+        its steps of this round, which is a little earlier when steps are whole.
+    whole_steps : a job does a whole number of steps per round, so a job slower than one step per round never
+        progresses; otherwise it uses the whole round.
+    idle_gap_counts_as_service : time in which the cluster stood idle before a round counts as time received by the
+        jobs of that round.
+    max_zero_step_rounds : a job is given up after so many of its rounds in a row without a step; None: never.
+    max_rounds_without_progress : the simulation stops with an error after so many rounds in a row in which no job did
+        a step although some are active and no arrival is to come.
+
+    Raises
+    ------
+    InputError
+        A setting outside its range.
+    """
+
+    round_end: Literal["fixed", "slowest"] = "fixed"
+    whole_steps: bool = False
+    idle_gap_counts_as_service: bool = False
+    max_zero_step_rounds: int | None = None
+    max_rounds_without_progress: int = 100
+
+    def __post_init__(self) -> None:
+        if self.round_end not in ("fixed", "slowest"):
+            raise InputError("simulator settings", field="round_end", found=self.round_end, expected="fixed or slowest")
+        for name in ("max_zero_step_rounds", "max_rounds_without_progress"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError("simulator settings", field=name, found=value, expected="at least 1")

@@ -1,0 +1,166 @@
+import io
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from allocator.allocation import Allocation
+from allocator.report import allocation_table, comparison_table, policy_progress
+from allocator.report.figures import FIGURES, best_rows, format_column
+from throughputs import ThroughputMatrix
+
+FAST = {
+    "policy": "fast",
+    "average_jct": 7200.0,
+    "median_jct": 3600.0,
+    "p99_jct": 36000.0,
+    "makespan": 72000.0,
+    "utilization": 0.75,
+    "worst_rho": 3.0,
+    "unfair_fraction": 0.25,
+    "policy_seconds": 0.5,
+    "wall_seconds": 1.0,
+    "completed_jobs": 10,
+    "jobs": 10,
+    "rounds": 100,
+}
+FAIR = FAST | {
+    "policy": "fair",
+    "average_jct": 10800.0,
+    "worst_rho": 1.1,
+    "unfair_fraction": 0.0,
+    "policy_seconds": 4.0,
+}
+
+
+def text_of(renderable: object, width: int = 100) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None).print(renderable)
+    return file.getvalue()
+
+
+def row_of(text: str, name: str) -> list[str]:
+    return next(line.split() for line in text.splitlines() if line.split()[:1] == [name])
+
+
+def test_values_are_shown_in_their_units_and_the_best_is_marked() -> None:
+    text = text_of(comparison_table([FAST, FAIR]))
+    assert row_of(text, "fast") == [
+        "fast",
+        "2.000*",
+        "1.000*",
+        "10.00*",
+        "20.00*",
+        "75.0*",
+        "3.00",
+        "25.0",
+        "0.500*",
+    ]
+    assert row_of(text, "fair") == [
+        "fair",
+        "3.000",
+        "1.000*",
+        "10.00*",
+        "20.00*",
+        "75.0*",
+        "1.10*",
+        "0.0*",
+        "4.000",
+    ]
+
+
+def test_missing_and_nan_are_dashes() -> None:
+    text = text_of(comparison_table([{"policy": "none", "average_jct": math.nan, "makespan": None}, FAST]))
+    assert row_of(text, "none") == ["none", *["-"] * len(FIGURES)]
+
+
+def test_one_policy_has_no_best() -> None:
+    assert "*" not in text_of(comparison_table([FAST]))
+
+
+def test_a_run_cut_short_does_not_win_on_its_few_short_jobs() -> None:
+    short = FAST | {"policy": "short", "average_jct": 1.0, "policy_seconds": 0.1, "completed_jobs": 1}
+    text = text_of(comparison_table([short, FAST, FAIR]))
+    row = row_of(text, "short")
+    assert row[-1] == "1/10"
+    assert row[1] == "0.000"
+    assert row[-2] == "0.100*"  # time in the policy does not depend on which jobs completed
+
+
+def test_higher_is_better_for_utilisation_only() -> None:
+    utilization = next(figure for figure in FIGURES if figure.key == "utilization")
+    assert best_rows(utilization, [FAST, FAIR | {"utilization": 0.9}]) == {1}
+    assert [figure.key for figure in FIGURES if figure.better == "high"] == ["utilization"]
+
+
+@pytest.mark.parametrize(("largest", "shown"), [(3.6e6, "1,000"), (36000, "10.00"), (3.6, "0.00100"), (0.0, "0.00")])
+def test_decimals_follow_the_largest_value(largest: float, shown: str) -> None:
+    assert format_column(FIGURES[0], [{"average_jct": largest}]) == [shown]
+
+
+def test_the_table_fits_100_columns() -> None:
+    long = FAST | {"policy": "max_min_fairness_water_filling_packed", "completed_jobs": 9, "jobs": 10}
+    text = text_of(comparison_table([long, FAIR]), width=100)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "…" not in text
+    assert "9/10" in text
+
+
+def allocation(n_jobs: int, prices: bool = True) -> Allocation:
+    matrix = ThroughputMatrix(np.ones((n_jobs, 2)), [f"[red]job{k}" for k in range(n_jobs)], ("v100", "k80"))
+    shares = np.tile([0.625, 0.0], (n_jobs, 1))
+    values = np.array([0.5, 0.25]) if prices else None
+    return Allocation("max_min", matrix, shares, "optimal", 0.75, "steps/s", 0.75, 1e-9, values, solver="highs")
+
+
+def test_allocation_shows_shares_prices_and_the_certificate() -> None:
+    text = text_of(allocation_table(allocation(2)))
+    assert row_of(text, "[red]job1") == ["[red]job1", "1", "0.625", "0.000", "0.625"]
+    assert "price per GPU" in text
+    assert "0.25" in text
+    assert "optimal; objective 0.75 steps/s; gap 1.0e-09" in text
+
+
+def test_long_allocations_are_shortened_and_say_so() -> None:
+    text = text_of(allocation_table(allocation(50), max_rows=8))
+    assert "... 42 more" in text
+    assert "42 of 50 jobs not" in text
+    assert "job0" in text
+    assert "job49" in text
+    assert "job20" not in text
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1])
+def test_small_allocations_without_prices(n_jobs: int) -> None:
+    assert "price per GPU" in text_of(allocation_table(allocation(n_jobs, prices=False)))
+
+
+def run_progress(terminal: bool) -> str:
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=terminal)
+    with policy_progress(["[b]fifo", "other"], console=console, plain_lines=not terminal) as progress:
+        advance = progress("[b]fifo")
+        for completed in range(101):
+            advance(60.0 * completed, completed, 100)
+    return file.getvalue()
+
+
+def test_progress_off_a_terminal_is_a_line_per_quarter() -> None:
+    assert run_progress(terminal=False).splitlines() == [
+        f"[b]fifo: {done} of 100 jobs completed" for done in (25, 50, 75, 100)
+    ]
+
+
+def test_progress_on_a_terminal_has_a_bar_per_policy() -> None:
+    text = run_progress(terminal=True)
+    assert "[b]fifo" in text
+    assert "100/100" in text
+
+
+def test_progress_is_silent_by_default_off_a_terminal() -> None:
+    file = io.StringIO()
+    console = Console(file=file)
+    with policy_progress(["fifo"], console=console) as progress:
+        progress("fifo")(60.0, 1, 1)
+    assert file.getvalue() == ""
