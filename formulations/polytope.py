@@ -88,11 +88,11 @@ class Polytope:
         return float(profit.sum() + self.capacity @ prices)
 
     def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp]) -> Polytope:
-        """The same polytope over some jobs and some types only."""
+        """The same polytope over some jobs (numbered anew) and some types only."""
         matrix = self.columns.matrix
         part = ThroughputMatrix.trusted(
             matrix.rates[np.ix_(jobs, types)],
-            jobs=[matrix.jobs[i] for i in jobs],
+            jobs=range(len(jobs)),
             accelerators=[matrix.accelerators[j] for j in types],
             scale_factors=matrix.scale_factors[jobs],
             unit=matrix.unit,

@@ -29,9 +29,7 @@ class Classes:
 
     def mean(self, values: Array) -> Array:
         """(K, M) mean over each class of `values` (N, M)."""
-        total = np.zeros((len(self.first), values.shape[1]))
-        np.add.at(total, self.of, values)
-        return np.asarray(total / self.counts[:, None])
+        return np.asarray(np.add.reduceat(values, self.first, axis=0) / self.counts[:, None])
 
 
 def canonical_order(*keys: Array | NDArray[np.int64]) -> NDArray[np.intp]:
@@ -46,21 +44,17 @@ def _project(rows: Array) -> Array:
 
 
 def aggregate(*keys: Array | NDArray[np.int64]) -> Classes:
-    """Classes of jobs whose rows are equal in every key (N, k).
+    """Classes of neighbouring jobs whose rows are equal in every key (N, k).
 
     A convex program has an optimum in which interchangeable jobs get equal shares, so one variable with a count
-    stands for all of them. The order of the classes depends on their content alone, never on the order of the jobs:
-    sums are then taken in the same order however the jobs are listed.
+    stands for all of them. In `canonical_order` all interchangeable jobs are neighbours; in any other order the classes
+    are smaller and the answer is the same.
     """
-    rows = np.column_stack(keys).astype(np.float64)
-    if rows.shape[1] == 0 or len(rows) == 0:
-        return Classes(
-            np.zeros(min(len(rows), 1), np.intp),
-            np.zeros(len(rows), np.intp),
-            np.full(min(len(rows), 1), float(len(rows))),
-        )
-    # the projection separates distinct rows; equality is then checked, not assumed
-    _, first, of, counts = np.unique(_project(rows), return_index=True, return_inverse=True, return_counts=True)
-    if not np.array_equal(rows, rows[first[of]]):
-        _, first, of, counts = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    return Classes(first, of.reshape(-1), counts.astype(np.float64))
+    rows = np.column_stack(keys)
+    n = len(rows)
+    starts = np.ones(n, dtype=bool)
+    if n:
+        starts[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    first = np.flatnonzero(starts)
+    counts = np.diff(np.append(first, n)).astype(np.float64)
+    return Classes(first, np.cumsum(starts) - 1, counts)

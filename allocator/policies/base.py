@@ -59,7 +59,8 @@ class ProgramPolicy(ABC):
         believed = self.believed_rates(state)
         usable = np.where(runnable_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
         # a job that gains nothing anywhere has no place in an objective
-        able = np.flatnonzero((usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0))
+        can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
+        able = np.flatnonzero(can_gain)
         whole = len(able) == state.n_jobs
         part = state if whole else state.subset(able)
         if not whole:
@@ -74,7 +75,6 @@ class ProgramPolicy(ABC):
         if not whole:
             shares = np.zeros((state.n_jobs, len(state.capacity)))
             shares[able] = solution.shares
-        unserved = np.setdiff1d(np.arange(state.n_jobs), able)
         return Allocation(
             policy=self.name,
             throughputs=matrix,
@@ -85,7 +85,7 @@ class ProgramPolicy(ABC):
             bound=solution.bound,
             gap=solution.gap,
             prices=solution.prices,
-            unserved=tuple(matrix.jobs[i] for i in unserved),
+            unserved=tuple(matrix.jobs[i] for i in np.flatnonzero(~can_gain)),
             solver=solution.solver,
             seconds=perf_counter() - started,
             fallbacks=tuple(attempt.solver for attempt in solution.attempts if attempt.solver != solution.solver),

@@ -19,7 +19,9 @@ system are therefore written as sums of positive terms (pairs of types, leave-on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,16 +67,29 @@ class InteriorPoint:
     iterations: int
 
 
+@dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Constant index helpers for the M(M-1)/2 pairs of types."""
+    """Constant index helpers for the M(M-1)/2 pairs of types.
 
-    def __init__(self, M: int) -> None:
-        pairs = list(combinations(range(M), 2))
-        self.first = np.array([j for j, _ in pairs], dtype=np.intp)
-        self.second = np.array([k for _, k in pairs], dtype=np.intp)
-        self.others = 1.0 - np.eye(M)
-        # without[j, pair] = 1 when type j is not in the pair
-        self.without = np.array([[float(j not in pair) for pair in pairs] for j in range(M)]).reshape(M, len(pairs))
+    `first`, `second` are the members; `others[j]` sums over the types but j; `without[j]` over the pairs without j.
+    """
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    others: Array
+    without: Array
+
+
+@cache
+def _pairs(M: int) -> _Pairs:
+    pairs = list(combinations(range(M), 2))
+    without = np.array([[float(j not in pair) for pair in pairs] for j in range(M)]).reshape(M, len(pairs))
+    return _Pairs(
+        np.array([j for j, _ in pairs], dtype=np.intp),
+        np.array([k for _, k in pairs], dtype=np.intp),
+        1.0 - np.eye(M),
+        without,
+    )
 
 
 def solve_structured(
@@ -89,8 +104,16 @@ def solve_structured(
         return _Iteration(program).run(tolerance, max_iterations)
 
 
+# The ufunc itself: at tens of classes the method's wrapper costs as much as the sum.
+_sum = np.add.reduce
+
+
 class _Iteration:
-    """State of one solve. Rows of `X` and `S`: M shares | v | y, and their duals: M reduced costs | lambda | m."""
+    """State of one solve.
+
+    Rows of `X` are M shares, then y, then (where jobs have demands) v; rows of `S` are their duals: M reduced costs,
+    then m, then lambda. Newton steps work with e = rc / X, the complementarity targets over X.
+    """
 
     def __init__(self, program: StructuredProgram) -> None:
         A, s, n, c = program.rates, program.scale_factors, program.counts, program.capacity
@@ -98,9 +121,9 @@ class _Iteration:
         self.program = program
         self.A, self.s, self.n, self.c, self.M, self.K = A, s, n, c, M, K
         self.ns = n * s
-        self.h = np.zeros(K) if program.curvature is None else program.curvature
+        self.h = program.curvature
         self.q = program.gains
-        self.pairs = _Pairs(M)
+        self.pairs = _pairs(M)
         first, second = self.pairs.first, self.pairs.second
         self.difference_squared = (A[first] - A[second]) ** 2
         self.product = A[first] * A[second]
@@ -114,34 +137,34 @@ class _Iteration:
         self._start()
 
     def _start(self) -> None:
+        """A point inside, its shares feasible, its duals feasible too."""
         M, K, A, c = self.M, self.K, self.A, self.c
+        rows = M + 1 + self.has_demand
         total = float(self.ns.sum())
-        share = 0.5 * np.minimum(1.0 / M, c / total)
-        X, S = np.empty((M + 2, K)), np.empty((M + 2, K))
-        X[:M] = share[:, None]
+        X, S = np.empty((rows, K)), np.empty((rows, K))
+        X[:M] = (0.5 * np.minimum(1.0 / M, c / total))[:, None]
         if self.program.start is not None:
             X[:M] = _NEARNESS * self.program.start + (1.0 - _NEARNESS) * X[:M]
         self.z = c - X[:M] @ self.ns
-        u = (A * X[:M]).sum(0)
-        X[M + 1] = 1.0 - X[:M].sum(0)
+        X[M] = 1.0 - _sum(X[:M])
         self.t = 0.0
-        weight = 1.0
-        if not self.has_demand:
-            X[M], S[M] = 1.0, 0.0
-            worth = self.q if self.q is not None else np.zeros_like(A)
-            weight = float(np.max(worth)) if K else 1.0
-        else:
-            self.t = 0.0 if self.fixed else 0.5 * max(float(((u - self.floors) / self.slope).min()), 0.0)
+        worth = np.zeros_like(A) if self.q is None else self.q
+        if self.has_demand:
+            u = _sum(A * X[:M])
+            if not self.fixed:
+                self.t = 0.5 * max(float(((u - self.floors) / self.slope).min()), 0.0)
             g = self.floors + self.slope * self.t
-            X[M] = np.maximum(u - g, 0.05 * (1e-3 + np.abs(g)))
-            S[M] = 1.0 if self.fixed else 1.0 / float(self.n @ self.slope)
-            worth = A * S[M] + (self.q if self.q is not None else 0.0)
-            weight = float(np.max(worth)) if self.q is not None else float((self.n @ worth.max(0)) / self.n.sum())
+            X[M + 1] = np.maximum(u - g, 0.05 * (1e-3 + np.abs(g)))
+            S[M + 1] = 1.0 if self.fixed else 1.0 / float(self.n @ self.slope)
+            worth = worth + A * S[M + 1]
+        weight = float(worth.max()) if self.q is not None else float((self.n @ worth.max(0)) / self.n.sum())
         weight = max(weight, 1e-300)
         self.p = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * c))
         spent = worth - self.s * self.p[:, None]
-        S[M + 1] = np.maximum(spent.max(0), 0.0) * 1.05 + 0.1 * weight
-        S[:M] = S[M + 1] - spent + self.h * X[:M]
+        S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + 0.1 * weight
+        S[:M] = S[M] - spent
+        if self.h is not None:
+            S[:M] += self.h * X[:M]
         self.X, self.S = X, S
 
     def run(self, tolerance: float, max_iterations: int) -> InteriorPoint:
@@ -149,149 +172,157 @@ class _Iteration:
         for iteration in range(max_iterations + 1):
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
-            merit = max(relative, self._residuals())
+            self._residuals()
+            # far from the optimum the residuals say nothing about which iterate is best
+            merit = max(relative, self._largest_residual()) if relative < _NEARLY_SOLVED else relative
             if not np.isfinite(merit):
                 break
-            if merit < best_merit:
-                best, best_merit, stalled = self._snapshot(iteration, relative), merit, 0
-            elif best_merit < _NEARLY_SOLVED:
-                stalled += 1
+            if relative < _NEARLY_SOLVED:
+                if merit < best_merit:
+                    best, best_merit, stalled = self._snapshot(iteration, relative), merit, 0
+                else:
+                    stalled += 1
+            elif iteration == max_iterations or best_merit == np.inf:
+                best = self._snapshot(iteration, relative)
             if relative < tolerance or stalled > 4 or iteration == max_iterations:
                 break
-            if not self._step(gap / self.size, gap):
+            if not self._step(gap):
                 break
         return best
 
     def _snapshot(self, iteration: int, gap: float) -> InteriorPoint:
         M = self.M
-        return InteriorPoint(
-            self.X[:M].copy(),
-            self.t,
-            self.S[M].copy(),
-            self.S[M + 1].copy(),
-            self.p.copy(),
-            float(gap),
-            iteration,
-        )
+        demand = self.S[M + 1].copy() if self.has_demand else np.zeros(self.K)
+        return InteriorPoint(self.X[:M].copy(), self.t, demand, self.S[M].copy(), self.p.copy(), float(gap), iteration)
 
     def _gap(self) -> tuple[float, float]:
         """Complementarity gap, and a size of the objective to compare it with."""
-        gap = float((self.X * self.S).sum(0) @ self.n + self.z @ self.p)
+        gap = float(_sum(self.X * self.S) @ self.n + self.z @ self.p)
         if not self.fixed:
             return gap, abs(self.t)
         if self.q is None:
             return gap, float(self.n.sum())
-        return gap, abs(float((self.q * self.X[: self.M]).sum(0) @ self.n))
+        return gap, abs(float(_sum(self.q * self.X[: self.M]) @ self.n))
 
-    def _residuals(self) -> float:
-        """Residuals of the four sets of equations, kept for the step; returns the largest, relative."""
-        M, A, X, S = self.M, self.A, self.X, self.S
+    def _residuals(self) -> None:
+        """Residuals of the equations: dual (M, K), demands (K,), time (K,), capacity (M,), level."""
+        M, X, S = self.M, self.X, self.S
         x = X[:M]
-        reduced = S[M + 1] + self.s * self.p[:, None] - S[:M] + self.h * x
-        if self.has_demand:
-            reduced -= A * S[M]
+        rd = S[M] + self.s * self.p[:, None]
+        rd -= S[:M]
+        if self.h is not None:
+            rd += self.h * x
         if self.q is not None:
-            reduced -= self.q
-        self.rd = reduced
-        self.rp2 = x.sum(0) + X[M + 1] - 1.0
+            rd -= self.q
+        if self.has_demand:
+            rd -= self.A * S[M + 1]
+            self.rp1 = self.floors + X[M + 1] - _sum(self.A * x)
+            if not self.fixed:
+                self.rp1 += self.slope * self.t
+                self.rt = float(self.n @ (S[M + 1] * self.slope)) - 1.0
+        self.rd = rd
+        self.rp2 = _sum(x) + X[M] - 1.0
         self.rp3 = x @ self.ns + self.z - self.c
+
+    def _largest_residual(self) -> float:
+        """Relative; the level's is left out: it only scales the multipliers, which the certificate does not mind."""
+        paid = float(self.S[self.M].max() + self.p.max() * self.s.max())
         worst = max(float(np.abs(self.rp2).max()), float(np.abs(self.rp3 / self.c).max()))
-        paid = float(S[M + 1].max() + self.p.max() * self.s.max())
-        worst = max(worst, float(np.abs(reduced).max()) / max(paid, 1e-300))
-        if not self.has_demand:
-            self.rp1 = np.zeros(self.K)
-            self.rt = 0.0
-        else:
-            self.rp1 = self.floors + self.slope * self.t + X[M] - (A * x).sum(0)
-            self.rt = 0.0 if self.fixed else float(self.n @ (S[M] * self.slope)) - 1.0
-            # a residual in t only scales the multipliers, which the certificate does not mind
-            worst = max(worst, float(np.abs(self.rp1).max()))
-        return worst
+        worst = max(worst, float(np.abs(self.rd).max()) / max(paid, 1e-300))
+        return max(worst, float(np.abs(self.rp1).max())) if self.has_demand else worst
 
     def _factor(self) -> None:
         """Blocks of the jobs and the common (M + 1) x (M + 1) system."""
-        M, A, n, pairs = self.M, self.A, self.n, self.pairs
-        X, S = self.X, self.S
-        d = X[:M] / (S[:M] + self.h * X[:M])
+        M, A, pairs = self.M, self.A, self.pairs
+        self.over_X = 1.0 / self.X
+        ratio = self.S * self.over_X
+        d = 1.0 / (ratio[:M] if self.h is None else ratio[:M] + self.h)
+        slack = 1.0 / ratio[M]
+        r = ratio[M + 1] if self.has_demand else np.zeros(self.K)
         Ad = A * d
-        slack = X[M + 1] / S[M + 1]
-        D, k12 = d.sum(0), Ad.sum(0)
         A2 = A * Ad
-        r = S[M] / X[M] if self.has_demand else np.zeros(self.K)
-        between = d[pairs.first] * d[pairs.second] * self.difference_squared
-        k22 = D + slack
-        scaled = r * (slack * A2.sum(0) + between.sum(0))
-        det = k22 + scaled
-        self.d, self.Ad, self.slack, self.r, self.k12, self.k22, self.det = d, Ad, slack, r, k12, k22, det
-        weight = self.ns * self.s / det
-        W = (self.cross * d).sum(1)
-        off = -((d[pairs.first] * d[pairs.second] * (1.0 + r * (slack * self.product + W))) @ weight)
+        both = d[pairs.first] * d[pairs.second]
+        between = both * self.difference_squared
+        k12, k22 = _sum(Ad), _sum(d) + slack
+        over_det = 1.0 / (k22 + r * (slack * _sum(A2) + _sum(between)))
+        self.ratio, self.d, self.slack, self.k12, self.over_k22 = ratio, d, slack, k12, 1.0 / k22
+        self.i11 = r * k22 * over_det
+        self.i12 = r * k12 * over_det
+        self.zp = self.z / self.p
+        self._factor_prices(both, between, A2, r, over_det)
+
+    def _factor_prices(self, both: Array, between: Array, A2: Array, r: Array, over_det: Array) -> None:
+        M, n, d, slack, pairs = self.M, self.n, self.d, self.slack, self.pairs
+        weight = self.ns * self.s * over_det
+        W = _sum(self.cross * d, 1)
+        off = -((both * (1.0 + r * (slack * self.product + W))) @ weight)
         alone = pairs.others @ d + slack + r * (slack * (pairs.others @ A2) + pairs.without @ between)
         G = np.zeros((M + 1, M + 1))
         G[pairs.first, pairs.second] = off
         G[pairs.second, pairs.first] = off
-        G[np.arange(M), np.arange(M)] = (d * alone) @ weight + self.z / self.p
+        G.flat[: M * (M + 1) : M + 2] = (d * alone) @ weight + self.zp
+        # what a change of (b1, b2) does to the use of capacity, and to the level's equation
+        weighted = self.ns * d
+        lean = self.A - self.k12 * self.over_k22
+        self.R2 = np.empty((M + 1, self.K))
+        self.R2[:M] = weighted * (self.over_k22 - self.i12 * lean)
+        self.R2[M] = n * self.slope * self.i12
+        if self.has_demand:
+            self.R1 = np.empty((M + 1, self.K))
+            self.R1[:M] = weighted * (self.i11 * lean)
+            self.R1[M] = -(n * self.slope * self.i11)
         if self.fixed:
             G[M, M] = 1.0
         else:
-            # [a_j 1] K^-1 e_1 = r (a_j k22 - k12) / det
-            lean = A * k22 - k12
-            column = (d * lean) @ (self.ns * self.slope * r / det)
-            G[:M, M], G[M, :M] = -column, column
-            G[M, M] = float(n @ (self.slope**2 * r * k22 / det))
-        self.G = G
+            column = self.R1 @ self.slope
+            G[:M, M], G[M, :M], G[M, M] = -column[:M], column[:M], -column[M]
+        self.lu, self.pivots, _ = _lapack().dgetrf(G)
 
-    def _block_solve(self, b1: Array, b2: Array) -> tuple[Array, Array]:
-        """Solve every job's 2x2 block: (d lambda, -d m)."""
-        d_lambda = self.r * (b1 * self.k22 - self.k12 * b2) / self.det
-        return d_lambda, (b2 - self.k12 * d_lambda) / self.k22
-
-    def _direction(self, rc: Array, rcz: Array) -> tuple[Array, Array, Array, Array, float]:
-        """Newton direction for complementarity targets `rc` (M + 2, K) and `rcz` (M,)."""
-        M, A, X, S, d = self.M, self.A, self.X, self.S, self.d
-        g0 = d * (rc[:M] / X[:M] - self.rd)
-        b1 = self.rp1 - (A * g0).sum(0)
+    def _direction(self, e: Array, ez: Array) -> tuple[Array, Array, Array, Array, float]:
+        """Newton direction (dX, dS, dz, dp, dt) for complementarity targets e over X, and ez over z."""
+        M, A, d = self.M, self.A, self.d
+        g0 = d * (e[:M] - self.rd)
+        b2 = -self.rp2 - e[M] * self.slack - _sum(g0)
+        rhs = self.R2 @ b2
+        rhs[:M] += self.rp3 + ez * self.zp + g0 @ self.ns
         if self.has_demand:
-            b1 = b1 + rc[M] / S[M]
-        b2 = -self.rp2 - rc[M + 1] / S[M + 1] - g0.sum(0)
-        w1, w2 = self._block_solve(b1, b2)
-        rhs = np.zeros(M + 1)
-        rhs[:M] = self.rp3 + rcz / self.p + (g0 + d * (A * w1 + w2)) @ self.ns
-        if not self.fixed:
-            rhs[M] = -self.rt - float(self.n @ (self.slope * w1))
-        solution = np.linalg.solve(self.G, rhs)
+            b1 = self.rp1 + e[M + 1] / self.ratio[M + 1] - _sum(A * g0)
+            rhs += self.R1 @ b1
+        rhs[M] = 0.0 if self.fixed else rhs[M] - self.rt
+        solution = _lapack().dgetrs(self.lu, self.pivots, rhs)[0]
         dp, dt = solution[:M], float(solution[M])
         paid = self.s * dp[:, None]
         charge = d * paid
-        b1 = b1 + (A * charge).sum(0)
+        b2 += _sum(charge)
+        dX, dS = np.empty_like(e), np.empty_like(e)
         if self.has_demand:
-            b1 = b1 + self.slope * dt
-        d_lambda, omega = self._block_solve(b1, b2 + charge.sum(0))
-        dX, dS = np.empty_like(X), np.empty_like(S)
-        dX[:M] = g0 + d * (A * d_lambda + omega - paid)
-        dS[:M] = (rc[:M] - S[:M] * dX[:M]) / X[:M]
-        if self.has_demand:
-            dX[M] = (rc[M] - X[M] * d_lambda) / S[M]
-            dS[M] = d_lambda
+            b1 += _sum(A * charge)
+            if not self.fixed:
+                b1 += self.slope * dt
+            d_lambda = self.i11 * b1 - self.i12 * b2
+            omega = (b2 - self.k12 * d_lambda) * self.over_k22
+            dX[:M] = g0 + d * (A * d_lambda + omega - paid)
+            dS[M + 1] = d_lambda
+            dX[M + 1] = (e[M + 1] - d_lambda) / self.ratio[M + 1]
         else:
-            dX[M] = dS[M] = 0.0
-        dX[M + 1] = (rc[M + 1] + X[M + 1] * omega) / S[M + 1]
-        dS[M + 1] = -omega
-        return dX, dS, (rcz - self.z * dp) / self.p, dp, dt
+            omega = b2 * self.over_k22
+            dX[:M] = g0 + d * (omega - paid)
+        dS[:M] = e[:M] - self.ratio[:M] * dX[:M]
+        dS[M] = -omega
+        dX[M] = self.slack * (e[M] + omega)
+        return dX, dS, self.zp * (ez - dp), dp, dt
 
-    def _step(self, mu: float, gap: float) -> bool:
+    def _step(self, gap: float) -> bool:
+        """Predictor, corrector, and as far along as the boundary allows; False when no step can be found."""
         X, S, z, p = self.X, self.S, self.z, self.p
         self._factor()
-        try:
-            dX, dS, dz, dp, dt = self._direction(-X * S, -z * p)
-            primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
-            after = float(((X + primal * dX) * (S + dual * dS)).sum(0) @ self.n + (z + primal * dz) @ (p + dual * dp))
-            target = mu * max(after / gap, 0.0) ** 3
-            dX, dS, dz, dp, dt = self._direction(target - X * S - dX * dS, target - z * p - dz * dp)
-        except np.linalg.LinAlgError:
-            return False
+        dX, dS, dz, dp, dt = self._direction(-S, -p)
+        primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
+        after = float(_sum((X + primal * dX) * (S + dual * dS)) @ self.n + (z + primal * dz) @ (p + dual * dp))
+        target = gap / self.size * max(after / gap, 0.0) ** 3
+        dX, dS, dz, dp, dt = self._direction((target - dX * dS) * self.over_X - S, (target - dz * dp) / z - p)
         primal, dual = self._lengths(dX, dS, dz, dp, _STEP_TO_BOUNDARY)
-        if self.program.curvature is not None:
+        if self.h is not None:
             # with curvature, shares enter the dual equations: both sides must move together
             primal = dual = min(primal, dual)
         if not np.isfinite(primal + dual):
@@ -304,8 +335,14 @@ class _Iteration:
         return True
 
     def _lengths(self, dX: Array, dS: Array, dz: Array, dp: Array, share: float) -> tuple[float, float]:
-        primal = -min(float((dX / self.X).min()), float((dz / self.z).min()), -1e-300)
-        steps = dS / self.S if self.has_demand else np.delete(dS, self.M, 0) / np.delete(self.S, self.M, 0)
-        dual = -min(float(steps.min()), float((dp / self.p).min()), -1e-300)
-        primal, dual = min(1.0, share / primal), min(1.0, share / dual)
-        return primal, dual
+        """Largest primal and dual steps up to 1 that keep `share` of the way to the boundary."""
+        primal = -min(float((dX * self.over_X).min()), float((dz / self.z).min()), -1e-300)
+        dual = -min(float((dS / self.S).min()), float((dp / self.p).min()), -1e-300)
+        return min(1.0, share / primal), min(1.0, share / dual)
+
+
+@cache
+def _lapack() -> Any:
+    from scipy.linalg import lapack
+
+    return lapack
