@@ -1,0 +1,5 @@
+"""``python -m allocator``."""
+
+from allocator.cli import main
+
+main()
