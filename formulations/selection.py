@@ -24,11 +24,13 @@ undecided. The choice is part of the policy:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.structured import solve_with_floors
+from formulations.backends.compiled import compiled_engine
+from formulations.backends.structured import Engine, own_engine, solve_with_floors
 from formulations.objectives import Makespan, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
 from throughputs import InputError
@@ -41,6 +43,9 @@ CHOICES = ("balanced", "published")
 
 EVENNESS = 1e-6
 """Weight e of the squared shares; a tenth of it where the worth is the objective itself (a sum of throughputs)."""
+
+_ENGINES: tuple[Engine, ...] = (compiled_engine, own_engine)
+"""Engines that are tried in turn; the first takes small programs only."""
 
 _RELAXATIONS = (1e-9, 1e-8)
 """Fractions by which the optimum is relaxed so that the choice has an interior to search, tried in turn."""
@@ -78,11 +83,16 @@ def balance(polytope: Polytope, objective: Objective, optimum: Array, worth: Arr
     """
     if isinstance(objective, MaxSum):
         # every throughput counts in the objective: its optima are efficient, only evenness is left to choose
-        return _choose(polytope, objective.gains[:, None] * polytope.rates, None, None, EVENNESS / 10)
+        worth = objective.gains[:, None] * polytope.rates
+        tried = (_choose(polytope, worth, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
+        return next((choice for choice in tried if choice is not None), Choice(optimum, np.nan, 0))
     assert isinstance(objective, Threshold)
     level = objective.level(polytope.throughput(optimum))
-    for relaxation in _RELAXATIONS:
-        chosen = _choose(polytope, worth, objective.demand(objective.relaxed(level, relaxation)), optimum, EVENNESS)
+    for engine, relaxation in product(_ENGINES, _RELAXATIONS):
+        floors = objective.demand(objective.relaxed(level, relaxation))
+        chosen = _choose(polytope, worth, floors, optimum, EVENNESS, engine)
+        if chosen is None:
+            continue
         attained = objective.level(polytope.throughput(chosen.shares))
         loss = (level - attained if objective.higher_level_is_better else attained - level) / abs(level)
         if loss <= _ACCEPTED_LOSS:
@@ -90,17 +100,24 @@ def balance(polytope: Polytope, objective: Objective, optimum: Array, worth: Arr
     return Choice(optimum, np.nan, 0)
 
 
-def _choose(polytope: Polytope, worth: Array, floors: Array | None, start: Array | None, evenness: float) -> Choice:
-    answer = solve_with_floors(polytope, worth, floors, evenness, start=start, tolerance=_PRECISION)
+def _choose(
+    polytope: Polytope, worth: Array, floors: Array | None, start: Array | None, evenness: float, engine: Engine
+) -> Choice | None:
+    """One attempt; None when the engine does not solve it, or not well enough."""
+    try:
+        answer = solve_with_floors(polytope, worth, floors, evenness, start=start, precision=_PRECISION, engine=engine)
+    except RuntimeError:
+        return None
     shares = polytope.repaired(answer.shares)
     total = float((worth * shares).sum())
     owed, earned = 0.0, worth
     if floors is not None:
         multipliers = np.clip(answer.multipliers, 0.0, None)
         owed, earned = float(multipliers @ floors), worth + multipliers[:, None] * polytope.rates
-    most = polytope.supply(earned, answer.prices) - owed
+    most = polytope.supply(earned, np.clip(answer.prices, 0.0, None)) - owed
     gap = max(most - total, 0.0) / most if most > 0 else np.inf
-    return Choice(shares, gap, answer.iterations)
+    # the square costs e/2; what is missing beyond it was not found
+    return Choice(shares, gap, answer.iterations) if gap <= 2 * evenness else None
 
 
 # Where Gavel's bisection on the makespan (seconds) starts, by how much it steps up, and when it stops.
@@ -132,7 +149,7 @@ def published_makespan(polytope: Polytope, objective: Makespan, optimum: Array, 
     if not level > 0:
         return Choice(optimum, np.nan, 0)
     floors = objective.demand(1.0 / bisected_makespan(1.0 / level))
-    if solver in ("structured", "highs", "cbc"):
+    if solver in ("compiled", "structured", "highs", "cbc"):
         answer = solve_with_floors(polytope, None, floors, 0.0)
         return Choice(polytope.repaired(answer.shares), np.nan, answer.iterations)
     from formulations.backends.convex import feasible_point

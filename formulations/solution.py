@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Answer", "Attempt", "Solution"]
+__all__ = ["Answer", "Attempt", "NotAcceptedError", "Solution"]
 
 Array = NDArray[np.float64]
+
+
+class NotAcceptedError(RuntimeError):
+    """A backend does not take a program of this kind or size; the next one is asked."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from formulations.objectives import Makespan, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import canonical_order
 from formulations.selection import Choice, balance, check_choice, published_makespan
-from formulations.solution import Attempt, Solution
+from formulations.solution import Attempt, NotAcceptedError, Solution
 
 __all__ = ["TOLERANCE", "solve"]
 
@@ -68,6 +68,8 @@ def solve(
         began = perf_counter()
         try:
             answer = backend.load()(part, goal)
+        except NotAcceptedError:
+            continue
         except (RuntimeError, np.linalg.LinAlgError) as error:
             attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error)))
             continue

@@ -66,6 +66,9 @@ BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(
+            "compiled", "compiled", "solve", "up to 96 classes of identical jobs: Clarabel directly", ("clarabel",)
+        ),
+        Backend(
             "structured", "structured", "solve", "interior point on the structure: M prices, a block per job class"
         ),
         Backend("highs", "highs", "solve", "direct sparse linear programs in HiGHS", ("highspy",)),
@@ -77,7 +80,7 @@ BACKENDS: dict[str, Backend] = {
     )
 }
 
-AUTO = ("structured", "highs", "clarabel")
+AUTO = ("compiled", "structured", "highs", "clarabel")
 """Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
 
 

@@ -1,20 +1,36 @@
 """The published path: the interior point method of ECOS for linear programs, on the structure of the polytope.
 
-Gavel acts on the point at which ECOS stops, and its programs have many optima; whoever wants the same point has to walk
-the same path. This module restates the algorithm from its papers, with linear algebra in O(K M^2) per iteration.
+Gavel acts on the point at which ECOS stops. Its programs have many optima, so whoever wants that point has to walk the
+same path: this module restates the algorithm from its papers, with linear algebra in O(K M^2) per iteration.
 
 A program ``min c.x, G x + s = h, s >= 0`` (written out in `backends.homogeneous_system`) is embedded, with its dual,
 in one homogeneous self-dual system: find x and z, s, tau, kappa >= 0 with::
 
     G'z + c tau = 0,    G x + s = h tau,    c.x + h.z + kappa = 0,    s z = 0,    tau kappa = 0
 
+and ``x / tau`` is the answer. An iteration solves with ``K = [[D, G'], [G, -V]]``, ``V = s/z + regularisation``, for
+``(-c, h)``, for the affine step (sigma = 0) and for the centred, corrected step.
+
+What decides at which optimum the path ends, all of it found to matter:
+
+* equilibration of G before anything else (`Scaling`). Here all iterates stay in original units, and the scaling enters
+  only where the method is not invariant: first point, regularisation, norms of the stopping rule;
+* regularisation of K, which is solved as regularised;
+* the first point, the least sigma, the longest step and the stopping rule.
+
+Identical jobs walk identical paths, so classes with counts in every sum walk the path of their members.
+
+Sources: Domahidi, Chu, Boyd, "ECOS: An SOCP solver for embedded systems", ECC 2013 (embedding, directions, step length,
+regularisation); Vandenberghe, "The CVXOPT linear and quadratic cone program solvers", 2010 (first point, stopping
+rule). Constants that the papers leave open are those at which the iterates agree with what the solver prints.
 """
+
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.homogeneous_system import REGULARISATION, EmbeddedProgram, Layout, Scaling, System
+from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Scaling, System
 from formulations.objectives import MaxMin, MaxSum, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, aggregate
@@ -26,169 +42,221 @@ Array = NDArray[np.float64]
 
 _LEAST_CENTRING = 1e-4
 _LONGEST_STEP = 0.999
-_SHORTEST_STEP = 1e-6
 _STEP_FRACTION = 0.99
 _TOLERANCE = 1e-8
+"""Feasibility, absolute and relative gap: the published solver's defaults."""
+
 _MOST_ITERATIONS = 100
+
+_LOOSE = 1e3
 
 
 def solve(polytope: Polytope, objective: Objective) -> Answer:
-    """x"""
+    """Where the published solver stops, for `MaxMin` (with `Makespan`) and `MaxSum`.
+
+    Every job must have a positive rate on a type with GPUs, and every type must have GPUs.
+
+    Raises
+    ------
+    RuntimeError
+        Another objective (finish-time fairness is no linear program), or the stopping rule is never met.
+    """
     if isinstance(objective, MaxSum):
         worth = objective.gains[:, None] * polytope.rates
         classes = aggregate(worth, polytope.scale_factors)
-        return _run(polytope, classes, gains=np.ascontiguousarray(worth[classes.first].T))
+        return _walk(polytope, classes, gains=_by_type(worth, classes))
     if isinstance(objective, MaxMin):
+        # the path depends on how the rows are stated: each is divided by its weight, and the level is common
         relative = polytope.rates * (1.0 / objective.weights)[:, None]
         classes = aggregate(relative, polytope.scale_factors)
-        demand = np.ascontiguousarray(relative[classes.first].T)
-        answer = _run(polytope, classes, demand=demand, levelled=True)
+        answer = _walk(polytope, classes, demand=_by_type(relative, classes), levelled=True)
         return Answer(answer.shares, answer.multipliers / objective.weights, answer.prices, answer.iterations)
-    raise RuntimeError(f"the homogeneous path does not take {type(objective).__name__}")
+    raise RuntimeError(f"the homogeneous path takes max-min, makespan and sums, not {type(objective).__name__}")
 
 
 def feasible_point(polytope: Polytope, floors: Array) -> Array:
-    """x"""
+    """Shares (N, M) that give every job a throughput of at least `floors` (N,): where the published solver stops.
+
+    Raises
+    ------
+    RuntimeError
+        There are none, as far as the path can tell.
+    """
     classes = aggregate(polytope.rates, polytope.scale_factors, floors)
-    demand = np.ascontiguousarray(polytope.rates[classes.first].T)
-    return _run(polytope, classes, demand=demand, floors=floors[classes.first]).shares
+    demand = _by_type(polytope.rates, classes)
+    return _walk(polytope, classes, demand=demand, floors=floors[classes.first]).shares
 
 
-def _run(polytope: Polytope, classes: Classes, *, demand: Array | None=None, floors: Array|None=None, levelled: bool=False, gains: Array | None=None) -> Answer:
-    program = EmbeddedProgram(polytope.scale_factors[classes.first].astype(np.float64), classes.counts, polytope.capacity, demand, floors, levelled, gains)
+def _by_type(values: Array, classes: Classes) -> Array:
+    """(M, K) of (N, M)."""
+    return np.ascontiguousarray(values[classes.first].T)
+
+
+def _walk(
+    polytope: Polytope,
+    classes: Classes,
+    *,
+    demand: Array | None = None,
+    floors: Array | None = None,
+    levelled: bool = False,
+    gains: Array | None = None,
+) -> Answer:
+    program = EmbeddedProgram(
+        scale_factors=polytope.scale_factors[classes.first].astype(np.float64),
+        counts=classes.counts,
+        capacity=polytope.capacity,
+        demand=demand,
+        floors=floors,
+        levelled=levelled,
+        gains=gains,
+    )
     with np.errstate(all="ignore"):
-        path = _Path(program)
-        iterations = path.walk()
-    x, l, p = path.end()
-    return Answer(x.T[classes.of], l[classes.of], p, iterations)
+        return _Path(program).walk(classes)
 
 
 class _Path:
+    """One walk.
+
+    The point is one stacked vector ``[x, y, z (rows), tau, s (rows), kappa]``, so that the pairs (z, s) and
+    (tau, kappa) are the two halves of its cone part. `b` is ``[-c, h]``, sums over classes are weighted by counts.
+    """
+
     def __init__(self, program: EmbeddedProgram) -> None:
-        M, K = len(program.capacity), len(program.counts)
-        self.at = at = Layout(M, K, program.demand is not None)
-        self.scaling = Scaling(program, at)
-        self.system = System(program, at, self.scaling)
-        n = program.counts
-        self.L = at.size - at.rows
-        weights = np.ones(at.size)
-        at.shares_of(weights)[:] = n
-        at.bounds_of(weights)[:] = n
-        weights[at.time] = n
-        self.b = b = np.zeros(at.size)
-        if program.gains is not None:
-            at.shares_of(b)[:] = program.gains
-        b[at.y] = -float(program.levelled)
-        b[at.time] = 1.0
-        b[at.prices] = program.capacity
-        if program.demand is not None:
-            weights[at.demand] = n
-            if program.floors is not None:
-                b[at.demand] = -program.floors
-        self.weights = weights
-        self.cost = weights * b
-        self.cost[:at.rows] *= -1.0
-        # rows plus tau kappa
-        self.pairs = np.append(weights[at.rows:], 1.0)
-        self.count = self.pairs.sum()
-        sq = self.scaling.squares
-        self.primal_norm = weights / sq # for G x + s - h tau and s
-        self.primal_norm[:at.rows] = weights[:at.rows] / sq[:at.rows]
-        self.u = np.empty(at.size + 1 + self.L + 1)
-        self.start()
+        at = self.at = Layout(len(program.capacity), len(program.counts), program.demand is not None)
+        scaling = Scaling(program, at)
+        self.system = System(program, at, scaling)
+        self.weights = at.stack(program.counts, 1.0, program.counts, program.counts, program.counts, 1.0)
+        floors = 0.0 if program.floors is None else -program.floors
+        self.gains = program.gains is not None
+        gains = 0.0 if program.gains is None else program.gains
+        self.b = at.stack(gains, -float(program.levelled), 0.0, 1.0, floors, program.capacity)
+        self.weighted_b = self.weights * self.b
+        self.pair_weights = np.append(self.weights[at.rows :], 1.0)
+        self.n_pairs = float(self.pair_weights.sum())
+        # squared norms in equilibrated units: columns of x and rows of z are multiplied by E and F, rows of s divided
+        self.norm_weights, self.dual_norm_weights = self.weights * scaling.squares, self.weights / scaling.squares
+        self._start(scaling)
 
-    def start(self) -> None:
-        at, sq = self.at, self.scaling.squares
-        self.system.factor(sq + self.system.regularised)
-        rhs = np.zeros((2, at.size))
-        rhs[0, at.rows:] = self.b[at.rows:]
-        rhs[1, :at.rows] = self.b[:at.rows]
-        sol = self.system.solve(rhs)
-        u = self.u
-        u[:at.size] = sol[0]
-        F = np.sqrt(sq[at.rows:])
-        u[at.rows:at.size] = _inside(sol[1, at.rows:] * F) / F
-        u[at.size] = 1.0
-        u[at.size+1:-1] = _inside(-sol[0, at.rows:] * F) * F
-        u[-1] = 1.0
-
-    def walk(self) -> int:
+    def _start(self, scaling: Scaling) -> None:
+        """Least-squares primal and dual points, moved into the cone along its axis."""
         at = self.at
-        z, s = self.u[at.rows:at.size + 1], self.u[at.size + 1:]
-        for it in range(_MOST_ITERATIONS + 1):
-            R = self.residuals()
-            gap_all = (z * s) @ self.pairs
-            if self.done(R, gap_all):
-                return it
-            if not np.isfinite(gap_all): break
-            self.step(R, gap_all / self.count)
-        raise RuntimeError("x")
+        self.system.factor(scaling.squares[at.rows :])
+        b = np.zeros((2, at.size))
+        b[0, at.rows :], b[1, : at.rows] = self.b[at.rows :], self.b[: at.rows]
+        primal, dual = self.system.solve(b)
+        F = np.sqrt(scaling.squares[at.rows :])
+        self.point = np.ones(at.size + 1 + len(F) + 1)
+        self.point[: at.rows] = primal[: at.rows]
+        self.point[at.rows : at.size] = _inside(dual[at.rows :] * F) / F
+        self.point[at.size + 1 : -1] = _inside(-primal[at.rows :] * F) * F
+        self.cone = self.point[at.rows :]
+        self.z, self.s = self.point[at.rows : at.size + 1], self.point[at.size + 1 :]
 
-    def residuals(self) -> Array:
-        at, u = self.at, self.u
-        R = u[at.size] * self.b - self.system.apply(u[:at.size])
-        R[at.rows:] -= u[at.size+1:-1]
-        return R
+    def walk(self, classes: Classes) -> Answer:
+        """Step until the stopping rule holds; RuntimeError when rounding or `_MOST_ITERATIONS` come first."""
+        for iteration in range(_MOST_ITERATIONS):
+            residual, of_gap = self._residuals()
+            total = float((self.z * self.s) @ self.pair_weights)
+            if self._arrived(residual, total):
+                return self._answer(classes, iteration)
+            if not (np.isfinite(total) and np.isfinite(of_gap)):
+                break
+            self._step(residual, of_gap, total / self.n_pairs)
+        raise RuntimeError(f"the homogeneous path ended nowhere after {iteration} iterations")
 
-    def done(self, R: Array, total: float) -> bool:
-        at, u = self.at, self.u
-        tau, kappa = u[at.size], u[-1]
-        gap = total - tau * kappa
-        cost = self.cost * u[:at.size]
-        cx, hz = cost[:at.rows].sum(), cost[at.rows:].sum()
-        self.rt = kappa + cx + hz
-        pcost, dcost = cx/tau, -hz/tau
-        if not (gap < _TOLERANCE or (pcost<0 and gap < -pcost*_TOLERANCE) or (pcost>=0 and dcost>0 and gap < dcost*_TOLERANCE)):
+    def _answer(self, classes: Classes, iterations: int) -> Answer:
+        at = self.at
+        answer = self.point[: at.size] / self.point[at.size]
+        multipliers = answer[at.demand] if self.system.has_demand else np.zeros(at.K)
+        shares = at.shares_of(answer).T[classes.of]
+        return Answer(shares, multipliers[classes.of], answer[at.prices], iterations)
+
+    def _residuals(self) -> tuple[Array, float]:
+        """``b tau - [G'z, G x + s]``, and ``c.x + h.z + kappa``."""
+        at, point = self.at, self.point
+        residual = point[at.size] * self.b
+        residual -= self.system.apply(point[: at.size])
+        residual[at.rows :] -= self.s[:-1]
+        self.cost = -float(self.weighted_b[: at.rows] @ point[: at.rows])
+        self.worth = -float(self.weighted_b[at.rows :] @ point[at.rows : at.size])
+        return residual, float(point[-1]) + self.cost - self.worth
+
+    def _arrived(self, residual: Array, total: float) -> bool:
+        at, point = self.at, self.point
+        tau = float(point[at.size])
+        gap = total - tau * float(point[-1])
+        cost, worth = self.cost / tau, self.worth / tau
+        value = -cost if cost < 0 else max(worth, 0.0)
+        if not (gap < _TOLERANCE or gap < _TOLERANCE * value):
             return False
-        sq, w = self.scaling.squares, self.weights
-        c, r = at.rows, at.size
-        def norm(v, wt): return float(np.sqrt((v*v)@wt))
-        wc, wr = w[:c], w[c:]
-        nx = norm(u[:c], wc*sq[:c]); nz = norm(u[c:r], wr*sq[c:]); ns=norm(u[r+1:-1], wr/sq[c:])
-        resx0=max(1.,norm(self.b[:c], wc/sq[:c])); resz0=max(1.,norm(self.b[c:], wr/sq[c:]))
-        pres = norm(R[c:], wr/sq[c:])/max(resz0+nx+ns,1)/tau
-        dres = norm(R[:c], wc/sq[:c])/max(resx0+nz,1)/tau
-        return pres<_TOLERANCE and dres < _TOLERANCE
+        columns, rows = slice(0, at.rows), slice(at.rows, at.size)
+        x, z = _norm(point, self.norm_weights, columns), _norm(point, self.norm_weights, rows)
+        s = float(np.sqrt((self.s[:-1] ** 2) @ self.dual_norm_weights[rows]))
+        primal = _norm(residual, self.dual_norm_weights, rows)
+        dual = _norm(residual, self.dual_norm_weights, columns)
+        primal /= max(max(1.0, _norm(self.b, self.dual_norm_weights, rows)) + x + s, 1.0) * tau
+        dual /= max(max(1.0, _norm(self.b, self.dual_norm_weights, columns)) + z, 1.0) * tau
+        return primal < _TOLERANCE and dual < _TOLERANCE
 
-    def step(self, R, mu):
-        at, u, sys = self.at, self.u, self.system
-        c, r = at.rows, at.size
-        z, s = u[c:r+1], u[r+1:]
-        ratio = s / z
-        V = sys.regularised.copy()
-        V[c:] += ratio[:-1]
-        sys.factor(V)
-        rhs = np.empty((2, r))
-        rhs[0] = self.b
-        rhs[1] = R
-        rhs[1, c:] += s[:-1]
-        sol = sys.solve(rhs)
-        d1 = sol[0]
-        den = ratio[-1] - self.cost @ d1
-        cone = u[c:]
-        def finish(d2, f, over):
-            d = np.empty_like(u)
-            dt = (f*self.rt - over[-1] + self.cost@d2)/den
-            d[:r] = d2 + dt*d1
-            d[r] = dt
-            d[r+1:] = -(over + ratio*d[c:r+1])
-            worst = -(d[c:]/cone).min()
-            return d, min(max(1.0/worst if worst>0 else 1e9, _SHORTEST_STEP), _LONGEST_STEP)
-        d, a = finish(sol[1], 1.0, s)
-        sigma = min(max((1-a)**3, _LEAST_CENTRING), 1.0)
-        over = s + (d[c:r+1]*d[r+1:] - sigma*mu)/z
-        b = (1-sigma)*R
-        b[c:] += over[:-1]
-        d, a = finish(sys.solve(b), 1-sigma, over)
-        u += (_STEP_FRACTION*a)*d
+    def _step(self, residual: Array, of_gap: float, mu: float) -> None:
+        """Predict, choose sigma, correct, move.
 
-    def end(self):
-        at, u = self.at, self.u
-        q = u[:at.size]/u[at.size]
-        K = at.K
-        return at.shares_of(q), (q[at.demand] if self.system.has_demand else np.zeros(K)), q[at.prices]
+        Near the optimum K is close to singular and ``(-c, h)`` is not small, so its solution is refined once, together
+        with the second solve.
+        """
+        at, system, s = self.at, self.system, self.s
+        ratio = s / self.z
+        system.factor(ratio[:-1])
+        b = np.empty((2, at.size))
+        b[0], b[1] = self.b, residual
+        b[1, at.rows :] += s[:-1]
+        fixed, affine = system.solve(b)
+        if not self.gains and system.d.max() > _LOOSE:
+            fixed += system.solve((self.b - system.multiply(fixed))[None])[0]
+        direction = self._direction(fixed, affine, b[1], of_gap - float(s[-1]), s, ratio)
+        sigma = min(max((1.0 - self._length(direction)) ** 3, _LEAST_CENTRING), 1.0)
+        dz, ds = direction[at.rows : at.size + 1], direction[at.size + 1 :]
+        target = s + (ds * dz - sigma * mu) / self.z
+        b[0] -= system.multiply(fixed)
+        np.multiply(residual, 1.0 - sigma, out=b[1])
+        b[1, at.rows :] += target[:-1]
+        correction, combined = system.solve(b)
+        fixed += correction
+        direction = self._direction(fixed, combined, b[1], (1.0 - sigma) * of_gap - float(target[-1]), target, ratio)
+        self.point += _STEP_FRACTION * self._length(direction) * direction
+
+    def _direction(self, fixed: Array, moving: Array, b: Array, of_gap: float, target: Array, ratio: Array) -> Array:
+        """Full direction from ``K fixed = (-c, h)`` and ``K moving = b``.
+
+        ``d_tau = (of_gap + c.x + h.z) / (kappa/tau - c.x' - h.z')`` for (x, z) moving and (x', z') fixed. Both sides
+        cancel near the optimum, but K is symmetric: ``-c.x' - h.z'`` is the sum of positive terms
+        ``D x'^2 + V z'^2``, and ``c.x + h.z = 2 c.x + fixed . b``.
+        """
+        at = self.at
+        weighted = self.weights * fixed
+        if self.gains:
+            numerator = of_gap - float(self.weighted_b[:at.rows]@moving[:at.rows]) + float(self.weighted_b[at.rows:]@moving[at.rows:])
+        else:
+            numerator = of_gap - 2.0 * float(self.weighted_b[: at.rows] @ moving[: at.rows]) + float(weighted @ b)
+        denominator = float(ratio[-1]) + float((weighted * fixed) @ self.system.diagonal)
+        d_tau = numerator / denominator
+        direction = np.empty_like(self.point)
+        direction[: at.size] = moving + d_tau * fixed
+        direction[at.size] = d_tau
+        direction[at.size + 1 :] = -(target + ratio * direction[at.rows : at.size + 1])
+        return direction
+
+    def _length(self, direction: Array) -> float:
+        """Longest step that keeps the point in the cone."""
+        steepest = -float((direction[self.at.rows :] / self.cone).min())
+        return min(1.0 / steepest, _LONGEST_STEP) if steepest > 0 else _LONGEST_STEP
 
 
-def _inside(v):
-    low = v.min()
-    return v if low > 0 else v + (1.0 - low)
+def _norm(values: Array, weights: Array, part: slice) -> float:
+    return float(np.sqrt((values[part] ** 2) @ weights[part]))
+
+
+def _inside(point: Array) -> Array:
+    """The point, moved along (1, ..., 1) until its least entry is 1 if it is not positive."""
+    least = point.min()
+    return point if least > 0 else point + (1.0 - least)

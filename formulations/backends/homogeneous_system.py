@@ -59,7 +59,7 @@ class Layout:
     """Where the parts of a stacked vector ``[x (M K), y, z (M K), m (K), l (K), p (M)]`` lie."""
 
     def __init__(self, M: int, K: int, has_demand: bool) -> None:
-        self.M, self.K = M, K
+        self.M, self.K, self.has_demand = M, K, has_demand
         self.y = M * K
         self.rows = self.y + 1
         self.bounds = slice(self.rows, self.rows + M * K)
@@ -67,6 +67,25 @@ class Layout:
         self.demand = slice(self.time.stop, self.time.stop + (K if has_demand else 0))
         self.prices = slice(self.demand.stop, self.demand.stop + M)
         self.size = self.prices.stop
+
+    def stack(
+        self,
+        shares: Array | float,
+        y: float,
+        bounds: Array | float,
+        time: Array | float,
+        demand: Array | float,
+        prices: Array | float,
+    ) -> Array:
+        """A stacked vector with these parts."""
+        stacked = np.empty(self.size)
+        self.shares_of(stacked)[:], stacked[self.y], self.bounds_of(stacked)[:] = shares, y, bounds
+        stacked[self.time], stacked[self.demand], stacked[self.prices] = (
+            time,
+            demand if self.has_demand else 0.0,
+            prices,
+        )
+        return stacked
 
     def shares_of(self, stacked: Array) -> Array:
         """(..., M, K) x."""
@@ -150,9 +169,8 @@ class System:
         self.ns = self.n * self.s
         self.nss = self.ns * self.s
         self.A = np.zeros((M, K)) if program.demand is None else program.demand
-        self.regularised = REGULARISATION * scaling.squares
-        self.of_shares = layout.shares_of(self.regularised)
-        self.common = np.zeros((M + 1, M + 1))
+        self.regularisation = REGULARISATION * scaling.squares
+        self.of_shares = layout.shares_of(self.regularisation)
         A, first, second = self.A, self.pairs.first, self.pairs.second
         # difference[j, l] = a_j - a_l
         self.difference = A[:, None] - A[None]
@@ -165,7 +183,7 @@ class System:
         """``[G'z, G x]`` for ``[x, z]``."""
         at = self.layout
         out = np.empty(at.size)
-        x, y = at.shares_of(stacked), stacked[at.y]
+        x = at.shares_of(stacked)
         columns = stacked[at.time] + self.s * stacked[at.prices, None]
         columns -= at.bounds_of(stacked)
         out[at.y] = 0.0
@@ -174,7 +192,7 @@ class System:
             columns -= self.A * multipliers
             out[at.demand] = -(self.A * x).sum(axis=0)
             if self.levelled:
-                out[at.demand] -= y
+                out[at.demand] -= stacked[at.y]
                 out[at.y] = -(self.n @ multipliers)
         out[: at.y] = columns.reshape(-1)
         out[at.bounds] = -stacked[: at.y]
@@ -182,70 +200,80 @@ class System:
         out[at.prices] = x @ self.ns
         return out
 
-    def factor(self, V: Array) -> None:
-        """Take V, the part of a stacked vector that holds the rows."""
+    def multiply(self, stacked: Array) -> Array:
+        """The whole matrix times a vector."""
+        at = self.layout
+        scaled = self.diagonal * stacked
+        out = self.apply(stacked)
+        out[: at.rows] += scaled[: at.rows]
+        out[at.rows :] -= scaled[at.rows :]
+        return out
+
+    def factor(self, ratio: Array) -> None:
+        """Take ``V = ratio + delta F^2``, one entry per row."""
         at, pairs, A = self.layout, self.pairs, self.A
         M = at.M
-        V = self.regularised if V is None else V
-        self.V = V
+        V = self.diagonal = self.regularisation.copy()
+        V[at.rows :] += ratio
         bounds = at.bounds_of(V)
         self.d = d = bounds / (1.0 + self.of_shares * bounds)
         Ad = A * d
         slack = V[at.time]
-        self.r = r = 1.0 / V[at.demand] if self.has_demand else 0.0
+        self.r = r = 1.0 / V[at.demand] if self.has_demand else np.zeros(at.K)
         self.Ad, self.k12, self.k22 = Ad, Ad.sum(axis=0), d.sum(axis=0) + slack
         A2 = A * Ad
         paired = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
         between = paired * self.difference_squared
-        self.det = det = self.k22 + r * (slack * A2.sum(axis=0) + between.sum(axis=0))
-        weight = self.nss / det
+        self.det = self.k22 + r * (slack * A2.sum(axis=0) + between.sum(axis=0))
         off = paired * (1.0 + r * (slack * self.product + (self.cross * d).sum(axis=1)))
         alone = pairs.others @ d + slack + r * (slack * (pairs.others @ A2) + pairs.without @ between)
-        common = self.common
+        weight = self.nss / self.det
+        common = np.zeros((M + 1, M + 1))
         common[pairs.first, pairs.second] = common[pairs.second, pairs.first] = -(off @ weight)
         common[pairs.diagonal, pairs.diagonal] = (d * alone) @ weight + V[at.prices]
-        if not self.levelled:
-            common[M, M] = 1.0
-        else:
+        common[M, M] = 1.0
+        if self.levelled:
             # a_j k22 - k12, without the cancellation of a_j d_j
             lean = A * slack + (self.difference * d).sum(axis=1)
-            column = (d * lean) @ (self.ns * r / det)
-            common[:M, M], common[M, :M] = column, -column
-            common[M, M] = self.n @ (r * self.k22 / det) + self.regularised[at.y]
-        self.inverse = np.linalg.inv(common)
+            common[:M, M] = (d * lean) @ (self.ns * r / self.det)
+            common[M, :M] = -common[:M, M]
+            common[M, M] = self.n @ (r * self.k22 / self.det) + V[at.y]
+        self.inverse = np.linalg.inv(common).T
+
+    def solve(self, b: Array) -> Array:
+        """Solutions (B, size) for right-hand sides b (B, size)."""
+        at, A, V = self.layout, self.A, self.diagonal
+        M = at.M
+        g = self.d * (at.shares_of(b) - at.bounds_of(b) / at.bounds_of(V))
+        b1 = -(A * g).sum(axis=1)
+        if self.has_demand:
+            b1 -= b[:, at.demand]
+        b2 = b[:, at.time] - g.sum(axis=1)
+        multipliers, time = self._block_solve(b1, b2)
+        x = g + self.Ad * multipliers[:, None] + self.d * time[:, None]
+        common = np.zeros((len(b), M + 1))
+        common[:, :M] = x @ self.ns - b[:, at.prices]
+        if self.levelled:
+            common[:, M] = b[:, at.y] + multipliers @ self.n
+        common = common @ self.inverse
+        prices = common[:, :M]
+        charge = self.s * prices[:, :, None]
+        multipliers, time = self._block_solve(
+            b1 - common[:, M:] + self.s * (prices @ self.Ad), b2 + self.s * (prices @ self.d)
+        )
+        out = np.empty_like(b)
+        shares = at.shares_of(out)
+        np.multiply(self.d, A * multipliers[:, None] + time[:, None] - charge, out=shares)
+        shares += g
+        out[:, at.y] = common[:, M]
+        out[:, at.bounds] = (out[:, : at.y] + b[:, at.bounds]) / -V[at.bounds]
+        out[:, at.time] = -time
+        if self.has_demand:
+            out[:, at.demand] = multipliers
+        out[:, at.prices] = prices
+        return out
 
     def _block_solve(self, b1: Array, b2: Array) -> tuple[Array, Array]:
         """Every job's 2x2 block: (l, -m)."""
         multipliers = self.r * (b1 * self.k22 - self.k12 * b2) / self.det
         return multipliers, (b2 - self.k12 * multipliers) / self.k22
-
-    def solve(self, b: Array) -> Array:
-        """Solutions (..., size) for right-hand sides b (..., size)."""
-        at, A, d, V = self.layout, self.A, self.d, self.V
-        M = at.M
-        b_z = at.bounds_of(b)
-        g = d * (at.shares_of(b) - b_z / at.bounds_of(V))
-        b1 = -(A * g).sum(axis=-2)
-        if self.has_demand:
-            b1 -= b[..., at.demand]
-        b2 = b[..., at.time] - g.sum(axis=-2)
-        l, w = self._block_solve(b1, b2)
-        x = g + self.Ad * l[..., None, :] + d * w[..., None, :]
-        rhs = np.zeros((*b.shape[:-1], M + 1))
-        rhs[..., :M] = x @ self.ns - b[..., at.prices]
-        if self.levelled:
-            rhs[..., M] = b[..., at.y] + l @ self.n
-        solution = rhs @ self.inverse.T
-        p, y = solution[..., :M], solution[..., M:]
-        l, w = self._block_solve(b1 - y + self.s * (p @ self.Ad), b2 + self.s * (p @ d))
-        out = np.empty_like(b)
-        x = g + self.Ad * l[..., None, :] + d * (w[..., None, :] - p[..., None] * self.s)
-        flat = x.reshape(*b.shape[:-1], at.y)
-        out[..., : at.y] = flat
-        out[..., at.y] = solution[..., M]
-        out[..., at.bounds] = -(flat + b[..., at.bounds]) / V[at.bounds]
-        out[..., at.time] = -w
-        if self.has_demand:
-            out[..., at.demand] = l
-        out[..., at.prices] = p
-        return out

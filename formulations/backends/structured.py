@@ -1,6 +1,11 @@
-"""The structured path: classes of identical jobs, then the interior point method on M prices."""
+"""The structured path: classes of identical jobs, then an interior point method that knows their structure.
+
+The method is an *engine*: our own on M prices (`interior_point`), or Clarabel for small programs (`compiled`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +16,12 @@ from formulations.polytope import Polytope
 from formulations.reductions import Classes, aggregate
 from formulations.solution import Answer
 
-__all__ = ["solve", "solve_with_floors"]
+__all__ = ["Engine", "own_engine", "solve", "solve_with_engine", "solve_with_floors"]
 
 Array = NDArray[np.float64]
+
+Engine = Callable[[StructuredProgram, float], InteriorPoint]
+"""Solves a program to a relative gap."""
 
 
 _PRECISION = 1e-11
@@ -22,19 +30,29 @@ _PRECISION = 1e-11
 _ROUNDS = 40
 
 
+def own_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
+    """Our own method, for any size."""
+    return solve_structured(program, tolerance=precision)
+
+
 def solve(polytope: Polytope, objective: Objective) -> Answer:
     """Solve any objective of this package; polytope rows without a positive rate are not allowed here."""
+    return solve_with_engine(polytope, objective, own_engine)
+
+
+def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) -> Answer:
+    """The same with a given engine."""
     if isinstance(objective, MaxSum):
-        return solve_with_floors(polytope, objective.gains[:, None] * polytope.rates, None, 0.0)
+        return solve_with_floors(polytope, objective.gains[:, None] * polytope.rates, None, 0.0, engine=engine)
     if not isinstance(objective, Threshold):
         raise TypeError(f"the structured path does not take {type(objective).__name__}")
     classes = aggregate(polytope.rates, polytope.scale_factors, objective.key())
     if isinstance(objective, MaxMin):
-        return _solve_max_min(polytope, classes, objective.weights[classes.first], _PRECISION)
-    return _solve_by_levels(polytope, classes, objective)
+        return _solve_max_min(polytope, classes, objective.weights[classes.first], _PRECISION, engine)
+    return _solve_by_levels(polytope, classes, objective, engine)
 
 
-def _solve_by_levels(polytope: Polytope, classes: Classes, objective: Threshold) -> Answer:
+def _solve_by_levels(polytope: Polytope, classes: Classes, objective: Threshold, engine: Engine) -> Answer:
     """Close in on the level by max-min programs, each a Newton step on its dual (see `backends.linear`).
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
@@ -45,7 +63,7 @@ def _solve_by_levels(polytope: Polytope, classes: Classes, objective: Threshold)
     level = objective.easiest_level(polytope.rates.max(axis=1))
     precision, iterations = 1e-4, 0
     for _ in range(_ROUNDS):
-        answer = _solve_max_min(polytope, classes, few.demand(level), precision)
+        answer = _solve_max_min(polytope, classes, few.demand(level), precision, engine)
         iterations += answer.iterations
         supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
         bound = objective.bound(answer.multipliers, supply)
@@ -59,11 +77,12 @@ def _solve_by_levels(polytope: Polytope, classes: Classes, objective: Threshold)
     return Answer(answer.shares, answer.multipliers, answer.prices, iterations)
 
 
-def _solve_max_min(polytope: Polytope, classes: Classes, weights: Array, precision: float) -> Answer:
+def _solve_max_min(polytope: Polytope, classes: Classes, weights: Array, precision: float, engine: Engine) -> Answer:
     """``max t, u_k >= w_k t`` over classes; rates and the level are scaled to be near 1."""
     fastest = polytope.rates[classes.first].max(axis=1)
     slopes = weights / fastest
-    return _run(polytope, classes, fastest, precision, slopes=slopes / slopes.max())
+    program = _program(polytope, classes, fastest, slopes=slopes / slopes.max())
+    return _answer(classes, fastest, engine(program, precision))
 
 
 def solve_with_floors(
@@ -73,7 +92,8 @@ def solve_with_floors(
     curvature: float,
     *,
     start: Array | None = None,
-    tolerance: float = _PRECISION,
+    precision: float = _PRECISION,
+    engine: Engine = own_engine,
 ) -> Answer:
     """Maximise the worth of the shares while every job keeps its floor::
 
@@ -85,47 +105,37 @@ def solve_with_floors(
     floors : (N,) f, throughput to keep; None for none.
     curvature : e; any e > 0 makes the optimum unique.
     start : (N, M) feasible shares to begin near.
+    precision : relative gap to solve to.
     """
     keys = [polytope.rates, polytope.scale_factors, gains, floors]
     classes = aggregate(*(key for key in keys if key is not None))
     fastest = polytope.rates[classes.first].max(axis=1)
     worth = None if gains is None else np.ascontiguousarray(gains[classes.first].T)
-    return _run(
+    program = _program(
         polytope,
         classes,
         fastest,
-        tolerance,
         floors=None if floors is None else floors[classes.first] / fastest,
         gains=worth,
         curvature=curvature * worth.max(axis=0) if worth is not None and curvature > 0 else None,
         start=None if start is None else classes.mean(start).T,
     )
+    return _answer(classes, fastest, engine(program, precision))
 
 
-def _run(
-    polytope: Polytope,
-    classes: Classes,
-    fastest: Array,
-    precision: float,
-    *,
-    slopes: Array | None = None,
-    floors: Array | None = None,
-    gains: Array | None = None,
-    curvature: Array | None = None,
-    start: Array | None = None,
-) -> Answer:
+def _program(polytope: Polytope, classes: Classes, fastest: Array, **parts: Array | None) -> StructuredProgram:
+    """The program over classes, throughput in units of each job's fastest."""
     first = classes.first
-    program = StructuredProgram(
+    return StructuredProgram(
         rates=np.ascontiguousarray((polytope.rates[first] / fastest[:, None]).T),
         scale_factors=polytope.scale_factors[first].astype(np.float64),
         counts=classes.counts,
         capacity=polytope.capacity,
-        slopes=slopes,
-        floors=floors,
-        gains=gains,
-        curvature=curvature,
-        start=start,
+        **parts,
     )
-    point: InteriorPoint = solve_structured(program, tolerance=precision)
+
+
+def _answer(classes: Classes, fastest: Array, point: InteriorPoint) -> Answer:
+    """Back from classes to jobs."""
     multipliers = (point.demand_multipliers / fastest)[classes.of]
     return Answer(point.shares.T[classes.of], multipliers, point.prices, point.iterations)

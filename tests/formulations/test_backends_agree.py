@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations import Makespan, Objective, Polytope, solve
+from formulations import Makespan, MaxMin, Objective, Polytope, solve
 from formulations.backends import BACKENDS, available
 from formulations.certificate import certify
 from formulations.solution import Answer
@@ -51,6 +51,26 @@ def test_operator_splitting_is_reported_as_it_is(draw):
         assert polytope.violation(solution.shares) <= 1e-12
 
 
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_small_programs_in_clarabel_equal_the_structured_path(draw, kind):
+    for seed in range(200, 260):
+        polytope, objectives = draw(seed)
+        try:
+            compiled = solve(polytope, objectives[kind], solver="compiled")
+        except RuntimeError as error:
+            assert "Clarabel stopped" in str(error)  # noqa: PT017
+            continue
+        structured = solve(polytope, objectives[kind], solver="structured")
+        assert compiled.objective == pytest.approx(structured.objective, rel=max(5e-8, 2 * compiled.gap))
+
+
+def test_large_programs_are_left_to_the_structured_path(polytope_of):
+    rng = np.random.default_rng(0)
+    polytope = polytope_of(rng.uniform(1, 2, (130, 2)), np.ones(130, dtype=np.int64), np.array([20, 20]))
+    solution = solve(polytope, MaxMin(np.ones(130)))
+    assert [attempt.solver for attempt in solution.attempts] == ["structured"]
+
+
 def test_auto_is_always_proven(draw):
     for seed in range(400, 460):
         polytope, objectives = draw(seed)
@@ -92,17 +112,18 @@ def test_infeasible_shares_are_scaled_into_the_polytope(draw):
 
 def test_next_backend_is_tried_and_counted(draw, monkeypatch):
     """A first backend that fails or misses the tolerance is followed by the next and stays on record."""
-    import formulations.backends.structured as structured
+    from formulations.backends import compiled, structured
 
     polytope, objectives = draw(7)
 
     def fail(_polytope: Polytope, _objective: Objective) -> Answer:
         raise RuntimeError("out of order")
 
+    monkeypatch.setattr(compiled, "solve", fail)
     monkeypatch.setattr(structured, "solve", fail)
     solution = solve(polytope, objectives["max_min"], choice="published")
     assert solution.solver == "highs"
-    assert [attempt.solver for attempt in solution.attempts] == ["structured", "highs"]
+    assert [attempt.solver for attempt in solution.attempts] == ["compiled", "structured", "highs"]
     assert solution.attempts[0].note == "out of order"
 
 

@@ -118,7 +118,7 @@ def test_prices_are_the_value_of_one_more_gpu(kind, polytope_of):
 
     rng = np.random.default_rng(4)
     rates = rng.uniform(1, 5, (9, 2))
-    scale_factors, capacity = np.ones(9, dtype=np.int64), np.array([2.0, 3.0])
+    scale_factors, capacity = np.ones(9, dtype=np.int64), np.array([2.3, 3.1])
     steps = rng.uniform(1e3, 2e3, 9)
     objective = {
         "max_min": MaxMin(rng.uniform(1, 2, 9)),

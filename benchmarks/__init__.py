@@ -1,0 +1,1 @@
+"""Measurements, thin over the public API: ``python -m benchmarks``."""
