@@ -19,6 +19,7 @@ from allocator.cli.options import (
     SettingOption,
     SolverOption,
     ThroughputsOption,
+    console,
     make_cluster,
     make_policy,
     make_preset,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from throughputs import ThroughputTable, Trace
 
 DEFAULT_POLICIES = (
-    "fifo,fifo_perf,isolated,max_min_fairness,max_min_fairness_perf,finish_time_fairness,finish_time_fairness_perf,"
-    "min_total_duration_perf,max_sum_throughput_perf"
+    "max_min_fairness_perf,finish_time_fairness_perf,min_total_duration_perf,max_sum_throughput_perf,"
+    "max_min_fairness,finish_time_fairness,isolated,fifo_perf,fifo"
 )
 
 
@@ -92,13 +93,11 @@ def compare_command(
     if as_json:
         print_json(summaries)
         return
-    from rich.console import Console
-
     from allocator.report.terminal import comparison_table
 
-    console = Console()
-    console.print(comparison_table(summaries, title=described))
-    console.print(f"Report: {report}", soft_wrap=True)
+    screen = console()
+    screen.print(comparison_table(summaries, title=described))
+    screen.print(f"Report: {report}", soft_wrap=True)
 
 
 def _workload(path: Path | None, jobs: int, mean_interarrival: float, seed: int, table: ThroughputTable) -> Trace:

@@ -12,6 +12,8 @@ import typer
 from throughputs import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from allocator.cluster import Cluster
     from allocator.protocol import Policy
     from allocator.simulator.presets import Preset
@@ -35,7 +37,10 @@ RoundOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.")]
 SolverOption = Annotated[
-    str | None, typer.Option("--solver", help="auto, structured, highs, clarabel, ecos, scs, cvxpy_highs, cbc.")
+    str | None,
+    typer.Option(
+        "--solver", help="auto, or one of compiled, structured, highs, clarabel, ecos, scs, cvxpy_highs, cbc."
+    ),
 ]
 ChoiceOption = Annotated[
     str | None, typer.Option("--choice", help="Which of the optima: balanced or published; the preset's if omitted.")
@@ -77,6 +82,13 @@ def make_policy(name: str, preset: Preset, solver: str | None, choice: str | Non
     wanted = {"solver": solver, "choice": choice or preset.choice}
     known = settings_of(name)
     return get_policy(name, **{key: value for key, value in wanted.items() if value is not None and key in known})
+
+
+def console() -> Console:
+    """Where tables go: as wide as the terminal, and wide enough for a comparison when it is a file or a pipe."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=120)
 
 
 def print_json(data: Any) -> None:

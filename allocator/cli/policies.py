@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allocator.cli.options import JsonOption, print_json
+from allocator.cli.options import JsonOption, console, print_json
 
 
 def policies_command(as_json: JsonOption = False) -> None:
@@ -24,12 +24,11 @@ def policies_command(as_json: JsonOption = False) -> None:
             ]
         )
         return
-    from rich.console import Console
     from rich.markup import escape
     from rich.padding import Padding
 
-    console = Console()
+    screen = console()
     for entry in entries:
-        console.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}")
-        console.print(Padding(escape(entry.program), (0, 0, 0, 4)), style="cyan", highlight=False)
-        console.print(Padding(escape(entry.paper), (0, 0, 1, 4)), style="dim", highlight=False)
+        screen.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}")
+        screen.print(Padding(escape(entry.program), (0, 0, 0, 4), expand=False), style="cyan", highlight=False)
+        screen.print(Padding(escape(entry.paper), (0, 0, 1, 4), expand=False), style="dim", highlight=False)

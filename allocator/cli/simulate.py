@@ -19,6 +19,7 @@ from allocator.cli.options import (
     SettingOption,
     SolverOption,
     ThroughputsOption,
+    console,
     make_cluster,
     make_policy,
     make_preset,
@@ -61,10 +62,8 @@ def simulate_command(
     if as_json:
         print_json(summary)
         return
-    from rich.console import Console
-
     from allocator.report.terminal import comparison_table
 
-    console = Console()
-    console.print(comparison_table([summary], title=f"{trace.name} on {gpus}"))
-    console.print(f"Results in {out}/: summary.json, jobs.csv, rounds.parquet, timeline.parquet")
+    screen = console()
+    screen.print(comparison_table([summary], title=f"{trace.name} on {gpus}"))
+    screen.print(f"Results in {out}/: summary.json, jobs.csv, rounds.parquet, timeline.parquet")

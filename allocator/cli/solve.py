@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options import print_json
+from allocator.cli.options import console, print_json
 
 
 def solve_command(
@@ -17,7 +17,10 @@ def solve_command(
     ],
     policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
     solver: Annotated[
-        str | None, typer.Option("--solver", help="auto, structured, highs, clarabel, ecos, scs, cvxpy_highs, cbc.")
+        str | None,
+        typer.Option(
+            "--solver", help="auto, or one of compiled, structured, highs, clarabel, ecos, scs, cvxpy_highs, cbc."
+        ),
     ] = None,
     choice: Annotated[str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")] = None,
     out: Annotated[
@@ -45,10 +48,8 @@ def solve_command(
 
         write_text(out, json.dumps(answer, indent=2, allow_nan=False) + "\n")
     if table:
-        from rich.console import Console
-
         from allocator.report.terminal import allocation_table
 
-        Console().print(allocation_table(allocation))
+        console().print(allocation_table(allocation))
     elif out is None:
         print_json(answer)

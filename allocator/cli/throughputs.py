@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from allocator.cli.options import JsonOption, print_json
+from allocator.cli.options import JsonOption, console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Throughput tables: how fast each job type runs on each accelerator type.")
 
@@ -50,7 +50,6 @@ def describe_command(
             }
         )
         return
-    from rich.console import Console
     from rich.table import Table
 
     title = f"{table or 'Embedded table'}: {len(known.job_types)} job types, steps/s of the whole gang"
@@ -61,4 +60,4 @@ def describe_command(
         shown.add_column(name, justify="right")
     for row in rows:
         shown.add_row(row["job_type"], str(row["scale_factor"]), *(f"{row[name]:.4g}" for name in accelerators))
-    Console().print(shown)
+    console().print(shown)

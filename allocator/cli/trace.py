@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from allocator.cli.options import JsonOption, SeedOption, ThroughputsOption, print_json
+from allocator.cli.options import JsonOption, SeedOption, ThroughputsOption, console, print_json
 from throughputs import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Traces: draw a workload, convert between formats, describe one.")
@@ -104,7 +104,6 @@ def describe_command(
     if as_json:
         print_json(described)
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=str(trace), show_header=False)
@@ -112,7 +111,7 @@ def describe_command(
     table.add_column()
     for name, value in described.items():
         table.add_row(name.replace("_", " "), _readable(value))
-    Console().print(table)
+    console().print(table)
 
 
 def _readable(value: Any) -> str:
