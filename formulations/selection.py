@@ -53,6 +53,9 @@ _RELAXATIONS = (1e-9, 1e-8)
 _PRECISION = 1e-13
 """Relative gap of the choice: the square is small, and is resolved only far below it."""
 
+_DUST = 1e-9
+"""Part of a job's largest share below which a share is taken for none."""
+
 _ACCEPTED_LOSS = 2e-8
 """Relative loss of the objective up to which a choice is accepted."""
 
@@ -109,6 +112,8 @@ def _choose(
     except RuntimeError:
         return None
     shares = polytope.repaired(answer.shares)
+    # interior points stop short of zero; a share below any use is none
+    shares[shares < _DUST * shares.max(axis=1, keepdims=True)] = 0.0
     total = float((worth * shares).sum())
     owed, earned = 0.0, worth
     if floors is not None:
