@@ -29,6 +29,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.backends import homogeneous
 from formulations.backends.compiled import compiled_engine
 from formulations.backends.structured import Engine, own_engine, solve_with_floors
 from formulations.objectives import Makespan, MaxSum, Objective, Threshold
@@ -154,6 +155,11 @@ def published_makespan(polytope: Polytope, objective: Makespan, optimum: Array, 
     if not level > 0:
         return Choice(optimum, np.nan, 0)
     floors = objective.demand(1.0 / bisected_makespan(1.0 / level))
+    if solver in ("auto", "homogeneous"):
+        try:
+            return Choice(polytope.repaired(homogeneous.feasible_point(polytope, floors)), np.nan, 0)
+        except RuntimeError:
+            solver = "structured"
     if solver in ("compiled", "structured", "highs", "cbc"):
         answer = solve_with_floors(polytope, None, floors, 0.0)
         return Choice(polytope.repaired(answer.shares), np.nan, answer.iterations)

@@ -42,6 +42,11 @@ class Backend:
     install: str = "pip install cluster-allocator"
 
     @property
+    def aggregates(self) -> bool:
+        """Whether identical jobs are one class to it; its answer then does not depend on the order of the jobs."""
+        return self.module in ("compiled", "structured", "homogeneous")
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """Packages that are not installed."""
         return tuple(package for package in self.requires if find_spec(package) is None)
@@ -71,6 +76,7 @@ BACKENDS: dict[str, Backend] = {
         Backend(
             "structured", "structured", "solve", "interior point on the structure: M prices, a block per job class"
         ),
+        Backend("homogeneous", "homogeneous", "solve", "the path of the published system's solver, on the structure"),
         Backend("highs", "highs", "solve", "direct sparse linear programs in HiGHS", ("highspy",)),
         Backend("clarabel", "convex", "solve_clarabel", "cvxpy, Clarabel interior point", ("cvxpy", "clarabel")),
         Backend("ecos", "convex", "solve_ecos", "cvxpy, ECOS interior point", ("cvxpy", "ecos"), _ECOS_INSTALL),

@@ -121,7 +121,7 @@ def test_next_backend_is_tried_and_counted(draw, monkeypatch):
 
     monkeypatch.setattr(compiled, "solve", fail)
     monkeypatch.setattr(structured, "solve", fail)
-    solution = solve(polytope, objectives["max_min"], choice="published")
+    solution = solve(polytope, objectives["max_min"])
     assert solution.solver == "highs"
     assert [attempt.solver for attempt in solution.attempts] == ["compiled", "structured", "highs"]
     assert solution.attempts[0].note == "out of order"
