@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Scaling, System
-from formulations.objectives import MaxMin, MaxSum, Objective
+from formulations.objectives import Makespan, MaxMin, MaxSum, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, aggregate
 from formulations.solution import Answer
@@ -48,11 +48,9 @@ _TOLERANCE = 1e-8
 
 _MOST_ITERATIONS = 100
 
-_LOOSE = 1e3
-
 
 def solve(polytope: Polytope, objective: Objective) -> Answer:
-    """Where the published solver stops, for `MaxMin` (with `Makespan`) and `MaxSum`.
+    """Where the published solver stops, for `MaxMin` and `MaxSum`; any optimum for `Makespan`.
 
     Every job must have a positive rate on a type with GPUs, and every type must have GPUs.
 
@@ -66,11 +64,16 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
         classes = aggregate(worth, polytope.scale_factors)
         return _walk(polytope, classes, gains=_by_type(worth, classes))
     if isinstance(objective, MaxMin):
-        # the path depends on how the rows are stated: each is divided by its weight, and the level is common
-        relative = polytope.rates * (1.0 / objective.weights)[:, None]
+        weights = objective.weights
+        if isinstance(objective, Makespan):
+            # never solved as one program by the published code, which bisects with `feasible_point`; a level near 1
+            # rather than 1e-7 keeps the absolute tolerance meaningful
+            weights = weights * objective.easiest_level(polytope.rates.max(axis=1))
+        # the path depends on how rows are stated: each is divided by its weight
+        relative = polytope.rates * (1.0 / weights)[:, None]
         classes = aggregate(relative, polytope.scale_factors)
         answer = _walk(polytope, classes, demand=_by_type(relative, classes), levelled=True)
-        return Answer(answer.shares, answer.multipliers / objective.weights, answer.prices, answer.iterations)
+        return Answer(answer.shares, answer.multipliers / weights, answer.prices, answer.iterations)
     raise RuntimeError(f"the homogeneous path takes max-min, makespan and sums, not {type(objective).__name__}")
 
 
@@ -127,9 +130,10 @@ class _Path:
         self.system = System(program, at, scaling)
         self.weights = at.stack(program.counts, 1.0, program.counts, program.counts, program.counts, 1.0)
         floors = 0.0 if program.floors is None else -program.floors
-        self.gains = program.gains is not None
         gains = 0.0 if program.gains is None else program.gains
-        self.b = at.stack(gains, -float(program.levelled), 0.0, 1.0, floors, program.capacity)
+        self.b = at.stack(gains, -float(program.levelled), 0.0, floors, 1.0, program.capacity)
+        # with gains, errors of the shares enter the cost and so the step of tau: all solutions are then refined
+        self.refined = 1 if program.gains is None else 2
         self.weighted_b = self.weights * self.b
         self.pair_weights = np.append(self.weights[at.rows :], 1.0)
         self.n_pairs = float(self.pair_weights.sum())
@@ -161,8 +165,11 @@ class _Path:
                 return self._answer(classes, iteration)
             if not (np.isfinite(total) and np.isfinite(of_gap)):
                 break
-            self._step(residual, of_gap, total / self.n_pairs)
-        raise RuntimeError(f"the homogeneous path ended nowhere after {iteration} iterations")
+            try:
+                self._step(residual, of_gap, total / self.n_pairs)
+            except np.linalg.LinAlgError:
+                break
+        raise RuntimeError(f"the homogeneous path met no stopping rule in {iteration + 1} iterations")
 
     def _answer(self, classes: Classes, iterations: int) -> Answer:
         at = self.at
@@ -201,8 +208,8 @@ class _Path:
     def _step(self, residual: Array, of_gap: float, mu: float) -> None:
         """Predict, choose sigma, correct, move.
 
-        Near the optimum K is close to singular and ``(-c, h)`` is not small, so its solution is refined once, together
-        with the second solve.
+        Near the optimum K is close to singular. The right-hand side ``(-c, h)`` stays large even then, so its solution
+        needs refinement; those of the steps need it only where shares are in the cost.
         """
         at, system, s = self.at, self.system, self.s
         ratio = s / self.z
@@ -210,19 +217,19 @@ class _Path:
         b = np.empty((2, at.size))
         b[0], b[1] = self.b, residual
         b[1, at.rows :] += s[:-1]
-        fixed, affine = system.solve(b)
-        if not self.gains and system.d.max() > _LOOSE:
-            fixed += system.solve((self.b - system.multiply(fixed))[None])[0]
+        fixed, affine = solutions = system.solve(b)
+        system.refine(solutions[: self.refined], b[: self.refined])
         direction = self._direction(fixed, affine, b[1], of_gap - float(s[-1]), s, ratio)
         sigma = min(max((1.0 - self._length(direction)) ** 3, _LEAST_CENTRING), 1.0)
         dz, ds = direction[at.rows : at.size + 1], direction[at.size + 1 :]
         target = s + (ds * dz - sigma * mu) / self.z
-        b[0] -= system.multiply(fixed)
         np.multiply(residual, 1.0 - sigma, out=b[1])
         b[1, at.rows :] += target[:-1]
-        correction, combined = system.solve(b)
-        fixed += correction
-        direction = self._direction(fixed, combined, b[1], (1.0 - sigma) * of_gap - float(target[-1]), target, ratio)
+        solutions = system.solve(b[1:])
+        system.refine(solutions[: self.refined - 1], b[1 : self.refined])
+        direction = self._direction(
+            fixed, solutions[0], b[1], (1.0 - sigma) * of_gap - float(target[-1]), target, ratio
+        )
         self.point += _STEP_FRACTION * self._length(direction) * direction
 
     def _direction(self, fixed: Array, moving: Array, b: Array, of_gap: float, target: Array, ratio: Array) -> Array:
@@ -234,10 +241,7 @@ class _Path:
         """
         at = self.at
         weighted = self.weights * fixed
-        if self.gains:
-            numerator = of_gap - float(self.weighted_b[:at.rows]@moving[:at.rows]) + float(self.weighted_b[at.rows:]@moving[at.rows:])
-        else:
-            numerator = of_gap - 2.0 * float(self.weighted_b[: at.rows] @ moving[: at.rows]) + float(weighted @ b)
+        numerator = of_gap - 2.0 * float(self.weighted_b[: at.rows] @ moving[: at.rows]) + float(weighted @ b)
         denominator = float(ratio[-1]) + float((weighted * fixed) @ self.system.diagonal)
         d_tau = numerator / denominator
         direction = np.empty_like(self.point)
@@ -257,6 +261,6 @@ def _norm(values: Array, weights: Array, part: slice) -> float:
 
 
 def _inside(point: Array) -> Array:
-    """The point, moved along (1, ..., 1) until its least entry is 1 if it is not positive."""
+    """The point, moved along (1, ..., 1): until its least entry is 1, or by a little where all are positive."""
     least = point.min()
-    return point if least > 0 else point + (1.0 - least)
+    return np.asarray(point + (1.0 - least if least <= 0 else 1.0 - _STEP_FRACTION))

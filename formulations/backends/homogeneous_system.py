@@ -4,14 +4,14 @@ The program, for K classes of `count` n_k identical jobs on M accelerator types,
 
     minimise    y  -  sum_k n_k q_k . x_k             y: minus the level; only where there is one
     subject to  -x_kj               <= 0              multiplier z_kj    (bounds)
-                sum_j x_kj          <= 1              multiplier m_k     (time)
                 -a_k . x_k  -  y    <= -f_k           multiplier l_k     (demand; only where there is one)
+                sum_j x_kj          <= 1              multiplier m_k     (time)
                 sum_k n_k s_k x_kj  <= c_j            multiplier p_j     (capacity)
 
 and the system, for any V > 0::
 
     [ delta E^2   G' ] [x, y       ]   [b_x, b_y          ]
-    [ G           -V ] [z, m, l, p ] = [b_z, b_m, b_l, b_p]
+    [ G           -V ] [z, l, m, p ] = [b_z, b_l, b_m, b_p]
 
 Bounds and shares are eliminated entry by entry, every job is then a 2x2 block in (l_k, -m_k), and only the M prices
 and y are common: O(K M^2) and one dense system of size M + 1. Determinants and the diagonal of the common system are
@@ -27,15 +27,21 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REGULARISATION", "EmbeddedProgram", "Layout", "Scaling", "System"]
+__all__ = ["EmbeddedProgram", "Layout", "Scaling", "System"]
 
 Array = NDArray[np.float64]
 
-REGULARISATION = 7e-8
+_REGULARISATION = 7e-8
 """delta: what the published solver adds to (subtracts from) the diagonal of the equilibrated system."""
 
+# Passes of the equilibration, and largest entry up to which a row or column counts as empty.
 _EQUILIBRATIONS = 3
 _NO_ENTRY = 1e-6
+
+# Refinement: sensitivity of a share to its reduced cost from which it is needed, and when it is done.
+_LOOSE = 1e5
+_REFINED = 1e-5
+_MOST_REFINEMENTS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,16 +62,16 @@ class EmbeddedProgram:
 
 
 class Layout:
-    """Where the parts of a stacked vector ``[x (M K), y, z (M K), m (K), l (K), p (M)]`` lie."""
+    """Where the parts of a stacked vector ``[x (M K), y, z (M K), l (K), m (K), p (M)]`` lie; l only with demands."""
 
     def __init__(self, M: int, K: int, has_demand: bool) -> None:
         self.M, self.K, self.has_demand = M, K, has_demand
         self.y = M * K
         self.rows = self.y + 1
         self.bounds = slice(self.rows, self.rows + M * K)
-        self.time = slice(self.bounds.stop, self.bounds.stop + K)
-        self.demand = slice(self.time.stop, self.time.stop + (K if has_demand else 0))
-        self.prices = slice(self.demand.stop, self.demand.stop + M)
+        self.demand = slice(self.bounds.stop, self.bounds.stop + (K if has_demand else 0))
+        self.time = slice(self.demand.stop, self.demand.stop + K)
+        self.prices = slice(self.time.stop, self.time.stop + M)
         self.size = self.prices.stop
 
     def stack(
@@ -73,70 +79,69 @@ class Layout:
         shares: Array | float,
         y: float,
         bounds: Array | float,
-        time: Array | float,
         demand: Array | float,
+        time: Array | float,
         prices: Array | float,
     ) -> Array:
         """A stacked vector with these parts."""
         stacked = np.empty(self.size)
         self.shares_of(stacked)[:], stacked[self.y], self.bounds_of(stacked)[:] = shares, y, bounds
-        stacked[self.time], stacked[self.demand], stacked[self.prices] = (
-            time,
-            demand if self.has_demand else 0.0,
-            prices,
-        )
+        stacked[self.demand] = demand if self.has_demand else 0.0
+        stacked[self.time], stacked[self.prices] = time, prices
         return stacked
 
     def shares_of(self, stacked: Array) -> Array:
-        """(..., M, K) x."""
+        """(..., M, K) x, a view."""
         return stacked[..., : self.y].reshape(*stacked.shape[:-1], self.M, self.K)
 
     def bounds_of(self, stacked: Array) -> Array:
-        """(..., M, K) rows of the bounds."""
+        """(..., M, K) rows of the bounds, a view."""
         return stacked[..., self.bounds].reshape(*stacked.shape[:-1], self.M, self.K)
 
 
 class Scaling:
     """Equilibration of G: rows and columns are divided by the roots of their largest entries, three times.
 
+    Source: Ruiz, "A scaling algorithm to equilibrate both rows and columns norms in matrices", 2001.
+
     Attributes
     ----------
-    squares : stacked vector of E^2 (for x, y) and F^2 (for the rows), the products of the divisors.
+    squares : stacked vector of E^2 (for x, y) and F^2 (for the rows), the squared products of the divisors.
     """
 
     def __init__(self, program: EmbeddedProgram, layout: Layout) -> None:
         M, K = layout.M, layout.K
-        has_demand = program.demand is not None
-        # entries of bounds, time, capacity and demand rows in the columns of x, and of y in the demand rows
-        entries = np.empty((3 + has_demand, M, K))
-        entries[:2], entries[2] = 1.0, program.scale_factors
+        # entries of the rows of bounds, demand, time and capacity in the columns of x; of y in the demand rows
+        entries = np.ones((3 + layout.has_demand, M, K))
         if program.demand is not None:
-            entries[3] = program.demand
+            entries[1] = program.demand
+        entries[-1] = program.scale_factors
         of_y = np.full(K, float(program.levelled))
-        self.squares = np.ones(layout.size)
-        columns, of_rows = layout.shares_of(self.squares), np.empty_like(entries)
-        bounds = layout.bounds_of(self.squares)
+        rows, columns, column_y = np.ones_like(entries), np.ones((M, K)), 1.0
         for _ in range(_EQUILIBRATIONS):
-            largest = _divisors(entries.max(axis=0))
-            of_rows[0], of_rows[1] = _divisors(entries[0]), _divisors(entries[1].max(axis=0))
-            of_rows[2] = _divisors(entries[2].max(axis=1))[:, None]
-            if has_demand:
-                of_rows[3] = _divisors(np.maximum(entries[3].max(axis=0), of_y))
-                largest_y = float(_divisors(of_y.max()))
-                self.squares[layout.y] *= largest_y
-                self.squares[layout.demand] *= of_rows[3, 0]
-                of_y /= of_rows[3, 0] * largest_y
-            columns *= largest
-            bounds *= of_rows[0]
-            self.squares[layout.time] *= of_rows[1, 0]
-            self.squares[layout.prices] *= of_rows[2, :, 0]
-            entries /= of_rows
-            entries /= largest
-        self.squares *= self.squares
+            largest = entries.max(axis=1)
+            by_row = entries.copy()
+            by_row[1:-1] = largest[1:-1, None]
+            by_row[-1] = entries[-1].max(axis=1)[:, None]
+            if program.levelled:
+                by_row[1] = np.maximum(largest[1], of_y)
+            by_row = _divisors(by_row)
+            by_column = _divisors(entries.max(axis=0))
+            if program.levelled:
+                by_column_y = float(np.sqrt(of_y.max()))
+                of_y /= by_row[1, 0] * by_column_y
+                column_y *= by_column_y
+            rows *= by_row
+            columns *= by_column
+            entries /= by_row
+            entries /= by_column
+        squares = layout.stack(columns, column_y, rows[0], rows[1, 0], rows[-2, 0], rows[-1, :, 0])
+        self.squares = squares * squares
 
 
 def _divisors(largest: Array) -> Array:
-    return np.sqrt(np.where(largest < _NO_ENTRY, 1.0, largest))
+    """Roots; 1 for a row or column without entries."""
+    return np.asarray(np.sqrt(np.where(largest < _NO_ENTRY, 1.0, largest)))
 
 
 class _Pairs:
@@ -158,26 +163,34 @@ def _pairs(M: int) -> _Pairs:
 
 
 class System:
-    """The matrix above and its solutions; `factor` before `solve`."""
+    """The matrix above and its solutions; `factor` before `multiply` and `solve`.
+
+    Without demands the coefficients a are 0 and 1/V of their rows is 0: every l is then 0.
+    """
 
     def __init__(self, program: EmbeddedProgram, layout: Layout, scaling: Scaling) -> None:
         M, K = layout.M, layout.K
         self.layout, self.pairs = layout, _pairs(M)
-        self.levelled = program.levelled
-        self.has_demand = program.demand is not None
+        self.levelled, self.has_demand = program.levelled, layout.has_demand
         self.n, self.s = program.counts, program.scale_factors
         self.ns = self.n * self.s
         self.nss = self.ns * self.s
-        self.A = np.zeros((M, K)) if program.demand is None else program.demand
-        self.regularisation = REGULARISATION * scaling.squares
+        self.A = A = np.zeros((M, K)) if program.demand is None else program.demand
+        self.regularisation = _REGULARISATION * scaling.squares
         self.of_shares = layout.shares_of(self.regularisation)
-        A, first, second = self.A, self.pairs.first, self.pairs.second
-        # difference[j, l] = a_j - a_l
-        self.difference = A[:, None] - A[None]
-        self.difference_squared = self.difference[first, second] ** 2
+        first, second = self.pairs.first, self.pairs.second
+        # a^0, a^1, a^2
+        self.powers = np.stack([np.ones((M, K)), A, A * A])
+        # differences[j, l] = a_j - a_l for types, then (a_j - a_l)(a_k - a_l) for pairs (zero for l in the pair)
+        difference = A[:, None] - A
+        self.differences = np.concatenate([difference, difference[first] * difference[second]])
+        self.difference_squared = difference[first, second] ** 2
         self.product = A[first] * A[second]
-        # cross[pair, l] = (a_j - a_l)(a_k - a_l); zero for l in the pair
-        self.cross = self.difference[first] * self.difference[second]
+        # how prices and y enter the right-hand sides of the blocks: s (a_j d_j, d_j) and (-1, 0)
+        self.entry = np.zeros((M + 1, 2, K))
+        self.entry[M, 0] = -float(self.levelled)
+        self.by_entry = np.zeros((M + 1, 2, K))
+        self.r = np.zeros(K)
 
     def apply(self, stacked: Array) -> Array:
         """``[G'z, G x]`` for ``[x, z]``."""
@@ -202,78 +215,100 @@ class System:
 
     def multiply(self, stacked: Array) -> Array:
         """The whole matrix times a vector."""
-        at = self.layout
+        rows = self.layout.rows
         scaled = self.diagonal * stacked
         out = self.apply(stacked)
-        out[: at.rows] += scaled[: at.rows]
-        out[at.rows :] -= scaled[at.rows :]
+        out[:rows] += scaled[:rows]
+        out[rows:] -= scaled[rows:]
         return out
 
     def factor(self, ratio: Array) -> None:
         """Take ``V = ratio + delta F^2``, one entry per row."""
-        at, pairs, A = self.layout, self.pairs, self.A
+        at, pairs = self.layout, self.pairs
         M = at.M
         V = self.diagonal = self.regularisation.copy()
         V[at.rows :] += ratio
-        bounds = at.bounds_of(V)
-        self.d = d = bounds / (1.0 + self.of_shares * bounds)
-        Ad = A * d
-        slack = V[at.time]
-        self.r = r = 1.0 / V[at.demand] if self.has_demand else np.zeros(at.K)
-        self.Ad, self.k12, self.k22 = Ad, Ad.sum(axis=0), d.sum(axis=0) + slack
-        A2 = A * Ad
+        bounds, slack = at.bounds_of(V), V[at.time]
+        # eliminating a share leaves d = 1 / (delta E^2 + 1/V)
+        self.of_rows = 1.0 / (1.0 + self.of_shares * bounds)
+        self.d = d = bounds * self.of_rows
+        if self.has_demand:
+            self.r = 1.0 / V[at.demand]
+        r = self.r
+        moments = self.powers * d
+        summed = moments.sum(axis=1)
+        self.k12, self.k22 = summed[1], summed[0] + slack
+        leaning = np.einsum("pjk,jk->pk", self.differences, d)
         paired = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
         between = paired * self.difference_squared
-        self.det = self.k22 + r * (slack * A2.sum(axis=0) + between.sum(axis=0))
-        off = paired * (1.0 + r * (slack * self.product + (self.cross * d).sum(axis=1)))
-        alone = pairs.others @ d + slack + r * (slack * (pairs.others @ A2) + pairs.without @ between)
-        weight = self.nss / self.det
+        det = self.k22 + r * (slack * summed[2] + between.sum(axis=0))
+        off = paired * (1.0 + r * (slack * self.product + leaning[M:]))
+        others = pairs.others @ moments[::2]
+        alone = others[0] + slack + r * (slack * others[1] + pairs.without @ between)
+        self._invert_blocks(moments, leaning, r / det, slack)
+        weight = self.nss / det
         common = np.zeros((M + 1, M + 1))
         common[pairs.first, pairs.second] = common[pairs.second, pairs.first] = -(off @ weight)
         common[pairs.diagonal, pairs.diagonal] = (d * alone) @ weight + V[at.prices]
         common[M, M] = 1.0
         if self.levelled:
-            # a_j k22 - k12, without the cancellation of a_j d_j
-            lean = A * slack + (self.difference * d).sum(axis=1)
-            common[:M, M] = (d * lean) @ (self.ns * r / self.det)
-            common[M, :M] = -common[:M, M]
-            common[M, M] = self.n @ (r * self.k22 / self.det) + V[at.y]
+            common[M, :M] = -(self.by_entry[:M, 0] @ self.n)
+            common[:M, M] = -common[M, :M]
+            common[M, M] = self.n @ self.from_b1 + V[at.y]
         self.inverse = np.linalg.inv(common).T
+
+    def _invert_blocks(self, moments: Array, leaning: Array, r_det: Array, slack: Array) -> None:
+        """Inverse of the blocks, and (l, -m) per unit of price and of y (`by_entry`)."""
+        M = self.layout.M
+        self.from_b1, self.from_b2 = self.k22 * r_det, self.k12 * r_det
+        np.multiply(moments[1::-1].swapaxes(0, 1), self.s, out=self.entry[:M])
+        by = self.by_entry
+        # l of a price: r d (a_j k22 - k12) / det, without the cancellation of a_j d_j
+        np.multiply(self.A * slack + leaning[:M], self.s * self.d * r_det, out=by[:M, 0])
+        np.divide(self.entry[:M, 1] - self.k12 * by[:M, 0], self.k22, out=by[:M, 1])
+        if self.levelled:
+            by[M, 0], by[M, 1] = self.from_b1, -self.from_b2
+        self.owed = by.reshape(M + 1, -1).T
+
+    def refine(self, solutions: Array, b: Array) -> None:
+        """Iterative refinement in place, where shares are held so loosely that rounding shows.
+
+        Each round shrinks the error about as much as the one before, so a small correction is the last.
+        """
+        if not len(b) or self.d.max() < _LOOSE:
+            return
+        for _ in range(_MOST_REFINEMENTS):
+            residual = b - np.stack([self.multiply(solution) for solution in solutions])
+            correction = self.solve(residual)
+            solutions += correction
+            if np.abs(correction).max() <= _REFINED * np.abs(solutions).max():
+                return
 
     def solve(self, b: Array) -> Array:
         """Solutions (B, size) for right-hand sides b (B, size)."""
-        at, A, V = self.layout, self.A, self.diagonal
-        M = at.M
-        g = self.d * (at.shares_of(b) - at.bounds_of(b) / at.bounds_of(V))
-        b1 = -(A * g).sum(axis=1)
+        at, A, d, V, B = self.layout, self.A, self.d, self.diagonal, len(b)
+        M, K = at.M, at.K
+        # as if all rows but the bounds were absent
+        g = d * at.shares_of(b) - self.of_rows * at.bounds_of(b)
+        blocks = np.zeros((B, 2, K))
+        np.subtract(b[:, at.time], g.sum(axis=1), out=blocks[:, 1])
         if self.has_demand:
-            b1 -= b[:, at.demand]
-        b2 = b[:, at.time] - g.sum(axis=1)
-        multipliers, time = self._block_solve(b1, b2)
-        x = g + self.Ad * multipliers[:, None] + self.d * time[:, None]
-        common = np.zeros((len(b), M + 1))
-        common[:, :M] = x @ self.ns - b[:, at.prices]
-        if self.levelled:
-            common[:, M] = b[:, at.y] + multipliers @ self.n
+            np.subtract(-b[:, at.demand], (A * g).sum(axis=1), out=blocks[:, 0])
+        # the blocks are symmetric: what they owe the common rows is what the common rows put into them
+        common = np.empty((B, M + 1))
+        common[:, :M], common[:, M] = g @ self.ns - b[:, at.prices], b[:, at.y]
+        common += (blocks * self.n).reshape(B, -1) @ self.owed
         common = common @ self.inverse
-        prices = common[:, :M]
-        charge = self.s * prices[:, :, None]
-        multipliers, time = self._block_solve(
-            b1 - common[:, M:] + self.s * (prices @ self.Ad), b2 + self.s * (prices @ self.d)
-        )
+        blocks += (common @ self.entry.reshape(M + 1, -1)).reshape(B, 2, K)
+        multipliers = self.from_b1 * blocks[:, 0] - self.from_b2 * blocks[:, 1]
+        time = (blocks[:, 1] - self.k12 * multipliers) / self.k22
         out = np.empty_like(b)
         shares = at.shares_of(out)
-        np.multiply(self.d, A * multipliers[:, None] + time[:, None] - charge, out=shares)
+        np.multiply(d, time[:, None] - self.s * common[:, :M, None] + A * multipliers[:, None], out=shares)
         shares += g
-        out[:, at.y] = common[:, M]
+        out[:, at.y], out[:, at.prices] = common[:, M], common[:, :M]
         out[:, at.bounds] = (out[:, : at.y] + b[:, at.bounds]) / -V[at.bounds]
-        out[:, at.time] = -time
+        np.negative(time, out=out[:, at.time])
         if self.has_demand:
             out[:, at.demand] = multipliers
-        out[:, at.prices] = prices
         return out
-
-    def _block_solve(self, b1: Array, b2: Array) -> tuple[Array, Array]:
-        """Every job's 2x2 block: (l, -m)."""
-        multipliers = self.r * (b1 * self.k22 - self.k12 * b2) / self.det
-        return multipliers, (b2 - self.k12 * multipliers) / self.k22
