@@ -155,6 +155,8 @@ class Policy(Protocol):
         choice of type to the mechanism (which may draw it at random, as Gavel does for its baselines).
     fills_idle_gpus : whether jobs without a share may run on GPUs that would otherwise idle.
     preemptive : whether a job may be moved once it has been given an accelerator type.
+
+    A policy may have a method ``prepare()``, called once before a run: what the first decision would otherwise load.
     """
 
     name: str

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.allocation import Allocation
+from allocator.cluster import Cluster
 from allocator.protocol import ClusterState
-from throughputs import PlainColumns
+from throughputs import PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
     from formulations import Objective
@@ -49,6 +50,12 @@ class ProgramPolicy(ABC):
     @abstractmethod
     def objective(self, state: ClusterState, rates: Array) -> Objective:
         """The objective for the jobs of `state` when their rates are `rates`."""
+
+    def prepare(self) -> None:
+        """Import the solver, by a decision about nothing: a first real one is then as quick as any other."""
+        nothing = ThroughputMatrix([[1.0]], ["job"], ["v100"])
+        reference: dict[str, Any] = {"reference_accelerator": None} if hasattr(self, "reference_accelerator") else {}
+        replace(self, **reference).allocate(ClusterState(Cluster({"v100": 1}), nothing))
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""

@@ -77,6 +77,9 @@ def simulate(
     SimulationStalledError
         No job made progress for `max_rounds_without_progress` rounds.
     """
+    prepare = getattr(policy, "prepare", None)
+    if prepare is not None:
+        prepare()
     started = time.perf_counter()
     chosen = find_preset(preset)
     jobs = JobTable.from_trace(trace, throughputs, cluster)

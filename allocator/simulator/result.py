@@ -27,7 +27,7 @@ class SimulationResult:
     settings : every named setting of the run, ready for JSON.
     makespan : clock when the last job completed, seconds.
     utilization : busy GPU time divided by GPU time up to the makespan.
-    policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation.
+    policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation, imports left out.
     decisions : (round, clock in seconds, Allocation) for each time the policy was asked; job labels are job ids.
     record : the run as arrays; None for a result made of tables.
     jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
