@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 _DUST = 1e-9
-"""Share of the total worth of capacity below which a price is taken for zero."""
+"""Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +41,11 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
     shares = polytope.repaired(np.nan_to_num(answer.shares))
     u = polytope.throughput(shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    # an interior point leaves dust where the price is zero
-    worth = prices * polytope.capacity
-    prices = np.where(worth > _DUST * worth.sum(), prices, 0.0)
     if isinstance(objective, Threshold):
         return _certify_threshold(polytope, objective, answer, shares, u, prices)
     if not isinstance(objective, MaxSum):
         raise TypeError(f"no certificate for {type(objective).__name__}")
-    bound = polytope.supply(objective.gains[:, None] * polytope.rates, prices)
+    prices, bound = _without_dust(polytope, objective.gains[:, None] * polytope.rates, prices)
     value = objective.value(u)
     return Certificate(shares, value, bound, _relative(value, bound), prices, np.zeros(0))
 
@@ -58,7 +55,8 @@ def _certify_threshold(
 ) -> Certificate:
     multipliers = np.clip(np.nan_to_num(answer.multipliers), 0.0, None)
     level = objective.level(u)
-    bound = objective.bound(multipliers, polytope.supply(multipliers[:, None] * polytope.rates, prices))
+    prices, supply = _without_dust(polytope, multipliers[:, None] * polytope.rates, prices)
+    bound = objective.bound(multipliers, supply)
     alone = objective.easiest_level(polytope.rates.max(axis=1))
     bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
     with np.errstate(all="ignore"):
@@ -68,6 +66,16 @@ def _certify_threshold(
     value, limit = objective.report(level), objective.report(bound)
     gap = _relative(value, limit)
     return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers)
+
+
+def _without_dust(polytope: Polytope, worth: Array, prices: Array) -> tuple[Array, float]:
+    """Prices with zeros where an interior point left dust, and the supply at these prices."""
+    supply = polytope.supply(worth, prices)
+    dust = prices * polytope.capacity <= _DUST * supply
+    if not (prices[dust] > 0).any():
+        return prices, supply
+    prices = np.where(dust, 0.0, prices)
+    return prices, polytope.supply(worth, prices)
 
 
 def _relative(value: float, bound: float) -> float:

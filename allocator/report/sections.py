@@ -202,7 +202,8 @@ def allocation_section(names: Sequence[str]) -> str:
     """The allocation matrix of one decision; filled by the script."""
     how = (
         "What the policy decided: the share of time each job gets on each accelerator type, 1 being always. "
-        "The price of a type is what one more GPU of it would add to the objective."
+        "The price of a type is what one more GPU of it would add to the objective: 0 where something else, often a "
+        "job that already runs all the time, holds the objective where it is."
     )
     body = (
         f'<div class="controls">{_policy_select("allocation", names)}'
