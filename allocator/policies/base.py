@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from allocator.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState
-from throughputs import PlainColumns, ThroughputMatrix
+from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
     from formulations import Objective
 
-__all__ = ["Array", "ProgramPolicy", "reference_rates", "runnable_rates"]
+__all__ = ["Array", "BlindPolicy", "ClosedFormPolicy", "ProgramPolicy", "runnable_rates"]
 
 Array = NDArray[np.float64]
 
@@ -53,9 +53,8 @@ class ProgramPolicy(ABC):
 
     def prepare(self) -> None:
         """Import the solver, by a decision about nothing: a first real one is then as quick as any other."""
-        nothing = ThroughputMatrix([[1.0]], ["job"], ["v100"])
-        reference: dict[str, Any] = {"reference_accelerator": None} if hasattr(self, "reference_accelerator") else {}
-        replace(self, **reference).allocate(ClusterState(Cluster({"v100": 1}), nothing))
+        name = getattr(self, "reference_accelerator", None) or "v100"
+        self.allocate(ClusterState(Cluster({name: 1}), ThroughputMatrix([[1.0]], ["job"], [name])))
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
@@ -105,25 +104,54 @@ def runnable_rates(state: ClusterState) -> Array:
     return np.where(fits, state.rates, 0.0)
 
 
-def reference_rates(state: ClusterState, accelerator: str | None) -> Array:
-    """(N, M) each job's throughput on one reference type, whatever type it runs on.
+@dataclass(frozen=True)
+class ClosedFormPolicy(ABC):
+    """A policy whose shares need no program."""
 
-    `accelerator` None takes "v100", as the paper does, when the cluster has it, otherwise the type with the highest
-    mean throughput. A job that cannot run on the reference type is reckoned with its fastest.
+    name: ClassVar[str] = ""
+    heterogeneity_aware: ClassVar[bool] = False
+    fills_idle_gpus: ClassVar[bool] = True
+    preemptive: ClassVar[bool] = True
+
+    status: ClassVar[str] = "closed form"
+
+    @abstractmethod
+    def shares(self, state: ClusterState) -> Array:
+        """(N, M) share of time of each job on each type."""
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """The shares for `state`."""
+        started = perf_counter()
+        shares = self.shares(state)
+        return Allocation(self.name, state.throughputs, shares, self.status, seconds=perf_counter() - started)
+
+
+@dataclass(frozen=True)
+class BlindPolicy(ProgramPolicy):
+    """A program that takes every accelerator type for one reference type.
+
+    Parameters
+    ----------
+    reference_accelerator : type whose throughput stands for all; None: v100, as in the paper, if the cluster has it,
+        otherwise the type with the highest mean throughput. A job that cannot run there is reckoned with its fastest.
     """
-    names = state.cluster.accelerators
-    if accelerator is None:
-        column = (
-            names.index("v100") if "v100" in names else int(np.argmax(state.rates.mean(axis=0))) if state.n_jobs else 0
-        )
-    elif accelerator in names:
-        column = names.index(accelerator)
-    else:
-        from throughputs import InputError
 
-        raise InputError(
-            "policy", field="reference_accelerator", found=accelerator, expected=f"one of {', '.join(names)}"
-        )
-    reference = state.rates[:, column]
-    reference = np.where(reference > 0, reference, state.rates.max(axis=1, initial=0.0))
-    return np.repeat(reference[:, None], len(names), axis=1)
+    reference_accelerator: str | None = None
+
+    heterogeneity_aware: ClassVar[bool] = False
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """(N, M) each job's throughput on the reference type, whatever type it runs on."""
+        reference = state.rates[:, self._reference(state)]
+        reference = np.where(reference > 0, reference, state.rates.max(axis=1, initial=0.0))
+        return np.repeat(reference[:, None], len(state.capacity), axis=1)
+
+    def _reference(self, state: ClusterState) -> int:
+        names = state.cluster.accelerators
+        wanted = self.reference_accelerator
+        if wanted is None and "v100" not in names:
+            return int(np.argmax(state.rates.mean(axis=0))) if state.n_jobs else 0
+        if wanted is not None and wanted not in names:
+            known = f"one of {', '.join(names)}"
+            raise InputError(f"policy {self.name}", field="reference_accelerator", found=wanted, expected=known)
+        return names.index(wanted or "v100")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from allocator.policies.base import Array, ProgramPolicy, reference_rates
+from allocator.policies.base import Array, BlindPolicy, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
 
@@ -47,17 +47,5 @@ class FinishTimeFairnessPerf(_FinishTimeFairness):
     program="as finish_time_fairness_perf with T_ij = T_i,ref",
 )
 @dataclass(frozen=True)
-class FinishTimeFairness(_FinishTimeFairness):
-    """Finish-time fairness blind to accelerator types: every type taken for the reference type.
-
-    Parameters
-    ----------
-    reference_accelerator : type whose throughput stands for all; None: v100 if there is one, else the fastest.
-    """
-
-    reference_accelerator: str | None = None
-    heterogeneity_aware = False
-
-    def believed_rates(self, state: ClusterState) -> Array:
-        """Throughput on the reference type."""
-        return reference_rates(state, self.reference_accelerator)
+class FinishTimeFairness(_FinishTimeFairness, BlindPolicy):
+    """Finish-time fairness blind to accelerator types: every type taken for the reference type."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from allocator.policies.base import Array, ProgramPolicy, reference_rates
+from allocator.policies.base import Array, BlindPolicy, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
 
@@ -40,19 +40,8 @@ class MinTotalDurationPerf(_MinTotalDuration):
 
 @register("min_total_duration", paper=_PAPER + " (baseline)", program="min_x max_i n_i / (T_i,ref sum_j x_ij)")
 @dataclass(frozen=True)
-class MinTotalDuration(_MinTotalDuration):
+class MinTotalDuration(_MinTotalDuration, BlindPolicy):
     """Makespan blind to accelerator types: every type taken for the reference type.
 
-        min_x  max_i  n_i / (T_i,ref sum_j x_ij)                   x in the allocation polytope
-
-    Parameters
-    ----------
-    reference_accelerator : type whose throughput stands for all; None: v100 if there is one, else the fastest.
+    min_x  max_i  n_i / (T_i,ref sum_j x_ij)                   x in the allocation polytope
     """
-
-    reference_accelerator: str | None = None
-    heterogeneity_aware = False
-
-    def believed_rates(self, state: ClusterState) -> Array:
-        """Throughput on the reference type."""
-        return reference_rates(state, self.reference_accelerator)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from allocator.allocation import Allocation
-from allocator.policies.base import runnable_rates
+from allocator.policies.base import Array, ClosedFormPolicy, runnable_rates
 from allocator.protocol import ClusterState
 from allocator.registry import register
 
@@ -23,43 +20,35 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 6 (baseline)"
     program="in order of arrival: x_ij = 1 on the fastest free type; stop at the first job that fits nowhere",
 )
 @dataclass(frozen=True)
-class FifoPerf:
+class FifoPerf(ClosedFormPolicy):
     """First in, first out; each job takes the fastest accelerator type that has room for its gang.
 
     The first job that fits nowhere blocks those behind it. Ties go to the type whose name is first in the alphabet.
     Placed afresh at each decision, so a job moves up when a faster type becomes free.
     """
 
-    name: ClassVar[str] = ""
     heterogeneity_aware: ClassVar[bool] = True
     fills_idle_gpus: ClassVar[bool] = False
-    preemptive: ClassVar[bool] = True
+    status: ClassVar[str] = "order"
 
-    def allocate(self, state: ClusterState) -> Allocation:
+    def shares(self, state: ClusterState) -> Array:
         """Share 1 on the type each placed job got."""
-        started = perf_counter()
-        shares = _fill_fastest_first(state)
-        return Allocation(self.name, state.throughputs, shares, "order", seconds=perf_counter() - started)
-
-
-def _fill_fastest_first(state: ClusterState) -> NDArray[np.float64]:
-    # columns in alphabetical order, so that argmax breaks ties as documented
-    by_name = sorted(range(len(state.capacity)), key=lambda j: state.cluster.accelerators[j])
-    rates = runnable_rates(state)[:, by_name]
-    free = state.capacity[by_name].astype(np.int64)
-    shares = np.zeros(state.rates.shape)
-    served = (rates > 0).any(axis=1)
-    for job in np.flatnonzero(served):
-        need = state.scale_factors[job]
-        fits = free >= need
-        if not fits.any():
-            break
-        best = int(np.argmax(np.where(fits, rates[job], -1.0)))
-        if rates[job, best] <= 0:
-            continue
-        free[best] -= need
-        shares[job, by_name[best]] = 1.0
-    return shares
+        # columns in alphabetical order, so that argmax breaks ties as documented
+        by_name = sorted(range(len(state.capacity)), key=lambda j: state.cluster.accelerators[j])
+        rates = runnable_rates(state)[:, by_name]
+        free = state.capacity[by_name].astype(np.int64)
+        shares = np.zeros(state.rates.shape)
+        for job in np.flatnonzero((rates > 0).any(axis=1)):
+            need = state.scale_factors[job]
+            fits = free >= need
+            if not fits.any():
+                break
+            best = int(np.argmax(np.where(fits, rates[job], -1.0)))
+            if rates[job, best] <= 0:
+                continue
+            free[best] -= need
+            shares[job, by_name[best]] = 1.0
+        return shares
 
 
 @register(
@@ -68,7 +57,7 @@ def _fill_fastest_first(state: ClusterState) -> NDArray[np.float64]:
     program="in order of arrival: x_ij = 1 on a random type with room; kept until completion",
 )
 @dataclass(frozen=True)
-class Fifo:
+class Fifo(ClosedFormPolicy):
     """First in, first out, blind to accelerator types: a job takes any type with room and keeps it.
 
     A waiting job draws a type at random among those with room for its gang; the first job that fits nowhere blocks
@@ -81,14 +70,12 @@ class Fifo:
 
     seed: int = 0
 
-    name: ClassVar[str] = ""
-    heterogeneity_aware: ClassVar[bool] = False
     fills_idle_gpus: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False
+    status: ClassVar[str] = "order"
 
-    def allocate(self, state: ClusterState) -> Allocation:
+    def shares(self, state: ClusterState) -> Array:
         """Share 1 on the type each placed job has or got."""
-        started = perf_counter()
         usable = runnable_rates(state) > 0
         free = state.capacity.astype(np.int64)
         shares = np.zeros(state.rates.shape)
@@ -102,7 +89,7 @@ class Fifo:
             drawn = room[_draw(self.seed, state.throughputs.jobs[job], len(room))]
             shares[job, drawn] = 1.0
             free[drawn] -= state.scale_factors[job]
-        return Allocation(self.name, state.throughputs, shares, "order", seconds=perf_counter() - started)
+        return shares
 
 
 def _draw(seed: int, label: object, n: int) -> int:
