@@ -21,11 +21,11 @@ sums of positive terms, never differences, as in `backends.interior_point`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from formulations.backends.pairs import pairs_of
 
 __all__ = ["EmbeddedProgram", "Layout", "Scaling", "System"]
 
@@ -144,24 +144,6 @@ def _divisors(largest: Array) -> Array:
     return np.asarray(np.sqrt(np.where(largest < _NO_ENTRY, 1.0, largest)))
 
 
-class _Pairs:
-    """Constant index helpers for the M (M - 1)/2 pairs of types."""
-
-    def __init__(self, M: int) -> None:
-        pairs = list(combinations(range(M), 2))
-        self.first = np.array([j for j, _ in pairs], dtype=np.intp)
-        self.second = np.array([k for _, k in pairs], dtype=np.intp)
-        self.diagonal = np.arange(M)
-        self.others = 1.0 - np.eye(M)
-        # without[j, pair] = 1 when type j is not in the pair
-        self.without = np.array([[float(j not in pair) for pair in pairs] for j in range(M)]).reshape(M, len(pairs))
-
-
-@lru_cache(maxsize=16)
-def _pairs(M: int) -> _Pairs:
-    return _Pairs(M)
-
-
 class System:
     """The matrix above and its solutions; `factor` before `multiply` and `solve`.
 
@@ -170,7 +152,7 @@ class System:
 
     def __init__(self, program: EmbeddedProgram, layout: Layout, scaling: Scaling) -> None:
         M, K = layout.M, layout.K
-        self.layout, self.pairs = layout, _pairs(M)
+        self.layout, self.pairs = layout, pairs_of(M)
         self.levelled, self.has_demand = program.levelled, layout.has_demand
         self.n, self.s = program.counts, program.scale_factors
         self.ns = self.n * self.s

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from formulations.backends.pairs import pairs_of
 
 __all__ = ["InteriorPoint", "StructuredProgram", "solve_structured"]
 
@@ -67,31 +68,6 @@ class InteriorPoint:
     iterations: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Constant index helpers for the M(M-1)/2 pairs of types.
-
-    `first`, `second` are the members; `others[j]` sums over the types but j; `without[j]` over the pairs without j.
-    """
-
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
-    others: Array
-    without: Array
-
-
-@cache
-def _pairs(M: int) -> _Pairs:
-    pairs = list(combinations(range(M), 2))
-    without = np.array([[float(j not in pair) for pair in pairs] for j in range(M)]).reshape(M, len(pairs))
-    return _Pairs(
-        np.array([j for j, _ in pairs], dtype=np.intp),
-        np.array([k for _, k in pairs], dtype=np.intp),
-        1.0 - np.eye(M),
-        without,
-    )
-
-
 def solve_structured(
     program: StructuredProgram, *, tolerance: float = 1e-10, max_iterations: int = 80
 ) -> InteriorPoint:
@@ -123,7 +99,7 @@ class _Iteration:
         self.ns = n * s
         self.h = program.curvature
         self.q = program.gains
-        self.pairs = _pairs(M)
+        self.pairs = pairs_of(M)
         first, second = self.pairs.first, self.pairs.second
         self.difference_squared = (A[first] - A[second]) ** 2
         self.product = A[first] * A[second]
@@ -260,7 +236,7 @@ class _Iteration:
         G = np.zeros((M + 1, M + 1))
         G[pairs.first, pairs.second] = off
         G[pairs.second, pairs.first] = off
-        G.flat[: M * (M + 1) : M + 2] = (d * alone) @ weight + self.zp
+        G[pairs.diagonal, pairs.diagonal] = (d * alone) @ weight + self.zp
         # what a change of (b1, b2) does to the use of capacity, and to the level's equation
         weighted = self.ns * d
         lean = self.A - self.k12 * self.over_k22
