@@ -18,7 +18,7 @@ from formulations.closed_forms import (
 from formulations.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.selection import CHOICES
-from formulations.solution import Solution
+from formulations.solution import Solution, SolverError
 from formulations.solver import TOLERANCE, solve
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Objective",
     "Polytope",
     "Solution",
+    "SolverError",
     "Threshold",
     "isolated_shares",
     "isolated_throughput",

@@ -11,7 +11,7 @@ from formulations.objectives import MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["Certificate", "certify", "relative_gap"]
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
         raise TypeError(f"no certificate for {type(objective).__name__}")
     prices, bound = _without_dust(polytope, objective.gains[:, None] * polytope.rates, prices)
     value = objective.value(u)
-    return Certificate(shares, value, bound, _relative(value, bound), prices, np.zeros(0))
+    return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0))
 
 
 def _certify_threshold(
@@ -64,7 +64,7 @@ def _certify_threshold(
     if scale > 0 and np.isfinite(scale):
         multipliers, prices = multipliers / scale, prices / scale
     value, limit = objective.report(level), objective.report(bound)
-    gap = _relative(value, limit)
+    gap = relative_gap(value, limit)
     return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers)
 
 
@@ -78,7 +78,8 @@ def _without_dust(polytope: Polytope, worth: Array, prices: Array) -> tuple[Arra
     return prices, polytope.supply(worth, prices)
 
 
-def _relative(value: float, bound: float) -> float:
+def relative_gap(value: float, bound: float) -> float:
+    """Distance of a value from its bound, relative to the larger; inf where either is not finite."""
     if not (np.isfinite(value) and np.isfinite(bound)):
         return np.inf
     return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0

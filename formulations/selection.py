@@ -63,11 +63,10 @@ _ACCEPTED_LOSS = 2e-8
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Chosen shares (N, M) and how far their total worth is from the most possible, relative."""
+    """Chosen shares (N, M), and how far their total worth is from the most possible, relative; nan: not asked."""
 
     shares: Array
-    efficiency_gap: float
-    iterations: int
+    efficiency_gap: float = np.nan
 
 
 def check_choice(choice: str) -> None:
@@ -89,7 +88,7 @@ def balance(polytope: Polytope, objective: Objective, optimum: Array, worth: Arr
         # every throughput counts in the objective: its optima are efficient, only evenness is left to choose
         worth = objective.gains[:, None] * polytope.rates
         tried = (_choose(polytope, worth, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
-        return next((choice for choice in tried if choice is not None), Choice(optimum, np.nan, 0))
+        return next((choice for choice in tried if choice is not None), Choice(optimum))
     assert isinstance(objective, Threshold)
     level = objective.level(polytope.throughput(optimum))
     for engine, relaxation in product(_ENGINES, _RELAXATIONS):
@@ -101,7 +100,7 @@ def balance(polytope: Polytope, objective: Objective, optimum: Array, worth: Arr
         loss = (level - attained if objective.higher_level_is_better else attained - level) / abs(level)
         if loss <= _ACCEPTED_LOSS:
             return chosen
-    return Choice(optimum, np.nan, 0)
+    return Choice(optimum)
 
 
 def _choose(
@@ -123,7 +122,7 @@ def _choose(
     most = polytope.supply(earned, np.clip(answer.prices, 0.0, None)) - owed
     gap = max(most - total, 0.0) / most if most > 0 else np.inf
     # the square costs e/2; what is missing beyond it was not found
-    return Choice(shares, gap, answer.iterations) if gap <= 2 * evenness else None
+    return Choice(shares, gap) if gap <= 2 * evenness else None
 
 
 # Where Gavel's bisection on the makespan (seconds) starts, by how much it steps up, and when it stops.
@@ -153,17 +152,21 @@ def published_makespan(polytope: Polytope, objective: Makespan, optimum: Array, 
     """A point at which every job would end within the bisected time, as the named backend's interior point finds it."""
     level = objective.level(polytope.throughput(optimum))
     if not level > 0:
-        return Choice(optimum, np.nan, 0)
+        return Choice(optimum)
     floors = objective.demand(1.0 / bisected_makespan(1.0 / level))
-    if solver in ("auto", "homogeneous"):
-        try:
-            return Choice(polytope.repaired(homogeneous.feasible_point(polytope, floors)), np.nan, 0)
-        except RuntimeError:
-            solver = "structured"
-    if solver in ("compiled", "structured", "highs", "cbc"):
-        answer = solve_with_floors(polytope, None, floors, 0.0)
-        return Choice(polytope.repaired(answer.shares), np.nan, answer.iterations)
-    from formulations.backends.convex import feasible_point
+    try:
+        shares = _feasible_point(polytope, floors, solver)
+    except RuntimeError:
+        # at the last feasible time a solver may find nothing; our own method then does
+        shares = _feasible_point(polytope, floors, "structured")
+    return Choice(polytope.repaired(shares))
 
-    cvxpy_name = {"cvxpy_highs": "HIGHS"}.get(solver, solver.upper())
-    return Choice(polytope.repaired(feasible_point(polytope, floors, cvxpy_name)), np.nan, 0)
+
+def _feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
+    if solver in ("auto", "homogeneous"):
+        return homogeneous.feasible_point(polytope, floors)
+    if solver in ("compiled", "structured", "highs", "cbc"):
+        return solve_with_floors(polytope, None, floors, 0.0).shares
+    from formulations.backends import convex
+
+    return convex.feasible_point(polytope, floors, {"cvxpy_highs": "HIGHS"}.get(solver, solver.upper()))

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Answer", "Attempt", "NotAcceptedError", "Solution"]
+__all__ = ["Answer", "Attempt", "NotAcceptedError", "Solution", "SolverError"]
 
 Array = NDArray[np.float64]
+
+
+class SolverError(RuntimeError):
+    """No backend that was asked returned an answer; says what each had to say."""
 
 
 class NotAcceptedError(RuntimeError):
@@ -63,7 +67,7 @@ class Solution:
     served : (N,) whether the job can gain anything from any type.
     unit : unit of objective; prices are in it per GPU.
     solver : backend whose answer this is.
-    seconds : time for everything, and `phases` split into build, solve, certify, choose.
+    seconds : time for everything, and `phases` split into build, solve (with its proof) and choose.
     attempts : every backend that was tried, in order.
     """
 

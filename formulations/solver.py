@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends import AUTO, Backend, get_backend
-from formulations.certificate import Certificate, certify
+from formulations.certificate import Certificate, certify, relative_gap
 from formulations.closed_forms import proportional_throughput
 from formulations.objectives import Makespan, MaxSum, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import canonical_order
 from formulations.selection import Choice, balance, check_choice, published_makespan
-from formulations.solution import Attempt, NotAcceptedError, Solution
+from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
 
 __all__ = ["TOLERANCE", "solve"]
 
@@ -50,7 +50,7 @@ def solve(
     ------
     InputError
         Unknown solver or choice, or a solver whose package is not installed.
-    RuntimeError
+    SolverError
         No backend returned an answer.
     """
     started = perf_counter()
@@ -81,7 +81,7 @@ def solve(
     prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(len(served))
     prices[types] = proof.prices
     multipliers[jobs] = proof.multipliers if len(proof.multipliers) else 0.0
-    gap = proof.gap if objective_value == proof.objective else _gap(objective_value, proof.bound)
+    gap = proof.gap if objective_value == proof.objective else relative_gap(objective_value, proof.bound)
     done = perf_counter()
     return Solution(
         shares=shares,
@@ -117,11 +117,13 @@ def _solve_in_turn(
     """Ask the backends in turn until one is proven within `enough`; the best answer, and all attempts."""
     best: _Best | None = None
     attempts: list[Attempt] = []
+    declined: list[str] = []
     for backend in backends:
         began = perf_counter()
         try:
             answer = backend.load()(polytope, objective)
-        except NotAcceptedError:
+        except NotAcceptedError as error:
+            declined.append(f"{backend.name}: {error}")
             continue
         except (RuntimeError, np.linalg.LinAlgError) as error:
             attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error)))
@@ -133,21 +135,17 @@ def _solve_in_turn(
         if best.certificate.gap <= enough:
             break
     if best is None:
-        raise RuntimeError("no solver returned an answer: " + "; ".join(f"{a.solver}: {a.note}" for a in attempts))
+        raise SolverError("; ".join([*declined, *(f"{attempt.solver}: {attempt.note}" for attempt in attempts)]))
     return best, attempts
 
 
 def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:
-    kept = Choice(best.shares, np.nan, 0)
+    kept = Choice(best.shares)
     if choice == "published":
         return published_makespan(polytope, objective, best.shares, solver) if isinstance(objective, Makespan) else kept
     yardstick = proportional_throughput(polytope.rates, polytope.capacity)
     worth = polytope.scale_factors[:, None] * polytope.rates / yardstick[:, None]
     return balance(polytope, objective, best.shares, worth)
-
-
-def _gap(value: float, bound: float) -> float:
-    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0
 
 
 def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], seconds: float) -> Solution:

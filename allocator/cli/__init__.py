@@ -10,17 +10,26 @@ from throughputs import InputError
 __all__ = ["app", "main"]
 
 EXIT_BAD_INPUT = 2
+EXIT_FAILED = 1
 
 
 def main() -> None:
-    """Run the command line; bad input ends with one line on standard error and exit status 2."""
+    """Run the command line; errors end with one line on standard error: status 2 for bad input, 1 otherwise."""
     try:
         app()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(EXIT_BAD_INPUT) from None
+    except BrokenPipeError:
+        raise SystemExit(EXIT_FAILED) from None
     except OSError as error:
         print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
         raise SystemExit(EXIT_BAD_INPUT) from None
-    except BrokenPipeError:
-        raise SystemExit(1) from None
+    except RuntimeError as error:
+        from allocator.simulator.engine import SimulationStalledError
+        from formulations import SolverError
+
+        if not isinstance(error, SolverError | SimulationStalledError):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(EXIT_FAILED) from None

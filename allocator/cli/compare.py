@@ -76,7 +76,7 @@ def compare_command(
     if not names or len(set(names)) != len(names):
         raise InputError("--policies", found=policies, expected="distinct names of policies, separated by commas")
     chosen = make_preset(preset, round_seconds, settings)
-    acting = [make_policy(name, chosen, solver, choice) for name in names]
+    acting = [make_policy(name, solver, choice or chosen.choice) for name in names]
     gpus, table = make_cluster(cluster, gpus_per_server), load_throughputs(throughputs)
     workload = _workload(trace, jobs, mean_interarrival, seed, table)
     results, summaries = [], []

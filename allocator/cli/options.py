@@ -39,7 +39,8 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that
 SolverOption = Annotated[
     str | None,
     typer.Option(
-        "--solver", help="auto, or one of compiled, structured, highs, clarabel, ecos, scs, cvxpy_highs, cbc."
+        "--solver",
+        help="auto, or one of compiled, structured, homogeneous, highs, clarabel, ecos, scs, cvxpy_highs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[
@@ -74,12 +75,12 @@ def make_preset(name: str, round_seconds: float | None, changes: list[str] | Non
     return preset(name).replace(**settings)
 
 
-def make_policy(name: str, preset: Preset, solver: str | None, choice: str | None) -> Policy:
-    """Policy by name with the preset's choice among optima, unless ``--choice`` says otherwise."""
+def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
+    """Policy by name with those of the two settings that are given and that it has."""
     from allocator.registry import get_policy, settings_of
 
     get_policy(name)  # an unknown name is the first thing to say
-    wanted = {"solver": solver, "choice": choice or preset.choice}
+    wanted = {"solver": solver, "choice": choice}
     known = settings_of(name)
     return get_policy(name, **{key: value for key, value in wanted.items() if value is not None and key in known})
 

@@ -53,7 +53,7 @@ def simulate_command(
     from throughputs import read_trace
 
     chosen = make_preset(preset, round_seconds, settings)
-    acting = make_policy(policy, chosen, solver, choice)
+    acting = make_policy(policy, solver, choice or chosen.choice)
     gpus = make_cluster(cluster, gpus_per_server)
     jobs, table = read_trace(trace), load_throughputs(throughputs)
     with policy_progress([policy]) as progress:

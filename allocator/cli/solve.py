@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options import console, print_json
+from allocator.cli.options import SolverOption, console, make_policy, print_json
 
 
 def solve_command(
@@ -16,12 +16,7 @@ def solve_command(
         Path, typer.Argument(help="Allocation problem in JSON, see docs/formats.md.", metavar="INSTANCE.json")
     ],
     policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
-    solver: Annotated[
-        str | None,
-        typer.Option(
-            "--solver", help="auto, or one of compiled, structured, highs, clarabel, ecos, scs, cvxpy_highs, cbc."
-        ),
-    ] = None,
+    solver: SolverOption = None,
     choice: Annotated[str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the JSON here instead of to the screen.", metavar="FILE")
@@ -33,15 +28,9 @@ def solve_command(
     Prints the allocation with its objective, proven gap and the price of each accelerator type.
     """
     from allocator.instance import allocation_to_json, read_instance
-    from allocator.registry import get_policy, settings_of
 
-    get_policy(policy)
-    known = settings_of(policy)
-    settings = {"solver": solver, "choice": choice}
-    chosen = get_policy(
-        policy, **{name: value for name, value in settings.items() if value is not None and name in known}
-    )
-    allocation = chosen.allocate(read_instance(instance))
+    acting = make_policy(policy, solver, choice)
+    allocation = acting.allocate(read_instance(instance))
     answer = allocation_to_json(allocation)
     if out is not None:
         from throughputs.files import write_text

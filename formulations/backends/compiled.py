@@ -56,16 +56,11 @@ def compiled_engine(program: StructuredProgram, precision: float) -> InteriorPoi
     if solution.status != clarabel.SolverStatus.Solved:
         raise RuntimeError(f"Clarabel stopped with status {solution.status}")
     x, dual = np.array(solution.x), np.array(solution.z)
-    of_time, prices = dual[K * M : K * M + K], dual[K * M + K : K * M + K + M]
-    of_demand = dual[K * M + K + M :]
-    value, bound = solution.obj_val, solution.obj_val_dual
+    prices, of_demand = dual[K * M + K : K * M + K + M], dual[K * M + K + M :]
     return InteriorPoint(
         shares=np.maximum(x[: K * M].reshape(K, M).T, 0.0),
-        level=float(x[-1]) if program.slopes is not None else 0.0,
         demand_multipliers=of_demand / program.counts if len(of_demand) else np.zeros(K),
-        time_multipliers=of_time / program.counts,
         prices=prices,
-        gap=abs(value - bound) / max(abs(value), 1e-300),
         iterations=int(solution.iterations),
     )
 

@@ -57,14 +57,11 @@ class StructuredProgram:
 
 @dataclass(frozen=True, eq=False)
 class InteriorPoint:
-    """Last iterate: shares (M, K), t, multipliers of demands (K,), of time (K,) and prices (M,)."""
+    """Last iterate: shares (M, K), multipliers of demands (K,) and prices (M,)."""
 
     shares: Array
-    level: float
     demand_multipliers: Array
-    time_multipliers: Array
     prices: Array
-    gap: float
     iterations: int
 
 
@@ -144,7 +141,7 @@ class _Iteration:
         self.X, self.S = X, S
 
     def run(self, tolerance: float, max_iterations: int) -> InteriorPoint:
-        best, best_merit, stalled = self._snapshot(0, np.inf), np.inf, 0
+        best, best_merit, stalled = self._snapshot(0), np.inf, 0
         for iteration in range(max_iterations + 1):
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
@@ -155,21 +152,21 @@ class _Iteration:
                 break
             if relative < _NEARLY_SOLVED:
                 if merit < best_merit:
-                    best, best_merit, stalled = self._snapshot(iteration, relative), merit, 0
+                    best, best_merit, stalled = self._snapshot(iteration), merit, 0
                 else:
                     stalled += 1
             elif iteration == max_iterations or best_merit == np.inf:
-                best = self._snapshot(iteration, relative)
+                best = self._snapshot(iteration)
             if relative < tolerance or stalled > 4 or iteration == max_iterations:
                 break
             if not self._step(gap):
                 break
         return best
 
-    def _snapshot(self, iteration: int, gap: float) -> InteriorPoint:
+    def _snapshot(self, iteration: int) -> InteriorPoint:
         M = self.M
         demand = self.S[M + 1].copy() if self.has_demand else np.zeros(self.K)
-        return InteriorPoint(self.X[:M].copy(), self.t, demand, self.S[M].copy(), self.p.copy(), float(gap), iteration)
+        return InteriorPoint(self.X[:M].copy(), demand, self.p.copy(), iteration)
 
     def _gap(self) -> tuple[float, float]:
         """Complementarity gap, and a size of the objective to compare it with."""

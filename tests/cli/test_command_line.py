@@ -77,6 +77,23 @@ def test_solvers_agree(instance):
     assert by_highs["objective"] == pytest.approx(by_default["objective"], rel=1e-8)
 
 
+def test_a_solver_that_cannot_says_so(instance):
+    """No traceback when the named solver does not take the program."""
+    done = run("solve", instance, "--policy", "finish_time_fairness_perf", "--solver", "homogeneous", check=False)
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == "error: homogeneous: the homogeneous path takes max-min, makespan and sums, not FinishTimeFairness\n"
+    )
+
+
+def test_help_names_every_solver():
+    from formulations.backends import BACKENDS
+
+    text = run("solve", "--help").stdout
+    assert all(name in text for name in BACKENDS)
+
+
 def test_solve_as_a_table(instance):
     text = run("solve", instance, "--policy", "max_min_fairness_perf", "--table").stdout
     assert "v100" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations import Makespan, MaxMin, Objective, Polytope, solve
+from formulations import Makespan, MaxMin, Objective, Polytope, SolverError, solve
 from formulations.backends import BACKENDS, available
 from formulations.certificate import certify
 from formulations.solution import Answer
@@ -69,6 +69,8 @@ def test_large_programs_are_left_to_the_structured_path(polytope_of):
     polytope = polytope_of(rng.uniform(1, 2, (130, 2)), np.ones(130, dtype=np.int64), np.array([20, 20]))
     solution = solve(polytope, MaxMin(np.ones(130)))
     assert [attempt.solver for attempt in solution.attempts] == ["structured"]
+    with pytest.raises(SolverError, match="compiled: 130 classes of jobs are more than 96"):
+        solve(polytope, MaxMin(np.ones(130)), solver="compiled")
 
 
 def test_auto_is_always_proven(draw):

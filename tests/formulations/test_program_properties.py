@@ -153,6 +153,20 @@ def test_published_makespan_meets_the_bisected_time(draw):
         assert published.objective >= exact.objective * (1 - 1e-9)
 
 
+def test_published_makespan_survives_a_solver_that_finds_no_point(draw, monkeypatch):
+    """The named solver's feasibility problem may fail at the last feasible time; a point is returned all the same."""
+    from formulations.backends import convex
+
+    def fail(*_arguments):
+        raise RuntimeError("infeasible, it says")
+
+    monkeypatch.setattr(convex, "feasible_point", fail)
+    polytope, objectives = draw(2)
+    exact = solve(polytope, objectives["makespan"]).objective
+    published = solve(polytope, objectives["makespan"], solver="clarabel", choice="published").objective
+    assert published <= bisected_makespan(exact) * (1 + 1e-6)
+
+
 def test_polytope_says_what_is_wrong(polytope_of):
     rates = np.ones((2, 3))
     with pytest.raises(InputError, match=r"capacity.*shape \(3,\)"):
