@@ -56,11 +56,11 @@ def _certify_threshold(
     multipliers = np.clip(np.nan_to_num(answer.multipliers), 0.0, None)
     level = objective.level(u)
     prices, supply = _without_dust(polytope, multipliers[:, None] * polytope.rates, prices)
-    bound = objective.bound(multipliers, supply)
+    bound = objective.bound(polytope.counts * multipliers, supply)
     alone = objective.easiest_level(polytope.rates.max(axis=1))
     bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
     with np.errstate(all="ignore"):
-        scale = float(multipliers @ objective.slope(level)) if np.isfinite(level) else np.inf
+        scale = float((polytope.counts * multipliers) @ objective.slope(level)) if np.isfinite(level) else np.inf
     if scale > 0 and np.isfinite(scale):
         multipliers, prices = multipliers / scale, prices / scale
     value, limit = objective.report(level), objective.report(bound)

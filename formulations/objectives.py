@@ -47,6 +47,10 @@ class Objective(ABC):
     def key(self) -> Array:
         """(N, k) figures that two jobs must share to be interchangeable."""
 
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> Objective:  # noqa: ARG002
+        """The same objective over classes of `counts` (K,) interchangeable jobs, `first` (K,) one of each."""
+        return self.take(first)
+
 
 class Threshold(Objective):
     """The family above: the best level t such that ``u_i >= demand_i(t)`` for all jobs.
@@ -65,16 +69,21 @@ class Threshold(Objective):
         """(N,) how fast each demand grows when the level improves."""
 
     @abstractmethod
+    def levels(self, u: Array) -> Array:
+        """(N,) best level that throughputs `u` attain for each job alone."""
+
     def level(self, u: Array) -> float:
-        """Best level that throughputs `u` attain."""
+        """Best level that throughputs `u` attain for all jobs."""
+        levels = self.levels(u)
+        return float(levels.min() if self.higher_level_is_better else levels.max())
 
     @abstractmethod
     def bound(self, multipliers: Array, supply: float) -> float:
         """Level at which ``multipliers . demand`` equals `supply`: no better level is feasible."""
 
-    @abstractmethod
     def easiest_level(self, fastest: Array) -> float:
         """A level that no allocation can beat, from each job's throughput alone on its fastest type."""
+        return self.level(fastest)
 
     def value(self, u: Array) -> float:
         """Value at throughputs `u`."""
@@ -129,18 +138,14 @@ class MaxMin(Threshold):
         """``d``."""
         return self.weights
 
-    def level(self, u: Array) -> float:
-        """``min_i u_i / d_i``."""
-        return float((u / self.weights).min())
+    def levels(self, u: Array) -> Array:
+        """``u_i / d_i``."""
+        return u / self.weights
 
     def bound(self, multipliers: Array, supply: float) -> float:
         """``supply / (multipliers . d)``."""
         total = float(multipliers @ self.weights)
         return supply / total if total > 0 else np.inf
-
-    def easiest_level(self, fastest: Array) -> float:
-        """Level of the job that is worst off even alone."""
-        return self.level(fastest)
 
     def statement(self, cp: Any, u: Any) -> Any:
         """``max min_i u_i / d_i``."""
@@ -222,10 +227,10 @@ class FinishTimeFairness(Threshold):
         """``n_i D_i / (rho D_i - e_i)^2``."""
         return self.remaining * self.isolated / (level * self.isolated - self.elapsed) ** 2
 
-    def level(self, u: Array) -> float:
-        """``max_i rho_i``."""
+    def levels(self, u: Array) -> Array:
+        """``rho_i``."""
         with np.errstate(divide="ignore"):
-            return float(((self.elapsed + self.remaining / u) / self.isolated).max())
+            return np.asarray((self.elapsed + self.remaining / u) / self.isolated)
 
     def bound(self, multipliers: Array, supply: float) -> float:
         """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
@@ -244,10 +249,6 @@ class FinishTimeFairness(Threshold):
                 break
             level += step
         return level
-
-    def easiest_level(self, fastest: Array) -> float:
-        """Level of the job that is worst off even alone."""
-        return self.level(fastest)
 
     def statement(self, cp: Any, u: Any) -> Any:
         """``min max_i (e_i + n_i / u_i) / D_i``."""
@@ -272,28 +273,39 @@ class MaxSum(Objective):
     Parameters
     ----------
     gains : (N,) g_i, at least 0.
+    counts : (N,) jobs that each row stands for; 1 when omitted. The sum is then over all of them.
 
     Source: Narayanan et al., OSDI 2020, section 4.2.
     """
 
     gains: Array
+    counts: Array | None = None
     maximise = True
     unit = "steps/s"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gains", np.asarray(self.gains, dtype=np.float64))
 
+    @property
+    def totals(self) -> Array:
+        """(N,) gain of each row's jobs together."""
+        return self.gains if self.counts is None else self.gains * self.counts
+
     def value(self, u: Array) -> float:
         """``g . u``."""
-        return float(self.gains @ u)
+        return float(self.totals @ u)
 
     def statement(self, cp: Any, u: Any) -> Any:
         """``max g . u``."""
-        return cp.Maximize(self.gains @ u)
+        return cp.Maximize(self.totals @ u)
 
     def take(self, jobs: NDArray[np.intp]) -> MaxSum:
         """Over some jobs."""
-        return MaxSum(self.gains[jobs])
+        return MaxSum(self.gains[jobs], None if self.counts is None else self.counts[jobs])
+
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> MaxSum:
+        """Over classes."""
+        return MaxSum(self.gains[first], counts)
 
     def key(self) -> Array:
         """The gain."""

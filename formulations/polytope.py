@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +29,20 @@ class Polytope:
     ----------
     columns : the N x M ways to spend GPU time; a rate of 0 says that the job gains nothing from that type.
     capacity : (M,) GPUs of each type.
+    counts : (N,) identical jobs that each row stands for; 1 for every row when omitted. Shares are those of one job,
+        and the capacity rows read ``sum_i n_i s_i x_ij <= c_j``.
 
     Source: Narayanan et al., OSDI 2020, section 3.1.
     """
 
     columns: PlainColumns
     capacity: Array
+    counts: Array
 
-    def __init__(self, columns: PlainColumns, capacity: NDArray[np.int64] | Array) -> None:
+    def __init__(self, columns: PlainColumns, capacity: NDArray[np.int64] | Array, counts: Array | None = None) -> None:
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "capacity", np.asarray(capacity, dtype=np.float64))
+        object.__setattr__(self, "counts", np.ones(columns.matrix.n_jobs) if counts is None else counts)
         expected = (columns.matrix.n_accelerators,)
         if self.capacity.shape != expected:
             raise InputError("polytope", field="capacity", found=self.capacity.shape, expected=f"shape {expected}")
@@ -54,6 +59,11 @@ class Polytope:
         """(N,) GPUs per gang."""
         return self.columns.scale_factors
 
+    @cached_property
+    def loads(self) -> Array:
+        """(N,) GPUs that each row's jobs occupy together."""
+        return np.asarray(self.counts * self.scale_factors)
+
     @property
     def n_jobs(self) -> int:
         """N."""
@@ -68,33 +78,34 @@ class Polytope:
         if shares.size == 0:
             return 0.0
         over_time = float((shares.sum(1) - 1.0).max())
-        over_capacity = float(((self.scale_factors @ shares - self.capacity) / np.maximum(self.capacity, 1.0)).max())
+        over_capacity = float(((self.loads @ shares - self.capacity) / np.maximum(self.capacity, 1.0)).max())
         return max(over_time, over_capacity, float(-shares.min()), 0.0)
 
     def repaired(self, shares: Array) -> Array:
         """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed."""
         shares = np.clip(shares, 0.0, None)
         shares = shares / np.maximum(shares.sum(1, keepdims=True), 1.0)
-        used = self.scale_factors @ shares
+        used = self.loads @ shares
         fits = np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
         return shares * fits
 
     def supply(self, worth: Array, prices: Array) -> float:
         """Most that the cluster can earn when column (i, j) is worth `worth`: an upper bound for any prices >= 0::
 
-        sum_i max(0, max_j (worth_ij - s_i p_j)) + c . p   >=   max_x  worth . x
+        sum_i n_i max(0, max_j (worth_ij - s_i p_j)) + c . p   >=   max_x  sum_i n_i worth_i . x_i
         """
         profit = (worth - self.scale_factors[:, None] * prices).max(axis=1, initial=0.0)
-        return float(profit.sum() + self.capacity @ prices)
+        return float(self.counts @ profit + self.capacity @ prices)
 
-    def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp]) -> Polytope:
-        """The same polytope over some jobs (numbered anew) and some types only."""
+    def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp], counts: Array | None = None) -> Polytope:
+        """The same polytope over some jobs (numbered anew, with new `counts` if given) and some types only."""
         matrix = self.columns.matrix
+        rates = matrix.rates[jobs]
         part = ThroughputMatrix.trusted(
-            matrix.rates[np.ix_(jobs, types)],
+            rates if np.array_equal(types, np.arange(matrix.n_accelerators)) else rates[:, types],
             jobs=range(len(jobs)),
             accelerators=[matrix.accelerators[j] for j in types],
             scale_factors=matrix.scale_factors[jobs],
             unit=matrix.unit,
         )
-        return Polytope(PlainColumns(part), self.capacity[types])
+        return Polytope(PlainColumns(part), self.capacity[types], self.counts[jobs] if counts is None else counts)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classes", "aggregate", "canonical_order"]
+__all__ = ["Classes", "classes_of"]
 
 Array = NDArray[np.float64]
+
+_MANY = 50_000
+"""Number of jobs from which counting equal rows in a hash table beats sorting them, where few rows differ."""
+
+_FEW = 0.25
+"""Part of a sample's rows that may differ for the hash table to be worth its while."""
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """N jobs as K classes of interchangeable ones.
+    """N jobs as K classes of interchangeable ones, in an order that depends on the content of their rows alone.
+
+    A convex program has an optimum in which interchangeable jobs get equal shares, so one variable with a count stands
+    for all of them.
 
     Attributes
     ----------
@@ -27,34 +37,67 @@ class Classes:
     of: NDArray[np.intp]
     counts: Array
 
-    def mean(self, values: Array) -> Array:
-        """(K, M) mean over each class of `values` (N, M)."""
-        return np.asarray(np.add.reduceat(values, self.first, axis=0) / self.counts[:, None])
+    @classmethod
+    def single(cls, n_jobs: int) -> Classes:
+        """Every job its own class, in the order given."""
+        each = np.arange(n_jobs)
+        return cls(each, each, np.ones(n_jobs))
 
 
-def canonical_order(*keys: Array | NDArray[np.int64]) -> NDArray[np.intp]:
-    """(N,) order of the jobs by the content of their rows; only interchangeable jobs keep the order they came in."""
-    return np.argsort(_project(np.column_stack(keys).astype(np.float64)), kind="stable")
+def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:
+    """Classes of the jobs whose figures are equal in every one of `columns` (N,)."""
+    place = _project(columns)
+    if len(place) >= _MANY:
+        sample = place[:: len(place) // 4096]
+        if len(np.unique(sample)) <= _FEW * len(sample):
+            classes = _by_hash(columns, place)
+            if classes is not None:
+                return classes
+    return _by_order(columns, place)
 
 
-def _project(rows: Array) -> Array:
-    """(N,) one number per row, different for different rows (up to rounding)."""
-    direction = np.cos(np.arange(1, rows.shape[1] + 1) * 1.2345678910111213) + 1.5
-    return np.asarray((rows * direction).sum(axis=1))
+def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
+    """(N,) one number per row: equal for equal rows, and different for different ones but for chance."""
+    direction = np.cos(np.arange(1, len(columns) + 1) * 1.2345678910111213) + 1.5
+    # column by column: the same operations for every row, so that equal rows give equal bits
+    place = columns[0] * direction[0]
+    for column, weight in zip(columns[1:], direction[1:], strict=True):
+        place += column * weight
+    return np.asarray(place)
 
 
-def aggregate(*keys: Array | NDArray[np.int64]) -> Classes:
-    """Classes of neighbouring jobs whose rows are equal in every key (N, k).
-
-    A convex program has an optimum in which interchangeable jobs get equal shares, so one variable with a count
-    stands for all of them. In `canonical_order` all interchangeable jobs are neighbours; in any other order the classes
-    are smaller and the answer is the same.
-    """
-    rows = np.column_stack(keys)
-    n = len(rows)
+def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes:
+    """Sort by place; neighbours whose rows are equal are one class."""
+    n = len(place)
+    order = np.argsort(place, kind="stable")
+    sorted_places = place[order]
     starts = np.ones(n, dtype=bool)
-    if n:
-        starts[1:] = (rows[1:] != rows[:-1]).any(axis=1)
-    first = np.flatnonzero(starts)
-    counts = np.diff(np.append(first, n)).astype(np.float64)
-    return Classes(first, np.cumsum(starts) - 1, counts)
+    near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])
+    if len(near):
+        one, other = order[near + 1], order[near]
+        differs = np.zeros(len(near), dtype=bool)
+        for column in columns:
+            differs |= column[one] != column[other]
+        starts[near + 1] = differs
+    of = np.empty(n, dtype=np.intp)
+    if starts.all():
+        of[order] = np.arange(n)
+        return Classes(order, of, np.ones(n))
+    of[order] = np.cumsum(starts) - 1
+    begins = np.flatnonzero(starts)
+    return Classes(order[begins], of, np.diff(np.append(begins, n)).astype(np.float64))
+
+
+def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes | None:
+    """Count equal places in a hash table; None should different rows have met in one place."""
+    import pandas as pd
+
+    codes, places = pd.factorize(place)
+    rank = np.empty(len(places), dtype=np.intp)
+    rank[np.argsort(places)] = np.arange(len(places))
+    of = rank[codes]
+    first = np.empty(len(places), dtype=np.intp)
+    first[of[::-1]] = np.arange(len(of))[::-1]
+    if any((column != column[first][of]).any() for column in columns):
+        return None
+    return Classes(first, of, np.bincount(of, minlength=len(places)).astype(np.float64))

@@ -114,11 +114,12 @@ def _choose(
     shares = polytope.repaired(answer.shares)
     # interior points stop short of zero; a share below any use is none
     shares[shares < _DUST * shares.max(axis=1, keepdims=True)] = 0.0
-    total = float((worth * shares).sum())
+    total = float(polytope.counts @ (worth * shares).sum(axis=1))
     owed, earned = 0.0, worth
     if floors is not None:
         multipliers = np.clip(answer.multipliers, 0.0, None)
-        owed, earned = float(multipliers @ floors), worth + multipliers[:, None] * polytope.rates
+        owed = float((polytope.counts * multipliers) @ floors)
+        earned = worth + multipliers[:, None] * polytope.rates
     most = polytope.supply(earned, np.clip(answer.prices, 0.0, None)) - owed
     gap = max(most - total, 0.0) / most if most > 0 else np.inf
     # the square costs e/2; what is missing beyond it was not found

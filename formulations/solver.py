@@ -13,7 +13,7 @@ from formulations.certificate import Certificate, certify, relative_gap
 from formulations.closed_forms import proportional_throughput
 from formulations.objectives import Makespan, MaxSum, Objective
 from formulations.polytope import Polytope
-from formulations.reductions import canonical_order
+from formulations.reductions import Classes, classes_of
 from formulations.selection import Choice, balance, check_choice, published_makespan
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
 
@@ -62,10 +62,9 @@ def solve(
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
     if not len(jobs):
         return _empty(polytope, objective, served, perf_counter() - started)
-    # one order for all ways to list the same jobs: sums then have the same last bits
-    if choice == "balanced" or backends[0].aggregates:  # another solver's own point depends on the order it is given
-        jobs = jobs[canonical_order(polytope.rates[jobs], polytope.scale_factors[jobs], objective.key()[jobs])]
-    part, goal = polytope.restricted(jobs, types), objective.take(jobs)
+    classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
+    part = polytope.restricted(jobs[classes.first], types, classes.counts)
+    goal = objective.of_classes(jobs[classes.first], classes.counts)
     built = perf_counter()
 
     # the published point is taken as it is, at the precision of its solver; its gap is reported
@@ -75,12 +74,12 @@ def solve(
 
     proof = best.certificate
     chosen = _choose(part, goal, proof, choice, solver)
-    shares = np.zeros(polytope.rates.shape)
-    shares[np.ix_(jobs, types)] = np.where(part.rates > 0, chosen.shares, 0.0)
     objective_value = goal.value(part.throughput(chosen.shares))
+    shares = _expand(np.where(part.rates > 0, chosen.shares, 0.0), classes, jobs, types, polytope.rates.shape)
     prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(len(served))
     prices[types] = proof.prices
-    multipliers[jobs] = proof.multipliers if len(proof.multipliers) else 0.0
+    if len(proof.multipliers):
+        multipliers[jobs] = proof.multipliers[classes.of]
     gap = proof.gap if objective_value == proof.objective else relative_gap(objective_value, proof.bound)
     done = perf_counter()
     return Solution(
@@ -100,6 +99,31 @@ def solve(
         attempts=tuple(attempts),
         phases={"build": built - started, "solve": solved - built, "choose": done - solved},
     )
+
+
+def _reduce(
+    polytope: Polytope, objective: Objective, jobs: NDArray[np.intp], types: NDArray[np.intp], *, aggregates: bool
+) -> Classes:
+    """Classes of identical jobs, in one order for all ways to list them: sums then have the same last bits.
+
+    Where another solver's own point is asked for, every job is its own class: that point depends on how it is asked.
+    """
+    if not aggregates:
+        return Classes.single(len(jobs))
+    columns = [*polytope.rates.T[types], polytope.scale_factors, *objective.key().T]
+    return classes_of(columns if len(jobs) == polytope.n_jobs else [column[jobs] for column in columns])
+
+
+def _expand(
+    shares: Array, classes: Classes, jobs: NDArray[np.intp], types: NDArray[np.intp], shape: tuple[int, ...]
+) -> Array:
+    """From classes (K, served types) to all jobs (N, M)."""
+    of_jobs: Array = shares[classes.of]
+    if of_jobs.shape == shape:
+        return of_jobs
+    whole = np.zeros(shape)
+    whole[np.ix_(jobs, types)] = of_jobs
+    return whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,10 +112,10 @@ class ThroughputMatrix:
         scale_factors: NDArray[np.int64],
         unit: str = "steps/s",
     ) -> ThroughputMatrix:
-        """Matrix from parts of one that was validated; they are not checked, nor copied."""
+        """Matrix from parts of one that was validated; they are not checked, nor copied (a range stays a range)."""
         matrix = object.__new__(cls)
         object.__setattr__(matrix, "rates", rates)
-        object.__setattr__(matrix, "jobs", tuple(jobs))
+        object.__setattr__(matrix, "jobs", jobs if isinstance(jobs, range) else tuple(jobs))
         object.__setattr__(matrix, "accelerators", tuple(accelerators))
         object.__setattr__(matrix, "scale_factors", scale_factors)
         object.__setattr__(matrix, "unit", unit)

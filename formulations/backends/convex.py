@@ -36,7 +36,7 @@ def state(polytope: Polytope, objective: Objective) -> tuple[Any, Any]:
 
 
 def _constraints(cp: Any, polytope: Polytope, x: Any) -> list[Any]:
-    used = cp.sum(cp.multiply(polytope.scale_factors[:, None].astype(float), x), axis=0)
+    used = cp.sum(cp.multiply(polytope.loads[:, None], x), axis=0)
     return [used <= polytope.capacity, cp.sum(x, axis=1) <= 1]
 
 
@@ -82,7 +82,7 @@ def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[
         raise RuntimeError(f"{solver} stopped with status {problem.status}")
     prices, of_time = (np.abs(rows.dual_value) for rows in problem.constraints)
     # the largest multipliers that time and capacity pay for: a_ij lambda_i <= m_i + s_i p_j
-    paid = of_time[:, None] + polytope.scale_factors[:, None] * prices
+    paid = (of_time / polytope.counts)[:, None] + polytope.scale_factors[:, None] * prices
     each = np.divide(paid, polytope.rates, out=np.full_like(paid, np.inf), where=polytope.rates > 0)
     return Answer(np.asarray(x.value), each.min(axis=1), prices, int(problem.solver_stats.num_iters or 0))
 

@@ -18,7 +18,7 @@ What decides at which optimum the path ends, all of it found to matter:
 * regularisation of K, which is solved as regularised;
 * the first point, the least sigma, the longest step and the stopping rule.
 
-Identical jobs walk identical paths, so classes with counts in every sum walk the path of their members.
+Identical jobs walk identical paths, so rows with counts in every sum walk the path of the jobs they stand for.
 
 Sources: Domahidi, Chu, Boyd, "ECOS: An SOCP solver for embedded systems", ECC 2013 (embedding, directions, step length,
 regularisation); Vandenberghe, "The CVXOPT linear and quadratic cone program solvers", 2010 (first point, stopping
@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Scaling, System
 from formulations.objectives import Makespan, MaxMin, MaxSum, Objective
 from formulations.polytope import Polytope
-from formulations.reductions import Classes, aggregate
 from formulations.solution import Answer
 
 __all__ = ["feasible_point", "solve"]
@@ -60,9 +59,7 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
         Another objective (finish-time fairness is no linear program), or the stopping rule is never met.
     """
     if isinstance(objective, MaxSum):
-        worth = objective.gains[:, None] * polytope.rates
-        classes = aggregate(worth, polytope.scale_factors)
-        return _walk(polytope, classes, gains=_by_type(worth, classes))
+        return _walk(polytope, gains=_by_type(objective.gains[:, None] * polytope.rates))
     if isinstance(objective, MaxMin):
         weights = objective.weights
         if isinstance(objective, Makespan):
@@ -71,8 +68,7 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
             weights = weights * objective.easiest_level(polytope.rates.max(axis=1))
         # the path depends on how rows are stated: each is divided by its weight
         relative = polytope.rates * (1.0 / weights)[:, None]
-        classes = aggregate(relative, polytope.scale_factors)
-        answer = _walk(polytope, classes, demand=_by_type(relative, classes), levelled=True)
+        answer = _walk(polytope, demand=_by_type(relative), levelled=True)
         return Answer(answer.shares, answer.multipliers / weights, answer.prices, answer.iterations)
     raise RuntimeError(f"the homogeneous path takes max-min, makespan and sums, not {type(objective).__name__}")
 
@@ -85,19 +81,16 @@ def feasible_point(polytope: Polytope, floors: Array) -> Array:
     RuntimeError
         There are none, as far as the path can tell.
     """
-    classes = aggregate(polytope.rates, polytope.scale_factors, floors)
-    demand = _by_type(polytope.rates, classes)
-    return _walk(polytope, classes, demand=demand, floors=floors[classes.first]).shares
+    return _walk(polytope, demand=_by_type(polytope.rates), floors=floors).shares
 
 
-def _by_type(values: Array, classes: Classes) -> Array:
-    """(M, K) of (N, M)."""
-    return np.ascontiguousarray(values[classes.first].T)
+def _by_type(values: Array) -> Array:
+    """(M, K) of (K, M)."""
+    return np.ascontiguousarray(values.T)
 
 
 def _walk(
     polytope: Polytope,
-    classes: Classes,
     *,
     demand: Array | None = None,
     floors: Array | None = None,
@@ -105,8 +98,8 @@ def _walk(
     gains: Array | None = None,
 ) -> Answer:
     program = EmbeddedProgram(
-        scale_factors=polytope.scale_factors[classes.first].astype(np.float64),
-        counts=classes.counts,
+        scale_factors=polytope.scale_factors.astype(np.float64),
+        counts=polytope.counts,
         capacity=polytope.capacity,
         demand=demand,
         floors=floors,
@@ -114,7 +107,7 @@ def _walk(
         gains=gains,
     )
     with np.errstate(all="ignore"):
-        return _Path(program).walk(classes)
+        return _Path(program).walk()
 
 
 class _Path:
@@ -156,13 +149,13 @@ class _Path:
         self.cone = self.point[at.rows :]
         self.z, self.s = self.point[at.rows : at.size + 1], self.point[at.size + 1 :]
 
-    def walk(self, classes: Classes) -> Answer:
+    def walk(self) -> Answer:
         """Step until the stopping rule holds; RuntimeError when rounding or `_MOST_ITERATIONS` come first."""
         for iteration in range(_MOST_ITERATIONS):
             residual, of_gap = self._residuals()
             total = float((self.z * self.s) @ self.pair_weights)
             if self._arrived(residual, total):
-                return self._answer(classes, iteration)
+                return self._answer(iteration)
             if not (np.isfinite(total) and np.isfinite(of_gap)):
                 break
             try:
@@ -171,12 +164,11 @@ class _Path:
                 break
         raise RuntimeError(f"the homogeneous path met no stopping rule in {iteration + 1} iterations")
 
-    def _answer(self, classes: Classes, iterations: int) -> Answer:
+    def _answer(self, iterations: int) -> Answer:
         at = self.at
         answer = self.point[: at.size] / self.point[at.size]
         multipliers = answer[at.demand] if self.system.has_demand else np.zeros(at.K)
-        shares = at.shares_of(answer).T[classes.of]
-        return Answer(shares, multipliers[classes.of], answer[at.prices], iterations)
+        return Answer(np.ascontiguousarray(at.shares_of(answer).T), multipliers, answer[at.prices], iterations)
 
     def _residuals(self) -> tuple[Array, float]:
         """``b tau - [G'z, G x + s]``, and ``c.x + h.z + kappa``."""

@@ -43,7 +43,7 @@ def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: Li
     next level. Levels move monotonically and stop at the optimum after a few programs, each a Newton step on k = 1.
     """
     if isinstance(objective, MaxSum):
-        x, dual = solve(_assemble(polytope, None, objective.gains))
+        x, dual = solve(_assemble(polytope, None, objective.totals))
         return _answer(polytope, x, dual, 1)
     if isinstance(objective, MaxMin):
         x, dual = solve(_assemble(polytope, objective.weights, None))
@@ -54,9 +54,8 @@ def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: Li
     for round_ in range(1, _ROUNDS + 1):
         x, dual = solve(_assemble(polytope, objective.demand(level), None))
         answer = _answer(polytope, x, dual, round_)
-        following = objective.bound(
-            answer.multipliers, polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
-        )
+        supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
+        following = objective.bound(polytope.counts * answer.multipliers, supply)
         if x[-1] >= 1.0 - 1e-10 or not following > level * (1.0 + 1e-13):
             break
         level = following
@@ -68,7 +67,8 @@ def _assemble(polytope: Polytope, weights: Array | None, gains: Array | None) ->
 
     columns = polytope.columns.general
     N, C = columns.rate.shape
-    rows = vstack([columns.time, columns.usage], format="csr")
+    usage = columns.usage.multiply(np.repeat(polytope.counts, len(polytope.capacity)))
+    rows = vstack([columns.time, usage], format="csr")
     limit = np.concatenate([np.ones(N), polytope.capacity])
     if weights is None:
         assert gains is not None
@@ -86,5 +86,5 @@ def _answer(polytope: Polytope, x: Array, dual: Array, programs: int) -> Answer:
     N, M = polytope.rates.shape
     multipliers = dual[N + M :]
     if len(multipliers):
-        multipliers = multipliers / polytope.rates.max(axis=1)
+        multipliers = multipliers / (polytope.rates.max(axis=1) * polytope.counts)
     return Answer(x[: N * M].reshape(N, M), multipliers, dual[N : N + M], programs)

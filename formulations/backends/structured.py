@@ -1,4 +1,4 @@
-"""The structured path: classes of identical jobs, then an interior point method that knows their structure.
+"""The structured path: an interior point method that knows the structure of the polytope.
 
 The method is an *engine*: our own on M prices (`interior_point`), or Clarabel for small programs (`compiled`).
 """
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
 from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
-from formulations.reductions import Classes, aggregate
 from formulations.solution import Answer
 
 __all__ = ["Engine", "own_engine", "solve", "solve_with_engine", "solve_with_floors"]
@@ -46,27 +45,24 @@ def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) 
         return solve_with_floors(polytope, objective.gains[:, None] * polytope.rates, None, 0.0, engine=engine)
     if not isinstance(objective, Threshold):
         raise TypeError(f"the structured path does not take {type(objective).__name__}")
-    classes = aggregate(polytope.rates, polytope.scale_factors, objective.key())
     if isinstance(objective, MaxMin):
-        return _solve_max_min(polytope, classes, objective.weights[classes.first], _PRECISION, engine)
-    return _solve_by_levels(polytope, classes, objective, engine)
+        return _solve_max_min(polytope, objective.weights, _PRECISION, engine)
+    return _solve_by_levels(polytope, objective, engine)
 
 
-def _solve_by_levels(polytope: Polytope, classes: Classes, objective: Threshold, engine: Engine) -> Answer:
+def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine) -> Answer:
     """Close in on the level by max-min programs, each a Newton step on its dual (see `backends.linear`).
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
     progress, never correctness.
     """
-    few = objective.take(classes.first)
-    assert isinstance(few, Threshold)
     level = objective.easiest_level(polytope.rates.max(axis=1))
     precision, iterations = 1e-4, 0
     for _ in range(_ROUNDS):
-        answer = _solve_max_min(polytope, classes, few.demand(level), precision, engine)
+        answer = _solve_max_min(polytope, objective.demand(level), precision, engine)
         iterations += answer.iterations
         supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
-        bound = objective.bound(answer.multipliers, supply)
+        bound = objective.bound(polytope.counts * answer.multipliers, supply)
         attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
         gap = abs(attained - bound) / abs(bound)
         if gap <= 4 * _PRECISION or (precision == _PRECISION and not bound > level * (1 + 1e-13)):
@@ -77,12 +73,11 @@ def _solve_by_levels(polytope: Polytope, classes: Classes, objective: Threshold,
     return Answer(answer.shares, answer.multipliers, answer.prices, iterations)
 
 
-def _solve_max_min(polytope: Polytope, classes: Classes, weights: Array, precision: float, engine: Engine) -> Answer:
-    """``max t, u_k >= w_k t`` over classes; rates and the level are scaled to be near 1."""
-    fastest = polytope.rates[classes.first].max(axis=1)
+def _solve_max_min(polytope: Polytope, weights: Array, precision: float, engine: Engine) -> Answer:
+    """``max t, u_k >= w_k t``; rates and the level are scaled to be near 1."""
+    fastest = polytope.rates.max(axis=1)
     slopes = weights / fastest
-    program = _program(polytope, classes, fastest, slopes=slopes / slopes.max())
-    return _answer(classes, fastest, engine(program, precision))
+    return _answer(fastest, engine(_program(polytope, fastest, slopes=slopes / slopes.max()), precision))
 
 
 def solve_with_floors(
@@ -107,35 +102,31 @@ def solve_with_floors(
     start : (N, M) feasible shares to begin near.
     precision : relative gap to solve to.
     """
-    keys = [polytope.rates, polytope.scale_factors, gains, floors]
-    classes = aggregate(*(key for key in keys if key is not None))
-    fastest = polytope.rates[classes.first].max(axis=1)
-    worth = None if gains is None else np.ascontiguousarray(gains[classes.first].T)
+    fastest = polytope.rates.max(axis=1)
+    worth = None if gains is None else np.ascontiguousarray(gains.T)
     program = _program(
         polytope,
-        classes,
         fastest,
-        floors=None if floors is None else floors[classes.first] / fastest,
+        floors=None if floors is None else floors / fastest,
         gains=worth,
         curvature=curvature * worth.max(axis=0) if worth is not None and curvature > 0 else None,
-        start=None if start is None else classes.mean(start).T,
+        start=None if start is None else np.ascontiguousarray(start.T),
     )
-    return _answer(classes, fastest, engine(program, precision))
+    return _answer(fastest, engine(program, precision))
 
 
-def _program(polytope: Polytope, classes: Classes, fastest: Array, **parts: Array | None) -> StructuredProgram:
-    """The program over classes, throughput in units of each job's fastest."""
-    first = classes.first
+def _program(polytope: Polytope, fastest: Array, **parts: Array | None) -> StructuredProgram:
+    """The program by types, throughput in units of each job's fastest."""
     return StructuredProgram(
-        rates=np.ascontiguousarray((polytope.rates[first] / fastest[:, None]).T),
-        scale_factors=polytope.scale_factors[first].astype(np.float64),
-        counts=classes.counts,
+        rates=np.ascontiguousarray((polytope.rates / fastest[:, None]).T),
+        scale_factors=polytope.scale_factors.astype(np.float64),
+        counts=polytope.counts,
         capacity=polytope.capacity,
         **parts,
     )
 
 
-def _answer(classes: Classes, fastest: Array, point: InteriorPoint) -> Answer:
-    """Back from classes to jobs."""
-    multipliers = (point.demand_multipliers / fastest)[classes.of]
-    return Answer(point.shares.T[classes.of], multipliers, point.prices, point.iterations)
+def _answer(fastest: Array, point: InteriorPoint) -> Answer:
+    """Back in the units of the jobs."""
+    shares = np.ascontiguousarray(point.shares.T)
+    return Answer(shares, point.demand_multipliers / fastest, point.prices, point.iterations)
