@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.objectives import MaxSum, Objective, Threshold
+from formulations.objectives import MaxSum, NashWelfare, Objective, Threshold, relative_gap
 from formulations.polytope import Polytope
 from formulations.solution import Answer
 
@@ -22,7 +22,11 @@ _DUST = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Feasible shares with what is proven about them; prices and multipliers are in units of the objective."""
+    """Feasible shares with what is proven about them.
+
+    `prices` are in units of the objective per GPU; `dual_prices` in units of the multipliers (N,), which are those of
+    the level. Multipliers are empty where there is no level.
+    """
 
     shares: Array
     objective: float
@@ -30,6 +34,7 @@ class Certificate:
     gap: float
     prices: Array
     multipliers: Array
+    dual_prices: Array = field(default_factory=lambda: np.zeros(0))
 
 
 def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
@@ -38,6 +43,10 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
     For any ``lambda, p >= 0`` the cluster earns at most ``supply(lambda a, p)``, so a level whose weighted demand is
     higher is infeasible (`Threshold.bound`); a weighted sum is at most ``supply(gains a, p)``.
     """
+    if isinstance(objective, NashWelfare):
+        from formulations.log_certificate import certify_log
+
+        return certify_log(polytope, objective, answer)
     shares = polytope.repaired(np.nan_to_num(answer.shares))
     u = polytope.throughput(shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
@@ -47,7 +56,7 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
         raise TypeError(f"no certificate for {type(objective).__name__}")
     prices, bound = _without_dust(polytope, objective.gains[:, None] * polytope.rates, prices)
     value = objective.value(u)
-    return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0))
+    return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices)
 
 
 def _certify_threshold(
@@ -65,7 +74,7 @@ def _certify_threshold(
         multipliers, prices = multipliers / scale, prices / scale
     value, limit = objective.report(level), objective.report(bound)
     gap = relative_gap(value, limit)
-    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers)
+    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices)
 
 
 def _without_dust(polytope: Polytope, worth: Array, prices: Array) -> tuple[Array, float]:
@@ -76,10 +85,3 @@ def _without_dust(polytope: Polytope, worth: Array, prices: Array) -> tuple[Arra
         return prices, supply
     prices = np.where(dust, 0.0, prices)
     return prices, polytope.supply(worth, prices)
-
-
-def relative_gap(value: float, bound: float) -> float:
-    """Distance of a value from its bound, relative to the larger; inf where either is not finite."""
-    if not (np.isfinite(value) and np.isfinite(bound)):
-        return np.inf
-    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0

@@ -17,9 +17,25 @@ from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["FinishTimeFairness", "Makespan", "MaxMin", "MaxSum", "Objective", "Threshold"]
+__all__ = [
+    "FinishTimeFairness",
+    "Makespan",
+    "MaxMin",
+    "MaxSum",
+    "NashWelfare",
+    "Objective",
+    "Threshold",
+    "relative_gap",
+]
 
 Array = NDArray[np.float64]
+
+
+def relative_gap(value: float, bound: float) -> float:
+    """Distance of a value from its bound, relative to the larger; inf where either is not finite."""
+    if not (np.isfinite(value) and np.isfinite(bound)):
+        return np.inf
+    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0
 
 
 class Objective(ABC):
@@ -34,6 +50,10 @@ class Objective(ABC):
     @abstractmethod
     def value(self, u: Array) -> float:
         """Value of the objective at throughputs `u`, in `unit`."""
+
+    def gap(self, value: float, bound: float) -> float:
+        """Distance of a value from its bound, relative to the larger."""
+        return relative_gap(value, bound)
 
     @abstractmethod
     def statement(self, cp: Any, u: Any) -> Any:
@@ -310,3 +330,68 @@ class MaxSum(Objective):
     def key(self) -> Array:
         """The gain."""
         return self.gains[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class NashWelfare(Objective):
+    """Maximise Nash welfare, the product of throughputs weighted by budgets (proportional fairness)::
+
+        max_x  sum_i B_i log(sum_j T_ij x_ij)
+
+    At the optimum no other allocation raises the throughputs by more per cent, summed with weights B, than it lowers
+    them. It is the equilibrium of a market in which job i spends B_i on time at prices p, and the unit in which a job's
+    throughput is counted changes nothing but the value. Gaps of this objective are relative to the total budget,
+    ``(bound - value) / sum_i B_i``: a gap g says that the geometric mean is within a factor exp(-g) of the best.
+
+    Parameters
+    ----------
+    budgets : (N,) B_i, positive.
+    counts : (N,) jobs that each row stands for; 1 when omitted. The sum is then over all of them.
+
+    Source: Eisenberg and Gale, Annals of Mathematical Statistics 30(1), 1959 (the program); Kelly, Maulloo and Tan,
+    Journal of the Operational Research Society 49, 1998 (proportional fairness); Narayanan et al., OSDI 2020, whose
+    strategy-proof policy starts from the maximiser of the geometric mean.
+    """
+
+    budgets: Array
+    counts: Array | None = None
+    maximise = True
+    unit = "budget x log(steps/s)"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budgets", _positive("budgets", self.budgets))
+
+    @property
+    def totals(self) -> Array:
+        """(N,) budget of each row's jobs together."""
+        return self.budgets if self.counts is None else self.budgets * self.counts
+
+    def value(self, u: Array) -> float:
+        """``B . log u``, -inf where a job gets nothing."""
+        with np.errstate(divide="ignore"):
+            return float(self.totals @ np.log(u))
+
+    def gap(self, value: float, bound: float) -> float:
+        """``(bound - value) / sum B``."""
+        difference = bound - value
+        return max(difference, 0.0) / float(self.totals.sum()) if np.isfinite(difference) else np.inf
+
+    def geometric_mean(self, u: Array) -> float:
+        """``exp(B . log u / sum B)``, the weighted geometric mean of the throughputs in steps/s."""
+        return float(np.exp(self.value(u) / self.totals.sum()))
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``max B . log u``."""
+        return cp.Maximize(self.totals @ cp.log(u))
+
+    def take(self, jobs: NDArray[np.intp]) -> NashWelfare:
+        """Over some jobs."""
+        return NashWelfare(self.budgets[jobs], None if self.counts is None else self.counts[jobs])
+
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> NashWelfare:
+        """Over classes."""
+        return NashWelfare(self.budgets[first], counts)
+
+    def key(self) -> Array:
+        """The budget."""
+        return self.budgets[:, None]

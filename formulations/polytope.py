@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.closed_forms import proportional_throughput
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 __all__ = ["Polytope"]
@@ -63,6 +64,14 @@ class Polytope:
     def loads(self) -> Array:
         """(N,) GPUs that each row's jobs occupy together."""
         return np.asarray(self.counts * self.scale_factors)
+
+    @cached_property
+    def normalised_worth(self) -> Array:
+        """(N,) ``s_i / p_i``, p_i the throughput under the proportional share: by it GPU time is worth the same to all.
+
+        ``sum_i n_i (s_i / p_i) u_i`` is the total normalised throughput.
+        """
+        return np.asarray(self.scale_factors / proportional_throughput(self.rates, self.capacity))
 
     @property
     def n_jobs(self) -> int:

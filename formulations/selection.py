@@ -29,11 +29,13 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends import homogeneous
+from formulations.backends import homogeneous, prices
 from formulations.backends.compiled import compiled_engine
 from formulations.backends.structured import Engine, own_engine, solve_with_floors
-from formulations.objectives import Makespan, MaxSum, Objective, Threshold
+from formulations.certificate import Certificate
+from formulations.objectives import Makespan, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
+from formulations.uniqueness import is_unique
 from throughputs import InputError
 
 __all__ = ["CHOICES", "Choice", "balance", "bisected_makespan", "check_choice", "published_makespan"]
@@ -60,6 +62,15 @@ _DUST = 1e-9
 _ACCEPTED_LOSS = 2e-8
 """Relative loss of the objective up to which a choice is accepted."""
 
+_FEW = 96
+"""Number of classes below which total worth and evenness are sought at once."""
+
+_ROUNDING = 1e-12
+"""Relative error of a difference of two sums: multipliers that are no larger than it prove nothing."""
+
+_HELD = 1e-7
+"""Multiplier of a floor, relative to the gain, from which the floor holds the job's throughput."""
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
@@ -75,55 +86,111 @@ def check_choice(choice: str) -> None:
         raise InputError("choice among optima", found=choice, expected=f"one of {', '.join(CHOICES)}")
 
 
-def balance(polytope: Polytope, objective: Objective, optimum: Array, worth: Array) -> Choice:
-    """The balanced choice.
+def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choice:
+    """The balanced choice, given a certified optimum.
 
-    Parameters
-    ----------
-    optimum : (N, M) feasible shares that attain the optimum; returned as they are, with no proof of efficiency,
-        should rounding keep every choice from attaining it too.
-    worth : (N, M) q, normalised throughput of each column.
+    Most contended programs leave nothing to choose, and their multipliers prove it; the others are solved for the
+    total worth, and once more for evenness where that is not unique either. Should rounding keep every choice from
+    attaining the optimum, its own shares are returned with no proof of efficiency.
     """
+    gap, unique = _own_merit(polytope, objective, best)
+    if gap <= 2 * EVENNESS and unique:
+        return Choice(_without_dust(best.shares), gap)
     if isinstance(objective, MaxSum):
         # every throughput counts in the objective: its optima are efficient, only evenness is left to choose
-        worth = objective.gains[:, None] * polytope.rates
-        tried = (_choose(polytope, worth, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
-        return next((choice for choice in tried if choice is not None), Choice(optimum))
+        tried = (_choose(polytope, objective.gains, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
+        return next((choice for choice in tried if choice is not None), Choice(best.shares))
+    if isinstance(objective, NashWelfare):
+        return _even(polytope, objective, best)
     assert isinstance(objective, Threshold)
-    level = objective.level(polytope.throughput(optimum))
-    for engine, relaxation in product(_ENGINES, _RELAXATIONS):
+    level = objective.level(polytope.throughput(best.shares))
+    searches: list[tuple[float, Engine]] = [] if gap <= 2 * EVENNESS or polytope.n_jobs < _FEW else [(0.0, own_engine)]
+    searches += [(EVENNESS, engine) for engine in _ENGINES]
+    for (evenness, engine), relaxation in product(searches, _RELAXATIONS):
         floors = objective.demand(objective.relaxed(level, relaxation))
-        chosen = _choose(polytope, worth, floors, optimum, EVENNESS, engine)
+        chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, evenness, engine)
         if chosen is None:
             continue
         attained = objective.level(polytope.throughput(chosen.shares))
         loss = (level - attained if objective.higher_level_is_better else attained - level) / abs(level)
         if loss <= _ACCEPTED_LOSS:
             return chosen
-    return Choice(optimum)
+    return Choice(best.shares)
+
+
+def _even(polytope: Polytope, objective: NashWelfare, best: Certificate) -> Choice:
+    """Throughputs are unique at the optimum, which is efficient; only by which types they are reached is left."""
+    u = polytope.throughput(best.shares)
+    for engine, relaxation in product(_ENGINES, _RELAXATIONS):
+        floors = u * (1.0 - relaxation)
+        chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS, engine)
+        if chosen is not None:
+            value = objective.value(polytope.throughput(chosen.shares))
+            if objective.gap(value, best.objective) <= _ACCEPTED_LOSS:
+                return chosen
+    return Choice(best.shares, 0.0)
+
+
+def _own_merit(polytope: Polytope, objective: Objective, best: Certificate) -> tuple[float, bool]:
+    """Efficiency gap of the optimum that was found, as far as its multipliers prove it, and whether it is the only one.
+
+    Allocations that attain the level have ``u >= d``, and ``sum n lambda (u - d)`` is at most what the bound leaves;
+    so their worth exceeds ``sum n g d`` by at most that times the largest ``g / lambda``.
+    """
+    everyone = np.ones(polytope.n_jobs, dtype=bool)
+    if isinstance(objective, MaxSum):
+        worth = objective.gains[:, None] * polytope.rates
+        return best.gap, is_unique(polytope, worth, best.dual_prices, ~everyone)
+    if isinstance(objective, NashWelfare):
+        # more throughput for one job is always better
+        worth = best.multipliers[:, None] * polytope.rates
+        return 0.0, is_unique(polytope, worth, best.dual_prices, np.ones(polytope.n_jobs, dtype=bool))
+    assert isinstance(objective, Threshold)
+    if not (best.multipliers > 0).all():
+        return np.inf, False
+    u = polytope.throughput(best.shares)
+    owed = float((polytope.counts * best.multipliers) @ objective.demand(objective.level(u)))
+    worth = best.multipliers[:, None] * polytope.rates
+    supply = polytope.supply(worth, best.dual_prices)
+    left = max(supply - owed, _ROUNDING * supply)
+    gains = polytope.normalised_worth
+    gap = float((gains / best.multipliers).max()) * left / float((polytope.counts * gains) @ u)
+    return gap, gap <= 2 * EVENNESS and is_unique(polytope, worth, best.dual_prices, everyone)
+
+
+def _without_dust(shares: Array) -> Array:
+    """Interior points stop short of zero; a share below any use is none."""
+    return np.where(shares < _DUST * shares.max(axis=1, keepdims=True), 0.0, shares)
 
 
 def _choose(
-    polytope: Polytope, worth: Array, floors: Array | None, start: Array | None, evenness: float, engine: Engine
+    polytope: Polytope, gains: Array, floors: Array | None, start: Array | None, evenness: float, engine: Engine
 ) -> Choice | None:
-    """One attempt; None when the engine does not solve it, or not well enough."""
+    """One attempt; None when the engine does not solve it or not well enough, or leaves a choice without evenness."""
+    worth = gains[:, None] * polytope.rates
     try:
-        answer = solve_with_floors(polytope, worth, floors, evenness, start=start, precision=_PRECISION, engine=engine)
+        if evenness == 0.0 and prices.takes(polytope):
+            answer = prices.solve_for_worth(polytope, gains, floors)
+        else:
+            answer = solve_with_floors(
+                polytope, worth, floors, evenness, start=start, precision=_PRECISION, engine=engine
+            )
     except RuntimeError:
         return None
-    shares = polytope.repaired(answer.shares)
-    # interior points stop short of zero; a share below any use is none
-    shares[shares < _DUST * shares.max(axis=1, keepdims=True)] = 0.0
+    shares = _without_dust(polytope.repaired(answer.shares))
     total = float(polytope.counts @ (worth * shares).sum(axis=1))
-    owed, earned = 0.0, worth
+    owed, earned, multipliers = 0.0, worth, np.zeros(polytope.n_jobs)
     if floors is not None:
         multipliers = np.clip(answer.multipliers, 0.0, None)
         owed = float((polytope.counts * multipliers) @ floors)
         earned = worth + multipliers[:, None] * polytope.rates
-    most = polytope.supply(earned, np.clip(answer.prices, 0.0, None)) - owed
+    capacity_prices = np.clip(answer.prices, 0.0, None)
+    most = polytope.supply(earned, capacity_prices) - owed
     gap = max(most - total, 0.0) / most if most > 0 else np.inf
+    if evenness == 0.0 and not is_unique(polytope, earned, capacity_prices, multipliers > _HELD * gains):
+        return None
     # the square costs e/2; what is missing beyond it was not found
-    return Choice(shares, gap) if gap <= 2 * evenness else None
+    return Choice(shares, gap) if gap <= 2 * max(evenness, EVENNESS) else None
 
 
 # Where Gavel's bisection on the makespan (seconds) starts, by how much it steps up, and when it stops.

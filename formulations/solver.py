@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends import AUTO, Backend, get_backend
-from formulations.certificate import Certificate, certify, relative_gap
-from formulations.closed_forms import proportional_throughput
+from formulations.certificate import Certificate, certify
 from formulations.objectives import Makespan, MaxSum, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
@@ -80,7 +79,7 @@ def solve(
     prices[types] = proof.prices
     if len(proof.multipliers):
         multipliers[jobs] = proof.multipliers[classes.of]
-    gap = proof.gap if objective_value == proof.objective else relative_gap(objective_value, proof.bound)
+    gap = proof.gap if objective_value == proof.objective else goal.gap(objective_value, proof.bound)
     done = perf_counter()
     return Solution(
         shares=shares,
@@ -167,9 +166,7 @@ def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice:
     kept = Choice(best.shares)
     if choice == "published":
         return published_makespan(polytope, objective, best.shares, solver) if isinstance(objective, Makespan) else kept
-    yardstick = proportional_throughput(polytope.rates, polytope.capacity)
-    worth = polytope.scale_factors[:, None] * polytope.rates / yardstick[:, None]
-    return balance(polytope, objective, best.shares, worth)
+    return balance(polytope, objective, best)
 
 
 def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], seconds: float) -> Solution:

@@ -44,7 +44,7 @@ class Backend:
     @property
     def aggregates(self) -> bool:
         """Whether identical jobs are one class to it; its answer then does not depend on the order of the jobs."""
-        return self.module in ("compiled", "structured", "homogeneous")
+        return self.module in ("compiled", "prices", "structured", "homogeneous")
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -73,6 +73,7 @@ BACKENDS: dict[str, Backend] = {
         Backend(
             "compiled", "compiled", "solve", "up to 96 classes of identical jobs: Clarabel directly", ("clarabel",)
         ),
+        Backend("prices", "prices", "solve", "many classes: responses to prices, interior point over the undecided"),
         Backend(
             "structured", "structured", "solve", "interior point on the structure: M prices, a block per job class"
         ),
@@ -86,7 +87,7 @@ BACKENDS: dict[str, Backend] = {
     )
 }
 
-AUTO = ("compiled", "structured", "highs", "clarabel")
+AUTO = ("compiled", "prices", "structured", "highs", "clarabel")
 """Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.linear import LinearProgram, solve_by_linear_programs
-from formulations.objectives import FinishTimeFairness, Objective
+from formulations.objectives import FinishTimeFairness, NashWelfare, Objective
 from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.solution import Answer, NotAcceptedError
 
 __all__ = ["feasible_point", "solve_clarabel", "solve_ecos", "solve_highs", "solve_scs", "state"]
 
@@ -70,6 +70,8 @@ def solve_scs(polytope: Polytope, objective: Objective) -> Answer:
 
 def solve_highs(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in HiGHS; finish-time fairness, which is not linear, as a sequence of linear programs."""
+    if isinstance(objective, NashWelfare):
+        raise NotAcceptedError("HiGHS takes no logarithms")
     if isinstance(objective, FinishTimeFairness):
         return solve_by_linear_programs(polytope, objective, _linear_highs)
     return _solve(polytope, objective, "HIGHS", {})

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Scaling, System
 from formulations.objectives import Makespan, MaxMin, MaxSum, Objective
 from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.solution import Answer, NotAcceptedError
 
 __all__ = ["feasible_point", "solve"]
 
@@ -70,7 +70,7 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
         relative = polytope.rates * (1.0 / weights)[:, None]
         answer = _walk(polytope, demand=_by_type(relative), levelled=True)
         return Answer(answer.shares, answer.multipliers / weights, answer.prices, answer.iterations)
-    raise RuntimeError(f"the homogeneous path takes max-min, makespan and sums, not {type(objective).__name__}")
+    raise NotAcceptedError(f"the published path takes max-min, makespan and sums, not {type(objective).__name__}")
 
 
 def feasible_point(polytope: Polytope, floors: Array) -> Array:

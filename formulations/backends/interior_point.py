@@ -2,15 +2,18 @@
 
 The program, for K classes of `count` identical jobs on M accelerator types::
 
-    maximise    t  +  sum_k n_k ( q_k . x_k - h_k/2 |x_k|^2 )
+    maximise    t  +  sum_k n_k ( q_k . x_k - h_k/2 |x_k|^2 + B_k log v_k )
     subject to  a_k . x_k - v_k = f_k + w_k t     multiplier lambda_k    (only for jobs with a demand)
                 sum_j x_kj + y_k = 1              multiplier m_k
-                sum_k n_k s_k x_kj + z_j = c_j    multiplier p_j         (the price of type j)
+                sum_k n_k s_k x_kj + z_j + g_j t = c_j    multiplier p_j (the price of type j)
                 x, v, y, z >= 0
 
 Newton's system splits: every job is a 2x2 block in (lambda_k, m_k), and only the M prices and t
 are common, so an iteration costs O(K M^2) and one dense solve of size M + 1. Predictor-corrector steps after
 Mehrotra (SIAM J. Optim. 2(4), 1992).
+
+With budgets B the slack v_k is the throughput itself: its complementarity is v_k lambda_k = B_k where the other rows
+strive for 0, and everything else is the same.
 
 Near the optimum the blocks are singular to working precision. Their determinants and the diagonal of the common
 system are therefore written as sums of positive terms (pairs of types, leave-one-out sums), never as differences.
@@ -34,6 +37,14 @@ Array = NDArray[np.float64]
 _STEP_TO_BOUNDARY = 0.9995
 _NEARLY_SOLVED = 1e-5
 _NEARNESS = 0.5
+# with budgets: how near the boundary a step may end, the least and the most that may be left of the vanishing products
+# (more while budgets are not met), the step below which the predictor is not trusted, the least product relative to
+# what is asked for, and how far classes of different budgets are made alike (0: not at all, 1: wholly)
+_STEP_WITH_BUDGETS = 0.99
+_FASTEST, _SLOWEST = 0.005, 0.8
+_SHORTEST = 0.1
+_SMALLEST = 0.1
+_WEIGHT_OF_BUDGETS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +52,9 @@ class StructuredProgram:
     """Data of the program above; arrays over types and classes are (M, K).
 
     `slopes` w (K,) makes it a threshold program whose level t is maximised; `floors` f (K,) alone keeps t out of it;
-    with neither, no job has a demand. `start` (M, K) are feasible shares to begin near.
+    with neither, no job has a demand. `start` (M, K) are feasible shares to begin near. `drift` g (M,) is what jobs
+    outside the program take of each type per unit of the level (what they take at level 0 is not in `capacity`).
+    `budgets` B (K,), positive, weigh the logarithms of the throughputs; slopes and floors are then None.
     """
 
     rates: Array
@@ -53,16 +66,19 @@ class StructuredProgram:
     gains: Array | None = None
     curvature: Array | None = None
     start: Array | None = None
+    drift: Array | None = None
+    budgets: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class InteriorPoint:
-    """Last iterate: shares (M, K), multipliers of demands (K,) and prices (M,)."""
+    """Last iterate: shares (M, K), multipliers of demands or throughputs (K,), prices (M,) and the level t."""
 
     shares: Array
     demand_multipliers: Array
     prices: Array
     iterations: int
+    level: float = 0.0
 
 
 def solve_structured(
@@ -90,12 +106,20 @@ class _Iteration:
 
     def __init__(self, program: StructuredProgram) -> None:
         A, s, n, c = program.rates, program.scale_factors, program.counts, program.capacity
+        self.log = program.budgets is not None
+        if program.budgets is not None:
+            # n jobs of budget B and gangs of s are n w jobs of budget B / w and gangs of s / w, for any w
+            weight = program.budgets**_WEIGHT_OF_BUDGETS
+            s, n = s / weight, n * weight
+            self.B, self.weight = program.budgets / weight, weight
+            self.total_budget = float(n @ self.B)
         M, K = A.shape
         self.program = program
         self.A, self.s, self.n, self.c, self.M, self.K = A, s, n, c, M, K
         self.ns = n * s
         self.h = program.curvature
         self.q = program.gains
+        self.drift = np.zeros(M) if program.drift is None else program.drift
         self.pairs = pairs_of(M)
         first, second = self.pairs.first, self.pairs.second
         self.difference_squared = (A[first] - A[second]) ** 2
@@ -103,10 +127,13 @@ class _Iteration:
         # cross[pair, l] = (a_j - a_l)(a_k - a_l); zero for l in the pair
         self.cross = (A[first][:, None, :] - A[None]) * (A[second][:, None, :] - A[None])
         self.fixed = program.slopes is None
-        self.has_demand = program.slopes is not None or program.floors is not None
+        self.has_demand = not self.fixed or program.floors is not None or self.log
         self.slope = np.zeros(K) if program.slopes is None else program.slopes
         self.floors = np.zeros(K) if program.floors is None else program.floors
-        self.size = float(n.sum() * (M + 1 + self.has_demand) + M)
+        self.size_of_capacity = np.abs(c) + np.abs(self.drift)
+        # rows of X and S whose products vanish at the optimum
+        self.vanishing = M + 1 + (self.has_demand and not self.log)
+        self.size = float(n.sum() * self.vanishing + M)
         self._start()
 
     def _start(self) -> None:
@@ -115,26 +142,39 @@ class _Iteration:
         rows = M + 1 + self.has_demand
         total = float(self.ns.sum())
         X, S = np.empty((rows, K)), np.empty((rows, K))
-        X[:M] = (0.5 * np.minimum(1.0 / M, c / total))[:, None]
+        # with drift, the level is near 1 and the others' share of capacity near what they take there
+        room = c if self.program.drift is None else np.maximum(c - self.drift, 0.01 * self.size_of_capacity)
+        X[:M] = (0.5 * np.minimum(1.0 / M, room / total))[:, None]
+        if self.log:
+            # every job spends its budget evenly, as far as its time allows
+            X[:M] = 0.5 * np.minimum(1.0 / M, (c / self.total_budget)[:, None] * (self.B / self.s))
         if self.program.start is not None:
             X[:M] = _NEARNESS * self.program.start + (1.0 - _NEARNESS) * X[:M]
         self.z = c - X[:M] @ self.ns
         X[M] = 1.0 - _sum(X[:M])
         self.t = 0.0
         worth = np.zeros_like(A) if self.q is None else self.q
-        if self.has_demand:
+        if self.log:
+            X[M + 1] = _sum(A * X[:M])
+            S[M + 1] = self.B / X[M + 1]
+            worth = worth + A * S[M + 1]
+        elif self.has_demand:
             u = _sum(A * X[:M])
             if not self.fixed:
                 self.t = 0.5 * max(float(((u - self.floors) / self.slope).min()), 0.0)
             g = self.floors + self.slope * self.t
             X[M + 1] = np.maximum(u - g, 0.05 * (1e-3 + np.abs(g)))
+            if self.program.drift is not None:
+                self.z = np.maximum(self.z - self.drift * self.t, 0.05 * self.size_of_capacity)
             S[M + 1] = 1.0 if self.fixed else 1.0 / float(self.n @ self.slope)
             worth = worth + A * S[M + 1]
         weight = float(worth.max()) if self.q is not None else float((self.n @ worth.max(0)) / self.n.sum())
         weight = max(weight, 1e-300)
-        self.p = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * c))
+        self.p = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * room))
+        if self.log:
+            self.p = 2.0 * self.total_budget / c
         spent = worth - self.s * self.p[:, None]
-        S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + 0.1 * weight
+        S[M] = np.maximum(spent.max(0), 0.0) * 1.05 + 0.1 * (self.B if self.log else weight)
         S[:M] = S[M] - spent
         if self.h is not None:
             S[:M] += self.h * X[:M]
@@ -142,6 +182,9 @@ class _Iteration:
 
     def run(self, tolerance: float, max_iterations: int) -> InteriorPoint:
         best, best_merit, stalled = self._snapshot(0), np.inf, 0
+        if self.log:
+            # products need not get smaller than is asked for: budgets are met by full steps only
+            self.smallest = _SMALLEST * tolerance * self.total_budget / self.size
         for iteration in range(max_iterations + 1):
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
@@ -157,7 +200,8 @@ class _Iteration:
                     stalled += 1
             elif iteration == max_iterations or best_merit == np.inf:
                 best = self._snapshot(iteration)
-            if relative < tolerance or stalled > 4 or iteration == max_iterations:
+            solved = relative < tolerance and not (self.log and self._off_budget() > 10.0 * tolerance)
+            if solved or stalled > 4 or iteration == max_iterations:
                 break
             if not self._step(gap):
                 break
@@ -166,13 +210,18 @@ class _Iteration:
     def _snapshot(self, iteration: int) -> InteriorPoint:
         M = self.M
         demand = self.S[M + 1].copy() if self.has_demand else np.zeros(self.K)
-        return InteriorPoint(self.X[:M].copy(), demand, self.p.copy(), iteration)
+        if self.log:
+            demand *= self.weight
+        return InteriorPoint(self.X[:M].copy(), demand, self.p.copy(), iteration, self.t)
 
     def _gap(self) -> tuple[float, float]:
         """Complementarity gap, and a size of the objective to compare it with."""
-        gap = float(_sum(self.X * self.S) @ self.n + self.z @ self.p)
+        paired = self.vanishing
+        gap = float(_sum(self.X[:paired] * self.S[:paired]) @ self.n + self.z @ self.p)
         if not self.fixed:
             return gap, abs(self.t)
+        if self.log:
+            return gap, self.total_budget
         if self.q is None:
             return gap, float(self.n.sum())
         return gap, abs(float(_sum(self.q * self.X[: self.M]) @ self.n))
@@ -192,17 +241,23 @@ class _Iteration:
             self.rp1 = self.floors + X[M + 1] - _sum(self.A * x)
             if not self.fixed:
                 self.rp1 += self.slope * self.t
-                self.rt = float(self.n @ (S[M + 1] * self.slope)) - 1.0
+                self.rt = float(self.n @ (S[M + 1] * self.slope) + self.p @ self.drift) - 1.0
         self.rd = rd
         self.rp2 = _sum(x) + X[M] - 1.0
-        self.rp3 = x @ self.ns + self.z - self.c
+        self.rp3 = x @ self.ns + self.z + self.drift * self.t - self.c
 
     def _largest_residual(self) -> float:
         """Relative; the level's is left out: it only scales the multipliers, which the certificate does not mind."""
         paid = float(self.S[self.M].max() + self.p.max() * self.s.max())
-        worst = max(float(np.abs(self.rp2).max()), float(np.abs(self.rp3 / self.c).max()))
+        worst = max(float(np.abs(self.rp2).max()), float(np.abs(self.rp3 / self.size_of_capacity).max()))
         worst = max(worst, float(np.abs(self.rd).max()) / max(paid, 1e-300))
+        if self.log:
+            return max(worst, float(np.abs(self.rp1 / self.X[self.M + 1]).max()), self._off_budget())
         return max(worst, float(np.abs(self.rp1).max())) if self.has_demand else worst
+
+    def _off_budget(self) -> float:
+        """Largest relative distance of a product v lambda from its budget."""
+        return float(np.abs(self.X[self.M + 1] * self.S[self.M + 1] / self.B - 1.0).max())
 
     def _factor(self) -> None:
         """Blocks of the jobs and the common (M + 1) x (M + 1) system."""
@@ -248,6 +303,7 @@ class _Iteration:
             G[M, M] = 1.0
         else:
             column = self.R1 @ self.slope
+            column[:M] += self.drift
             G[:M, M], G[M, :M], G[M, M] = -column[:M], column[:M], -column[M]
         self.lu, self.pivots, _ = _lapack().dgetrf(G)
 
@@ -289,22 +345,51 @@ class _Iteration:
         """Predictor, corrector, and as far along as the boundary allows; False when no step can be found."""
         X, S, z, p = self.X, self.S, self.z, self.p
         self._factor()
-        dX, dS, dz, dp, dt = self._direction(-S, -p)
+        paired = self.vanishing
+        e = -S
+        if self.log:
+            e[paired] += self.B * self.over_X[paired]
+        dX, dS, dz, dp, dt = self._direction(e, -p)
         primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
-        after = float(_sum((X + primal * dX) * (S + dual * dS)) @ self.n + (z + primal * dz) @ (p + dual * dp))
+        products = (X + primal * dX)[:paired] * (S + dual * dS)[:paired]
+        after = float(_sum(products) @ self.n + (z + primal * dz) @ (p + dual * dp))
         target = gap / self.size * max(after / gap, 0.0) ** 3
+        if self.log:
+            return self._step_with_budgets(dX * dS, dz * dp, primal * dual, target, gap / self.size)
         dX, dS, dz, dp, dt = self._direction((target - dX * dS) * self.over_X - S, (target - dz * dp) / z - p)
         primal, dual = self._lengths(dX, dS, dz, dp, _STEP_TO_BOUNDARY)
         if self.h is not None:
             # with curvature, shares enter the dual equations: both sides must move together
             primal = dual = min(primal, dual)
+        return self._move(primal, dual, (dX, dS, dz, dp, dt))
+
+    def _step_with_budgets(self, bend: Array, bend_z: Array, reached: float, target: float, mean: float) -> bool:
+        """The corrector where v lambda = B is wanted.
+
+        The predictor's curvature (`bend`) is taken only as far as the predictor could go, and the other products
+        shrink no faster than these near their budgets. Where even that leads straight into the boundary, the
+        curvature says nothing: a step without it, back towards the centre.
+        """
+        S, z, p, M = self.S, self.z, self.p, self.M
+        target = max(target, mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget())), self.smallest)
+        for weight, goal in ((reached, target), (0.0, max(target, mean))):
+            e = (goal - weight * bend) * self.over_X - S
+            e[M + 1] += (self.B - goal) * self.over_X[M + 1]
+            direction = self._direction(e, (goal - weight * bend_z) / z - p)
+            primal, dual = self._lengths(*direction[:4], _STEP_WITH_BUDGETS)
+            if min(primal, dual) > _SHORTEST:
+                break
+        return self._move(primal, dual, direction)
+
+    def _move(self, primal: float, dual: float, direction: tuple[Array, Array, Array, Array, float]) -> bool:
         if not np.isfinite(primal + dual):
             return False
-        X += primal * dX
-        z += primal * dz
+        dX, dS, dz, dp, dt = direction
+        self.X += primal * dX
+        self.z += primal * dz
         self.t += primal * dt
-        S += dual * dS
-        p += dual * dp
+        self.S += dual * dS
+        self.p += dual * dp
         return True
 
     def _lengths(self, dX: Array, dS: Array, dz: Array, dp: Array, share: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.solution import Answer, NotAcceptedError
 
 __all__ = ["LinearProgram", "LinearSolver", "solve_by_linear_programs"]
 
@@ -49,7 +49,7 @@ def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: Li
         x, dual = solve(_assemble(polytope, objective.weights, None))
         return _answer(polytope, x, dual, 1)
     if not isinstance(objective, Threshold):
-        raise TypeError(f"no linear programs for {type(objective).__name__}")
+        raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
     level = objective.easiest_level(polytope.rates.max(axis=1))
     for round_ in range(1, _ROUNDS + 1):
         x, dual = solve(_assemble(polytope, objective.demand(level), None))

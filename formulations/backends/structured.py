@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
-from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.objectives import MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.solution import Answer, NotAcceptedError
 
-__all__ = ["Engine", "own_engine", "solve", "solve_with_engine", "solve_with_floors"]
+__all__ = ["Engine", "own_engine", "solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
 
 Array = NDArray[np.float64]
 
@@ -36,6 +36,10 @@ def own_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
 
 def solve(polytope: Polytope, objective: Objective) -> Answer:
     """Solve any objective of this package; polytope rows without a positive rate are not allowed here."""
+    if isinstance(objective, NashWelfare):
+        from formulations.backends import log_utilities
+
+        return log_utilities.solve(polytope, objective)
     return solve_with_engine(polytope, objective, own_engine)
 
 
@@ -44,13 +48,20 @@ def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) 
     if isinstance(objective, MaxSum):
         return solve_with_floors(polytope, objective.gains[:, None] * polytope.rates, None, 0.0, engine=engine)
     if not isinstance(objective, Threshold):
-        raise TypeError(f"the structured path does not take {type(objective).__name__}")
+        raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
+    return solve_threshold(polytope, objective, engine)
+
+
+def solve_threshold(
+    polytope: Polytope, objective: Threshold, engine: Engine = own_engine, *, precision: float = _PRECISION
+) -> Answer:
+    """Solve a threshold objective to a relative gap of about `precision`."""
     if isinstance(objective, MaxMin):
-        return _solve_max_min(polytope, objective.weights, _PRECISION, engine)
-    return _solve_by_levels(polytope, objective, engine)
+        return _solve_max_min(polytope, objective.weights, precision, engine)
+    return _solve_by_levels(polytope, objective, engine, precision)
 
 
-def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine) -> Answer:
+def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, finest: float) -> Answer:
     """Close in on the level by max-min programs, each a Newton step on its dual (see `backends.linear`).
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
@@ -65,11 +76,11 @@ def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine) -
         bound = objective.bound(polytope.counts * answer.multipliers, supply)
         attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
         gap = abs(attained - bound) / abs(bound)
-        if gap <= 4 * _PRECISION or (precision == _PRECISION and not bound > level * (1 + 1e-13)):
+        if gap <= 4 * finest or (precision == finest and not bound > level * (1 + 1e-13)):
             break
         level = max(level, bound)
         # a Newton step squares the error, up to what the next program can resolve
-        precision = max(_PRECISION, min(precision, gap**2 * 1e-2))
+        precision = max(finest, min(precision, gap**2 * 1e-2))
     return Answer(answer.shares, answer.multipliers, answer.prices, iterations)
 
 

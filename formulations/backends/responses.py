@@ -1,0 +1,249 @@
+"""What every job does at given prices, in closed form.
+
+A job pays ``s (p . x)`` for shares x of the types and needs a throughput d. The cheapest x lies on the lower convex
+hull of the points ``(a_j, p_j)`` and the origin (idle time is free), so it mixes two neighbours of the hull::
+
+    phi(d; p) = min over pairs (j, k) with d between a_j and a_k  of  (1 - theta) p_j + theta p_k,
+    theta = (d - a_j) / (a_k - a_j)
+
+and the slope of the pair, times s, is the job's multiplier. The scale factor changes no choice: it makes all types
+dearer alike. A job that is paid ``s g`` for every unit of throughput may want more than d: it then has a vertex of the
+hull, one type for all its time, ``min over j with a_j >= d of p_j - g a_j``.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from os import cpu_count
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Responses", "respond"]
+
+Array = NDArray[np.float64]
+
+_CHUNK = 8192
+"""Jobs at a time: their arrays stay in the processor's cache."""
+
+_THREADED = 100_000
+"""Number of jobs from which a second thread pays."""
+
+_ROUNDING = 1e-12
+"""How far beyond its fastest type a demand may be."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Mixes:
+    """All mixes of M types, each with its two ends; M stands for idle time.
+
+    First the pairs with idle time, then the pairs of types (up to `n_pairs`), then each type alone for all the time,
+    then nothing at all.
+    """
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    n_pairs: int
+
+
+@cache
+def _mixes(M: int) -> _Mixes:
+    pairs = [(M, k) for k in range(M)] + [(j, k) for j in range(M) for k in range(j + 1, M)]
+    ends = np.array([*pairs, *((M, k) for k in range(M)), (M, 0)], dtype=np.intp)
+    return _Mixes(ends[:, 0].copy(), ends[:, 1].copy(), len(pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """The cheapest mixes of K jobs.
+
+    Attributes
+    ----------
+    rates : (M, K) throughput of each type.
+    cost : (K,) price of the mix per GPU of the gang; inf where no mix gives the demand.
+    mix : (K,) which pair of types.
+    theta : (K,) share of the pair's second type; the first has the rest.
+    decided : (K,) by which fraction prices or demand may move before the mix changes; 0 for a tie.
+    """
+
+    rates: Array
+    cost: Array
+    mix: NDArray[np.int16]
+    theta: Array
+    decided: Array
+
+    @property
+    def ends(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(K,) first and second type of the mix; M for idle time."""
+        mixes = _mixes(len(self.rates))
+        return mixes.first[self.mix], mixes.second[self.mix]
+
+    @property
+    def bound(self) -> NDArray[np.bool_]:
+        """(K,) whether the demand determines the mix."""
+        return self.mix < _mixes(len(self.rates)).n_pairs
+
+    def span(self) -> Array:
+        """(K,) throughput of the second type less that of the first."""
+        first, second = self.ends
+        M, K = self.rates.shape
+        each = np.arange(K)
+        return np.where(first < M, self.rates[second, each] - self.rates[first % M, each], self.rates[second, each])
+
+    def multipliers(self, prices: Array, gain: Array | None = None) -> Array:
+        """(K,) what one more unit of demand costs per GPU of the gang, beyond what it is paid."""
+        first, second = self.ends
+        price = np.append(prices, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = (price[second] - price[first]) / self.span() - (0.0 if gain is None else gain)
+        return np.where(self.bound & np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
+
+    def shares(self, demand: Array | None) -> Array:
+        """(M, K) shares of time that meet a `demand` (K,) with the same pairs of types."""
+        M, K = self.rates.shape
+        first, second = self.ends
+        shares, each = np.zeros((M + 1, K)), np.arange(K)
+        theta = self.theta
+        if demand is not None:
+            slow = np.where(first < M, self.rates[first % M, each], 0.0)
+            met = np.clip((demand - slow) / (self.rates[second, each] - slow), 0.0, 1.0)
+            theta = np.where(self.bound, met, theta)
+        shares[first, each] = 1.0 - theta
+        shares[second, each] = theta
+        return shares[:M]
+
+    def throughput(self) -> Array:
+        """(K,) throughput of the mixes."""
+        first, second = self.ends
+        M, K = self.rates.shape
+        each = np.arange(K)
+        slow = np.where(first < M, self.rates[first % M, each], 0.0)
+        return np.asarray(slow + self.theta * (self.rates[second, each] - slow))
+
+    def usage(self, loads: Array) -> Array:
+        """(M,) what jobs that weigh `loads` (K,) take of each type."""
+        return self._by_type(loads * (1.0 - self.theta), loads * self.theta)
+
+    def growth(self, loads: Array, demand_growth: Array) -> Array:
+        """(M,) how their usage changes when their demands grow by `demand_growth` (K,)."""
+        shift = np.where(self.bound, loads * demand_growth / self.span(), 0.0)
+        return self._by_type(-shift, shift)
+
+    def _by_type(self, of_first: Array, of_second: Array) -> Array:
+        M = len(self.rates)
+        first, second = self.ends
+        total = np.bincount(first, of_first, M + 1) + np.bincount(second, of_second, M + 1)
+        return np.asarray(total[:M])
+
+
+def respond(rates: Array, prices: Array, demand: Array | None, gain: Array | None = None) -> Responses:
+    """The best mixes at `prices` (M,) for jobs with `rates` (M, K).
+
+    `demand` (K,), positive: throughput that each job needs; None: none. `gain` (K,): what it is paid for a unit of
+    throughput, per GPU of its gang; None: nothing. One of the two must be given.
+    """
+    K = rates.shape[1]
+    answer = Responses(rates, np.empty(K), np.empty(K, dtype=np.int16), np.empty(K), np.empty(K))
+    starts = range(0, K, _CHUNK)
+
+    def fill(start: int) -> None:
+        _Chunk(answer, slice(start, min(start + _CHUNK, K)), prices, demand, gain).fill()
+
+    if K >= _THREADED and (cpu_count() or 1) > 1:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(fill, starts))
+    else:
+        for start in starts:
+            fill(start)
+    return answer
+
+
+class _Chunk:
+    """Some jobs: try every mix, keep the cheapest and how far off the next is."""
+
+    def __init__(self, answer: Responses, part: slice, prices: Array, demand: Array | None, gain: Array | None) -> None:
+        self.rates, self.prices = answer.rates[:, part], prices
+        self.demand = None if demand is None else demand[part]
+        self.gain = None if gain is None else gain[part]
+        self.cost, self.mix, self.theta = answer.cost[part], answer.mix[part], answer.theta[part]
+        self.decided = answer.decided[part]
+        n = self.rates.shape[1]
+        self.runner_up = np.full(n, np.inf)
+        self.share, self.price, self.work = np.empty(n), np.empty(n), np.empty(n)
+        self.flag, self.other = np.empty(n, dtype=bool), np.empty(n, dtype=bool)
+
+    def fill(self) -> None:
+        M, mixes = len(self.rates), _mixes(len(self.rates))
+        with np.errstate(all="ignore"):
+            self.cost.fill(np.inf)
+            if self.demand is not None:
+                self._pairs(self.demand, mixes)
+                np.clip(self.theta, 0.0, 1.0, out=self.theta)
+                if self.gain is not None:
+                    # pairs give just the demand: all of them are paid the same
+                    paid = self.gain * self.demand
+                    self.cost -= paid
+                    self.runner_up -= paid
+            else:
+                self.cost.fill(0.0)
+                self.mix.fill(mixes.n_pairs + M)
+                self.theta.fill(0.0)
+            if self.gain is not None:
+                self._types(self.gain, mixes)
+            self._distance()
+
+    def _pairs(self, demand: Array, mixes: _Mixes) -> None:
+        rates, prices, share, price, span = self.rates, self.prices, self.share, self.price, self.work
+        flag, other, M = self.flag, self.other, len(self.rates)
+        for number in range(mixes.n_pairs):
+            j, k = mixes.first[number], mixes.second[number]
+            if j == M:
+                np.divide(demand, rates[k], out=share)
+                np.multiply(share, prices[k], out=price)
+                np.greater(share, 1.0 + _ROUNDING, out=flag)
+            else:
+                np.subtract(rates[k], rates[j], out=span)
+                np.subtract(demand, rates[j], out=share)
+                np.divide(share, span, out=share)
+                np.multiply(share, prices[k] - prices[j], out=price)
+                price += prices[j]
+                np.less_equal(share, 1.0 + _ROUNDING, out=flag)
+                np.greater_equal(share, -_ROUNDING, out=other)
+                np.logical_and(flag, other, out=flag)
+                np.logical_not(flag, out=flag)
+            np.copyto(price, np.inf, where=flag)
+            self._take(number, share)
+
+    def _types(self, gain: Array, mixes: _Mixes) -> None:
+        for k, price in enumerate(self.prices):
+            np.multiply(gain, self.rates[k], out=self.price)
+            np.subtract(price, self.price, out=self.price)
+            if self.demand is not None:
+                np.less(self.rates[k], self.demand, out=self.flag)
+                np.copyto(self.price, np.inf, where=self.flag)
+            self._take(mixes.n_pairs + k, 1.0)
+
+    def _take(self, number: int, share: Array | float) -> None:
+        """The mix `number` where it is the cheapest so far."""
+        np.less(self.price, self.cost, out=self.other)
+        np.maximum(self.price, self.cost, out=self.work)
+        np.minimum(self.runner_up, self.work, out=self.runner_up)
+        np.minimum(self.cost, self.price, out=self.cost)
+        np.copyto(self.theta, share, where=self.other)
+        np.copyto(self.mix, np.int16(number), where=self.other)
+
+    def _distance(self) -> None:
+        """By which part prices may move before the runner-up is cheaper, or the demand before it leaves the mix."""
+        cost, runner_up, theta = self.cost, self.runner_up, self.theta
+        scale = np.abs(runner_up) + np.abs(cost)
+        if self.gain is not None:
+            scale += self.gain
+        distance = np.where(np.isfinite(runner_up), (runner_up - cost) / scale, 1.0)
+        if self.demand is not None and self.gain is None:
+            chunk = Responses(self.rates, cost, self.mix, theta, cost)
+            # idle time is no end: a demand does not fall to nothing
+            to_end = np.where(self.mix < len(self.rates), 1.0 - theta, np.minimum(theta, 1.0 - theta))
+            distance = np.fmin(distance, to_end * np.abs(chunk.span()) / self.demand)
+        self.decided[:] = np.where(np.isfinite(cost), distance, 0.0)
