@@ -1,4 +1,4 @@
-"""``python -m benchmarks [decisions] [simulations] [--out FILE]``: run, print tables, write JSON."""
+"""``python -m benchmarks [decisions] [simulations] [solvers] [--out FILE]``: run, print tables, write JSON."""
 
 from __future__ import annotations
 
@@ -7,32 +7,40 @@ import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from benchmarks import decisions, simulations
+from benchmarks import decisions, simulations, solvers
+from throughputs.files import write_text
 
-STUDIES = {"decisions": decisions, "simulations": simulations}
+STUDIES: dict[str, Any] = {"decisions": decisions, "simulations": simulations, "solvers": solvers}
+DEFAULT = ("decisions", "simulations")
+"""What runs when no study is named: `solvers` takes many minutes in full."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"some of: {', '.join(STUDIES)} (default: all)")
+    default = ", ".join(DEFAULT)
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of: {', '.join(STUDIES)} (default: {default})")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/latest.json"), help="where the figures go")
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
+    solvers.add_arguments(parser)
     chosen = parser.parse_args()
     for name in chosen.studies:
         if name not in STUDIES:
             parser.error(f"no study {name!r}; there are {', '.join(STUDIES)}")
     console = Console()
     figures: dict[str, object] = {"machine": machine()}
-    for name in chosen.studies or STUDIES:
-        rows = STUDIES[name].measure(quick=chosen.quick, console=console)
-        figures[name] = rows
-        console.print(STUDIES[name].table(rows))
+    for name in chosen.studies or DEFAULT:
+        settings = {"options": solvers.options_from(chosen)} if name == "solvers" else {}
+        figures[name] = STUDIES[name].measure(quick=chosen.quick, console=console, **settings)
+        console.print(STUDIES[name].table(figures[name]))
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(figures, indent=2) + "\n")
+    write_text(chosen.out, json.dumps(figures, indent=2) + "\n")
     console.print(f"Figures: {chosen.out}")
+    if isinstance(measured := figures.get("solvers"), dict):
+        solvers.finish(measured, chosen, console)
 
 
 def machine() -> dict[str, str]:

@@ -1,0 +1,376 @@
+"""The study of solvers at tiny sizes: what it draws, that its paths agree, what it leaves out, what it writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from benchmarks import solvers
+from benchmarks.solvers.measure import measure_rows
+from benchmarks.solvers.plan import Budget, Options, plan
+from benchmarks.solvers.registry import (
+    DECISIONS,
+    FAMILIES,
+    PATHS,
+    DeclinedError,
+    Instance,
+    Outcome,
+    Problem,
+    decision,
+    family,
+    path,
+    pick,
+)
+from benchmarks.solvers.report import duration, tables
+from benchmarks.solvers.targets import TARGETS, Target, against_targets
+from formulations import MaxMin, proportional_throughput
+from throughputs import InputError
+
+PLAIN = ("max_min", "makespan", "finish_time", "max_sum")
+LINEAR = ("max_min", "makespan", "max_sum")
+
+
+def quiet() -> Console:
+    return Console(quiet=True)
+
+
+def problem(decision_name: str, family_name: str, n_jobs: int = 20, n_types: int = 3) -> Problem:
+    return Problem(DECISIONS[decision_name], FAMILIES[family_name], n_jobs, n_types)
+
+
+def value_of(path_name: str, posed: Problem) -> float:
+    """Objective of the path's answer once it is scaled into the polytope."""
+    program = posed.pose()
+    outcome = PATHS[path_name].prepare(posed)(program)
+    assert program.polytope.violation(outcome.shares) < 1e-5
+    return program.objective.value(program.polytope.throughput(program.polytope.repaired(outcome.shares)))
+
+
+@pytest.mark.parametrize("family_name", list(FAMILIES))
+@pytest.mark.parametrize("n_types", [2, 3, 4, 16])
+def test_every_family_draws_usable_instances_for_any_number_of_types(family_name: str, n_types: int) -> None:
+    instance = problem("max_min", family_name, 40, n_types).instance
+    assert instance.rates.shape == (40, n_types)
+    assert instance.scale_factors.shape == instance.weights.shape == (40,)
+    assert (instance.capacity > 0).any()
+    assert (instance.fastest > 0).all()
+    assert (instance.weights > 0).all()
+
+
+@pytest.mark.parametrize("family_name", list(FAMILIES))
+def test_a_seed_draws_the_same_problem_and_another_seed_another(family_name: str) -> None:
+    first, second = problem("makespan", family_name), problem("makespan", family_name)
+    other = dataclasses.replace(first, seed=3)
+    assert np.array_equal(first.instance.rates, second.instance.rates)
+    assert np.array_equal(first.pose().objective.key(), second.pose().objective.key())
+    assert not np.array_equal(first.pose().objective.key(), other.pose().objective.key())
+
+
+def test_families_are_what_they_say() -> None:
+    published = problem("max_min", "published", 400).instance
+    assert len(np.unique(published.rates, axis=0)) <= 26
+    wider = problem("max_min", "published", 400, 7).instance
+    assert len(np.unique(wider.rates, axis=0)) <= 26
+    distinct = problem("max_min", "distinct", 400).instance
+    assert len(np.unique(distinct.rates, axis=0)) == 400
+    gangs = problem("max_min", "gangs", 400).instance
+    assert set(gangs.scale_factors) == {1, 2, 4, 8}
+    assert set(gangs.weights) == {1.0, 5.0}
+    assert problem("max_min", "tight", 400).instance.capacity.sum() < 400 / 7
+    assert problem("max_min", "slack", 400).instance.capacity.sum() > 400
+
+
+def test_the_degenerate_family_has_everything_at_once() -> None:
+    instance = problem("max_min", "degenerate", 300).instance
+    assert (instance.rates[:, [0, 2]] == 0).mean() > 0.1
+    assert not instance.rates[:, 1].any()
+    assert len(np.unique(instance.rates, axis=0)) < 300
+    assert 0 < instance.capacity.min() < 0.01
+    assert instance.weights.max() / instance.weights.min() > 1e5
+    assert instance.scale_factors.max() == 64
+
+
+@pytest.mark.parametrize("decision_name", ["makespan", "finish_time"])
+@pytest.mark.parametrize("family_name", ["published", "distinct", "tight"])
+def test_no_single_job_holds_the_optimum_where_jobs_contend(decision_name: str, family_name: str) -> None:
+    rows = measure_rows(
+        Options((family_name,), (decision_name,), ("auto",), sizes=(64,), repetitions=1, limit_seconds=60), quiet()
+    )
+    assert [row["held_by_one_job"] for row in rows] == [False]
+    assert rows[0]["status"] == "optimal"
+
+
+@pytest.mark.parametrize("decision_name", PLAIN)
+@pytest.mark.parametrize("family_name", ["gangs", "distinct", "slack"])
+def test_peers_find_the_value_that_is_proven(decision_name: str, family_name: str) -> None:
+    posed = problem(decision_name, family_name)
+    best = value_of("auto", posed)
+    for name in ("structured", "highs", "highs_ipm"):
+        assert value_of(name, posed) == pytest.approx(best, rel=1e-6)
+    for name in ("cvxpy_vectorised", "cvxpy_parameters"):
+        assert value_of(name, posed) == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize("family_name", ["gangs", "distinct"])
+def test_the_plain_path_is_right_but_for_the_bisection(family_name: str) -> None:
+    pytest.importorskip("ecos")
+    for decision_name in ("max_min", "finish_time", "max_sum"):
+        posed = problem(decision_name, family_name)
+        assert value_of("cvxpy_ecos", posed) == pytest.approx(value_of("auto", posed), rel=1e-4)
+    posed = problem("makespan", family_name)
+    assert 1.0 - 1e-6 <= value_of("cvxpy_ecos", posed) / value_of("auto", posed) <= 1.05
+
+
+def test_the_plain_bisection_finds_makespans_beyond_its_first_bracket() -> None:
+    pytest.importorskip("ecos")
+    posed = problem("makespan", "distinct", 6)
+    longer = dataclasses.replace(posed.instance, weights=posed.instance.weights * 1e4)
+    object.__setattr__(posed, "instance", longer)
+    best = value_of("auto", posed)
+    assert best > 1e7
+    assert best * (1.0 - 1e-6) <= value_of("cvxpy_ecos", posed) <= best * 1.05
+
+
+def test_parameters_are_set_anew_at_each_decision() -> None:
+    posed = problem("max_min", "distinct", 8)
+    solve = PATHS["cvxpy_parameters"].prepare(posed)
+    doubled = dataclasses.replace(posed.instance, capacity=posed.instance.capacity * 2)
+    first, second = posed.pose(), posed.pose()
+    object.__setattr__(second, "polytope", doubled.polytope())
+    few, many = (solve(program).shares.sum() for program in (first, second))
+    assert few <= posed.instance.capacity.sum() + 1e-6
+    assert many > few + 0.5
+
+
+def test_rows_carry_times_phases_gap_and_ratio() -> None:
+    pytest.importorskip("ecos")
+    options = Options(("distinct",), ("max_min",), sizes=(24,), repetitions=2, limit_seconds=60)
+    figures = solvers.measure(quick=True, console=quiet(), options=options)
+    rows = {row["path"]: row for row in figures["rows"]}
+    assert set(rows) == set(PATHS)
+    assert next(iter(rows)) == "auto"
+    for row in rows.values():
+        if row["path"] == "prices":
+            continue  # may decline so few jobs
+        assert row["outcome"] == "measured"
+        assert row["cpu_seconds"] > 0
+        assert set(row["phases"]) == {"build", "solve", "recover"}
+        assert 0 <= row["gap"] < 1e-3
+        assert row["bound"] >= row["objective"] * (1 - 1e-12)
+        assert row["ratio"] == pytest.approx(rows["cvxpy_ecos"]["cpu_seconds"] / row["cpu_seconds"])
+    assert rows["auto"]["status"] == "optimal"
+    assert rows["cvxpy_parameters"]["prepare_seconds"] > 0
+    assert json.loads(json.dumps(figures))["rows"] == figures["rows"]
+    written = Console(width=80, record=True, file=io.StringIO())
+    written.print(tables(figures))
+    text = written.export_text()
+    assert "distinct, 24 x 3" in text
+    assert text.count("not measured") == len(TARGETS)
+
+
+def test_peers_alone_are_still_judged_by_a_proven_bound() -> None:
+    rows = measure_rows(Options(("distinct",), ("makespan",), ("highs",), sizes=(16,), repetitions=1), quiet())
+    assert rows[0]["gap"] < 1e-6
+    assert rows[0]["ratio"] is None
+
+
+def test_what_declines_or_fails_is_recorded_with_its_reason() -> None:
+    def decline(_: Problem) -> object:
+        raise DeclinedError("not today")
+
+    def fail(_: Problem) -> object:
+        def solve(_: object) -> Outcome:
+            raise ArithmeticError("overflow")
+
+        return solve
+
+    added = {"declining": decline, "failing": fail}
+    try:
+        for name, prepare in added.items():
+            path(name, name, kind="peer")(prepare)  # type: ignore[arg-type]
+        rows = measure_rows(
+            Options(("distinct",), ("max_min",), (*added, "compiled"), sizes=(16, 128), repetitions=1), quiet()
+        )
+    finally:
+        for name in added:
+            PATHS.pop(name, None)
+    found = {(row["path"], row["jobs"]): (row["outcome"], row["reason"]) for row in rows}
+    assert found["declining", 16] == ("skipped", "not today")
+    assert found["failing", 16] == ("failed", "ArithmeticError: overflow")
+    assert found["failing", 128] == ("skipped", "gave up at 16 jobs")
+    assert found["compiled", 16] == ("measured", "")
+
+
+def test_an_interrupted_run_keeps_what_it_measured() -> None:
+    def interrupt_later(posed: Problem) -> object:
+        def solve(_: object) -> Outcome:
+            if posed.n_jobs > 12:
+                raise KeyboardInterrupt
+            return Outcome(np.zeros(posed.instance.rates.shape), "none", {"build": 0.0, "solve": 0.0, "recover": 0.0})
+
+        return solve
+
+    try:
+        path("interrupted", "interrupted", kind="peer")(interrupt_later)  # type: ignore[arg-type]
+        options = Options(("distinct",), ("max_sum",), ("interrupted",), sizes=(8, 16), repetitions=1)
+        rows = measure_rows(options, quiet())
+    finally:
+        PATHS.pop("interrupted", None)
+    assert [(row["jobs"], row["objective"], row["gap"]) for row in rows] == [(8, 0.0, 1.0)]
+
+
+def test_a_path_is_not_run_beyond_its_most_jobs_nor_for_decisions_it_has_not() -> None:
+    assert PATHS["cvxpy_parameters"].declines("max_min", 2048) == ""
+    assert "2,048" in PATHS["cvxpy_parameters"].declines("max_min", 2049)
+    assert PATHS["cvxpy_ecos"].declines("water_filling", 8) == "this path has no such decision"
+
+
+@pytest.mark.parametrize(
+    ("taken", "n_jobs", "refused"),
+    [
+        ([], 10**6, False),
+        ([(100, 0.9)], 100, False),
+        ([(100, 0.9)], 200, True),
+        ([(100, 0.1), (200, 0.4)], 300, False),
+        ([(100, 0.1), (200, 0.4)], 400, True),
+        ([(100, 0.3), (200, 0.1)], 1000, False),
+        ([(100, 0.3), (200, 0.1)], 3000, True),
+        ([(100, np.inf)], 200, True),
+    ],
+)
+def test_the_budget_foresees_growth(taken: list[tuple[int, float]], n_jobs: int, refused: bool) -> None:
+    budget = Budget(1.0)
+    for size, seconds in taken:
+        budget.note("p", size, seconds)
+    assert bool(budget.refuses("p", n_jobs)) is refused
+    assert budget.refuses("another", n_jobs) == ""
+
+
+def test_the_full_plan_holds_every_target_of_a_registered_decision() -> None:
+    points = {(p.decision.name, p.family.name, p.n_jobs, p.n_types) for p in plan(Options())}
+    wanted = {(t.decision, t.family, t.jobs, t.types) for t in TARGETS if t.decision in DECISIONS}
+    assert wanted <= points
+    only = {(p.decision.name, p.family.name, p.n_jobs, p.n_types) for p in plan(Options(targets_only=True))}
+    assert only == wanted
+
+
+def test_quick_and_chosen_sizes_leave_out_what_is_there_for_a_million_jobs() -> None:
+    quick = plan(Options(quick=True))
+    assert max(point.n_jobs for point in quick) <= 128
+    assert {point.n_types for point in quick if point.family.name == "distinct"} == {3}
+    chosen = plan(Options(("distinct",), ("max_min",), sizes=(64, 8, 64)))
+    assert [(point.n_jobs, point.n_types) for point in chosen] == [(8, 3), (64, 3)]
+    largest = plan(Options(("distinct",), ("max_min",), sizes=(100_000, 1_000_000)))
+    assert [(point.n_jobs, point.n_types) for point in largest] == [(100_000, 3), (1_000_000, 4)]
+
+
+def test_targets_are_compared_with_the_right_figure() -> None:
+    row = {"decision": "d", "family": "f", "jobs": 5, "types": 2, "path": "auto", "outcome": "measured"}
+    row |= {"cpu_seconds": 4.0, "wall_seconds": 3.0, "memory_factor": 7.0, "status": "optimal"}
+    targets = (
+        Target("d", "f", 5, 2, 2.0),
+        Target("d", "f", 5, 2, 6.0, cores=2),
+        Target("d", "f", 5, 2, 6.0, quantity="memory"),
+        Target("d", "f", 6, 2, 1.0),
+    )
+    compared = against_targets([row | {"path": "highs", "cpu_seconds": 0.1}, row], targets)
+    assert [(c["measured"], c["factor"], c["met"]) for c in compared] == [
+        (4.0, 2.0, False),
+        (3.0, 0.5, True),
+        (7.0, 7.0 / 6.0, False),
+        (None, None, None),
+    ]
+    unproven = against_targets([row | {"status": "feasible"}], targets[1:2])
+    assert unproven[0]["met"] is False
+
+
+def test_families_and_decisions_register_themselves() -> None:
+    try:
+
+        @family("two_alike", "two equal jobs", sizes={1: (2,)})
+        def two_alike(n_jobs: int, n_types: int, _: np.random.Generator) -> Instance:
+            ones = np.ones(n_jobs)
+            return Instance(np.ones((n_jobs, n_types)), ones.astype(np.int64), np.ones(n_types), ones)
+
+        @decision("equal_steps", "Equal steps")
+        def equal_steps(instance: Instance, _: np.random.Generator) -> MaxMin:
+            return MaxMin(np.ones(len(instance.rates)))
+
+        decision("small", "Small", most_jobs=600, families=("published", "two_alike"))(equal_steps)
+        small = {(point.family.name, point.n_jobs) for point in plan(Options(decisions=("small",)))}
+        assert small == {("published", 128), ("published", 512), ("two_alike", 2)}
+        rows = measure_rows(Options(("two_alike",), ("equal_steps",), ("auto", "highs"), repetitions=1), quiet())
+        assert [row["objective"] for row in rows] == pytest.approx([0.5, 0.5])
+        with pytest.raises(ValueError, match="registered twice"):
+            family("two_alike", "again", sizes={1: (2,)})(two_alike)
+    finally:
+        FAMILIES.pop("two_alike", None)
+        DECISIONS.pop("equal_steps", None)
+        DECISIONS.pop("small", None)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(InputError, match="distinct"):
+        pick(FAMILIES, ["distnict"], "family")
+
+
+def test_max_min_weights_follow_the_published_normalisation() -> None:
+    posed = problem("max_min", "gangs", 12)
+    instance, objective = posed.instance, posed.pose().objective
+    assert isinstance(objective, MaxMin)
+    expected = instance.weights * proportional_throughput(instance.rates, instance.capacity) / instance.scale_factors
+    assert objective.weights == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.9996, "1 s"), (4.2e-5, "42 us"), (1234.0, "1,234 s")]
+)
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_the_command_writes_figures_and_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out, picture = tmp_path / "figures.json", tmp_path / "picture.png"
+    command = [sys.executable, "-m", "benchmarks", "solvers", "--quick", "--out", str(out), "--plot", str(picture)]
+    command += ["--family", "published", "--family", "many_types", "--decision", "max_min"]
+    command += ["--path", "auto", "--path", "highs", "--sizes", "8,16"]
+    root = Path(solvers.__file__).resolve().parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Targets for auto" in done.stdout
+    rows = json.loads(out.read_text())["solvers"]["rows"]
+    assert {(row["family"], row["types"]) for row in rows} == {("published", 3)} | {
+        ("many_types", types) for types in (2, 4, 8, 16)
+    }
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in picture.with_suffix(".svg").read_text()
+    assert (tmp_path / "picture-types.png").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--sizes", "many"], ["--sizes", "0"], ["--family", "distnict"]])
+def test_the_command_says_what_is_wrong(arguments: list[str]) -> None:
+    root = Path(solvers.__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "benchmarks", "solvers", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert arguments[1] in done.stderr or "at least 1" in done.stderr
+
+
+def test_peak_memory_is_measured_in_a_process_of_its_own() -> None:
+    options = Options(
+        ("distinct",), ("max_min",), ("auto",), sizes=(3000,), repetitions=1, memory=True, memory_from=1000
+    )
+    row = measure_rows(options, quiet())[0]
+    given = 3000 * (3 + 1 + 1) * 8 + 3 * 8
+    assert row["memory_bytes"] > 0
+    assert row["memory_factor"] == pytest.approx(1 + row["memory_bytes"] / given)
