@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from allocator.cli import compare, policies, simulate, solve, throughputs, trace
+from allocator.cli import compare, data, policies, simulate, solve, throughputs, trace
 
 __all__ = ["app"]
 
@@ -23,3 +23,4 @@ app.command("compare")(compare.compare_command)
 app.command("policies")(policies.policies_command)
 app.add_typer(trace.app, name="trace")
 app.add_typer(throughputs.app, name="throughputs")
+app.add_typer(data.app, name="data")

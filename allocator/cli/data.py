@@ -1,0 +1,239 @@
+"""``allocator data``: public data sets by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allocator.cli.options import JsonOption, console, print_json
+
+if TYPE_CHECKING:
+    from allocator.data import DataFile, Dataset, FileReport
+
+app = typer.Typer(no_args_is_help=True, help="Public data sets by name: list, download, verify. Nothing is bundled.")
+
+CacheOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        help="Directory of the downloaded files; else that of ALLOCATOR_DATA_CACHE, else the platform's cache.",
+        metavar="DIR",
+    ),
+]
+FileOption = Annotated[
+    list[str] | None,
+    typer.Option("--file", help="Only files whose path matches; may be repeated.", metavar="PATTERN"),
+]
+
+
+@app.callback()
+def _group() -> None:
+    """Public data sets by name: list, download, verify. Nothing is bundled."""
+
+
+@app.command("list")
+def list_command(
+    name: Annotated[str | None, typer.Argument(help="A data set, to see its files.", metavar="[NAME]")] = None,
+    cache: CacheOption = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/data.md.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
+    from allocator.data import cache_directory, datasets, find
+
+    directory = cache_directory(cache)
+    if as_json:
+        found = [_as_json(dataset, directory) for dataset in ([find(name)] if name else datasets())]
+        print_json(found[0] if name else found)
+    elif markdown:
+        from allocator.data.listing import markdown_table
+
+        typer.echo(markdown_table([find(name)] if name else list(datasets())), nl=False)
+    elif name:
+        _print_files(find(name), directory)
+    else:
+        _print_sets(list(datasets()), directory)
+
+
+@app.command("fetch")
+def fetch_command(
+    names: Annotated[list[str], typer.Argument(help="Data sets.", metavar="NAME...")],
+    files: FileOption = None,
+    cache: CacheOption = None,
+    url_base: Annotated[
+        str | None,
+        typer.Option("--url-base", help="A mirror with the files under <data set>/<path>.", metavar="URL"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Download data sets into the cache, verified; a download that was cut off is continued."""
+    from allocator.data import fetch, find
+    from allocator.data.listing import size_text
+
+    sets = [find(name) for name in names]
+    found: list[dict[str, Any]] = []
+    for dataset in sets:
+        if not as_json:
+            typer.echo(f"{dataset.name}: {size_text(dataset)}, licence: {dataset.licence}")
+            if dataset.note:
+                typer.echo(f"  {dataset.note}")
+        with _one_line_errors(), _progress() as progress:
+            reports = fetch(
+                dataset,
+                files=files or (),
+                cache=cache,
+                url_base=url_base,
+                progress=progress,
+                waiting=lambda: typer.echo("another process is fetching this data set; waiting for it", err=True),
+            )
+        found += [_report_as_json(dataset, report) for report in reports]
+        if not as_json:
+            _print_reports(reports)
+    if as_json:
+        print_json(found)
+
+
+@app.command("verify")
+def verify_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Data sets; all that are in the cache if omitted.", metavar="[NAME...]")
+    ] = None,
+    files: FileOption = None,
+    cache: CacheOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the files in the cache with the known lengths and SHA-256; status 1 if one is missing or wrong."""
+    from allocator.data import cache_directory, datasets, find, verify
+
+    directory = cache_directory(cache)
+    sets = [find(name) for name in names or ()]
+    if not names:
+        sets = [dataset for dataset in datasets() if dataset.files and (directory / dataset.name).is_dir()]
+    found: list[dict[str, Any]] = []
+    good = True
+    for dataset in sets:
+        with _one_line_errors():
+            reports = verify(dataset, files=files or (), cache=directory)
+        good &= all(report.state.usable for report in reports)
+        found += [_report_as_json(dataset, report) for report in reports]
+        if not as_json:
+            typer.echo(f"{dataset.name}:")
+            _print_reports(reports)
+    if as_json:
+        print_json(found)
+    elif not sets:
+        typer.echo(f"no data set in {directory}")
+    if not good:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """A data error ends the command with one line on standard error and status 1."""
+    from allocator.data import DataError
+
+    try:
+        yield
+    except DataError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("stopped; what came is kept, run the same command again to continue", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[DataFile, int, int | None], None] | None]:
+    """A bar per file on a terminal; nothing elsewhere."""
+    from rich.console import Console
+
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield None
+        return
+    from rich.markup import escape
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=screen, transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def advance(file: DataFile, done: int, total: int | None) -> None:
+            if file.path not in tasks:
+                for earlier in tasks.values():
+                    bars.update(earlier, visible=False)
+                tasks[file.path] = bars.add_task(escape(file.path), total=total)
+            bars.update(tasks[file.path], completed=done, total=total)
+
+        yield advance
+
+
+def _print_reports(reports: list[FileReport]) -> None:
+    """A line per file; where no SHA-256 is known, the one that was found."""
+    for report in reports:
+        known = report.file.sha256 is not None or report.sha256 is None
+        line = f"  {report.path}: {report.state.value}"
+        typer.echo(line + (f"; {report.detail}" if report.detail else "" if known else f"; it has {report.sha256}"))
+
+
+def _print_sets(sets: list[Dataset], directory: Path) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from allocator.data.listing import hash_text, size_text
+
+    table = Table(caption=f"cache: {directory}", expand=False)
+    for column in ("data set", "contents", "licence", "size", "SHA-256", "fetched"):
+        table.add_column(column, no_wrap=column in ("data set", "SHA-256", "fetched"))
+    for dataset in sets:
+        here = sum((directory / dataset.name / file.path).is_file() for file in dataset.files)
+        cells = (dataset.name, dataset.title, dataset.licence, size_text(dataset), hash_text(dataset))
+        table.add_row(*map(escape, cells), f"{here} of {len(dataset.files)}" if dataset.files else "by hand")
+    console().print(table)
+
+
+def _print_files(dataset: Dataset, directory: Path) -> None:
+    from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
+
+    lines = [
+        f"{dataset.name}: {dataset.title}",
+        f"  source    {dataset.source or dataset.page}",
+        f"  licence   {dataset.licence}",
+        f"  size      {size_text(dataset)}",
+        f"  SHA-256   {hash_text(dataset)}",
+        f"  read by   {reader_text(dataset)}",
+        f"  page      {dataset.page}",
+        f"  folder    {directory / dataset.name}",
+    ]
+    lines += [f"  note      {dataset.note}"] if dataset.note else []
+    for file in dataset.files:
+        lines += [f"  {file.path}", f"    {file.url}", f"    {bytes_text(file)}, {file.sha256 or 'SHA-256 unknown'}"]
+    typer.echo("\n".join(lines))
+
+
+def _as_json(dataset: Dataset, directory: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(dataset) | {"size": dataset.size, "folder": str(directory / dataset.name)}
+
+
+def _report_as_json(dataset: Dataset, report: FileReport) -> dict[str, Any]:
+    return {
+        "data_set": dataset.name,
+        "file": report.file.path,
+        "path": str(report.path),
+        "state": report.state.name.lower(),
+        "sha256": report.sha256,
+        "known_sha256": report.file.sha256,
+        "detail": report.detail,
+    }

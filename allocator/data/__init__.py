@@ -1,0 +1,29 @@
+"""Public data sets by name: where they are, under which licence, and how to get and check them.
+
+Nothing is bundled. A set is downloaded into a cache directory, one file at a time; a file has its final name only
+once it was verified.
+
+>>> from allocator.data import fetch, path_of
+>>> fetch("shockwave-traces")  # doctest: +SKIP
+>>> folder = path_of("shockwave-traces")  # doctest: +SKIP
+>>> table = path_of("gavel-throughputs/simulation_throughputs.json")  # doctest: +SKIP
+"""
+
+from allocator.data.cache import CACHE_VARIABLE, DataError, FileReport, FileState, cache_directory
+from allocator.data.registry import DataFile, Dataset, datasets, find
+from allocator.data.store import fetch, path_of, verify
+
+__all__ = [
+    "CACHE_VARIABLE",
+    "DataError",
+    "DataFile",
+    "Dataset",
+    "FileReport",
+    "FileState",
+    "cache_directory",
+    "datasets",
+    "fetch",
+    "find",
+    "path_of",
+    "verify",
+]

@@ -1,0 +1,70 @@
+"""Data sets in words: sizes, hashes, readers, and the table of docs/data.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from allocator.data.registry import HASH_ORIGINS, UNKNOWN, DataFile, Dataset
+
+__all__ = ["bytes_text", "hash_text", "markdown_table", "reader_text", "size_text"]
+
+UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def size_text(dataset: Dataset) -> str:
+    """Number of files and bytes: ``5 files, 414 kB``; a size that is not exact has ``about``."""
+    if not dataset.files:
+        return UNKNOWN if dataset.size is None else f"about {_bytes(dataset.size)}"
+    count = f"{len(dataset.files)} file{'s' if len(dataset.files) > 1 else ''}"
+    if dataset.size is None:
+        return f"{count}, size {UNKNOWN}"
+    return f"{count}, {'' if dataset.size_is_exact else 'about '}{_bytes(dataset.size)}"
+
+
+def bytes_text(file: DataFile) -> str:
+    """Bytes of a file, exactly where that is known."""
+    if file.size is not None:
+        return f"{file.size:,} bytes"
+    return f"size {UNKNOWN}" if file.approximate_size is None else f"about {_bytes(file.approximate_size)}"
+
+
+def hash_text(dataset: Dataset) -> str:
+    """Where the SHA-256 of the files come from."""
+    return HASH_ORIGINS[dataset.hash_from]
+
+
+def reader_text(dataset: Dataset) -> str:
+    """What of this package reads the set."""
+    return ", ".join(dataset.read_by) or "nothing yet"
+
+
+def markdown_table(sets: Sequence[Dataset]) -> str:
+    """The data sets as a table in Markdown."""
+    rows = [
+        "| data set | contents | source | licence | size | SHA-256 | read by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for dataset in sets:
+        contents = f"{dataset.title}. {dataset.note}".rstrip() if dataset.note else dataset.title
+        source = f"[{dataset.source or 'page'}]({dataset.page})"
+        readers = ", ".join(f"`{reader}`" for reader in dataset.read_by) or "nothing yet"
+        cells = (
+            f"`{dataset.name}`",
+            contents,
+            source,
+            dataset.licence,
+            size_text(dataset) if dataset.files else f"{size_text(dataset)}; by hand",
+            hash_text(dataset),
+            readers,
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _bytes(number: int) -> str:
+    size = float(number)
+    for unit in UNITS:
+        if size < 999.5 or unit == UNITS[-1]:
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"

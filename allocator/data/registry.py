@@ -1,0 +1,161 @@
+"""The data sets that are known: TOML files beside this module, read once.
+
+An address, a licence or a SHA-256 that we do not know is ``unknown`` or absent there, never guessed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from throughputs.errors import InputError, did_you_mean
+
+__all__ = ["HASH_ORIGINS", "UNKNOWN", "DataFile", "Dataset", "datasets", "find", "read_sets"]
+
+UNKNOWN = "unknown"
+
+HASH_ORIGINS = {
+    "publisher": "published",
+    "copy": "from a copy",
+    "others": "quoted",
+    "": UNKNOWN,
+}
+"""Where the SHA-256 of a set come from, in words.
+
+Published with the files; computed by us from a copy; quoted alike by several independent projects; not known.
+"""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a data set.
+
+    Parameters
+    ----------
+    path : place in the set's folder, with forward slashes.
+    url : public address.
+    size : exact length in bytes; None where it is not known.
+    sha256 : 64 hexadecimal digits; None where it is not known.
+    approximate_size : length in bytes, roughly, to announce a download; never checked.
+    """
+
+    path: str
+    url: str
+    size: int | None = None
+    sha256: str | None = None
+    approximate_size: int | None = None
+
+    @property
+    def expected_size(self) -> int | None:
+        """Length in bytes, exact if that is known, else roughly; None if neither is."""
+        return self.size if self.size is not None else self.approximate_size
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A public data set: one or several files that belong together.
+
+    Parameters
+    ----------
+    name : short name, also the name of its folder.
+    title : contents in one line.
+    licence : licence of the data, or ``unknown``.
+    page : where a person finds the set.
+    files : its files; empty where no address of a file is known.
+    source : paper that describes it.
+    read_by : options and functions of this package that read it.
+    hash_from : a key of `HASH_ORIGINS`.
+    note : what a user should know before using it.
+    approximate_size : bytes of the whole set, roughly, where the sizes of its files are not known.
+    """
+
+    name: str
+    title: str
+    licence: str
+    page: str
+    files: tuple[DataFile, ...] = ()
+    source: str = ""
+    read_by: tuple[str, ...] = ()
+    hash_from: str = ""
+    note: str = ""
+    approximate_size: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all files, exact or roughly; None where that is not known."""
+        sizes = [file.expected_size for file in self.files]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known and len(known) == len(sizes) else self.approximate_size
+
+    @property
+    def size_is_exact(self) -> bool:
+        """Whether `size` is known to the byte."""
+        return bool(self.files) and all(file.size is not None for file in self.files)
+
+    def file(self, path: str) -> DataFile:
+        """The file at `path`; raises InputError where the set has none of that name."""
+        for file in self.files:
+            if file.path == path:
+                return file
+        hint = did_you_mean(path, [file.path for file in self.files])
+        raise InputError(self.name, field="file", found=path, expected=f"a file of this data set{hint}")
+
+
+@cache
+def datasets() -> tuple[Dataset, ...]:
+    """All known data sets, by name."""
+    sets: list[Dataset] = []
+    for entry in resources.files("allocator.data").joinpath("sets").iterdir():
+        if entry.name.endswith(".toml"):
+            sets += read_sets(entry.read_text(encoding="utf-8"), source=entry.name)
+    return tuple(sorted(sets, key=lambda dataset: dataset.name))
+
+
+def find(name: str) -> Dataset:
+    """Data set by name.
+
+    Raises
+    ------
+    InputError
+        There is none of that name.
+    """
+    for dataset in datasets():
+        if dataset.name == name:
+            return dataset
+    hint = did_you_mean(name, [dataset.name for dataset in datasets()])
+    raise InputError("data set", found=name, expected=f"a name that `allocator data list` shows{hint}")
+
+
+def read_sets(text: str, source: str) -> list[Dataset]:
+    """Data sets of one TOML text; raises InputError at what cannot be used."""
+    return [_dataset(entry, source) for entry in tomllib.loads(text).get("dataset", [])]
+
+
+def _dataset(entry: dict[str, Any], source: str) -> Dataset:
+    entry = dict(entry)
+    base = entry.pop("base", "")
+    files = tuple(_file(dict(file), base, source) for file in entry.pop("files", []))
+    try:
+        dataset = Dataset(files=files, read_by=tuple(entry.pop("read_by", ())), **entry)
+    except TypeError as error:
+        raise InputError(
+            source, field=str(entry.get("name")), expected=f"the fields of a data set ({error})"
+        ) from error
+    if dataset.hash_from not in HASH_ORIGINS:
+        raise InputError(source, field="hash_from", found=dataset.hash_from, expected=f"one of {list(HASH_ORIGINS)}")
+    return dataset
+
+
+def _file(entry: dict[str, Any], base: str, source: str) -> DataFile:
+    path = PurePosixPath(entry["path"])
+    if path.is_absolute() or ".." in path.parts or path.name.startswith("."):
+        raise InputError(source, field="path", found=entry["path"], expected="a path inside the folder of the set")
+    url = entry.pop("url", None) or (base + quote(entry["path"], safe="/,") if base else None)
+    if url is None:
+        raise InputError(source, field="url", found=None, expected=f"an address of {entry['path']}, or a base")
+    return DataFile(url=url, **entry)
