@@ -15,7 +15,8 @@ from formulations.closed_forms import (
     proportional_shares,
     proportional_throughput,
 )
-from formulations.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, Objective, Threshold
+from formulations.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, NashWelfare, Objective, Threshold
+from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
 from formulations.polytope import Polytope
 from formulations.selection import CHOICES
 from formulations.solution import Solution, SolverError
@@ -28,7 +29,11 @@ __all__ = [
     "Makespan",
     "MaxMin",
     "MaxSum",
+    "NashWelfare",
     "Objective",
+    "PackedPolytope",
+    "PackedSolution",
+    "Pairs",
     "Polytope",
     "Solution",
     "SolverError",
@@ -38,4 +43,5 @@ __all__ = [
     "proportional_shares",
     "proportional_throughput",
     "solve",
+    "solve_packed",
 ]

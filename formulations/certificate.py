@@ -83,5 +83,7 @@ def _without_dust(polytope: Polytope, worth: Array, prices: Array) -> tuple[Arra
     dust = prices * polytope.capacity <= _DUST * supply
     if not (prices[dust] > 0).any():
         return prices, supply
-    prices = np.where(dust, 0.0, prices)
-    return prices, polytope.supply(worth, prices)
+    swept = np.where(dust, 0.0, prices)
+    without = polytope.supply(worth, swept)
+    # a type of next to no capacity may be worth much to the job that would have it for nothing
+    return (swept if without <= supply * (1.0 + _DUST) else prices), min(supply, without)

@@ -9,10 +9,20 @@ Knows nothing of policies. Reads the public formats of Gavel and Shockwave and a
 (20, 3)
 """
 
+from throughputs.colocation import (
+    ColocationModel,
+    InterferenceModel,
+    RetainedFractions,
+    default_colocation,
+    retained_fractions,
+)
 from throughputs.columns import Columns, PlainColumns
 from throughputs.default_table import default_table
 from throughputs.errors import InputError
+from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors
 from throughputs.matrix import ThroughputMatrix
+from throughputs.packed import PackedColumns
+from throughputs.prices import PriceTable, read_prices, write_prices
 from throughputs.table import ThroughputTable
 from throughputs.table_io import read_table, write_table
 from throughputs.trace import Trace
@@ -31,22 +41,34 @@ from throughputs.traces import (
 
 __all__ = [
     "JOB_TYPES",
+    "ColocationModel",
     "Columns",
     "FixedDuration",
     "InputError",
+    "InterferenceModel",
     "JobType",
     "LogUniformDurations",
+    "LowRankCompletion",
+    "PackedColumns",
     "PlainColumns",
+    "PriceTable",
+    "RetainedFractions",
+    "ThroughputEstimator",
     "ThroughputMatrix",
     "ThroughputTable",
     "Trace",
     "TraceGenerator",
+    "default_colocation",
     "default_table",
     "describe_trace",
+    "estimation_errors",
     "gavel_trace",
     "job_type",
+    "read_prices",
     "read_table",
     "read_trace",
+    "retained_fractions",
+    "write_prices",
     "write_table",
     "write_trace",
 ]

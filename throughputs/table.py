@@ -22,10 +22,15 @@ from throughputs.matrix import ThroughputMatrix
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Key", "ThroughputTable"]
+    from throughputs.colocation import ColocationModel
+
+__all__ = ["UNCONSOLIDATED", "Key", "ThroughputTable"]
 
 Key = tuple[str, int]
 """A job type and a scale factor (GPUs in the gang)."""
+
+UNCONSOLIDATED = "_unconsolidated"
+"""Behind the name of an accelerator type: its figures for gangs whose GPUs are spread over servers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +164,33 @@ class ThroughputTable:
         rows = self._positions.of(job_types, scale_factors)
         return _or_zero(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
 
+    def unconsolidated_rates(
+        self,
+        job_types: Sequence[str] | NDArray[np.object_],
+        scale_factors: Sequence[int] | NDArray[np.int64],
+        accelerators: Sequence[str],
+    ) -> NDArray[np.float64]:
+        """(N, M) isolated throughput of gangs that are spread over servers, steps/s; arguments as in `rates`.
+
+        Read from the accelerator types with `UNCONSOLIDATED` behind their name; where such a figure is missing, the
+        consolidated one stands in.
+
+        Raises
+        ------
+        InputError
+            As `rates`, or the table has no such type for any of `accelerators`.
+        """
+        rates = self.rates(job_types, scale_factors, accelerators)
+        known = [m for m, name in enumerate(accelerators) if name + UNCONSOLIDATED in self.accelerators]
+        if not known:
+            expected = f"figures for gangs spread over servers, as in {(*accelerators, 'v100')[0] + UNCONSOLIDATED}"
+            raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
+        rows = self._positions.of(job_types, scale_factors)
+        columns = self._columns([accelerators[m] + UNCONSOLIDATED for m in known])
+        spread = self.isolated[rows[:, np.newaxis], columns]
+        rates[:, known] = np.where(np.isnan(spread), rates[:, known], spread)
+        return rates
+
     def matrix(
         self,
         job_ids: Sequence[Hashable],
@@ -189,6 +221,29 @@ class ThroughputTable:
         if row is not None:
             return _or_zero(self.colocated[row, columns, ::-1])
         return np.zeros((len(columns), 2))
+
+    def with_colocation(
+        self, model: ColocationModel, scale_factors: Sequence[int] = (1,), *, keep_measured: bool = True
+    ) -> ThroughputTable:
+        """This table with the pairs that a model of co-location adds to it.
+
+        Parameters
+        ----------
+        model : what jobs keep of their isolated throughput; `throughputs.default_colocation` fits the embedded
+            table.
+        scale_factors : gangs that may share. Pairs have equal scale factors. The public measurements, and with
+            them the embedded model, are of single GPUs; naming larger gangs takes their slowdown for that of one
+            of their GPUs.
+        keep_measured : whether figures of this table take precedence over the model's; False drops them.
+
+        Raises
+        ------
+        InputError
+            The table has no job of a scale factor, or nothing in common with the model.
+        """
+        from throughputs.colocation import extended_table
+
+        return extended_table(self, model, scale_factors, keep_measured=keep_measured)
 
     def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
         for name in accelerators:

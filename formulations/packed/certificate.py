@@ -1,0 +1,107 @@
+"""The judge: feasible times, and bounds by weak duality, from products that no backend had a hand in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.packed.program import PackedPoint, PackedProgram
+
+__all__ = ["Dual", "dual_bound", "repaired"]
+
+Array = NDArray[np.float64]
+
+_DUST = 1e-9
+"""Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
+
+
+def repaired(program: PackedProgram, point: PackedPoint) -> PackedPoint:
+    """The same times, lowered where they exceed a row or their other side; nothing is ever raised.
+
+    In order: time of each class, balance of each pair of groups, no job beside itself, capacity of each type. As each
+    step only lowers (the last one lowers both sides of a pair alike), no step undoes an earlier one.
+    """
+    n, g = program.counts, program.group
+    x = np.clip(np.nan_to_num(point.alone), 0.0, None)
+    y = np.where(program.useful[g], np.clip(np.nan_to_num(point.shared), 0.0, None), 0.0)
+    busy = np.maximum(x.sum(1) + y.sum((1, 2)), 1.0)
+    x, y = x / busy[:, None], y / busy[:, None, None]
+    y = _not_beside_itself(program, y)
+    side = program.total(y)
+    lower = np.minimum(side, side.transpose(1, 0, 2))
+    y *= np.divide(lower, side, out=np.zeros_like(side), where=side > 0)[g]
+    used = (n * program.gangs) @ (x + 0.5 * y.sum(1))
+    fits = np.divide(program.capacity, used, out=np.ones_like(used), where=used > program.capacity)
+    return replace(point, alone=x * fits, shared=y * fits)
+
+
+def _not_beside_itself(program: PackedProgram, y: Array) -> Array:
+    """Lower the time inside a group of a single job that exceeds what the others of its group have."""
+    k = np.arange(program.n_classes)
+    inside = y[k, program.group]
+    total = program.total(inside)
+    others = total[program.group] - inside
+    single = (program.counts == 1)[:, None] & (inside > others)
+    if single.any():
+        y[k, program.group] = np.where(single, np.maximum(others, 0.0), inside)
+    return y
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """What a weighted sum of throughputs can come to: ``supply >= max sum_k n_k weight_k u_k``, with its prices."""
+
+    supply: float
+    prices: Array
+
+
+def dual_bound(program: PackedProgram, weights: Array, time_multipliers: Array, prices: Array) -> Dual:
+    """Bound the weighted throughput from any prices and any multipliers of time.
+
+    For ``m, p >= 0`` that pay for every column::
+
+        m_k >= weight_k T_kj - s_k p_j
+        m_k + m_l >= weight_k T'_{k|l,j} + weight_l T'_{l|k,j} - s_k p_j
+
+    the cluster earns at most ``sum_k n_k m_k + c . p``. Without sharing the least m has a closed form; with it the
+    given m are taken and raised: first to the columns alone, then each class by half of the worst of its pairs (both
+    members of a pair that lacks d are raised by at least d / 2). The worst partner within a group is the same for all
+    classes of another group, so this costs O(K G M).
+    """
+    prices = np.clip(np.nan_to_num(prices), 0.0, None)
+    m = np.clip(np.nan_to_num(time_multipliers), 0.0, None)
+    best = _paid(program, weights, m, prices)
+    dust = prices * program.capacity <= _DUST * best
+    if (prices[dust] > 0).any():
+        # a type with next to no GPUs may be worth little and yet have a price that the bound needs
+        without = np.where(dust, 0.0, prices)
+        free = _paid(program, weights, m, without)
+        if free <= best * (1.0 + _DUST):
+            return Dual(free, without)
+    return Dual(best, prices)
+
+
+def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array) -> float:
+    g = program.group
+    m = np.maximum(m, (weights[:, None] * program.rates - program.gangs[:, None] * prices).max(axis=1))
+    if program.useful.any():
+        # profit of a member before its half of the pair is paid for
+        profit = weights[:, None, None] * program.partner_rates - m[:, None, None]
+        partner = np.maximum.reduceat(profit, program.starts).transpose(1, 0, 2)[g]
+        k = np.arange(len(g))
+        partner[k, g] = _best_other(program, profit[k, g])
+        lacking = np.where(program.useful[g], profit + partner - program.gangs[:, None, None] * prices, 0.0)
+        m = m + 0.5 * np.maximum(lacking.max(axis=(1, 2)), 0.0)
+    return float(program.counts @ m + program.capacity @ prices)
+
+
+def _best_other(program: PackedProgram, profit: Array) -> Array:
+    """(K, M) best of `profit` (K, M) among the other jobs of the group: a single job is not its own partner."""
+    best = np.maximum.reduceat(profit, program.starts)[program.group]
+    at_top = profit >= best
+    single = (program.counts == 1)[:, None]
+    unrivalled = at_top & single & (np.add.reduceat(at_top, program.starts, dtype=np.int64)[program.group] == 1)
+    second = np.maximum.reduceat(np.where(unrivalled, -np.inf, profit), program.starts)[program.group]
+    return np.where(unrivalled, second, best)

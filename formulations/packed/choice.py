@@ -1,0 +1,119 @@
+"""The choice among optima of a threshold objective.
+
+An optimum with ``lambda_k > 0`` for every class has ``u_k = demand_k(t)`` for every class (complementary slackness, and
+any optimal multipliers go with any optimal point): the throughputs are unique, and as an allocation that is better for
+somebody and worse for nobody would be optimal too, nobody can gain. Otherwise a second program takes, of all
+allocations that attain the level, one with the largest total normalised throughput::
+
+    max  sum_i (s_i / p_i) u_i        u_i >= demand_i(t)
+
+with p_i the throughput of the job alone under the proportional share (its fastest rate should that be 0). It leaves no
+GPU idle that some job could use. Several allocations may give the same throughputs; which of them is returned is up to
+the engine, the same for the same jobs in whatever order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.closed_forms import proportional_throughput
+from formulations.objectives import Objective, Threshold
+from formulations.packed.certificate import dual_bound, repaired
+from formulations.packed.engines import Solve
+from formulations.packed.levels import PRECISION, Proof
+from formulations.packed.program import Goal, PackedPoint, PackedProgram
+
+__all__ = ["PackedChoice", "choose"]
+
+Array = NDArray[np.float64]
+
+_RELAXATIONS = (1e-10, 1e-9)
+"""Fractions by which the level is relaxed so that the second program has room, tried in turn."""
+
+_ACCEPTED_LOSS = 2e-9
+"""Relative loss of the objective up to which a choice is accepted."""
+
+_PROVEN = 1e-7
+"""Efficiency gap up to which the optimum at hand is taken for the efficient one."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedChoice:
+    """The chosen point, and how far its total worth is from the most possible, relative; nan: not known."""
+
+    point: PackedPoint
+    efficiency_gap: float
+
+
+def choose(
+    program: PackedProgram, objective: Objective, proof: Proof, engines: Sequence[Callable[[], Solve]]
+) -> PackedChoice:
+    """The efficient optimum; the point of `proof` should no better one be found.
+
+    `engines` are started and asked in turn, until one finds a choice that is proven.
+    """
+    if not isinstance(objective, Threshold):
+        # every throughput counts in a sum with positive gains
+        gains = getattr(objective, "gains", np.zeros(1))
+        return PackedChoice(proof.point, proof.gap if (gains > 0).all() else np.nan)
+    worth = _worth(program)
+    first = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
+    if first.efficiency_gap <= _PROVEN:
+        return first
+    best = first
+    for start in engines:
+        try:
+            solve = start()
+        except RuntimeError:
+            continue
+        for relaxation in _RELAXATIONS:
+            chosen = _chosen(program, objective, objective.level(proof.throughput), relaxation, worth, solve)
+            if chosen is not None and chosen.efficiency_gap < best.efficiency_gap:
+                best = chosen
+            if best.efficiency_gap <= _PROVEN:
+                return best
+    return best
+
+
+def _chosen(
+    program: PackedProgram, objective: Threshold, level: float, relaxation: float, worth: Array, solve: Solve
+) -> PackedChoice | None:
+    """One attempt; None when the engine finds nothing that keeps the level."""
+    floors = objective.demand(objective.relaxed(level, relaxation))
+    try:
+        answer = solve(Goal(floors=floors, gains=worth), PRECISION)
+    except (RuntimeError, np.linalg.LinAlgError):
+        return None
+    point = repaired(program, answer)
+    u = program.throughput(point)
+    loss = level - objective.level(u) if objective.higher_level_is_better else objective.level(u) - level
+    if not loss <= _ACCEPTED_LOSS * abs(level):
+        return None
+    multipliers = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
+    most = dual_bound(program, worth + multipliers, answer.time_multipliers, answer.prices).supply
+    most -= float((program.counts * multipliers) @ floors)
+    total = float((program.counts * worth) @ u)
+    return PackedChoice(point, max(most - total, 0.0) / most if most > 0 else np.inf)
+
+
+def _worth(program: PackedProgram) -> Array:
+    """(K,) normalised throughput of one step per second."""
+    yardstick = proportional_throughput(program.rates, program.capacity)
+    return program.gangs / np.where(yardstick > 0, yardstick, program.fastest)
+
+
+def _gap_by_multipliers(program: PackedProgram, worth: Array, proof: Proof) -> float:
+    """How much more total worth there can be at this level, from the multipliers of the level alone.
+
+    With ``mu = max_k worth_k / lambda_k`` and demands f, any allocation with ``u >= f`` has
+    ``sum worth (u - f) <= mu sum lambda (u - f) <= mu (supply - sum lambda f)``.
+    """
+    multipliers = proof.point.demand_multipliers
+    total = float((program.counts * worth) @ proof.throughput)
+    if not (multipliers > 0).all() or not total > 0:
+        return np.inf
+    return float((worth / multipliers).max()) * max(proof.excess, 0.0) / total

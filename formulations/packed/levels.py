@@ -1,0 +1,102 @@
+"""Objectives as goals of a packed program, and what is proven about an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.certificate import relative_gap
+from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.packed.certificate import dual_bound, repaired
+from formulations.packed.engines import Solve
+from formulations.packed.program import Goal, PackedPoint, PackedProgram
+
+__all__ = ["Proof", "optimise", "prove"]
+
+Array = NDArray[np.float64]
+
+PRECISION = 1e-11
+"""Relative gap to which programs are solved; the certificate then decides."""
+
+_ROUNDS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """A feasible point with what is proven about it; `objective` and `bound` are of the reported value.
+
+    `excess` is what the cluster can earn at the multipliers beyond what the point's demands cost (0 at an optimum).
+    """
+
+    point: PackedPoint
+    throughput: Array
+    objective: float
+    bound: float
+    gap: float
+    prices: Array
+    excess: float = 0.0
+
+
+def optimise(program: PackedProgram, objective: Objective, solve: Solve) -> PackedPoint:
+    """Solve for an objective over the classes (K,)."""
+    if isinstance(objective, MaxSum):
+        return solve(Goal(gains=objective.gains), PRECISION)
+    if isinstance(objective, MaxMin):
+        return solve(Goal(slopes=objective.weights), PRECISION)
+    if not isinstance(objective, Threshold):
+        raise TypeError(f"no packed program for {type(objective).__name__}")
+    return _by_levels(program, objective, solve)
+
+
+def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
+    """Close in on the level by max-min programs, each a Newton step on ``max k, u >= k demand(level)``, ``k = 1``.
+
+    The level only moves to proven bounds, so early programs may be solved roughly.
+    """
+    level = objective.easiest_level(program.fastest)
+    precision, iterations = 1e-4, 0
+    for _ in range(_ROUNDS):
+        point = solve(Goal(slopes=objective.demand(level)), precision)
+        iterations += point.iterations
+        weights = point.demand_multipliers
+        dual = dual_bound(program, weights, point.time_multipliers, point.prices)
+        bound = objective.bound(program.counts * weights, dual.supply)
+        attained = objective.level(program.throughput(repaired(program, point)))
+        gap = abs(attained - bound) / abs(bound)
+        if gap <= 4 * PRECISION or (precision == PRECISION and not bound > level * (1 + 1e-13)):
+            break
+        level = max(level, bound)
+        # a Newton step squares the error, up to what the next program can resolve
+        precision = max(PRECISION, min(precision, gap**2 * 1e-2))
+    return replace(point, iterations=iterations)
+
+
+def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> Proof:
+    """Feasible times, their value, and a bound by weak duality; multipliers and prices in units of the objective."""
+    point = repaired(program, answer)
+    u = program.throughput(point)
+    n = program.counts
+    if isinstance(objective, MaxSum):
+        dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
+        value = float((n * objective.gains) @ u)
+        point = replace(point, demand_multipliers=np.zeros_like(n))
+        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices)
+    assert isinstance(objective, Threshold)
+    weights = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
+    dual = dual_bound(program, weights, answer.time_multipliers, answer.prices)
+    level = objective.level(u)
+    bound = objective.bound(n * weights, dual.supply)
+    alone = objective.easiest_level(program.fastest)
+    bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
+    with np.errstate(all="ignore"):
+        scale = float((n * weights) @ objective.slope(level)) if np.isfinite(level) else np.inf
+        owed = float((n * weights) @ objective.demand(level)) if np.isfinite(level) else 0.0
+    excess, prices = dual.supply - owed, dual.prices
+    if scale > 0 and np.isfinite(scale):
+        weights, prices, excess = weights / scale, prices / scale, excess / scale
+    point = replace(point, demand_multipliers=weights)
+    value, limit = objective.report(level), objective.report(bound)
+    prices = objective.report_price(prices, level)
+    return Proof(point, u, value, limit, relative_gap(value, limit), prices, excess)

@@ -1,0 +1,106 @@
+"""The polytope of allocations with space sharing, stated over jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs import InputError
+from throughputs.packed import PackedColumns
+
+__all__ = ["PackedPolytope", "Pairs"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """P pairs of jobs that share GPUs, sorted by first, second and accelerator.
+
+    Attributes
+    ----------
+    first, second : (P,) positions of the two jobs, first < second.
+    accelerator : (P,) position of the accelerator type whose GPUs they share.
+    share : (P,) share of time, above 0.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    accelerator: NDArray[np.int64]
+    share: Array
+
+    @classmethod
+    def none(cls) -> Pairs:
+        """No pairs."""
+        empty = np.zeros(0, dtype=np.int64)
+        return cls(empty, empty, empty, np.zeros(0))
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPolytope:
+    """Shares of time of jobs alone (x_ij) and of pairs of jobs on the same GPUs (z_ikj), all at least 0::
+
+        sum_j ( x_ij + sum_k z_ikj )                     <= 1     for every job i
+        sum_i s_i x_ij + sum_{i<k} s_i z_ikj             <= c_j   for every type j
+        z_ikj = 0                                        where s_i != s_k
+
+    and the throughput they yield, ``u_i = sum_j ( T_ij x_ij + sum_k T'_{i|k,j} z_ikj )``.
+
+    Parameters
+    ----------
+    columns : what jobs can do alone and in pairs.
+    capacity : (M,) GPUs of each type.
+
+    Source: Narayanan et al., OSDI 2020, section 3.1 (space sharing).
+    """
+
+    columns: PackedColumns
+    capacity: Array
+
+    def __init__(self, columns: PackedColumns, capacity: ArrayLike) -> None:
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "capacity", np.asarray(capacity, dtype=np.float64))
+        expected = (columns.n_accelerators,)
+        if self.capacity.shape != expected:
+            raise InputError(
+                "packed polytope", field="capacity", found=self.capacity.shape, expected=f"shape {expected}"
+            )
+        if not (np.isfinite(self.capacity).all() and (self.capacity >= 0).all()):
+            raise InputError(
+                "packed polytope", field="capacity", found=self.capacity.tolist(), expected="finite, at least 0"
+            )
+
+    @property
+    def n_jobs(self) -> int:
+        """N."""
+        return self.columns.n_jobs
+
+    def throughput(self, shares: Array, pairs: Pairs) -> Array:
+        """(N,) throughput u that `shares` (N, M) of jobs alone and `pairs` yield."""
+        columns = self.columns
+        one, other = columns.group[pairs.first], columns.group[pairs.second]
+        of_first = columns.together[one, other, pairs.accelerator] * pairs.share
+        of_second = columns.together[other, one, pairs.accelerator] * pairs.share
+        u = (columns.rates * shares).sum(axis=1)
+        u += np.bincount(pairs.first, of_first, minlength=self.n_jobs)
+        return np.asarray(u + np.bincount(pairs.second, of_second, minlength=self.n_jobs))
+
+    def violation(self, shares: Array, pairs: Pairs) -> float:
+        """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
+        N, M = shares.shape
+        if N == 0:
+            return 0.0
+        sizes = self.columns.scale_factors
+        time = shares.sum(axis=1)
+        for member in (pairs.first, pairs.second):
+            time = time + np.bincount(member, pairs.share, minlength=N)
+        used = sizes @ shares + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=M)
+        over_capacity = (used - self.capacity) / np.maximum(self.capacity, 1.0)
+        uneven = float(pairs.share[sizes[pairs.first] != sizes[pairs.second]].sum())
+        least = min(float(shares.min()), float(pairs.share.min(initial=0.0)))
+        return max(float(time.max()) - 1.0, float(over_capacity.max()), -least, uneven, 0.0)

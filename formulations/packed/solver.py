@@ -1,0 +1,199 @@
+"""Solve a packed program: reduce, solve, certify, choose, expand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.certificate import relative_gap
+from formulations.objectives import Objective
+from formulations.packed.choice import choose
+from formulations.packed.engines import Engine, Solve, auto, get_engine
+from formulations.packed.expansion import expand
+from formulations.packed.levels import Proof, optimise, prove
+from formulations.packed.polytope import PackedPolytope, Pairs
+from formulations.packed.program import PackedProgram
+from formulations.packed.reduction import Reduction, reduce
+from formulations.solution import Attempt, NotAcceptedError, SolverError
+
+__all__ = ["PackedSolution", "solve_packed"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedSolution:
+    """A certified allocation with space sharing.
+
+    Attributes
+    ----------
+    shares : (N, M) share of time of each job alone on each type.
+    pairs : the pairs of jobs that share GPUs, with their share of time; only those above 0.
+    status : "optimal" when `gap` is within the tolerance, "feasible" when it is not, "empty" when no job could be
+        served.
+    objective : value at the allocation; nan when empty.
+    bound : no allocation is better than this, proven from prices and multipliers.
+    gap : relative distance between the two.
+    efficiency_gap : relative distance of the total normalised throughput (of a sum: of the sum) from the most that is
+        possible at this objective; 0 proves Pareto efficiency. nan where it is not known.
+    prices : (M,) improvement of the objective per additional GPU of each type.
+    multipliers : (N,) weight with which each job holds the objective where it is (sums to 1 over demands).
+    served : (N,) whether the job gains anything from any column.
+    unit : unit of objective; prices are in it per GPU.
+    solver : engine whose answer this is.
+    seconds : time for everything, and `phases` split into build, solve (with its proof), choose and expand.
+    attempts : every engine that was tried, in order.
+    """
+
+    shares: Array
+    pairs: Pairs
+    status: str
+    objective: float
+    bound: float
+    gap: float
+    efficiency_gap: float
+    prices: Array
+    multipliers: Array
+    served: NDArray[np.bool_]
+    unit: str
+    solver: str
+    seconds: float
+    iterations: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+def solve_packed(
+    program: PackedPolytope, objective: Objective, *, solver: str = "auto", tolerance: float = 1e-7
+) -> PackedSolution:
+    """Best allocation with space sharing for `objective`, with its certificate.
+
+    Parameters
+    ----------
+    program, objective : over the same N jobs. Jobs that gain nothing from any column take no part: they get no share
+        and are reported as not served.
+    solver : "auto" (fastest exact path first, the next one when the proven gap is above tolerance) or the name of an
+        engine of `formulations.packed.engines`.
+    tolerance : relative gap up to which the answer is called optimal.
+
+    Raises
+    ------
+    InputError
+        Unknown solver.
+    SolverError
+        No engine returned an answer.
+
+    Source: Narayanan et al., OSDI 2020, sections 3.1 and 4 (policies with space sharing).
+    """
+    started = perf_counter()
+    named = None if solver == "auto" else get_engine(solver)
+    reduction = reduce(program, objective.key())
+    if reduction.program is None:
+        return _empty(program, objective, reduction, perf_counter() - started)
+    goal = objective.take(reduction.first)
+    built = perf_counter()
+    engines = auto(reduction.program.n_classes) if named is None else [named]
+    best, attempts = _solve_in_turn(engines, reduction.program, goal, tolerance)
+    solved = perf_counter()
+    others = [engine for engine in engines if engine.name != best.solver]
+    starts: list[Callable[[], Solve]] = [lambda: best.solve]
+    starts += [partial(engine.start, reduction.program) for engine in others]
+    chosen = choose(reduction.program, goal, best.proof, starts)
+    decided = perf_counter()
+
+    N, M = program.n_jobs, len(program.capacity)
+    pairs = expand(reduction.program, chosen.point, reduction.of, reduction.jobs)
+    pairs = Pairs(pairs.first, pairs.second, reduction.types[pairs.accelerator].astype(np.int64), pairs.share)
+    shares, prices, multipliers = np.zeros((N, M)), np.zeros(M), np.zeros(N)
+    alone = np.where(reduction.program.rates > 0, chosen.point.alone, 0.0)
+    shares[np.ix_(reduction.jobs, reduction.types)] = alone[reduction.of]
+    prices[reduction.types] = best.proof.prices
+    multipliers[reduction.jobs] = chosen.point.demand_multipliers[reduction.of]
+    u = program.throughput(shares, pairs)[reduction.jobs]
+    value = objective.take(reduction.jobs).value(u)
+    gap = relative_gap(value, best.proof.bound)
+    done = perf_counter()
+    return PackedSolution(
+        shares=shares,
+        pairs=pairs,
+        status="optimal" if gap <= tolerance else "feasible",
+        objective=value,
+        bound=best.proof.bound,
+        gap=gap,
+        efficiency_gap=chosen.efficiency_gap if np.isfinite(chosen.efficiency_gap) else np.nan,
+        prices=prices,
+        multipliers=multipliers,
+        served=reduction.served,
+        unit=objective.unit,
+        solver=best.solver,
+        seconds=done - started,
+        iterations=best.proof.point.iterations,
+        attempts=tuple(attempts),
+        phases={
+            "build": built - started,
+            "solve": solved - built,
+            "choose": decided - solved,
+            "expand": done - decided,
+        },
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The answer with the smallest proven gap, whose it is, and the engine to go on with."""
+
+    proof: Proof
+    solver: str
+    solve: Solve
+
+
+def _solve_in_turn(
+    engines: list[Engine], program: PackedProgram, objective: Objective, enough: float
+) -> tuple[_Best, list[Attempt]]:
+    """Ask the engines in turn until one is proven within `enough`; the best answer, and all attempts."""
+    best: _Best | None = None
+    attempts: list[Attempt] = []
+    declined: list[str] = []
+    for engine in engines:
+        began = perf_counter()
+        try:
+            solve = engine.start(program)
+            proof = prove(program, objective, optimise(program, objective, solve))
+        except NotAcceptedError as error:
+            declined.append(f"{engine.name}: {error}")
+            continue
+        except (RuntimeError, np.linalg.LinAlgError) as error:
+            attempts.append(Attempt(engine.name, np.inf, perf_counter() - began, str(error)))
+            continue
+        attempts.append(Attempt(engine.name, proof.gap, perf_counter() - began))
+        if best is None or proof.gap < best.proof.gap:
+            best = _Best(proof, engine.name, solve)
+        if best.proof.gap <= enough:
+            break
+    if best is None:
+        raise SolverError("; ".join([*declined, *(f"{attempt.solver}: {attempt.note}" for attempt in attempts)]))
+    return best, attempts
+
+
+def _empty(program: PackedPolytope, objective: Objective, reduction: Reduction, seconds: float) -> PackedSolution:
+    N, M = program.n_jobs, len(program.capacity)
+    return PackedSolution(
+        shares=np.zeros((N, M)),
+        pairs=Pairs.none(),
+        status="empty",
+        objective=np.nan,
+        bound=np.nan,
+        gap=0.0,
+        efficiency_gap=0.0,
+        prices=np.zeros(M),
+        multipliers=np.zeros(N),
+        served=reduction.served,
+        unit=objective.unit,
+        solver="",
+        seconds=seconds,
+    )

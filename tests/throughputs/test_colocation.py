@@ -1,0 +1,323 @@
+"""Co-location: the interference model, tables extended by it, its fit and its error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from throughputs import (
+    JOB_TYPES,
+    InputError,
+    InterferenceModel,
+    RetainedFractions,
+    ThroughputTable,
+    default_colocation,
+    default_table,
+    read_table,
+    retained_fractions,
+    write_table,
+)
+from throughputs.colocation_fit import colocation_errors, fit_interference, fit_memory_shares, fit_slowdowns
+
+V100 = ["v100"]
+
+
+@pytest.fixture
+def model() -> InterferenceModel:
+    """One resource; c does not fit beside c; b is not known on k80."""
+    return InterferenceModel(
+        ["a", "b", "c"],
+        ["v100", "k80"],
+        sensitivity=[[[1.0], [1.0]], [[3.0], [np.nan]], [[0.0], [0.0]]],
+        pressure=[[[1.0], [2.0]], [[0.5], [np.nan]], [[2.0], [2.0]]],
+        memory_share=[[0.2, 0.2], [0.3, np.nan], [0.7, 0.7]],
+    )
+
+
+@pytest.fixture
+def table() -> ThroughputTable:
+    return ThroughputTable(
+        [("c", 1), ("a", 2), ("a", 1), ("x", 1)], ["k80", "v100"], [[10, 20], [30, 60], [15, 30], [1, 2]]
+    )
+
+
+def random_model(rng: np.random.Generator, G: int, M: int, K: int) -> InterferenceModel:
+    return InterferenceModel(
+        [f"job{g}" for g in range(G)],
+        [f"type{m}" for m in range(M)],
+        rng.uniform(0, 2, (G, M, K)),
+        rng.uniform(0, 1, (G, M, K)),
+        rng.uniform(0.1, 0.7, (G, M)),
+    )
+
+
+def table_of(model: InterferenceModel, rng: np.random.Generator) -> ThroughputTable:
+    alone = rng.uniform(1, 50, (len(model.job_types), len(model.accelerators)))
+    bare = ThroughputTable([(name, 1) for name in model.job_types], model.accelerators, alone)
+    return bare.with_colocation(model)
+
+
+def test_formula(model: InterferenceModel) -> None:
+    v100, k80 = np.moveaxis(model.retained(["a", "b", "c"], ["v100", "k80"]), 2, 0)
+    np.testing.assert_allclose(v100, [[1 / 2, 1 / 1.5, 1 / 3], [1 / 4, 1 / 2.5, 1 / 7], [1, 1, 0]])
+    np.testing.assert_allclose(k80, [[1 / 3, np.nan, 1 / 3], [np.nan] * 3, [1, np.nan, 0]])
+
+
+def test_labels_asked_for_in_any_order_and_unknown_ones(model: InterferenceModel) -> None:
+    asked = model.retained(["c", "zebra", "a"], ["tpu", "v100"])
+    full = model.retained(["a", "b", "c"], V100)
+    assert np.isnan(asked[:, :, 0]).all()
+    assert np.isnan(asked[1]).all()
+    assert np.isnan(asked[:, 1]).all()
+    np.testing.assert_array_equal(asked[[0, 0, 2, 2], [0, 2, 0, 2], 1], full[[2, 2, 0, 0], [2, 0, 2, 0], 0])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 3), st.integers(1, 3))
+def test_fractions_are_fractions_and_sharing_is_mutual(seed: int, G: int, M: int, K: int) -> None:
+    model = random_model(np.random.default_rng(seed), G, M, K)
+    fractions = model.fractions
+    assert ((fractions >= 0) & (fractions <= 1)).all()
+    np.testing.assert_array_equal(fractions > 0, np.swapaxes(fractions > 0, 0, 1))
+    loaded = InterferenceModel(
+        model.job_types, model.accelerators, model.sensitivity, 2 * model.pressure, model.memory_share
+    )
+    assert (loaded.fractions <= fractions).all()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_frame_and_back(seed: int, K: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, 4, 2, K)
+    frame = model.to_frame().sample(frac=1.0, random_state=int(rng.integers(1000)))
+    again = InterferenceModel.from_frame(frame)
+    np.testing.assert_array_equal(again.retained(model.job_types, model.accelerators), model.fractions)
+
+
+def test_missing_rows_of_a_frame_are_unknown(model: InterferenceModel) -> None:
+    again = InterferenceModel.from_frame(model.to_frame())
+    assert len(model.to_frame()) == 5
+    np.testing.assert_array_equal(again.retained(["a", "b", "c"], ["v100", "k80"]), model.fractions)
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "field"),
+    [
+        ({"pressure_1": -1.0}, 7, "pressure_1"),
+        ({"memory_share": np.inf}, 7, "memory_share"),
+        ({"sensitivity_1": None}, 7, "sensitivity_1"),
+        ({"job_type": ""}, 7, "job_type"),
+        ({"job_type": "a", "accelerator": "v100"}, 7, "job_type"),
+    ],
+)
+def test_bad_rows_are_named(model: InterferenceModel, change: dict, line: int, field: str) -> None:
+    frame = model.to_frame()
+    for column, value in change.items():
+        frame.loc[2, column] = value
+    with pytest.raises(InputError) as caught:
+        InterferenceModel.from_frame(frame, "model.csv", first_line=5)
+    assert (caught.value.source, caught.value.line, caught.value.field) == ("model.csv", line, field)
+
+
+def test_columns_are_checked(model: InterferenceModel) -> None:
+    with pytest.raises(InputError, match="pressure_1"):
+        InterferenceModel.from_frame(model.to_frame().drop(columns="pressure_1"))
+    with pytest.raises(InputError, match="did you mean 'memory_share'"):
+        InterferenceModel.from_frame(model.to_frame().rename(columns={"memory_share": "memory_shar"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"job_types": ["a", "a", "c"]}, "job_types"),
+        ({"accelerators": ["v100"]}, "sensitivity"),
+        ({"pressure": np.ones((3, 2, 2))}, "pressure"),
+        ({"memory_share": -np.ones((3, 2))}, "memory_share"),
+        ({"memory_share": np.ones((3, 2))}, "sensitivity"),
+        ({"sensitivity": np.ones(3)}, "sensitivity"),
+    ],
+)
+def test_bad_arrays_of_a_model_are_refused(model: InterferenceModel, change: dict, field: str) -> None:
+    names = ("job_types", "accelerators", "sensitivity", "pressure", "memory_share")
+    with pytest.raises(InputError) as caught:
+        InterferenceModel(**{**{name: getattr(model, name) for name in names}, **change})
+    assert caught.value.field == field
+
+
+def test_table_gets_the_pairs_of_the_model(table: ThroughputTable, model: InterferenceModel) -> None:
+    sharing = table.with_colocation(model)
+    np.testing.assert_allclose(sharing.colocated_rates("a", 1, "c", 1, ["v100", "k80"]), [[10, 20], [5, 10]])
+    np.testing.assert_allclose(sharing.colocated_rates("c", 1, "a", 1, V100), [[20, 10]])
+    np.testing.assert_allclose(sharing.colocated_rates("a", 1, "a", 1, V100), [[15, 15]])
+    assert sharing.colocated_rates("c", 1, "c", 1, V100).tolist() == [[0, 0]]
+    assert sharing.colocated_rates("x", 1, "a", 1, V100).tolist() == [[0, 0]], "unknown to the model"
+    assert sharing.colocated_rates("a", 2, "a", 2, V100).tolist() == [[0, 0]], "gangs only when asked for"
+    np.testing.assert_array_equal(sharing.isolated, table.isolated)
+    assert not table.has_colocation
+
+
+def test_gangs_share_only_with_gangs_of_their_size(table: ThroughputTable, model: InterferenceModel) -> None:
+    sharing = table.with_colocation(model, scale_factors=(1, 2, 1))
+    np.testing.assert_allclose(sharing.colocated_rates("a", 2, "a", 2, V100), [[30, 30]])
+    assert sharing.colocated_rates("a", 2, "a", 1, V100).tolist() == [[0, 0]]
+    sizes = np.array([size for _, size in sharing.keys])[sharing.pairs]
+    assert (sizes[:, 0] == sizes[:, 1]).all()
+
+
+def test_measured_figures_take_precedence(model: InterferenceModel) -> None:
+    measured = ThroughputTable(
+        [("a", 1), ("c", 1)],
+        ["v100", "k80"],
+        [[30, 15], [20, 10]],
+        pairs=[[1, 0]],
+        colocated=[[[7.0, 8.0], [np.nan, np.nan]]],
+    )
+    both = measured.with_colocation(model)
+    np.testing.assert_allclose(both.colocated_rates("a", 1, "c", 1, ["v100", "k80"]), [[8, 7], [5, 10]])
+    np.testing.assert_allclose(both.colocated_rates("a", 1, "a", 1, ["k80"]), [[5, 5]])
+    ours = measured.with_colocation(model, keep_measured=False)
+    np.testing.assert_allclose(ours.colocated_rates("a", 1, "c", 1, V100), [[10, 20]])
+
+
+def test_unknown_isolated_figures_make_no_pair(model: InterferenceModel) -> None:
+    table = ThroughputTable([("a", 1), ("c", 1)], ["v100", "k80"], [[30, np.nan], [20, 10]])
+    assert table.with_colocation(model).colocated_rates("a", 1, "c", 1, ["k80"]).tolist() == [[0, 0]]
+
+
+def test_a_model_without_use_is_refused(table: ThroughputTable, model: InterferenceModel) -> None:
+    with pytest.raises(InputError, match="job types and accelerators that the model knows"):
+        ThroughputTable([("x", 1)], V100, [[1.0]]).with_colocation(model)
+    with pytest.raises(InputError, match="found 4, expected one of 1, 2"):
+        table.with_colocation(model, scale_factors=[4])
+
+
+def test_fractions_of_a_table_are_those_it_was_made_of() -> None:
+    rng = np.random.default_rng(3)
+    model = random_model(rng, 6, 2, 2)
+    names, places = list(model.job_types[::-1]), ["type1"]
+    fractions = retained_fractions(table_of(model, rng), names, places)
+    np.testing.assert_allclose(fractions, model.retained(names, places), rtol=1e-12)
+
+
+def test_fractions_of_odd_entries() -> None:
+    table = ThroughputTable(
+        [("a", 1), ("b", 1), ("c", 1)],
+        V100,
+        [[10.0], [0.0], [4.0]],
+        pairs=[[0, 0], [1, 0]],
+        colocated=[[[4.0, 6.0]], [[0.0, 0.0]]],
+    )
+    expected = [[0.5, 0, np.nan], [0, np.nan, np.nan], [np.nan, np.nan, np.nan]]
+    np.testing.assert_array_equal(retained_fractions(table, ["a", "b", "c"], V100)[..., 0], expected)
+
+
+def test_default_model_covers_the_default_table(tmp_path: Path) -> None:
+    table = default_table().with_colocation(default_colocation())
+    names = [job.name for job in JOB_TYPES]
+    fractions = retained_fractions(table, names, ["v100", "p100", "k80"])
+    assert not np.isnan(fractions).any()
+    assert len(table.pairs) == 26 * 27 / 2
+    # K80s slow jobs down most and refuse most pairs
+    assert ((fractions == 0).sum(axis=(0, 1)).argsort() == [1, 0, 2]).all()
+    assert np.median(fractions[..., 2]) < np.median(fractions[..., 1]) < np.median(fractions[..., 0])
+    write_table(table, tmp_path / "table.csv")
+    assert read_table(tmp_path / "table.csv").pairs.tolist() == table.pairs.tolist()
+
+
+def test_default_model_is_as_near_to_the_public_table_as_documented(public_data: Callable[[str], Path]) -> None:
+    table = read_table(public_data("gavel/simulation_throughputs.json.gz"))
+    errors = colocation_errors(default_colocation(), table, ["v100", "p100", "k80"]).set_index("accelerator")
+    assert errors["pairs"].tolist() == [351] * 3
+    assert errors["sharing"].tolist() == [330, 340, 306]
+    page = (Path(__file__).resolve().parents[2] / "docs" / "colocation.md").read_text()
+    for name, row in errors.iterrows():
+        shown = [f"{row[c]:.3f}" for c in ("median", "p90", "mean", "relative_median", "relative_p90")]
+        wrong = f"{row['wrongly_allowed']:.0f} / {row['wrongly_refused']:.0f}"
+        assert f"| {name} | {' | '.join(shown)} | {wrong} |" in page
+
+
+def test_fit_finds_a_model_again() -> None:
+    rng = np.random.default_rng(5)
+    model = random_model(rng, 12, 2, 1)
+    table = table_of(model, rng)
+    found = fit_interference(table, model.accelerators, resources=1, ridge=1e-4, restarts=2)
+    errors = colocation_errors(found, table, model.accelerators)
+    assert errors["p90"].max() < 1e-3
+    assert errors["verdict_wrong"].max() < 0.02
+    assert (errors[["wrongly_allowed", "wrongly_refused"]] == 0).all().all()
+
+
+def test_fit_is_repeatable_and_skips_what_was_not_measured() -> None:
+    rng = np.random.default_rng(6)
+    model = random_model(rng, 6, 1, 2)
+    full = table_of(model, rng)
+    known = full.colocated.copy()
+    known[(full.pairs == 2).any(axis=1)] = np.nan
+    table = ThroughputTable(full.keys, full.accelerators, full.isolated, full.pairs, known)
+    one, other = (fit_interference(table, ["type0"], restarts=2, rng=np.random.default_rng(1)) for _ in range(2))
+    np.testing.assert_array_equal(one.fractions, other.fractions)
+    assert np.isnan(one.fractions[2]).all()
+    assert not np.isnan(np.delete(np.delete(one.fractions, 2, 0), 2, 1)).any()
+    with pytest.raises(InputError, match="measured pairs of jobs"):
+        fit_interference(default_table(), ["v100"])
+
+
+def test_resources_are_ordered_and_scaled() -> None:
+    rng = np.random.default_rng(7)
+    model = random_model(rng, 8, 1, 2)
+    S, P = fit_slowdowns(
+        model.fractions[..., 0], model.fractions[..., 0] > 0, resources=2, ridge=0.01, restarts=3, rng=rng
+    )
+    np.testing.assert_allclose(P.max(axis=0), 1.0)
+    explained = S.sum(axis=0) * P.sum(axis=0)
+    assert explained[0] >= explained[1]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8))
+def test_memory_shares_that_exist_are_found(seed: int, G: int) -> None:
+    rng = np.random.default_rng(seed)
+    true = rng.integers(1, 13, G) / 12 + 0.01 * rng.random()  # sums are a twelfth apart: a margin is left
+    fits = true[:, np.newaxis] + true <= 1
+    shares = fit_memory_shares(fits, np.ones_like(fits))
+    np.testing.assert_array_equal(shares[:, np.newaxis] + shares <= 1, fits)
+
+
+def test_memory_shares_sacrifice_the_fewest_pairs() -> None:
+    fits = np.ones((4, 4), dtype=bool)
+    fits[0, 1] = fits[1, 0] = False
+    fits[2, 3] = fits[3, 2] = False  # with 0-2, 0-3, 1-2 and 1-3 fitting this cannot be told by shares
+    shares = fit_memory_shares(fits, ~np.eye(4, dtype=bool))
+    told = shares[:, np.newaxis] + shares <= 1
+    assert np.triu(told != fits, 1).sum() == 1
+
+
+def test_errors_count_each_pair_once_and_both_jobs() -> None:
+    truth = ThroughputTable(
+        [("a", 1), ("b", 1)],
+        V100,
+        [[10.0], [10.0]],
+        pairs=[[0, 0], [0, 1], [1, 1]],
+        colocated=[[[5, 5]], [[6, 3]], [[0, 0]]],
+    )
+    guess = RetainedFractions(("a", "b"), ("v100",), np.array([[0.6, 0.7], [0.5, 0.2]])[..., np.newaxis])
+    (row,) = colocation_errors(guess, truth, V100).to_dict("records")
+    assert (row["pairs"], row["sharing"], row["wrongly_allowed"], row["wrongly_refused"]) == (3, 2, 1, 0)
+    assert row["mean"] == pytest.approx((0.1 + 0.1 + 0.2) / 3)
+    assert row["relative_p90"] == pytest.approx(np.quantile([0.2, 1 / 6, 2 / 3], 0.9))
+    assert row["sum_p90"] == pytest.approx(np.quantile([0.2, 0.3], 0.9))
+    assert row["verdict_wrong"] == 1.0  # 1.0 against 1.2, 0.9 against 1.2: both on the other side
+    assert isinstance(colocation_errors(guess, truth, V100), pd.DataFrame)
+
+
+def test_examples_of_the_page_run() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "colocation.md").read_text()
+    names: dict = {}
+    for text in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(text, names)  # the second example goes on from the first
+    assert names["estimated"].retained(["my job"], ["v100"]).tolist() == [[[0.55]]]

@@ -1,0 +1,180 @@
+"""Prices: histories, files, and cost as an exact integral."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from throughputs import InputError, PriceTable, read_prices, write_prices
+from throughputs.prices import PREEMPTIBLE_PRICES
+
+
+@pytest.fixture
+def prices() -> PriceTable:
+    return PriceTable({"v100": ([0, 3600, 7200], [1.0, 2.0, 0.5]), "k80": ([100], [0.25])})
+
+
+def test_price_holds_from_one_change_to_the_next(prices: PriceTable) -> None:
+    seen = [prices.price_at(t, ["v100"]).item() for t in (-5, 0, 3599.9, 3600, 7199, 7200, 1e9)]
+    assert seen == [1, 1, 1, 2, 2, 0.5, 0.5]
+    assert prices.price_at(0.0, ["k80", "v100", "k80"]).tolist() == [0.25, 1.0, 0.25]
+    assert prices.price_at(0.0, []).shape == (0,)
+
+
+def test_cost_over_changes(prices: PriceTable) -> None:
+    assert prices.cost(1800, 9000, ["v100", "k80"]).tolist() == [0.5 + 2.0 + 0.25, 0.5]
+    runs = prices.cost([0, 0, 3600], [3600, 7200, 3600], ["v100", "k80", "v100"])
+    assert runs.tolist() == [1.0, 0.5, 0.0]
+    assert prices.cost(-3600, 0, ["v100"]).tolist() == [1.0], "the first price holds before it"
+    assert prices.cost([], [], []).shape == (0,)
+
+
+def test_next_change(prices: PriceTable) -> None:
+    assert [prices.next_change(t, ["v100", "k80"]) for t in (-1, 0, 3600, 7200)] == [3600, 3600, 7200, np.inf]
+    assert prices.next_change(0, ["k80"]) == np.inf, "a first price is no change"
+    flat = PriceTable({"v100": ([0, 10, 20], [1, 1, 2])})
+    assert flat.next_change(0, ["v100"]) == 20
+    assert not flat.is_constant
+    assert PriceTable({"v100": ([0, 10], [1, 1])}).is_constant
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 9)), min_size=1, max_size=6),
+    st.integers(-20, 320),
+    st.integers(0, 320),
+)
+def test_cost_is_the_integral(history: list[tuple[int, int]], start: int, length: int) -> None:
+    times = np.cumsum([gap for gap, _ in history])
+    price = [p for _, p in history]
+    table = PriceTable({"x": (times, price)})
+    exact = Fraction(0)
+    for second in range(start, start + length):
+        exact += Fraction(price[max(int((times <= second).sum()) - 1, 0)], 3600)
+    assert table.cost(start, start + length, ["x"])[0] == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
+    middle = start + length / 3
+    parts = table.cost([start, middle], [middle, start + length], ["x", "x"])
+    assert parts.sum() == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
+
+
+def test_constant_prices() -> None:
+    table = PriceTable.constant(PREEMPTIBLE_PRICES)
+    assert table.accelerators == ("v100", "p100", "k80")
+    assert table.is_constant
+    assert table.cost(0, 3600, table.accelerators).tolist() == list(PREEMPTIBLE_PRICES.values())
+
+
+def test_short_runs_late_in_a_long_history_lose_no_digits() -> None:
+    table = PriceTable({"x": (np.arange(10_000) * 300.0, np.tile([1.0, 3.0], 5000))})
+    late = 9_000 * 300.0 + 10.0
+    assert table.cost(late, late + 0.001, ["x"])[0] == pytest.approx(0.001 / 3600, rel=1e-6)
+
+
+def test_unknown_accelerators_are_named(prices: PriceTable) -> None:
+    for call in (
+        lambda: prices.price_at(0, ["v10"]),
+        lambda: prices.cost(0, 1, ["v10"]),
+        lambda: prices.next_change(0, ["v10"]),
+        lambda: prices.history("v10"),
+    ):
+        with pytest.raises(InputError, match="one of v100, k80 \\(did you mean 'v100'\\?\\)"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "field"),
+    [(1.0, 0.0, "end_seconds"), ([0, 0, 0], 1, "start_seconds"), (0, [1.0], "end_seconds"), (0, np.nan, "end_seconds")],
+)
+def test_bad_intervals_are_refused(prices: PriceTable, start: object, end: object, field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        prices.cost(start, end, ["v100", "k80"])
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "history",
+    [([], []), ([0, 1], [1]), ([1, 0], [1, 1]), ([0, 0], [1, 1]), ([0], [-1]), ([0], [np.nan]), ([np.inf], [1])],
+)
+def test_bad_histories_are_refused(history: tuple) -> None:
+    with pytest.raises(InputError) as caught:
+        PriceTable({"v100": history})
+    assert caught.value.field == "v100"
+
+
+def test_histories_are_copies(prices: PriceTable) -> None:
+    prices.history("v100")[1][0] = 99.0
+    assert prices.price_at(0, ["v100"]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.csv.gz", "p.parquet"])
+def test_files_there_and_back(prices: PriceTable, tmp_path: Path, name: str) -> None:
+    write_prices(prices, tmp_path / name)
+    again = read_prices(tmp_path / name)
+    assert again.accelerators == prices.accelerators
+    for accelerator in prices.accelerators:
+        for one, other in zip(again.history(accelerator), prices.history(accelerator), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_rows_in_any_order_and_time_stamps(tmp_path: Path) -> None:
+    path = tmp_path / "spot.csv"
+    path.write_text(
+        "# spot prices\ntimestamp,accelerator,price\n"
+        "2020-01-01T02:00:00Z,v100,2.0\n"
+        "2020-01-01T00:00:00,v100,1.0\n"
+        "2020-01-01 01:30:00+01:00,k80,0.3\n"
+    )
+    table = read_prices(path)
+    assert [a.tolist() for a in table.history("v100")] == [[0, 7200], [1, 2]]
+    assert [a.tolist() for a in table.history("k80")] == [[1800], [0.3]]
+
+
+def test_zones_offer_the_least_price() -> None:
+    frame = pd.DataFrame(
+        [(0, "v100", 3.0, "a"), (10, "v100", 2.0, "b"), (20, "v100", 1.0, "a"), (30, "v100", 5.0, "a")],
+        columns=["time_seconds", "accelerator", "price", "zone"],
+    )
+    table = PriceTable.from_frame(frame)
+    assert [table.price_at(t, ["v100"]).item() for t in (-1, 0, 9, 10, 20, 30, 99)] == [3, 3, 3, 2, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        ("time_seconds,accelerator,price\n0,v100,1\n5,v100,cheap\n", 3, "price"),
+        ("time_seconds,accelerator,price\n0,v100,-1\n", 2, "price"),
+        ("# c\ntime_seconds,accelerator,price\n0,v100,inf\n", 3, "price"),
+        ("time_seconds,accelerator,price\nsoon,v100,1\n", 2, "time_seconds"),
+        ("time_seconds,accelerator,price\n0,v100,1\n-inf,v100,1\n", 3, "time_seconds"),
+        ("time_seconds,accelerator,price\n0,v100,1\n1,,1\n", 3, "accelerator"),
+        ("time_seconds,accelerator,price\n0,v100,1\n0,v100,2\n", 3, "price"),
+        ("time_seconds,accelerator,price,region\n0,v100,1,x\n", None, "region"),
+        ("accelerator,price\nv100,1\n", None, "time_seconds"),
+        ("timestamp,accelerator,price\n2020-13-01,v100,1\n", 2, "timestamp"),
+        ("timestamp,accelerator,price\n,v100,1\n", 2, "timestamp"),
+        ("timestamp,time_seconds,accelerator,price\n2020-01-01,0,v100,1\n", None, "time_seconds"),
+    ],
+)
+def test_bad_files_name_file_line_and_field(tmp_path: Path, text: str, line: int | None, field: str) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_prices(path)
+    assert (caught.value.source, caught.value.line, caught.value.field) == (str(path), line, field)
+
+
+def test_the_same_row_twice_is_no_contradiction(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("time_seconds,accelerator,price\n0,v100,1\n0,v100,1\n")
+    assert read_prices(path).is_constant
+
+
+def test_unknown_extensions_are_refused(prices: PriceTable, tmp_path: Path) -> None:
+    for call in (lambda: read_prices(tmp_path / "p.json"), lambda: write_prices(prices, tmp_path / "p.txt")):
+        with pytest.raises(InputError, match=r"\.csv, \.csv\.gz or \.parquet"):
+            call()

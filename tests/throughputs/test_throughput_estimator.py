@@ -1,0 +1,296 @@
+"""The throughput estimator: completion, matching, measured figures, sweeps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from throughputs import JOB_TYPES, InputError, ThroughputTable, default_colocation, read_table, retained_fractions
+from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors, sample_profile
+
+NAMES = [job.name for job in JOB_TYPES]
+TYPES = ["v100", "p100", "k80"]
+
+
+@pytest.fixture(scope="module")
+def truth() -> np.ndarray:
+    """(26, 26, 3), all different."""
+    return default_colocation().retained(NAMES, TYPES)
+
+
+def random_truth(rng: np.random.Generator, G: int, M: int = 2) -> np.ndarray:
+    return rng.uniform(0.05, 1.0, (G, G, M))
+
+
+def loss(X: np.ndarray, estimate: np.ndarray, settings: LowRankCompletion) -> float:
+    """The program of the completion at an estimate of its rank: the ridge of the best factors is 2 mu ||.||_*."""
+    known = ~np.isnan(X)
+    means = np.nanmean(X, axis=0) if settings.centred else 0.0
+    sizes = np.linalg.svd(estimate - means, compute_uv=False)
+    return float(((X - estimate)[known] ** 2).sum() + 2 * settings.ridge * sizes.sum())
+
+
+def test_a_low_rank_matrix_is_completed() -> None:
+    rng = np.random.default_rng(0)
+    full = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 30))
+    X = np.where(rng.random(full.shape) < 0.6, full, np.nan)
+    settings = LowRankCompletion(rank=3, ridge=1e-3, centred=False, iterations=2000, tolerance=1e-9)
+    np.testing.assert_allclose(settings.complete(X), full, atol=0.02)
+    np.testing.assert_allclose(settings.complete(X, rng), full, atol=0.02)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_completion_of_a_full_matrix_is_soft_thresholding(centred: bool) -> None:
+    """With everything known the optimum is in closed form: singular values less mu, the first k of them."""
+    X = np.random.default_rng(1).normal(size=(9, 7))
+    settings = LowRankCompletion(rank=4, ridge=0.3, centred=centred, iterations=5000, tolerance=1e-12)
+    means = X.mean(axis=0) if centred else 0.0
+    left, sizes, right = np.linalg.svd(X - means, full_matrices=False)
+    sizes = np.maximum(sizes - 0.3, 0) * (np.arange(7) < 4)
+    np.testing.assert_allclose(settings.complete(X), means + (left * sizes) @ right, atol=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_no_turn_makes_the_program_worse(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((8, 6)) < 0.7, rng.random((8, 6)), np.nan)
+    X[0] = rng.random(6)
+    last = np.inf
+    for turns in (1, 2, 4, 8, 64):
+        settings = LowRankCompletion(rank=6, ridge=0.2, iterations=turns, tolerance=0)
+        now = loss(X, settings.complete(X), settings)
+        if turns > 1:
+            assert now <= last + 1e-9
+        last = min(last, now)
+
+
+def test_rows_and_columns_nobody_knows() -> None:
+    X = np.random.default_rng(2).random((5, 4))
+    X[3] = np.nan
+    X[:, 1] = np.nan
+    completed = LowRankCompletion(rank=2).complete(X)
+    np.testing.assert_allclose(np.delete(completed[3], 1), np.nanmean(np.delete(X, 1, 1), axis=0), atol=1e-9)
+    np.testing.assert_allclose(completed[:, 1], 0, atol=1e-9)
+    assert LowRankCompletion().complete(np.full((2, 3), np.nan)).tolist() == np.zeros((2, 3)).tolist()
+    assert LowRankCompletion().complete(np.zeros((0, 3))).shape == (0, 3)
+
+
+@pytest.mark.parametrize("bad", [{"rank": 0}, {"ridge": 0.0}, {"ridge": np.inf}, {"iterations": 0}, {"tolerance": -1}])
+def test_completion_settings_are_checked(bad: dict) -> None:
+    with pytest.raises(InputError) as caught:
+        LowRankCompletion(**bad)
+    assert [caught.value.field] == list(bad)
+
+
+@pytest.mark.parametrize("estimate", ["match", "fingerprint"])
+@pytest.mark.parametrize("basis", ["completed", "measured"])
+@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+def test_reference_models_profiled_in_full_are_themselves(
+    truth: np.ndarray, distance: str, basis: str, estimate: str
+) -> None:
+    estimator = ThroughputEstimator(truth, distance=distance, basis=basis, estimate=estimate)
+    for row in truth:
+        estimator.add(row)
+    assert estimator.matches.tolist() == list(range(26))
+    np.testing.assert_array_equal(estimator.retained(), truth)
+
+
+def test_profiled_entries_belong_to_their_reference_models(truth: np.ndarray) -> None:
+    """With few references, scattered among the job types, a profile keeps its columns."""
+    references = [3, 8, 17, 21]
+    estimator = ThroughputEstimator(truth[np.ix_(references, references)], estimate="fingerprint")
+    profile = sample_profile(truth[12, references], 0.5, np.random.default_rng(0))
+    known = ~np.isnan(profile)
+    assert 0 < known.sum() < known.size
+    assert estimator.add(profile) == 0
+    np.testing.assert_array_equal(estimator.fingerprints[0][known], truth[12, references][known])
+    assert ((estimator.fingerprints >= 0) & (estimator.fingerprints <= 1)).all()
+
+
+def test_pairs_follow_their_definition(truth: np.ndarray) -> None:
+    rng = np.random.default_rng(4)
+    references = np.sort(rng.permutation(26)[:9])
+    Q = truth[np.ix_(references, references)]
+    for estimate in ("match", "fingerprint"):
+        estimator = ThroughputEstimator(Q, estimate=estimate)
+        for row in truth[:, references]:
+            estimator.add(sample_profile(row, 0.4, rng))
+        match, prints, retained = estimator.matches, estimator.fingerprints, estimator.retained()
+        for a, b, j in zip(*(rng.integers(0, n, 200) for n in (26, 26, 3)), strict=True):
+            one = Q[match[a], match[b], j] if estimate == "match" else prints[a, match[b], j]
+            other = Q[match[b], match[a], j] if estimate == "match" else prints[b, match[a], j]
+            assert retained[a, b, j] == (one if other > 0 else 0.0)
+
+
+def test_match_is_the_nearest_on_what_was_profiled() -> None:
+    Q = np.array([[[0.9], [0.9]], [[0.1], [0.9]]])
+    profile = [[0.2], [np.nan]]
+    assert ThroughputEstimator(Q, basis="measured", distance="euclidean").add(profile) == 0
+    for distance, expected in (("euclidean", 1), ("cosine", 0)):  # in one dimension all angles are 0: the first
+        estimator = ThroughputEstimator(Q, basis="measured", distance=distance)
+        estimator.add(profile)
+        assert estimator.matches.tolist() == [expected]
+
+
+@pytest.mark.parametrize("basis", ["completed", "measured"])
+def test_jobs_without_any_profile_or_that_share_with_nobody(basis: str) -> None:
+    Q = random_truth(np.random.default_rng(8), 5)
+    Q[2] = Q[:, 2] = 0.0
+    estimator = ThroughputEstimator(Q, basis=basis)
+    estimator.add(np.full((5, 2), np.nan))
+    np.testing.assert_allclose(estimator.fingerprints[0], Q.mean(axis=0), atol=1e-9)
+    estimator.add(np.zeros((5, 2)))
+    assert estimator.matches[1] == 2
+    assert (estimator.retained()[1] == 0).all()
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_the_order_of_jobs_does_not_matter(seed: int, random_start: bool) -> None:
+    rng = np.random.default_rng(seed)
+    truth = random_truth(rng, 6)
+    profiles = [sample_profile(row[:4], 0.5, rng) for row in truth]
+    order = rng.permutation(6)
+    answers = []
+    for jobs in (np.arange(6), order):
+        start = np.random.default_rng(seed) if random_start else None
+        estimator = ThroughputEstimator(truth[:4, :4], rng=start)
+        for job in jobs:
+            estimator.add(profiles[job])
+        answers.append(estimator.retained())
+    np.testing.assert_array_equal(answers[0][np.ix_(order, order)], answers[1])
+
+
+def test_measured_figures_replace_estimates(truth: np.ndarray) -> None:
+    estimator = ThroughputEstimator(truth[:5, :5])
+    for row in truth[5:9, :5]:
+        estimator.add(row)
+    before = estimator.retained()
+    estimator.observe(2, 0, 1, 0.25, 1.01)
+    estimator.observe(3, 3, 0, 0.4, 0.5)
+    after = estimator.retained()
+    assert (after[2, 0, 1], after[0, 2, 1], after[3, 3, 0]) == (0.25, 1.01, 0.45)
+    changed = np.argwhere(after != before).tolist()
+    assert changed == [[0, 2, 1], [2, 0, 1], [3, 3, 0]]
+    estimator.observe(0, 2, 1, 0.0, 0.0)
+    assert estimator.retained()[[0, 2], [2, 0], 1].tolist() == [0, 0], "the last measurement counts"
+    np.testing.assert_array_equal(estimator.retained([3, 0, 2]), estimator.retained()[np.ix_([3, 0, 2], [3, 0, 2])])
+    assert estimator.retained([]).shape == (0, 0, 3)
+
+
+def test_bad_calls_are_refused(truth: np.ndarray) -> None:
+    estimator = ThroughputEstimator(truth[:3, :3])
+    estimator.add(truth[4, :3])
+    for call, field in (
+        (lambda: estimator.add(truth[4, :4]), "profile"),
+        (lambda: estimator.add(truth[4, :3] + 1), "profile[0, 0]"),
+        (lambda: estimator.observe(0, 1, 0, 0.5, 0.5), "b"),
+        (lambda: estimator.observe(0, 0, 3, 0.5, 0.5), "accelerator"),
+        (lambda: estimator.observe(0, 0, 0, 0.5, -0.1), "retained_b"),
+        (lambda: estimator.observe(0, 0, 0, np.nan, 0.1), "retained_a"),
+        (lambda: ThroughputEstimator(truth[:3]), "references"),
+        (lambda: ThroughputEstimator(np.zeros((0, 0, 2))), "references"),
+        (lambda: ThroughputEstimator(truth * 2), "references[0, 0, 0]"),
+        (lambda: ThroughputEstimator(truth, distance="manhattan"), "distance"),
+        (lambda: ThroughputEstimator(truth, basis="measure"), "basis"),
+        (lambda: ThroughputEstimator(truth, estimate="matches"), "estimate"),
+        (lambda: sample_profile(truth[0], 1.5, np.random.default_rng(0)), "percentage"),
+    ):
+        with pytest.raises(InputError) as caught:
+            call()
+        assert caught.value.field == field
+    assert estimator.n_jobs == 1
+
+
+def test_from_table() -> None:
+    table = ThroughputTable(
+        [("a", 2), ("b", 2)],
+        ["v100", "k80"],
+        [[10, 5], [4, 2]],
+        pairs=[[0, 0], [0, 1], [1, 1]],
+        colocated=[[[5, 5], [1, 1]], [[8, 5], [1, 1]], [[2, 2], [0, 0]]],
+    )
+    estimator = ThroughputEstimator.from_table(table, ["b", "a"], ["v100"], scale_factor=2)
+    assert estimator.references[..., 0].tolist() == [[0.5, 1.0], [0.8, 0.5]], "above 1 counts as 1"
+    bare = ThroughputTable([("a", 1), ("b", 1)], ["v100"], [[1], [1]], pairs=[[0, 0]], colocated=[[[1, 1]]])
+    with pytest.raises(InputError, match=r"a beside b on 'v100'"):
+        ThroughputEstimator.from_table(bare, ["a", "b"], ["v100"])
+
+
+def test_profiles_grow_with_the_percentage() -> None:
+    row = np.random.default_rng(0).random((7, 3))
+    known = [~np.isnan(sample_profile(row, p, np.random.default_rng(5))) for p in (0.0, 0.3, 0.6, 1.0)]
+    assert not known[0].any()
+    assert known[3].all()
+    assert all((more | ~less).all() for less, more in itertools.pairwise(known))
+    share = np.isnan(sample_profile(np.ones((100, 100)), 0.3, np.random.default_rng(1))).mean()
+    assert share == pytest.approx(0.7, abs=0.02)
+
+
+def test_sweep(truth: np.ndarray) -> None:
+    errors = estimation_errors(truth, [0.2, 1.0], [5, 26], trials=3, seed=7)
+    assert len(errors) == 2 * 2 * 3 * 2
+    again = estimation_errors(truth, [1.0, 0.2], [26, 5], trials=3, seed=7)
+    keys = ["profiling_percentage", "reference_models", "trial", "pairs"]
+    a, b = (frame.set_index(keys).sort_index() for frame in (errors, again))
+    assert a.equals(b), "a setting's error does not depend on the other settings"
+    everything = errors.query("profiling_percentage == 1 and reference_models == 26 and pairs == 'all'")
+    assert everything["mean_absolute_error"].tolist() == [0.0] * 3
+    assert everything["match_rank"].tolist() == [1.0] * 3
+    assert errors.query("reference_models == 26 and pairs == 'new'")["mean_absolute_error"].isna().all()
+    mean = errors[errors.pairs == "all"].groupby(keys[:2])[["mean_absolute_error", "match_rank"]].mean()
+    assert mean.loc[(0.2, 5), "mean_absolute_error"] > mean.loc[(1.0, 5), "mean_absolute_error"]
+    assert mean.loc[(0.2, 5), "match_rank"] > mean.loc[(1.0, 5), "match_rank"] == 1.0
+    assert (errors["root_mean_square_error"] >= errors["mean_absolute_error"])[errors.pairs == "all"].all()
+
+
+def test_errors_of_a_sweep_by_hand() -> None:
+    """One reference model, one trial: every pair is estimated by the reference beside itself."""
+    truth = random_truth(np.random.default_rng(3), 3)
+    frame = estimation_errors(truth, [1.0], [1], trials=1, seed=0).set_index("pairs")
+    reference = next(
+        r for r in range(3) if np.isclose(np.abs(truth - truth[r, r]).mean(), frame.loc["all", "mean_absolute_error"])
+    )
+    difference = truth - truth[reference, reference]
+    new = np.ones((3, 3), dtype=bool)
+    new[reference, reference] = False
+    assert frame.loc["new", "mean_absolute_error"] == pytest.approx(np.abs(difference[new]).mean())
+    assert frame.loc["new", "root_mean_square_error"] == pytest.approx(np.sqrt((difference[new] ** 2).mean()))
+    assert frame.loc["all", "match_rank"] == 1.0
+
+
+def test_noise_of_profiles_costs_accuracy(truth: np.ndarray) -> None:
+    quiet, noisy = (
+        estimation_errors(truth, [1.0], [26], trials=2, noise=noise)["mean_absolute_error"].max() for noise in (0, 0.3)
+    )
+    assert quiet == 0 < noisy
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"truth": np.ones((2, 3, 1))},
+        {"reference_counts": [0]},
+        {"reference_counts": [27]},
+        {"trials": 0},
+        {"noise": -1.0},
+        {"percentages": [1.1]},
+    ],
+)
+def test_bad_sweeps_are_refused(truth: np.ndarray, bad: dict) -> None:
+    with pytest.raises(InputError):
+        estimation_errors(**{"truth": truth, "percentages": [0.5], "reference_counts": [3], "trials": 1, **bad})
+
+
+def test_public_table_is_estimated_well_from_half_of_it(public_data: Callable[[str], Path]) -> None:
+    table = read_table(public_data("gavel/simulation_throughputs.json.gz"))
+    measured = retained_fractions(table, NAMES, TYPES)
+    errors = estimation_errors(measured, [0.5], [16, 26], trials=3)
+    mean = errors[errors.pairs == "all"].groupby("reference_models")["mean_absolute_error"].mean()
+    plain = np.abs(measured - measured.mean(axis=(0, 1))).mean()
+    assert mean[26] < 0.01 < mean[16] < plain / 2

@@ -1,0 +1,265 @@
+"""The throughput estimator: what pairs of jobs would keep, from a few profiled entries of each job.
+
+>>> import numpy as np
+>>> from throughputs.colocation import default_colocation
+>>> names, accelerators = ["A3C", "CycleGAN", "LM (batch size 20)", "Transformer (batch size 64)"], ["v100", "p100"]
+>>> truth = default_colocation().retained(names, accelerators)
+>>> estimator = ThroughputEstimator(truth[:3, :3])  # the first three are the reference models
+>>> rng = np.random.default_rng(1)
+>>> for job in range(4):
+...     position = estimator.add(sample_profile(truth[job, :3], 0.8, rng))
+>>> estimator.retained().shape
+(4, 4, 2)
+>>> estimator.observe(0, 3, 1, 0.5, 0.4)  # measured while the two ran
+>>> estimator.retained()[[0, 3], [3, 0], 1]
+array([0.5, 0.4])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.colocation import retained_fractions
+from throughputs.errors import InputError, did_you_mean
+from throughputs.estimator.completion import LowRankCompletion
+from throughputs.table import ThroughputTable
+
+__all__ = ["Basis", "Distance", "Estimate", "ThroughputEstimator", "sample_profile"]
+
+Distance = Literal["cosine", "euclidean"]
+"""How far a job's fingerprint is from that of a reference model."""
+Basis = Literal["completed", "measured"]
+"""What the two are compared on: the whole completed fingerprint, or the entries that were profiled."""
+Estimate = Literal["match", "fingerprint"]
+"""What stands for a job in a pair: the reference model it matches, or its own fingerprint."""
+
+_SOURCE = "throughput estimator"
+
+
+class ThroughputEstimator:
+    """Estimates retained fractions (see `throughputs.colocation`) of pairs of jobs nobody has run together.
+
+    There are n reference models, profiled in full with one another on M accelerator types: ``Q[r, s, j]`` is the
+    fraction of its isolated throughput that r keeps beside s on type j. A new job a is profiled beside some of them:
+    ``f_a[s, j]`` is known for (s, j) in Omega_a. Then, for each job on its own,
+
+    1. *completion*: the row f_a is set below the n rows ``Q[r]``, each as a vector of n M entries, and the matrix is
+       completed at low rank (`LowRankCompletion`); estimates are cut to [0, 1] and profiled entries kept as they
+       are. This is the fingerprint of the job;
+    2. *match*: a* = argmin_r d(f_a, Q[r]), d the cosine or Euclidean distance, over all entries of the fingerprint
+       (``basis="completed"``) or over the profiled ones (``"measured"``); the first of equals;
+    3. *pairs*: R[a, b, j] = Q[a*, b*, j] (``estimate="match"``), or f_a[b*, j] (``"fingerprint"``), which keeps what is
+       particular to a. Where either of two jobs is estimated at 0, they may not share and both are 0.
+
+    Jobs of one estimator have one scale factor, as only equal gangs may share. Once a pair has run, `observe` puts its
+    measured fractions in the place of the estimate. No estimate depends on the order in which jobs are added.
+
+    Source: D. Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
+    OSDI 2020, section 6 (completed, cosine, match). Profiled entries are found by reference model here, so that they
+    belong to the right columns whatever the number of reference models.
+
+    Parameters
+    ----------
+    references : (n, n, M) Q, fractions in [0, 1].
+    completion : settings of the first step.
+    distance, basis, estimate : as above.
+    rng : for a random start of the completion; without it nothing is random.
+
+    Raises
+    ------
+    InputError
+        The references are not a cube of fractions, there are none, or a setting is unknown.
+    """
+
+    def __init__(
+        self,
+        references: ArrayLike,
+        completion: LowRankCompletion | None = None,
+        *,
+        distance: Distance = "cosine",
+        basis: Basis = "completed",
+        estimate: Estimate = "match",
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self.references = np.array(references, dtype=np.float64)
+        self.completion = completion or LowRankCompletion()
+        self.distance, self.basis, self.estimate = distance, basis, estimate
+        shape = self.references.shape
+        if len(shape) != 3 or shape[0] != shape[1] or not shape[0]:
+            raise InputError(_SOURCE, field="references", found=shape, expected="shape (n, n, M), n at least 1")
+        _check_fractions("references", self.references)
+        for name, value, kind in (("distance", distance, Distance), ("basis", basis, Basis)):
+            _check_choice(name, value, get_args(kind))
+        _check_choice("estimate", estimate, get_args(Estimate))
+        # one start for all jobs, whatever their order
+        self._start_seed = None if rng is None else int(rng.integers(2**63))
+        self._fingerprints: list[NDArray[np.float64]] = []
+        self._matches: list[int] = []
+        self._observed: dict[tuple[int, int], NDArray[np.float64]] = {}
+
+    @classmethod
+    def from_table(
+        cls,
+        table: ThroughputTable,
+        job_types: Sequence[str],
+        accelerators: Sequence[str],
+        completion: LowRankCompletion | None = None,
+        *,
+        scale_factor: int = 1,
+        distance: Distance = "cosine",
+        basis: Basis = "completed",
+        estimate: Estimate = "match",
+        rng: np.random.Generator | None = None,
+    ) -> ThroughputEstimator:
+        """Estimator with job types of a table as reference models, for gangs of one size.
+
+        Fractions above 1 (noise of a measurement) count as 1.
+
+        Raises
+        ------
+        InputError
+            The table does not know a name, or has no figure for a pair of reference models.
+        """
+        fractions = retained_fractions(table, job_types, accelerators, scale_factor)
+        if np.isnan(fractions).any():
+            a, b, j = (int(i) for i in np.argwhere(np.isnan(fractions))[0])
+            where = f"{job_types[a]} beside {job_types[b]} on {accelerators[j]!r}"
+            raise InputError(table.source, field=where, expected="the throughput of every pair of reference models")
+        chosen = np.minimum(fractions, 1.0)
+        return cls(chosen, completion, distance=distance, basis=basis, estimate=estimate, rng=rng)
+
+    @property
+    def n_references(self) -> int:
+        """Number n of reference models."""
+        return len(self.references)
+
+    @property
+    def n_jobs(self) -> int:
+        """Number G of jobs added so far."""
+        return len(self._matches)
+
+    @property
+    def matches(self) -> NDArray[np.int64]:
+        """(G,) position of the reference model that each job was matched with."""
+        return np.array(self._matches, dtype=np.int64)
+
+    @property
+    def fingerprints(self) -> NDArray[np.float64]:
+        """(G, n, M) fraction each job keeps beside each reference model: profiled, or completed."""
+        return np.array(self._fingerprints, dtype=np.float64).reshape(-1, *self.references.shape[1:])
+
+    def add(self, profile: ArrayLike) -> int:
+        """Take in a job from its profile; answers with its position.
+
+        Parameters
+        ----------
+        profile : (n, M) fraction the job keeps beside each reference model, nan where it was not profiled; 0 where
+            the two do not fit.
+
+        Raises
+        ------
+        InputError
+            The shape is another one, or an entry is not a fraction.
+        """
+        measured = np.array(profile, dtype=np.float64)
+        if measured.shape != self.references.shape[1:]:
+            expected = f"shape {self.references.shape[1:]}, as of one reference model"
+            raise InputError(_SOURCE, field="profile", found=measured.shape, expected=expected)
+        _check_fractions("profile", measured, missing=True)
+        row = measured.ravel()
+        rows = self.references.reshape(self.n_references, -1)
+        start = None if self._start_seed is None else np.random.default_rng(self._start_seed)
+        completed = self.completion.complete(np.vstack([rows, row]), start)[-1]
+        known = ~np.isnan(row)
+        fingerprint = np.where(known, row, np.clip(completed, 0.0, 1.0))
+        compared = known if self.basis == "measured" and known.any() else np.ones_like(known)
+        self._matches.append(int(np.argmin(self.distances(fingerprint[compared], rows[:, compared]))))
+        self._fingerprints.append(fingerprint.reshape(measured.shape))
+        return self.n_jobs - 1
+
+    def distances(self, fingerprint: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(R,) distance of a fingerprint (C,) from each of the rows (R, C); Euclidean where an angle has no meaning."""
+        if self.distance == "cosine" and fingerprint.any():
+            lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(fingerprint)
+            return np.where(lengths > 0, 1.0 - rows @ fingerprint / np.where(lengths > 0, lengths, 1.0), 1.0)
+        return np.asarray(np.linalg.norm(rows - fingerprint, axis=1))
+
+    def observe(self, a: int, b: int, accelerator: int, retained_a: float, retained_b: float) -> None:
+        """Replace the estimate of a pair by what was measured while it ran on one accelerator type.
+
+        Parameters
+        ----------
+        a, b : positions of the jobs; `accelerator` is the position of the type.
+        retained_a, retained_b : throughput of a and of b together, over the isolated throughput of each. At least 0;
+            a measurement may exceed 1.
+
+        Raises
+        ------
+        InputError
+            There is no such job or accelerator type, or a fraction is negative or not finite.
+        """
+        M = self.references.shape[2]
+        for name, position, limit in (("a", a, self.n_jobs), ("b", b, self.n_jobs), ("accelerator", accelerator, M)):
+            if not 0 <= position < limit:
+                raise InputError(_SOURCE, field=name, found=position, expected=f"a position below {limit}")
+        for name, value in (("retained_a", retained_a), ("retained_b", retained_b)):
+            if not 0 <= value < np.inf:
+                raise InputError(_SOURCE, field=name, found=value, expected="a finite number of at least 0")
+        if a == b:
+            retained_a = retained_b = (retained_a + retained_b) / 2  # two jobs of one kind: neither is the first
+        for pair, value in (((a, b), retained_a), ((b, a), retained_b)):
+            self._observed.setdefault(pair, np.full(M, np.nan))[accelerator] = value
+
+    def retained(self, jobs: ArrayLike | None = None) -> NDArray[np.float64]:
+        """(G, G, M) fraction that row keeps beside column: measured where the pair has run, estimated elsewhere.
+
+        Parameters
+        ----------
+        jobs : positions of G jobs; all of them when omitted.
+        """
+        chosen = np.arange(self.n_jobs) if jobs is None else np.asarray(jobs, dtype=np.int64)
+        match = self.matches[chosen]
+        if self.estimate == "match":
+            fractions = self.references[np.ix_(match, match)]
+        else:
+            fractions = self.fingerprints[chosen][:, match]
+        fractions = np.where(fractions.swapaxes(0, 1) > 0, fractions, 0.0)
+        local = {int(job): i for i, job in enumerate(chosen)}
+        for (a, b), measured in self._observed.items():
+            if a in local and b in local:
+                entry = fractions[local[a], local[b]]
+                fractions[local[a], local[b]] = np.where(np.isnan(measured), entry, measured)
+        return fractions
+
+
+def sample_profile(row: ArrayLike, percentage: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """A row (n, M) of which each entry is profiled with probability `percentage`, in [0, 1]; nan where it is not.
+
+    Raises
+    ------
+    InputError
+        The percentage is not in [0, 1].
+    """
+    values = np.asarray(row, dtype=np.float64)
+    if not 0.0 <= percentage <= 1.0:
+        raise InputError(_SOURCE, field="percentage", found=percentage, expected="a number from 0 to 1")
+    # random() is below 1, so that 1 profiles everything and 0 nothing
+    return np.where(rng.random(values.shape) < percentage, values, np.nan)
+
+
+def _check_fractions(field: str, values: NDArray[np.float64], *, missing: bool = False) -> None:
+    bad = ~((values >= 0) & (values <= 1)) & ~(missing & np.isnan(values))
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        expected = "fractions from 0 to 1" + (", or nan" if missing else "")
+        raise InputError(_SOURCE, field=f"{field}{list(where)}", found=values[where].item(), expected=expected)
+
+
+def _check_choice(field: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        expected = f"one of {', '.join(known)}{did_you_mean(value, known)}"
+        raise InputError(_SOURCE, field=field, found=value, expected=expected)

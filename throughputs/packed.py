@@ -1,0 +1,267 @@
+"""Columns with space sharing: a job alone on its GPUs, or two jobs on the same ones.
+
+N jobs have N (N - 1)/2 pairs, but their rates are known by *group* (a job type with a scale factor): the tables here
+are over G groups and a group for each job, so nothing grows with the square of N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.columns import Columns, PlainColumns
+from throughputs.errors import InputError
+from throughputs.matrix import ThroughputMatrix
+from throughputs.table import ThroughputTable
+
+__all__ = ["PackedColumns"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+_SOURCE = "packed columns"
+
+
+@dataclass(frozen=True, eq=False)
+class PackedColumns:
+    """What N jobs can do on M accelerator types, alone or in pairs, by G groups of jobs with equal rates.
+
+    Parameters
+    ----------
+    group : (N,) group of each job.
+    alone : (G, M) throughput of a job of the group that has its GPUs to itself, steps/s.
+    together : (G, G, M) ``together[a, b, j]``: throughput of a job of group a that shares its GPUs of type j with a
+        job of group b; 0 where the two cannot share, as gangs of different sizes never can.
+    group_scale_factors : (G,) GPUs that a job of the group occupies; 1 for every group when omitted.
+    jobs : N distinct labels; 0 .. N - 1 when omitted.
+    accelerators : M distinct names; ``type0`` .. when omitted.
+
+    Raises
+    ------
+    InputError
+        A shape does not fit, a group is unknown, a label is repeated, a rate is negative or not finite, a scale factor
+        is not a positive whole number, or gangs of different sizes have a rate together.
+    """
+
+    group: Whole
+    alone: Array
+    together: Array
+    group_scale_factors: Whole
+    jobs: tuple[Hashable, ...]
+    accelerators: tuple[str, ...]
+
+    def __init__(
+        self,
+        group: ArrayLike,
+        alone: ArrayLike,
+        together: ArrayLike,
+        group_scale_factors: ArrayLike | None = None,
+        *,
+        jobs: Sequence[Hashable] | None = None,
+        accelerators: Sequence[str] | None = None,
+    ) -> None:
+        rates = np.array(alone, dtype=np.float64)
+        if rates.ndim != 2:
+            raise InputError(_SOURCE, field="alone", found=rates.shape, expected="two dimensions: groups, accelerators")
+        G, M = rates.shape
+        shared = np.array(together, dtype=np.float64)
+        if shared.shape != (G, G, M):
+            raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(G, G, M)}")
+        groups = _whole("group", group)
+        if groups.ndim != 1 or (groups.size and not (groups.min() >= 0 and groups.max() < G)):
+            raise InputError(_SOURCE, field="group", found=groups.tolist(), expected=f"a group below {G} for each job")
+        # the checks of rates, labels and scale factors are those of the throughput matrix
+        names = [f"type{j}" for j in range(M)] if accelerators is None else accelerators
+        by_group = ThroughputMatrix(rates, range(G), names, group_scale_factors)
+        labels = tuple(range(len(groups))) if jobs is None else tuple(jobs)
+        if len(labels) != len(groups) or len(set(labels)) != len(labels):
+            raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{len(groups)} distinct labels")
+        _check_together(shared, by_group)
+        object.__setattr__(self, "group", groups)
+        object.__setattr__(self, "alone", rates)
+        object.__setattr__(self, "together", shared)
+        object.__setattr__(self, "group_scale_factors", by_group.scale_factors)
+        object.__setattr__(self, "jobs", labels)
+        object.__setattr__(self, "accelerators", by_group.accelerators)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: ThroughputTable,
+        job_types: Sequence[str],
+        scale_factors: ArrayLike,
+        accelerators: Sequence[str],
+        jobs: Sequence[Hashable] | None = None,
+    ) -> PackedColumns:
+        """Columns of N jobs whose job types and scale factors are in a table with co-location.
+
+        Raises
+        ------
+        InputError
+            Names the job type, scale factor or accelerator type that the table does not know.
+        """
+        sizes = _whole("scale_factors", scale_factors)
+        if sizes.shape != (len(job_types),):
+            raise InputError(
+                _SOURCE, field="scale_factors", found=sizes.shape, expected=f"one for each of {len(job_types)} jobs"
+            )
+        kinds = list(zip(job_types, sizes.tolist(), strict=True))
+        present = sorted(set(kinds))
+        position = {kind: a for a, kind in enumerate(present)}
+        G, M = len(present), len(accelerators)
+        alone = table.rates([name for name, _ in present], [size for _, size in present], accelerators)
+        together = np.zeros((G, G, M))
+        for a, one in enumerate(present):
+            for b, other in enumerate(present[a:], start=a):
+                if one[1] == other[1]:
+                    rates = table.colocated_rates(*one, *other, accelerators)
+                    together[b, a], together[a, b] = rates[:, 1], rates[:, 0]
+        group = np.array([position[kind] for kind in kinds], dtype=np.int64)
+        of_group = np.array([size for _, size in present], dtype=np.int64)
+        return cls(group, alone.reshape(G, M), together, of_group, jobs=jobs, accelerators=accelerators)
+
+    @classmethod
+    def from_jobs(
+        cls,
+        matrix: ThroughputMatrix,
+        together: ArrayLike,
+    ) -> PackedColumns:
+        """Columns of N jobs with a table of their own: `together` (N, N, M), ``[i, k, j]`` the rate of i beside k.
+
+        Jobs that no figure tells apart become one group; what a job would do beside itself is not read.
+        """
+        shared = np.array(together, dtype=np.float64)
+        N, M = matrix.rates.shape
+        if shared.shape != (N, N, M):
+            raise InputError(_SOURCE, field="together", found=shared.shape, expected=f"shape {(N, N, M)}")
+        shared[np.arange(N), np.arange(N)] = 0.0
+        group, first, second = _interchangeable(matrix, shared)
+        tables = shared[np.ix_(first, first)]
+        own = np.arange(len(first))
+        tables[own, own] = shared[first, second]
+        return cls(
+            group,
+            matrix.rates[first],
+            tables,
+            matrix.scale_factors[first],
+            jobs=matrix.jobs,
+            accelerators=matrix.accelerators,
+        )
+
+    @property
+    def n_jobs(self) -> int:
+        """N, the number of jobs."""
+        return len(self.group)
+
+    @property
+    def n_accelerators(self) -> int:
+        """M, the number of accelerator types."""
+        return len(self.accelerators)
+
+    @cached_property
+    def rates(self) -> Array:
+        """(N, M) throughput of each job alone, steps/s."""
+        return self.alone[self.group]
+
+    @cached_property
+    def scale_factors(self) -> Whole:
+        """(N,) GPUs per gang."""
+        return self.group_scale_factors[self.group]
+
+    @cached_property
+    def plain(self) -> PlainColumns:
+        """The same jobs without sharing."""
+        return PlainColumns(
+            ThroughputMatrix.trusted(
+                self.rates, jobs=self.jobs, accelerators=self.accelerators, scale_factors=self.scale_factors
+            )
+        )
+
+    @cached_property
+    def general(self) -> Columns:
+        """Every column as sparse matrices: jobs alone first, then the pairs that have a rate. Grows with N squared."""
+        from scipy.sparse import csr_array
+
+        N, M = self.rates.shape
+        first, second = np.triu_indices(N, 1)
+        one, other = self.group[first], self.group[second]
+        pair, on = np.nonzero((self.together[one, other] > 0) | (self.together[other, one] > 0))
+        first, second = first[pair], second[pair]
+        C, P = N * M, len(pair)
+        job = np.concatenate([np.repeat(np.arange(N), M), first, second])
+        column = np.concatenate([np.arange(C), C + np.arange(P), C + np.arange(P)])
+        accelerator = np.concatenate([np.tile(np.arange(M), N), on])
+        one, other = self.group[first], self.group[second]
+        rate = np.concatenate([self.rates.ravel(), self.together[one, other, on], self.together[other, one, on]])
+        gang = np.concatenate([np.repeat(self.scale_factors, M), self.scale_factors[first]]).astype(np.float64)
+        return Columns(
+            time=csr_array((np.ones(len(job)), (job, column)), shape=(N, C + P)),
+            rate=csr_array((rate, (job, column)), shape=(N, C + P)),
+            usage=csr_array((gang, (accelerator, np.arange(C + P))), shape=(M, C + P)),
+            members=(
+                *((int(i),) for i in np.repeat(np.arange(N), M)),
+                *zip(first.tolist(), second.tolist(), strict=True),
+            ),
+            accelerator=accelerator.astype(np.int64),
+            jobs=self.jobs,
+            accelerators=self.accelerators,
+        )
+
+
+def _whole(field: str, values: ArrayLike) -> Whole:
+    array = np.asarray(values)
+    if array.size and (array.dtype.kind not in "iuf" or not np.array_equal(array, np.rint(array))):
+        raise InputError(_SOURCE, field=field, found=array.tolist(), expected="whole numbers")
+    return array.astype(np.int64)
+
+
+def _check_together(together: Array, by_group: ThroughputMatrix) -> None:
+    bad = ~(np.isfinite(together) & (together >= 0))
+    sizes = by_group.scale_factors
+    uneven = (together > 0) & (sizes[:, None] != sizes[None, :])[:, :, None]
+    for wrong, expected in (
+        (bad, "a finite throughput of at least 0 steps/s"),
+        (uneven, "0, as gangs of different sizes cannot share GPUs"),
+    ):
+        if wrong.any():
+            a, b, j = (int(i) for i in np.argwhere(wrong)[0])
+            where = f"group {a} beside group {b} on {by_group.accelerators[j]!r}"
+            raise InputError(_SOURCE, field=where, found=float(together[a, b, j]), expected=expected)
+
+
+def _interchangeable(matrix: ThroughputMatrix, together: Array) -> tuple[Whole, Whole, Whole]:
+    """Groups of jobs that may be swapped without any figure changing: (N,) group, (G,) a member, (G,) another."""
+    N = matrix.n_jobs
+    figures = np.column_stack([matrix.scale_factors, matrix.rates])
+    # what a job meets, whoever it meets it with: equal for jobs that can be swapped
+    met = np.sort(np.concatenate([together, together.transpose(1, 0, 2)], axis=2), axis=1).reshape(N, -1)
+    _, bucket = np.unique(np.column_stack([figures, met]), axis=0, return_inverse=True)
+    bucket = bucket.ravel()
+    group = np.full(N, -1, dtype=np.int64)
+    first: list[int] = []
+    second: list[int] = []
+    for i in range(N):
+        if group[i] >= 0:
+            continue
+        group[i] = len(first)
+        first.append(i)
+        second.append(i)
+        for k in np.flatnonzero((bucket == bucket[i]) & (group < 0)):
+            if all(_may_swap(together, int(member), int(k)) for member in np.flatnonzero(group == group[i])):
+                group[k] = group[i]
+                second[-1] = int(k)
+    return group, np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
+
+
+def _may_swap(together: Array, i: int, k: int) -> bool:
+    others = np.ones(len(together), dtype=bool)
+    others[[i, k]] = False
+    return bool(
+        np.array_equal(together[i, others], together[k, others])
+        and np.array_equal(together[others, i], together[others, k])
+        and np.array_equal(together[i, k], together[k, i])
+    )
