@@ -15,17 +15,20 @@ from formulations.closed_forms import (
     proportional_shares,
     proportional_throughput,
 )
+from formulations.filling import Hierarchy
 from formulations.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
 from formulations.polytope import Polytope
 from formulations.selection import CHOICES
 from formulations.solution import Solution, SolverError
 from formulations.solver import TOLERANCE, solve
+from formulations.water_filling import WaterFilling
 
 __all__ = [
     "CHOICES",
     "TOLERANCE",
     "FinishTimeFairness",
+    "Hierarchy",
     "Makespan",
     "MaxMin",
     "MaxSum",
@@ -38,6 +41,7 @@ __all__ = [
     "Solution",
     "SolverError",
     "Threshold",
+    "WaterFilling",
     "isolated_shares",
     "isolated_throughput",
     "proportional_shares",

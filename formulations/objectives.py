@@ -105,6 +105,14 @@ class Threshold(Objective):
         """A level that no allocation can beat, from each job's throughput alone on its fastest type."""
         return self.level(fastest)
 
+    def first_guess(self, fastest: Array) -> float:
+        """A level to start a search from; the answer does not depend on it."""
+        return self.easiest_level(fastest)
+
+    def worse(self, one: float, other: float) -> float:
+        """The worse of two levels."""
+        return min(one, other) if self.higher_level_is_better else max(one, other)
+
     def value(self, u: Array) -> float:
         """Value at throughputs `u`."""
         return self.report(self.level(u))

@@ -36,6 +36,7 @@ from formulations.certificate import Certificate
 from formulations.objectives import Makespan, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.uniqueness import is_unique
+from formulations.water_filling import WaterFilling
 from throughputs import InputError
 
 __all__ = ["CHOICES", "Choice", "balance", "bisected_makespan", "check_choice", "published_makespan"]
@@ -100,8 +101,8 @@ def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choi
         # every throughput counts in the objective: its optima are efficient, only evenness is left to choose
         tried = (_choose(polytope, objective.gains, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
         return next((choice for choice in tried if choice is not None), Choice(best.shares))
-    if isinstance(objective, NashWelfare):
-        return _even(polytope, objective, best)
+    if isinstance(objective, NashWelfare | WaterFilling):
+        return _even(polytope, best)
     assert isinstance(objective, Threshold)
     level = objective.level(polytope.throughput(best.shares))
     searches: list[tuple[float, Engine]] = [] if gap <= 2 * EVENNESS or polytope.n_jobs < _FEW else [(0.0, own_engine)]
@@ -118,15 +119,15 @@ def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choi
     return Choice(best.shares)
 
 
-def _even(polytope: Polytope, objective: NashWelfare, best: Certificate) -> Choice:
+def _even(polytope: Polytope, best: Certificate) -> Choice:
     """Throughputs are unique at the optimum, which is efficient; only by which types they are reached is left."""
     u = polytope.throughput(best.shares)
     for engine, relaxation in product(_ENGINES, _RELAXATIONS):
         floors = u * (1.0 - relaxation)
         chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS, engine)
         if chosen is not None:
-            value = objective.value(polytope.throughput(chosen.shares))
-            if objective.gap(value, best.objective) <= _ACCEPTED_LOSS:
+            kept = polytope.throughput(chosen.shares) / u
+            if float(kept.min()) >= 1.0 - _ACCEPTED_LOSS:
                 return chosen
     return Choice(best.shares, 0.0)
 
@@ -145,6 +146,11 @@ def _own_merit(polytope: Polytope, objective: Objective, best: Certificate) -> t
         # more throughput for one job is always better
         worth = best.multipliers[:, None] * polytope.rates
         return 0.0, is_unique(polytope, worth, best.dual_prices, np.ones(polytope.n_jobs, dtype=bool))
+    if isinstance(objective, WaterFilling):
+        # every job is held at the level at which it was fixed; multipliers are the first level's
+        worth = best.multipliers[:, None] * polytope.rates
+        everyone = best.multipliers * objective.units > _HELD * float(best.multipliers @ objective.units)
+        return 0.0, bool(everyone.all()) and is_unique(polytope, worth, best.dual_prices, everyone)
     assert isinstance(objective, Threshold)
     if not (best.multipliers > 0).all():
         return np.inf, False

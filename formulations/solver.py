@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -15,6 +15,7 @@ from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
 from formulations.selection import Choice, balance, check_choice, published_makespan
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
+from formulations.water_filling import Level, WaterFilling, WaterLevel, fill
 
 __all__ = ["TOLERANCE", "solve"]
 
@@ -22,6 +23,9 @@ Array = NDArray[np.float64]
 
 TOLERANCE = 1e-7
 """Relative gap up to which an answer is called optimal."""
+
+_AIM, _SMALL = 1e-9, 512
+"""Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
 
 _PUBLISHED_GAP = 1e-4
 """Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
@@ -68,7 +72,10 @@ def solve(
 
     # the published point is taken as it is, at the precision of its solver; its gap is reported
     enough = max(tolerance, _PUBLISHED_GAP) if choice == "published" else tolerance
-    best, attempts = _solve_in_turn(backends, part, goal, enough)
+    if isinstance(goal, WaterFilling):
+        best, attempts = _fill(backends, part, goal, enough)
+    else:
+        best, attempts = _solve_in_turn(backends, part, goal, enough)
     solved = perf_counter()
 
     proof = best.certificate
@@ -79,7 +86,9 @@ def solve(
     prices[types] = proof.prices
     if len(proof.multipliers):
         multipliers[jobs] = proof.multipliers[classes.of]
-    gap = proof.gap if objective_value == proof.objective else goal.gap(objective_value, proof.bound)
+    gap = proof.gap
+    if objective_value != proof.objective and not isinstance(goal, WaterFilling):
+        gap = goal.gap(objective_value, proof.bound)
     done = perf_counter()
     return Solution(
         shares=shares,
@@ -137,7 +146,9 @@ class _Best:
 def _solve_in_turn(
     backends: list[Backend], polytope: Polytope, objective: Objective, enough: float
 ) -> tuple[_Best, list[Attempt]]:
-    """Ask the backends in turn until one is proven within `enough`; the best answer, and all attempts."""
+    """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
+    and all attempts."""
+    aim = min(enough, _AIM) if enough < _PUBLISHED_GAP else enough
     best: _Best | None = None
     attempts: list[Attempt] = []
     declined: list[str] = []
@@ -155,11 +166,36 @@ def _solve_in_turn(
         attempts.append(Attempt(backend.name, certificate.gap, perf_counter() - began))
         if best is None or certificate.gap < best.certificate.gap:
             best = _Best(certificate, backend.name, answer.iterations)
-        if best.certificate.gap <= enough:
+        if best.certificate.gap <= (aim if polytope.n_jobs <= _SMALL else enough):
             break
     if best is None:
         raise SolverError("; ".join([*declined, *(f"{attempt.solver}: {attempt.note}" for attempt in attempts)]))
     return best, attempts
+
+
+def _fill(
+    backends: list[Backend], polytope: Polytope, objective: WaterFilling, enough: float
+) -> tuple[_Best, list[Attempt]]:
+    """Water filling, each level proven; the allocation is the last level's, bound and prices are the first's."""
+    attempts: list[Attempt] = []
+
+    def solve_level(level: WaterLevel) -> Level:
+        best, tried = _solve_in_turn(backends, polytope, level, enough)
+        attempts.extend(tried)
+        proof = best.certificate
+        return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, best)
+
+    levels = fill(objective, polytope.rates.max(axis=1), solve_level)
+    first, last = levels[0].source.certificate, levels[-1].source.certificate
+    whole = replace(
+        first,
+        shares=last.shares,
+        objective=objective.value(polytope.throughput(last.shares)),
+        bound=min(first.bound, objective.value(polytope.rates.max(axis=1))),
+        gap=max(level.gap for level in levels),
+    )
+    iterations = sum(level.source.iterations for level in levels)
+    return _Best(whole, levels[0].source.solver, iterations), attempts
 
 
 def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:

@@ -38,9 +38,9 @@ _ROUNDS = 60
 def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: LinearSolver) -> Answer:
     """Solve by one linear program, or for finish-time fairness by a short sequence.
 
-    A threshold objective with demands linear in the level is one program. Otherwise: at a level not better than
-    attainable solve ``max k, u_i >= k demand_i(level)``; while k < 1 the multipliers prove a worse bound, which is the
-    next level. Levels move monotonically and stop at the optimum after a few programs, each a Newton step on k = 1.
+    A threshold objective with demands linear in the level is one program. Otherwise: at a level solve
+    ``max k, u_i >= k demand_i(level)``; the multipliers prove a bound, which is the next level. Levels then move
+    monotonically and stop at the optimum after a few programs, each a Newton step on k = 1.
     """
     if isinstance(objective, MaxSum):
         x, dual = solve(_assemble(polytope, None, objective.totals))
@@ -50,15 +50,17 @@ def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: Li
         return _answer(polytope, x, dual, 1)
     if not isinstance(objective, Threshold):
         raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
-    level = objective.easiest_level(polytope.rates.max(axis=1))
+    fastest = polytope.rates.max(axis=1)
+    level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
     for round_ in range(1, _ROUNDS + 1):
         x, dual = solve(_assemble(polytope, objective.demand(level), None))
         answer = _answer(polytope, x, dual, round_)
         supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
-        following = objective.bound(polytope.counts * answer.multipliers, supply)
-        if x[-1] >= 1.0 - 1e-10 or not following > level * (1.0 + 1e-13):
+        bound = objective.worse(objective.bound(polytope.counts * answer.multipliers, supply), bound)
+        attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
+        if abs(attained - bound) <= 1e-11 * abs(bound) or not abs(bound - level) > 1e-13 * abs(bound):
             break
-        level = following
+        level = bound
     return answer
 
 

@@ -21,7 +21,9 @@ from os import cpu_count
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Responses", "respond"]
+from formulations.objectives import Threshold
+
+__all__ = ["Responses", "level_at_prices", "respond"]
 
 Array = NDArray[np.float64]
 
@@ -30,6 +32,9 @@ _CHUNK = 8192
 
 _THREADED = 100_000
 """Number of jobs from which a second thread pays."""
+
+_STEPS = 12
+"""Evaluations of a level at given prices: Newton steps, which are few."""
 
 _ROUNDING = 1e-12
 """How far beyond its fastest type a demand may be."""
@@ -160,6 +165,45 @@ def respond(rates: Array, prices: Array, demand: Array | None, gain: Array | Non
     return answer
 
 
+def level_at_prices(
+    objective: Threshold, rates: Array, fastest: Array, loads: Array, budget: float, prices: Array, level: float
+) -> float:
+    """The level whose demands cost all jobs together just what the capacity is worth: none better is feasible.
+
+    Every job answers the prices with its own best multiplier, where `Threshold.bound` keeps the multipliers given: the
+    bound is tighter, and the better the further off `level`, from which the search starts, is.
+
+    Parameters
+    ----------
+    rates : (M, K) in units of each job's `fastest` (K,).
+    loads : (K,) GPUs of each class together.
+    budget : ``capacity . prices``.
+    """
+    sign = 1.0 if objective.higher_level_is_better else -1.0
+    good, bad = -np.inf, np.inf
+    for _ in range(_STEPS):
+        responses = respond(rates, prices, objective.demand(level) / fastest)
+        excess = float(loads @ responses.cost) - budget
+        if not np.isfinite(excess):
+            return np.nan
+        if excess > 0:
+            bad = min(bad, sign * level)
+        else:
+            good = max(good, sign * level)
+        with np.errstate(over="ignore"):
+            growth = float((loads * responses.multipliers(prices)) @ (objective.slope(level) / fastest))
+        following = sign * level - excess / growth if growth > 0 else np.nan
+        if abs(following - sign * level) <= 1e-12 * abs(level):
+            break
+        if not good < following < bad:
+            if not (np.isfinite(good) and np.isfinite(bad)):
+                break
+            following = 0.5 * (good + bad)
+        level = sign * following
+    # where demands cost too much no level is attained: a bound; where they do not, nothing is proven
+    return sign * bad if np.isfinite(bad) else np.nan
+
+
 class _Chunk:
     """Some jobs: try every mix, keep the cheapest and how far off the next is."""
 
@@ -178,6 +222,8 @@ class _Chunk:
         M, mixes = len(self.rates), _mixes(len(self.rates))
         with np.errstate(all="ignore"):
             self.cost.fill(np.inf)
+            self.mix.fill(0)
+            self.theta.fill(0.0)
             if self.demand is not None:
                 self._pairs(self.demand, mixes)
                 np.clip(self.theta, 0.0, 1.0, out=self.theta)
@@ -189,7 +235,6 @@ class _Chunk:
             else:
                 self.cost.fill(0.0)
                 self.mix.fill(mixes.n_pairs + M)
-                self.theta.fill(0.0)
             if self.gain is not None:
                 self._types(self.gain, mixes)
             self._distance()

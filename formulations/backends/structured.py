@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
+from formulations.backends.responses import level_at_prices
 from formulations.objectives import MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
@@ -25,6 +26,18 @@ Engine = Callable[[StructuredProgram, float], InteriorPoint]
 
 _PRECISION = 1e-11
 """Relative gap to which programs are solved; the certificate then decides."""
+
+_ROUGH = 1e-4
+"""Relative gap of the first programs of a sequence."""
+
+_NEAR = 1e-6
+"""Relative gap below which multipliers are as good a guide to the next level as prices."""
+
+_GOOD, _STALLED = 1e-9, 0.3
+"""A gap that is good enough when a program as fine as can be leaves more than this part of the gap before."""
+
+_FEW_TYPES = 8
+"""Number of types up to which responses to prices cost little."""
 
 _ROUNDS = 40
 
@@ -67,20 +80,31 @@ def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, f
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
     progress, never correctness.
     """
-    level = objective.easiest_level(polytope.rates.max(axis=1))
-    precision, iterations = 1e-4, 0
+    fastest = polytope.rates.max(axis=1)
+    relative = np.divide(polytope.rates.T, fastest, order="C")
+    level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
+    precision, iterations, last = _ROUGH, 0, np.inf
     for _ in range(_ROUNDS):
         answer = _solve_max_min(polytope, objective.demand(level), precision, engine)
         iterations += answer.iterations
         supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
-        bound = objective.bound(polytope.counts * answer.multipliers, supply)
+        bound = objective.worse(objective.bound(polytope.counts * answer.multipliers, supply), bound)
         attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
         gap = abs(attained - bound) / abs(bound)
-        if gap <= 4 * finest or (precision == finest and not bound > level * (1 + 1e-13)):
+        if gap <= 4 * finest or (precision == finest and _STALLED * last <= gap <= _GOOD):
             break
-        level = max(level, bound)
+        last = gap
+        following = bound
+        if gap > _NEAR and len(polytope.capacity) <= _FEW_TYPES:
+            worth = float(polytope.capacity @ answer.prices)
+            priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
+            following = objective.worse(priced, bound) if np.isfinite(priced) else bound
+        moved = abs(following - level) / abs(following)
+        if precision == finest and not moved > 1e-13:
+            break
+        level = following
         # a Newton step squares the error, up to what the next program can resolve
-        precision = max(finest, min(precision, gap**2 * 1e-2))
+        precision = max(finest, min(_ROUGH, min(gap, moved) ** 2 * 1e-2))
     return Answer(answer.shares, answer.multipliers, answer.prices, iterations)
 
 

@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 PRECISION = 1e-11
 """Relative gap to which programs are solved; the certificate then decides."""
 
+_ROUGH = 1e-4
+"""Relative gap of the first programs of a sequence."""
+
 _ROUNDS = 40
 
 
@@ -55,21 +58,22 @@ def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> Pa
 
     The level only moves to proven bounds, so early programs may be solved roughly.
     """
-    level = objective.easiest_level(program.fastest)
-    precision, iterations = 1e-4, 0
+    level, bound = objective.first_guess(program.fastest), objective.easiest_level(program.fastest)
+    precision, iterations = _ROUGH, 0
     for _ in range(_ROUNDS):
         point = solve(Goal(slopes=objective.demand(level)), precision)
         iterations += point.iterations
         weights = point.demand_multipliers
         dual = dual_bound(program, weights, point.time_multipliers, point.prices)
-        bound = objective.bound(program.counts * weights, dual.supply)
+        bound = objective.worse(objective.bound(program.counts * weights, dual.supply), bound)
         attained = objective.level(program.throughput(repaired(program, point)))
         gap = abs(attained - bound) / abs(bound)
-        if gap <= 4 * PRECISION or (precision == PRECISION and not bound > level * (1 + 1e-13)):
+        moved = abs(bound - level) / abs(bound)
+        if gap <= 4 * PRECISION or (precision == PRECISION and not moved > 1e-13):
             break
-        level = max(level, bound)
+        level = bound
         # a Newton step squares the error, up to what the next program can resolve
-        precision = max(PRECISION, min(precision, gap**2 * 1e-2))
+        precision = max(PRECISION, min(_ROUGH, min(gap, moved) ** 2 * 1e-2))
     return replace(point, iterations=iterations)
 
 

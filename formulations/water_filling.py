@@ -1,0 +1,219 @@
+"""Lexicographic max-min fairness: raise all jobs together, and go on raising those that can rise further.
+
+Water rises in *levels*. At each level the jobs that are not yet fixed rise together (`filling`), as far as capacity
+allows; those that the level's multipliers prove to hold it are fixed there, and the others go on. Jobs that run all
+the time on their fastest type are full and simply stop rising, so only capacity ends a level: every level exhausts a
+type that was not exhausted before for those who go on, and there are hardly more levels than types.
+
+The multipliers say exactly who is held: a job whose multiplier is positive in one optimum of a level's dual cannot rise
+in any allocation that attains the level (complementary slackness). No threshold on throughputs is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.filling import Filling, Hierarchy
+from formulations.objectives import Objective, Threshold
+from formulations.polytope import Array
+from throughputs import InputError
+
+__all__ = ["Level", "WaterFilling", "WaterLevel", "fill"]
+
+_SAME = 1e-9
+"""Relative difference up to which a throughput is what was demanded."""
+
+_HOLDS = 1e-6
+"""Part of the mean weight in a level's dual from which a job holds the level."""
+
+_STEPS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class WaterFilling(Objective):
+    """Maximise lexicographically the sorted normalised throughputs::
+
+        lex max_x  sort( u_1 / (w_1 d_1), ..., u_N / (w_N d_N) )
+
+    or, in a hierarchy, hand time on through its entities (`formulations.filling`): an entity's members that can rise
+    no further leave what they do not take to the others.
+
+    Parameters
+    ----------
+    units : (N,) d_i, positive: the throughput of job i that one unit of its time buys.
+    weights : (N,) w_i, positive: weight of the job within its entity, or at the top.
+    hierarchy : the entities; none when omitted.
+    counts : (N,) jobs that each row stands for; 1 when omitted.
+
+    Source: Narayanan et al., OSDI 2020, section 4.3 and appendix A.1 (water filling, hierarchical policies).
+    """
+
+    units: Array
+    weights: Array
+    hierarchy: Hierarchy
+    counts: Array
+    maximise = True
+    unit = "normalised throughput"
+
+    def __init__(
+        self, units: Array, weights: Array, hierarchy: Hierarchy | None = None, counts: Array | None = None
+    ) -> None:
+        object.__setattr__(self, "units", np.asarray(units, dtype=np.float64))
+        object.__setattr__(self, "weights", np.asarray(weights, dtype=np.float64))
+        object.__setattr__(self, "hierarchy", Hierarchy.flat(len(self.units)) if hierarchy is None else hierarchy)
+        object.__setattr__(self, "counts", np.ones(len(self.units)) if counts is None else counts)
+        for name, values in (("units", self.units), ("weights", self.weights)):
+            if not (np.isfinite(values).all() and (values > 0).all()):
+                raise InputError("objective", field=name, found=values.tolist(), expected="positive numbers")
+
+    def start(self, fastest: Array) -> WaterLevel:
+        """The first level, for jobs whose fastest type gives them `fastest` (N,)."""
+        return WaterLevel.after(self, np.zeros(len(self.units)), fastest / self.units)
+
+    def value(self, u: Array) -> float:
+        """How high the first level is at throughputs `u`: the least ``u_i / (w_i d_i)`` where there are no entities."""
+        return float((u / (self.units * self.weights)).min())
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """None: a lexicographic optimum is no single program."""
+        raise NotImplementedError("water filling is a sequence of programs")
+
+    def take(self, jobs: NDArray[np.intp]) -> WaterFilling:
+        """Over some jobs."""
+        return WaterFilling(self.units[jobs], self.weights[jobs], self.hierarchy.take(jobs), self.counts[jobs])
+
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> WaterFilling:
+        """Over classes."""
+        return WaterFilling(self.units[first], self.weights[first], self.hierarchy.take(first), counts)
+
+    def key(self) -> Array:
+        """Unit, weight and place in the hierarchy."""
+        return np.column_stack([self.units, self.weights, self.hierarchy.key()])
+
+
+@dataclass(frozen=True, eq=False)
+class WaterLevel(Threshold):
+    """One level: every job has `base` time already, and gets more as the level rises, until it is full::
+
+        max t      u_i >= d_i (base_i + time_i(t))
+
+    Fixed jobs have no room, so that their demand is what they have.
+    """
+
+    units: Array
+    base: Array
+    filling: Filling
+    maximise = True
+    higher_level_is_better = True
+    unit = "normalised throughput"
+
+    @classmethod
+    def after(cls, objective: WaterFilling, base: Array, room: Array) -> WaterLevel:
+        """The level above `base` (N,) for jobs with `room` (N,) left."""
+        return cls(objective.units, base, Filling(objective.hierarchy, objective.weights, objective.counts, room))
+
+    def demand(self, level: float) -> Array:
+        """``d_i (base_i + time_i(t))``."""
+        return np.asarray(self.units * (self.base + self.filling.times(level)[0]))
+
+    def slope(self, level: float) -> Array:
+        """``d_i`` times the growth of its time; 0 for jobs that are fixed, full or waiting."""
+        return np.asarray(self.units * self.filling.times(level)[1])
+
+    def levels(self, u: Array) -> Array:
+        """(N,) level whose demand `u` meets; below 0 for a fixed job that lost throughput."""
+        given = u / self.units - self.base
+        most = self.filling.room
+        full = given >= most - _SAME * (self.base + most)
+        return np.where(full, self.filling.full_level, self.filling.levels(np.where(full, most, given)))
+
+    def first_guess(self, fastest: Array) -> float:  # noqa: ARG002
+        """The level at which the first job is full: up to there all demands are linear."""
+        filling = self.filling
+        rising = filling.times(0.0)[1] > 0
+        return float(filling.levels(filling.room * (1.0 - 1e-12))[rising].min())
+
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """Root of ``multipliers . demand(t) = supply``: the left side is piecewise linear and increasing."""
+        low, high = 0.0, self.filling.full_level
+        if float(multipliers @ self.demand(high)) <= supply:
+            return high
+        level = high
+        for _ in range(_STEPS):
+            excess = float(multipliers @ self.demand(level)) - supply
+            low, high = (low, level) if excess > 0 else (level, high)
+            growth = float(multipliers @ self.slope(level))
+            following = level - excess / growth if growth > 0 else np.nan
+            if abs(following - level) <= 1e-15 * level or high - low <= 1e-15 * high:
+                break
+            level = following if low < following < high else 0.5 * (low + high)
+        return level
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """None: demands are not concave."""
+        raise NotImplementedError("a water level is solved by a sequence of linear programs")
+
+    def take(self, jobs: NDArray[np.intp]) -> WaterLevel:
+        """Over some jobs, where there are no entities."""
+        old = self.filling
+        if not old.hierarchy.is_flat:
+            raise NotImplementedError("entities share time among all their jobs")
+        part = Filling(Hierarchy.flat(len(jobs)), old.weights[jobs], old.counts[jobs], old.room[jobs])
+        return WaterLevel(self.units[jobs], self.base[jobs], part)
+
+    def key(self) -> Array:
+        """Unit, base and room."""
+        return np.column_stack([self.units, self.base, self.filling.room, self.filling.weights])
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """A solved level: its height, how far from its bound that is, relative, the throughputs found (N,), multipliers of
+    demands (N,), and the `source` of all that."""
+
+    height: float
+    gap: float
+    u: Array
+    multipliers: Array
+    source: Any = field(default=None, repr=False)
+
+
+def fill(objective: WaterFilling, fastest: Array, solve: Callable[[WaterLevel], Level]) -> list[Level]:
+    """Fill level by level until all jobs are fixed; the last level's allocation is the answer.
+
+    Parameters
+    ----------
+    objective : over N jobs (or classes).
+    fastest : (N,) throughput of each job alone on its fastest type.
+    solve : solves and proves one level.
+    """
+    most = fastest / objective.units
+    base, fixed = np.zeros(len(most)), np.zeros(len(most), dtype=bool)
+    levels = []
+    while not fixed.all():
+        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, most - base))
+        solved = solve(level)
+        levels.append(solved)
+        time, growth = level.filling.times(solved.height)
+        # what was found is feasible to the last bit; what was demanded only nearly
+        base = np.minimum(base + time, solved.u / objective.units)
+        full = base >= most * (1.0 - _SAME)
+        if solved.height >= level.filling.full_level * (1.0 - _SAME):
+            break
+        fixed = fixed | full | _holding(objective, solved, growth)
+    return levels
+
+
+def _holding(objective: WaterFilling, solved: Level, growth: Array) -> NDArray[np.bool_]:
+    """(N,) jobs that the multipliers prove to be held at this level; at least one that was rising."""
+    weight = solved.multipliers * objective.units * growth
+    mean = float(objective.counts @ weight) / float(objective.counts.sum())
+    holds = weight > _HOLDS * mean
+    if not holds.any():
+        holds = weight == weight.max()
+    return holds
