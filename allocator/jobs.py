@@ -20,6 +20,23 @@ if TYPE_CHECKING:
 
 __all__ = ["JobTable"]
 
+# The published deadlines are multiples of a job's duration on this type (Gavel, OSDI'20, public artifact).
+REFERENCE_ACCELERATOR = "v100"
+
+_COLUMNS = (
+    "job_type",
+    "scale_factor",
+    "priority_weight",
+    "total_steps",
+    "arrival_time",
+    "deadline",
+    "rates",
+    "steps_done",
+    "completion_time",
+    "isolated_seconds",
+    "current_accelerator",
+)
+
 
 class JobTable:
     """N jobs on the M accelerator types of a cluster, as a struct of arrays.
@@ -29,11 +46,16 @@ class JobTable:
     trace : the jobs as they were submitted.
     rates : (N, M) steps/s of each job's own gang on each type of `cluster`; 0 where it cannot run.
     cluster : the cluster. A gang larger than all GPUs of a type can never run there: its rate is set to 0.
+    unconsolidated_rates : (N, M) steps/s when the GPUs of the gang are spread over servers; None: not told apart.
 
     Attributes
     ----------
     job_type, scale_factor, priority_weight, total_steps, arrival_time : (N,) as in the trace; times in seconds.
+    deadline : (N,) seconds on the clock, arrival_time + slo * duration; nan for a job without. A duration that the
+        trace does not tell is that of its steps on v100 if the cluster has it and the job runs there, else on its
+        fastest type.
     rates : (N, M) steps/s.
+    unconsolidated_rates : (N, M) steps/s, or None.
     steps_done : (N,) steps trained so far; written by the world.
     completion_time : (N,) seconds, nan until the job completes; written by the world.
     isolated_seconds : (N,) seconds the steps done so far would have taken on isolated shares of the cluster, as they
@@ -46,45 +68,76 @@ class JobTable:
         `rates` has the wrong shape, or an entry is negative or not finite.
     """
 
-    def __init__(self, trace: Trace, rates: ArrayLike, cluster: Cluster) -> None:
-        n, m = len(trace), len(cluster.accelerators)
-        given = np.array(rates, dtype=np.float64)
-        if given.size == 0:
-            given = given.reshape(n, m) if n * m == 0 else given
-        if given.shape != (n, m):
-            raise InputError(
-                "throughputs",
-                field="rates",
-                found=given.shape,
-                expected=f"shape ({n}, {m}) (jobs, accelerators)",
-            )
-        bad = ~(np.isfinite(given) & (given >= 0))
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise InputError(
-                "throughputs",
-                field=f"rate of job {row} on {cluster.accelerators[column]!r}",
-                found=float(given[row, column]),
-                expected="a finite rate of at least 0 steps/s",
-            )
+    def __init__(
+        self, trace: Trace, rates: ArrayLike, cluster: Cluster, unconsolidated_rates: ArrayLike | None = None
+    ) -> None:
+        n = len(trace)
         self.job_type = trace.job_type
         self.scale_factor = trace.scale_factor
         self.priority_weight = trace.priority_weight
         self.total_steps = trace.total_steps
         self.arrival_time = trace.arrival_time
-        self.rates = np.where(trace.scale_factor[:, None] <= cluster.capacity[None, :], given, 0.0)
+        self.rates = _checked_rates(rates, trace, cluster, "rates")
+        self.unconsolidated_rates = (
+            None
+            if unconsolidated_rates is None
+            else _checked_rates(unconsolidated_rates, trace, cluster, "unconsolidated_rates")
+        )
+        self.deadline = _deadlines(trace, self.rates, cluster)
         self.steps_done = np.zeros(n)
         self.completion_time = np.full(n, np.nan)
         self.isolated_seconds = np.zeros(n)
         self.current_accelerator = np.full(n, -1, dtype=np.int64)
 
     @classmethod
-    def from_trace(cls, trace: Trace, throughputs: ThroughputTable | ArrayLike, cluster: Cluster) -> JobTable:
-        """Table of the jobs of `trace`, with rates looked up in a throughput table or given as an (N, M) array."""
+    def from_trace(
+        cls,
+        trace: Trace,
+        throughputs: ThroughputTable | ArrayLike,
+        cluster: Cluster,
+        *,
+        unconsolidated: bool = False,
+    ) -> JobTable:
+        """Table of the jobs of `trace`, with rates looked up in a throughput table or given as an (N, M) array.
+
+        With `unconsolidated` a throughput table with figures for gangs spread over servers is needed.
+        """
+        keys = trace.job_type, trace.scale_factor, cluster.accelerators
         look_up = getattr(throughputs, "rates", None)
-        if callable(look_up):
-            return cls(trace, look_up(trace.job_type, trace.scale_factor, cluster.accelerators), cluster)
-        return cls(trace, throughputs, cluster)  # type: ignore[arg-type]
+        if not callable(look_up):
+            if unconsolidated:
+                raise InputError(
+                    "throughputs", found="an array", expected="a table with figures for gangs spread over servers"
+                )
+            return cls(trace, throughputs, cluster)  # type: ignore[arg-type]
+        spread = throughputs.unconsolidated_rates(*keys) if unconsolidated else None  # type: ignore[union-attr]
+        return cls(trace, look_up(*keys), cluster, spread)
+
+    def append(self, later: JobTable) -> None:
+        """Add the jobs of another table of the same cluster, which arrive after all of this one.
+
+        The arrays are replaced by longer ones: whoever keeps one keeps the old. The cost grows with the jobs of both.
+
+        Raises
+        ------
+        InputError
+            A job of `later` arrives before the last one of this table, or only one of them has unconsolidated rates.
+        """
+        if (self.unconsolidated_rates is None) != (later.unconsolidated_rates is None):
+            raise InputError(
+                "jobs to append", field="unconsolidated_rates", found="in one table", expected="both or neither"
+            )
+        if len(self) and len(later) and later.arrival_time[0] < self.arrival_time[-1]:
+            raise InputError(
+                "jobs to append",
+                field="arrival_time",
+                found=float(later.arrival_time[0]),
+                expected=f"at least the last arrival so far, {self.arrival_time[-1]} s",
+            )
+        for name in _COLUMNS:
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
+        if self.unconsolidated_rates is not None and later.unconsolidated_rates is not None:
+            self.unconsolidated_rates = np.concatenate([self.unconsolidated_rates, later.unconsolidated_rates])
 
     def __len__(self) -> int:
         return len(self.total_steps)
@@ -100,8 +153,15 @@ class JobTable:
         """(N,) steps left, at least 0."""
         return np.maximum(self.total_steps - self.steps_done, 0.0)
 
-    def snapshot(self, active: NDArray[np.int64], clock: float, cluster: Cluster) -> ClusterState:
+    def snapshot(
+        self,
+        active: NDArray[np.int64],
+        clock: float,
+        cluster: Cluster,
+        gpu_prices: NDArray[np.float64] | None = None,
+    ) -> ClusterState:
         """What a policy may know at `clock` about the `active` jobs (ascending ids, which become the labels)."""
+        deadline = self.deadline[active]
         matrix = ThroughputMatrix(
             self.rates[active],
             active.tolist(),
@@ -117,5 +177,45 @@ class JobTable:
             elapsed_seconds=np.maximum(clock - self.arrival_time[active], 0.0),
             isolated_seconds=self.isolated_seconds[active],
             current_accelerator=self.current_accelerator[active],
+            slo_seconds=np.where(np.isnan(deadline), np.inf, deadline - clock),
+            gpu_prices=gpu_prices,
             clock=clock,
         )
+
+
+def _checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
+    """(N, M) copy with 0 where the gang is larger than the type."""
+    n, m = len(trace), len(cluster.accelerators)
+    given = np.array(rates, dtype=np.float64)
+    if given.size == 0:
+        given = given.reshape(n, m) if n * m == 0 else given
+    if given.shape != (n, m):
+        raise InputError(
+            "throughputs",
+            field=name,
+            found=given.shape,
+            expected=f"shape ({n}, {m}) (jobs, accelerators)",
+        )
+    bad = ~(np.isfinite(given) & (given >= 0))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            "throughputs",
+            field=f"{name.removesuffix('s')} of job {row} on {cluster.accelerators[column]!r}",
+            found=float(given[row, column]),
+            expected="a finite rate of at least 0 steps/s",
+        )
+    return np.where(trace.scale_factor[:, None] <= cluster.capacity[None, :], given, 0.0)
+
+
+def _deadlines(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
+    """(N,) seconds on the clock, nan for a job without a deadline."""
+    duration = trace.duration
+    if np.isnan(duration[~np.isnan(trace.slo)]).any():
+        speed = rates.max(axis=1, initial=0.0)
+        if REFERENCE_ACCELERATOR in cluster.accelerators:
+            reference = rates[:, cluster.accelerators.index(REFERENCE_ACCELERATOR)]
+            speed = np.where(reference > 0, reference, speed)
+        with np.errstate(divide="ignore"):
+            duration = np.where(np.isnan(duration), trace.total_steps / speed, duration)
+    return trace.arrival_time + trace.slo * duration

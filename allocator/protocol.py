@@ -36,6 +36,8 @@ class ClusterState:
     isolated_seconds : (N,) seconds that the steps already done would have taken on an isolated share of the
         cluster, as it was when they were done (finish-time fairness).
     current_accelerator : (N,) type the job was last given by a policy that does not preempt, -1 for none.
+    slo_seconds : (N,) seconds left to the job's deadline, below 0 when it is past; inf for a job without one.
+    gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     clock : seconds since the start.
 
     Raises
@@ -51,6 +53,8 @@ class ClusterState:
     elapsed_seconds: NDArray[np.float64]
     isolated_seconds: NDArray[np.float64]
     current_accelerator: NDArray[np.int64]
+    slo_seconds: NDArray[np.float64]
+    gpu_prices: NDArray[np.float64]
     clock: float = 0.0
 
     def __init__(
@@ -63,6 +67,8 @@ class ClusterState:
         elapsed_seconds: NDArray[np.float64] | None = None,
         isolated_seconds: NDArray[np.float64] | None = None,
         current_accelerator: NDArray[np.int64] | None = None,
+        slo_seconds: NDArray[np.float64] | None = None,
+        gpu_prices: NDArray[np.float64] | None = None,
         clock: float = 0.0,
     ) -> None:
         n = throughputs.n_jobs
@@ -102,6 +108,19 @@ class ClusterState:
             np.full(n, -1, dtype=np.int64) if current_accelerator is None else np.asarray(current_accelerator, np.int64)
         )
         object.__setattr__(self, "current_accelerator", current)
+        due = np.full(n, np.inf) if slo_seconds is None else np.asarray(slo_seconds, dtype=np.float64)
+        if due.shape != (n,) or np.isnan(due).any():
+            raise InputError(
+                "cluster state", field="slo_seconds", found=due, expected=f"{n} numbers, inf for no deadline"
+            )
+        object.__setattr__(self, "slo_seconds", due)
+        m = len(cluster.accelerators)
+        prices = np.ones(m) if gpu_prices is None else np.asarray(gpu_prices, dtype=np.float64)
+        if prices.shape != (m,) or not (np.isfinite(prices) & (prices >= 0)).all():
+            raise InputError(
+                "cluster state", field="gpu_prices", found=prices, expected=f"{m} finite prices, at least 0"
+            )
+        object.__setattr__(self, "gpu_prices", prices)
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""
@@ -120,6 +139,8 @@ class ClusterState:
             elapsed_seconds=self.elapsed_seconds[jobs],
             isolated_seconds=self.isolated_seconds[jobs],
             current_accelerator=self.current_accelerator[jobs],
+            slo_seconds=self.slo_seconds[jobs],
+            gpu_prices=self.gpu_prices,
             clock=self.clock,
         )
 
@@ -157,6 +178,7 @@ class Policy(Protocol):
     preemptive : whether a job may be moved once it has been given an accelerator type.
 
     A policy may have a method ``prepare()``, called once before a run: what the first decision would otherwise load.
+    One with an attribute ``reads_prices`` that is true is also asked when the price of a GPU changes.
     """
 
     name: str

@@ -11,18 +11,32 @@ from allocator.cli.options import (
     DEFAULT_CLUSTER,
     ChoiceOption,
     ClusterOption,
+    IdealOption,
     JsonOption,
+    MaxClockOption,
+    MaxWaitingOption,
+    PreloadOption,
     PresetOption,
+    PricesOption,
+    QueueOption,
+    RecomputeOption,
     RoundOption,
     SeedOption,
     ServersOption,
     SettingOption,
+    SlosOption,
     SolverOption,
     ThroughputsOption,
+    UnconsolidatedOption,
+    WindowOption,
     console,
+    extra_figures,
     make_cluster,
     make_policy,
     make_preset,
+    make_prices,
+    make_window,
+    make_workload,
     print_json,
 )
 from throughputs import InputError
@@ -55,6 +69,16 @@ def compare_command(
     gpus_per_server: ServersOption = None,
     preset: PresetOption = "default",
     round_seconds: RoundOption = None,
+    queue: QueueOption = None,
+    recompute_interval: RecomputeOption = None,
+    ideal: IdealOption = False,
+    unconsolidated: UnconsolidatedOption = False,
+    window: WindowOption = None,
+    preload: PreloadOption = False,
+    slos: SlosOption = False,
+    prices: PricesOption = None,
+    max_waiting: MaxWaitingOption = None,
+    max_clock: MaxClockOption = None,
     seed: SeedOption = 0,
     solver: SolverOption = None,
     choice: ChoiceOption = None,
@@ -75,14 +99,36 @@ def compare_command(
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
         raise InputError("--policies", found=policies, expected="distinct names of policies, separated by commas")
-    chosen = make_preset(preset, round_seconds, settings)
+    chosen = make_preset(
+        preset,
+        settings,
+        round_seconds=round_seconds,
+        queue=queue,
+        recompute_interval_seconds=recompute_interval,
+        ideal=ideal,
+        unconsolidated_throughputs=unconsolidated,
+        max_waiting_jobs=max_waiting,
+        max_clock_seconds=max_clock,
+    )
+    measured, priced = make_window(window), make_prices(prices)
     acting = [make_policy(name, solver, choice or chosen.choice) for name in names]
     gpus, table = make_cluster(cluster, gpus_per_server), load_throughputs(throughputs)
-    workload = _workload(trace, jobs, mean_interarrival, seed, table)
+    drawn = _workload(trace, jobs, mean_interarrival, seed, table)
+    workload = make_workload(drawn, gpus, slos=slos, preloaded=preload, seed=seed)
     results, summaries = [], []
     with policy_progress(names, plain_lines=not as_json) as progress:
         for name, policy in zip(names, acting, strict=True):
-            result = simulate(workload, gpus, policy, table, preset=chosen, seed=seed, progress=progress(name))
+            result = simulate(
+                workload,
+                gpus,
+                policy,
+                table,
+                preset=chosen,
+                seed=seed,
+                window=measured,
+                prices=priced,
+                progress=progress(name),
+            )
             results.append(result)
             summaries.append(save_result(result, out / name))
     described = f"{len(workload)} jobs ({workload.source}) on {gpus}, preset {chosen.name}"
@@ -97,6 +143,9 @@ def compare_command(
 
     screen = console()
     screen.print(comparison_table(summaries, title=described))
+    for summary in summaries:
+        for line in extra_figures(summary):
+            screen.print(f"{summary['policy']}: {line}")
     screen.print(f"Report: {report}", soft_wrap=True)
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from allocator.protocol import Policy
     from allocator.simulator.presets import Preset
+    from throughputs import Trace
+    from throughputs.prices import PriceTable
+
+SLO_STREAM = 6
 
 DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
 
@@ -40,7 +44,7 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help="auto, or one of compiled, structured, homogeneous, highs, clarabel, ecos, scs, cvxpy_highs, cbc.",
+        help="auto, or one of compiled, prices, structured, homogeneous, highs, clarabel, ecos, scs, cvxpy_highs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[
@@ -49,6 +53,53 @@ ChoiceOption = Annotated[
 SettingOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any other setting of the preset; may be repeated.", metavar="NAME=VALUE"),
+]
+QueueOption = Annotated[
+    str | None,
+    typer.Option("--queue", help="per_type: types choose one after the other; global: one queue of all types."),
+]
+RecomputeOption = Annotated[
+    float | None,
+    typer.Option("--recompute-interval", help="Least time between two decisions of the policy.", metavar="SECONDS"),
+]
+IdealOption = Annotated[
+    bool, typer.Option("--ideal", help="No rounds: every job gets exactly its shares at every moment.")
+]
+UnconsolidatedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unconsolidated", help="Gangs spread over servers go at the throughput that the table has for that."
+    ),
+]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        help="Measure the jobs FIRST to END-1 only and stop when they have completed; later ones load the cluster.",
+        metavar="FIRST:END",
+    ),
+]
+PreloadOption = Annotated[
+    bool, typer.Option("--preload", help="Start with a full cluster: the first jobs of the trace arrive at once.")
+]
+SlosOption = Annotated[
+    bool, typer.Option("--slos", help="Draw a deadline for jobs without one: 1.2, 2 or 10 times the duration.")
+]
+PricesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        help="Dollars per GPU hour: a file of price histories (CSV, Parquet), or constants.",
+        metavar="FILE|TYPE:PRICE,...",
+    ),
+]
+MaxWaitingOption = Annotated[
+    int | None,
+    typer.Option("--max-waiting", help="Stop as saturated when more jobs wait than that.", metavar="JOBS"),
+]
+MaxClockOption = Annotated[
+    float | None,
+    typer.Option("--max-clock", help="Stop as saturated when the simulated clock passes this.", metavar="SECONDS"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
 
@@ -60,19 +111,59 @@ def make_cluster(text: str, gpus_per_server: str | None) -> Cluster:
     return Cluster.parse(text, gpus_per_server)
 
 
-def make_preset(name: str, round_seconds: float | None, changes: list[str] | None) -> Preset:
-    """Preset of ``--preset`` with ``--round`` and every ``--set``."""
+def make_preset(name: str, changes: list[str] | None = None, **options: Any) -> Preset:
+    """Preset of ``--preset`` with the settings that have options of their own (None, False: as it is) and ``--set``."""
     from allocator.simulator.presets import preset
 
-    settings: dict[str, Any] = {}
-    if round_seconds is not None:
-        settings["round_seconds"] = round_seconds
+    settings = {key: value for key, value in options.items() if value is not None and value is not False}
     for change in changes or []:
         key, equals, value = change.partition("=")
         if not equals:
             raise InputError("--set", found=change, expected="NAME=VALUE, as in recompute_interval_seconds=0")
         settings[key.strip()] = _value(value.strip())
     return preset(name).replace(**settings)
+
+
+def make_window(text: str | None) -> tuple[int, int] | None:
+    """Ids of jobs of ``--window``."""
+    if text is None:
+        return None
+    first, colon, end = text.partition(":")
+    if not (colon and first.strip().isdigit() and end.strip().isdigit()):
+        raise InputError("--window", found=text, expected="FIRST:END, as in 4000:5000")
+    return int(first), int(end)
+
+
+def make_prices(text: str | None) -> PriceTable | None:
+    """Prices of ``--prices``: a file if there is one of that name, else constants."""
+    from throughputs.prices import PriceTable, read_prices
+
+    if text is None:
+        return None
+    if ":" not in text or Path(text).exists():
+        return read_prices(text)
+    constants: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, price = part.strip().partition(":")
+        try:
+            constants[name] = float(price)
+        except ValueError:
+            expected = "TYPE:PRICE pairs, as in v100:0.74,k80:0.135, or a file"
+            raise InputError("--prices", found=part, expected=expected) from None
+    return PriceTable.constant(constants, "--prices")
+
+
+def make_workload(trace: Trace, cluster: Cluster, *, slos: bool, preloaded: bool, seed: int) -> Trace:
+    """The trace with what ``--slos`` and ``--preload`` ask for."""
+    import numpy as np
+
+    from allocator.simulator.arrivals import preload
+    from allocator.simulator.deadlines import assign_slos
+
+    if slos:
+        # A stream of its own, so that nothing else changes with the draw.
+        trace = assign_slos(trace, np.random.default_rng([seed, SLO_STREAM]))
+    return preload(trace, cluster) if preloaded else trace
 
 
 def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
@@ -83,6 +174,21 @@ def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
     wanted = {"solver": solver, "choice": choice}
     known = settings_of(name)
     return get_policy(name, **{key: value for key, value in wanted.items() if value is not None and key in known})
+
+
+def extra_figures(summary: dict[str, Any]) -> list[str]:
+    """Lines for what only some runs have: a limit that was met, cost, deadlines, weights."""
+    lines = []
+    if summary["status"] != "completed":
+        lines.append(f"{summary['status']}: {summary['status_detail']}; {summary['unfinished_jobs']} jobs unfinished")
+    if summary["cost"] is not None:
+        lines.append(f"cost ${summary['cost']:,.2f}")
+    if summary["slo_jobs"]:
+        lines.append(f"{summary['slo_attainment']:.1%} of {summary['slo_jobs']} jobs with a deadline kept it")
+    for row in summary.get("by_priority", []):
+        jct = "-" if row["average_jct"] is None else f"{row['average_jct'] / 3600:.2f} h"
+        lines.append(f"weight {row['priority_weight']:g}: {row['jobs']} jobs, average JCT {jct}")
+    return lines
 
 
 def console() -> Console:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.allocation import Allocation
+    from throughputs.prices import PriceTable
 
 __all__ = ["DecisionCore"]
 
@@ -43,15 +44,23 @@ class DecisionCore:
         `isolated_seconds` and `current_accelerator`.
     settings : of the mechanism.
     seed : of the draw of types for policies that do not distinguish them.
+    prices : dollars per GPU hour over time, for policies that read them; None: not known.
 
     Attributes
     ----------
+    next_price_change : when a policy that reads prices is to be asked anew, seconds; inf for never.
     allocation : what the policy last decided; None before its first call.
     policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
     """
 
     def __init__(
-        self, policy: Policy, cluster: Cluster, jobs: JobTable, settings: MechanismSettings | None = None, seed: int = 0
+        self,
+        policy: Policy,
+        cluster: Cluster,
+        jobs: JobTable,
+        settings: MechanismSettings | None = None,
+        seed: int = 0,
+        prices: PriceTable | None = None,
     ) -> None:
         self.policy = policy
         self.cluster = cluster
@@ -72,6 +81,9 @@ class DecisionCore:
         self._capacity: list[int] = cluster.capacity.tolist()
         self._sizes: list[int] = jobs.scale_factor.tolist()
         self._preferences = preference(jobs.rates) if policy.heterogeneity_aware else None
+        self._prices = prices
+        watched = prices is not None and getattr(policy, "reads_prices", False)
+        self.next_price_change = 0.0 if watched else np.inf
         self._changed = False
         self._last_decision_clock: float | None = None
         self._queues: Queues | None = None
@@ -101,6 +113,22 @@ class DecisionCore:
         """The (K,) jobs of `decision` ran for `seconds` (K,) each; to be told while they are still active."""
         self._ledger.record(decision.jobs, decision.accelerator, seconds)
 
+    def jobs_appended(self) -> None:
+        """The job table has grown at its end (`JobTable.append`)."""
+        known = len(self._sizes)
+        self._sizes += self.jobs.scale_factor[known:].tolist()
+        if self._preferences is not None:
+            self._preferences += preference(self.jobs.rates[known:])
+        self._isolated.jobs_appended()
+
+    def shares(self, clock: float) -> NDArray[np.float64]:
+        """(n, M) shares of the active jobs, for a world without rounds; the policy is asked if anything changed."""
+        if clock >= self.next_price_change:
+            self._note_price_change(clock)
+        if self._changed:
+            self._decide(clock)
+        return self._ledger.shares.T
+
     def note_trouble(self) -> None:
         """Something else happened that the policy should be asked about, such as a round without a single step."""
         self._changed = True
@@ -111,6 +139,8 @@ class DecisionCore:
         With `waive_interval` the policy is asked about any change since its last call, however recent that was.
         """
         calls = self.policy_calls
+        if clock >= self.next_price_change:
+            self._note_price_change(clock)
         if self._changed and (waive_interval or self._interval_elapsed(clock)):
             self._decide(clock)
         rows = self._choose(clock)
@@ -118,6 +148,15 @@ class DecisionCore:
             self._decide(clock)
             rows = self._choose(clock)
         return self._decision(rows, recomputed=self.policy_calls != calls)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the policy, which keeps no state; whoever restores the core sets it again."""
+        return {name: value for name, value in self.__dict__.items() if name != "policy"}
+
+    def _note_price_change(self, clock: float) -> None:
+        assert self._prices is not None
+        self.next_price_change = self._prices.next_change(clock, self.cluster.accelerators)
+        self._changed = True
 
     def _note_change(self) -> None:
         self._changed = True
@@ -137,7 +176,8 @@ class DecisionCore:
         if not len(ledger.active):
             return
         self._isolated.advance(ledger.active)
-        state = self.jobs.snapshot(ledger.active, clock, self.cluster)
+        prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
+        state = self.jobs.snapshot(ledger.active, clock, self.cluster, prices)
         started = time.perf_counter()
         allocation = self.policy.allocate(state)
         self.policy_seconds += time.perf_counter() - started
@@ -227,11 +267,17 @@ class _IsolatedTime:
 
     def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
         self.jobs = jobs
+        self._capacity = cluster.capacity
         self._all_gpus_rate: NDArray[np.float64] = jobs.rates @ cluster.capacity
         self._total_gpus = float(cluster.total_gpus)
         self._ids: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._remaining: NDArray[np.float64] = np.empty(0)
         self._rate: NDArray[np.float64] = np.empty(0)
+
+    def jobs_appended(self) -> None:
+        """The job table has grown at its end."""
+        new = self.jobs.rates[len(self._all_gpus_rate) :]
+        self._all_gpus_rate = np.concatenate([self._all_gpus_rate, new @ self._capacity])
 
     def advance(self, active: NDArray[np.int64]) -> None:
         """Bring the ledger up to now and remember the present state of the `active` jobs."""

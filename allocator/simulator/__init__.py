@@ -1,13 +1,16 @@
 """The simulator: a world around the decision core, its settings, results and figures."""
 
+from allocator.simulator.arrivals import preload
+from allocator.simulator.deadlines import PUBLISHED_SLOS, assign_slos
 from allocator.simulator.engine import SimulationStalledError, simulate
-from allocator.simulator.metrics import summarize
+from allocator.simulator.metrics import priorities_table, summarize
 from allocator.simulator.observers import Observer, Recorder, RoundOutcome
 from allocator.simulator.presets import Preset, preset, preset_names
 from allocator.simulator.result import SimulationResult
 from allocator.simulator.settings import SimulatorSettings
 
 __all__ = [
+    "PUBLISHED_SLOS",
     "Observer",
     "Preset",
     "Recorder",
@@ -15,8 +18,11 @@ __all__ = [
     "SimulationResult",
     "SimulationStalledError",
     "SimulatorSettings",
+    "assign_slos",
+    "preload",
     "preset",
     "preset_names",
+    "priorities_table",
     "simulate",
     "summarize",
 ]

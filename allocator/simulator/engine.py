@@ -1,44 +1,38 @@
 """The simulator: a world of jobs and GPUs around the decision core.
 
-    while jobs are left:
-        admit arrivals; ask the core for the coming round; run it; note completions
-
-A job runs at its true rate and completes inside a round; its GPUs are free for others at the next round.
+while jobs are left:
+    admit arrivals; ask the core for the coming round; run it; note completions
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
 from allocator.jobs import JobTable
-from allocator.mechanism.core import DecisionCore
-from allocator.protocol import Policy, RoundDecision
-from allocator.simulator.observers import Observer, Recorder, RoundOutcome
+from allocator.protocol import Policy
+from allocator.simulator.arrivals import ExtendTrace, MoreJobs
+from allocator.simulator.checkpoint import Checkpoints, identity
+from allocator.simulator.cost import Prices, price_table
+from allocator.simulator.fluid import FluidWorld
+from allocator.simulator.observers import Observer, Recorder
 from allocator.simulator.presets import Preset
 from allocator.simulator.presets import preset as find_preset
 from allocator.simulator.record import RunRecord
 from allocator.simulator.result import SimulationResult
-from throughputs import Trace
+from allocator.simulator.rounds import RoundWorld
+from allocator.simulator.world import Progress, SimulationStalledError, World
+from throughputs import InputError, Trace
 
 if TYPE_CHECKING:
     from throughputs import ThroughputTable
 
 __all__ = ["SimulationStalledError", "simulate"]
-
-# Relative to the steps of one round.
-STEP_TOLERANCE = 1e-9
-
-Progress = Callable[[float, int, int], None]
-
-
-class SimulationStalledError(RuntimeError):
-    """The policy left all active jobs without progress for too many rounds."""
 
 
 def simulate(
@@ -49,6 +43,12 @@ def simulate(
     *,
     preset: str | Preset = "default",
     seed: int = 0,
+    window: tuple[int, int] | None = None,
+    extend: ExtendTrace | None = None,
+    prices: Prices | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 2000,
+    resume: bool = False,
     progress: Progress | None = None,
     observers: Sequence[Observer] = (),
 ) -> SimulationResult:
@@ -62,6 +62,16 @@ def simulate(
     throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster.
     preset : "default", "gavel", or a `Preset` of your own: ``preset("gavel").replace(round_seconds=720)``.
     seed : of all random draws of the run.
+    window : ids (first, end) of the jobs that are measured, end not included. The run ends when all of them have
+        completed; until then later jobs keep arriving.
+    extend : called with a number of jobs when the trace runs short before the window is through; returns a trace of
+        that length which begins with the same jobs. Without it the last jobs of a window may see an emptier cluster.
+    prices : dollars per GPU hour, one number per type or a `PriceTable` of histories: for policies that read them,
+        and for the cost of the run.
+    checkpoint : file into which the run is put away as it goes; taken away when the run is complete.
+    checkpoint_every : rounds (without rounds: events) between two checkpoints.
+    resume : go on from `checkpoint` if it exists. The result is the same as that of a run that never stopped, the
+        wall times aside; `observers` see the rest of the run only.
     progress : called as ``progress(clock, completed, jobs)`` when jobs complete; clock in seconds.
     observers : watch the run, see `allocator.simulator.observers`.
 
@@ -69,11 +79,13 @@ def simulate(
     -------
     SimulationResult
         Tables of jobs, rounds and decisions. Jobs that no type can run are left uncompleted (status "unserved").
+        The run's own status is "completed", or "saturated" when one of the limits of `SimulatorSettings` cut it short.
 
     Raises
     ------
     InputError
-        Throughputs that do not fit trace and cluster, an unknown preset, or bad shares from the policy.
+        Throughputs that do not fit trace and cluster, an unknown preset, bad shares from the policy, a window beyond
+        the trace, or a checkpoint of another run.
     SimulationStalledError
         No job made progress for `max_rounds_without_progress` rounds.
     """
@@ -82,170 +94,70 @@ def simulate(
         prepare()
     started = time.perf_counter()
     chosen = find_preset(preset)
-    jobs = JobTable.from_trace(trace, throughputs, cluster)
-    recorder = Recorder()
-    world = _World(jobs, cluster, policy, chosen, seed, progress, (recorder, *observers))
-    world.run()
-    record = RunRecord(jobs, cluster, recorder.outcomes, frozenset(world.dropped))
+    _check(trace, window, extend, checkpoint, checkpoint_every, resume)
+    priced = None if prices is None else price_table(prices, cluster.accelerators)
+    spread = chosen.simulator.unconsolidated_throughputs
+    jobs = JobTable.from_trace(trace, throughputs, cluster, unconsolidated=spread)
+    more_jobs = None if extend is None else MoreJobs(extend, throughputs, cluster, spread)
+    settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
+    files = (
+        None
+        if checkpoint is None
+        else Checkpoints(checkpoint, identity(trace, jobs, cluster, policy, settings, priced))
+    )
+    saved = files.load() if files is not None and resume else None
+    if saved is None:
+        kind = FluidWorld if chosen.simulator.ideal else RoundWorld
+        saved = kind(jobs, cluster, policy, chosen, seed, window, priced), Recorder(), 0.0
+    world, recorder, earlier_seconds = saved
+    started -= earlier_seconds
+    world.attach(policy, progress, (recorder, *observers), more_jobs)
+    _run(world, recorder, files, checkpoint_every, started)
+    record = RunRecord(
+        world.jobs, cluster, recorder.outcomes, frozenset(world.dropped), window, priced, chosen.simulator.ideal
+    )
     return SimulationResult(
         policy=policy.name,
         cluster=cluster,
-        settings=chosen.as_dict() | {"seed": seed, "trace": trace.source},
+        settings=settings | {"trace": trace.source},
         makespan=record.makespan,
         utilization=record.utilization,
         policy_seconds=world.core.policy_seconds,
         wall_seconds=time.perf_counter() - started,
         decisions=tuple(recorder.decisions),
         record=record,
+        status="saturated" if world.stop_reason else "completed",
+        status_detail=world.stop_reason,
     )
 
 
-class _World:
-    """Clock, arrivals and progress of the jobs."""
+def _run(world: World, recorder: Recorder, files: Checkpoints | None, every: int, started: float) -> None:
+    """Run to the end, with a checkpoint every so many rounds."""
+    if files is None:
+        world.run()
+        return
+    while not world.run(until_round=world.round + every):
+        files.save(world, recorder, time.perf_counter() - started)
+    files.remove()
 
-    def __init__(
-        self,
-        jobs: JobTable,
-        cluster: Cluster,
-        policy: Policy,
-        settings: Preset,
-        seed: int,
-        progress: Progress | None,
-        observers: Sequence[Observer],
-    ) -> None:
-        self.jobs = jobs
-        self.core = DecisionCore(policy, cluster, jobs, settings.mechanism, seed)
-        self.settings = settings.simulator
-        self.round_seconds = settings.mechanism.round_seconds
-        self.progress = progress
-        self.observers = observers
-        self.dropped: set[int] = set()
-        self.completed = 0
-        self._clock = 0.0
-        self._last_end = 0.0
-        self._round = 0
-        self._stalled_rounds = 0
-        # Jobs that no type can run are not shown to the core: they would never leave it.
-        self._queue: NDArray[np.int64] = np.flatnonzero(jobs.runnable)
-        self._arrivals = jobs.arrival_time[self._queue]
-        self._admitted = 0
-        self._next_arrival = self._arrivals[0] if len(self._arrivals) else np.inf
-        self._n_types = len(cluster.accelerators)
-        self._rates = jobs.rates.ravel()
-        per_round = self._rates * self.round_seconds
-        self._steps_per_round = np.floor(per_round) if self.settings.whole_steps else per_round
-        # Fractional steps add up to the total only nearly; a round must not be spent on the residue.
-        self._nearly = 1.0 if self.settings.whole_steps else 1.0 + STEP_TOLERANCE
-        self._may_stand_still = bool((self._steps_per_round[self._rates > 0] <= 0).any())
-        self._known_jobs: NDArray[np.int64] | None = None
-        self._known_full: NDArray[np.float64] = per_round
-        self._known_rates: NDArray[np.float64] = per_round
-        self._zero_step_rounds = np.zeros(len(jobs), dtype=np.int64)
 
-    def run(self) -> None:
-        """Run until no job is left that can run."""
-        core = self.core
-        while True:
-            if self._next_arrival <= self._clock:
-                self._admit()
-            decision = self._ask()
-            if len(decision.jobs):
-                self._run_round(decision)
-            elif self._next_arrival < np.inf:
-                self._clock = self._next_arrival
-            elif len(core.active):
-                self._run_out()
-            else:
-                return
-
-    def _admit(self) -> None:
-        upto = int(self._arrivals.searchsorted(self._clock, side="right"))
-        self.core.arrive(self._queue[self._admitted : upto])
-        self._admitted = upto
-        self._next_arrival = self._arrivals[upto] if upto < len(self._arrivals) else np.inf
-
-    def _ask(self, waive_interval: bool = False) -> RoundDecision:
-        calls = self.core.policy_calls
-        decision = self.core.next_round(self._clock, waive_interval=waive_interval)
-        if self.core.policy_calls != calls and self.core.allocation is not None:
-            for observer in self.observers:
-                observer.decided(self._round, self._clock, self.core.allocation)
-        return decision
-
-    def _run_out(self) -> None:
-        """Nothing runs and nothing will arrive: only a new decision can help."""
-        decision = self._ask(waive_interval=True)
-        if len(decision.jobs):
-            self._run_round(decision)
-        else:
-            self._note_stall()
-            self._clock += self.round_seconds
-            self.core.note_trouble()
-
-    def _run_round(self, decision: RoundDecision) -> None:
-        jobs, clock = decision.jobs, self._clock
-        table = self.jobs
-        if jobs is not self._known_jobs:
-            # A round that repeats the one before comes with the same arrays.
-            rows = jobs * self._n_types + decision.accelerator
-            self._known_jobs = jobs
-            self._known_full, self._known_rates = self._steps_per_round.take(rows), self._rates.take(rows)
-        full = self._known_full
-        left = table.total_steps.take(jobs) - table.steps_done.take(jobs)
-        steps = np.minimum(full, left)
-        finish = clock + steps / self._known_rates
-        if self.settings.round_end == "slowest":
-            end = float(finish.max())
-        else:
-            end = clock + self.round_seconds
-            np.minimum(finish, end, out=finish)
-        counted_from = self._last_end if self.settings.idle_gap_counts_as_service else clock
-        active = len(self.core.active)
-        self.core.record(decision, finish - counted_from)
-        table.steps_done[jobs] += steps
-        done = steps * self._nearly >= left
-        if done.any():
-            self._complete(jobs[done], finish[done])
-        if self._may_stand_still:
-            self._note_zero_steps(jobs, steps)
-        else:
-            self._stalled_rounds = 0
-        outcome = RoundOutcome(self._round, clock, end, decision, finish, steps, active)
-        for observer in self.observers:
-            observer.round_ended(outcome)
-        self._round += 1
-        self._clock = self._last_end = end
-
-    def _complete(self, jobs: NDArray[np.int64], finish: NDArray[np.float64]) -> None:
-        table = self.jobs
-        table.steps_done[jobs] = table.total_steps[jobs]
-        table.completion_time[jobs] = finish
-        self.core.complete(jobs)
-        self.completed += len(jobs)
-        if self.progress is not None:
-            self.progress(float(finish.max()), self.completed, len(table))
-
-    def _note_zero_steps(self, jobs: NDArray[np.int64], steps: NDArray[np.float64]) -> None:
-        idle = steps <= 0
-        if idle.all():
-            self._note_stall()
-        else:
-            self._stalled_rounds = 0
-        self._zero_step_rounds[jobs] = np.where(idle, self._zero_step_rounds[jobs] + 1, 0)
-        if idle.any():
-            self.core.note_trouble()
-        limit = self.settings.max_zero_step_rounds
-        if limit is not None:
-            given_up = jobs[self._zero_step_rounds[jobs] >= limit]
-            self.core.complete(given_up)
-            self.dropped.update(given_up.tolist())
-
-    def _note_stall(self) -> None:
-        self._stalled_rounds += 1
-        if self._stalled_rounds >= self.settings.max_rounds_without_progress:
-            waiting = self.core.active.tolist()
-            shown = ", ".join(map(str, waiting[:5])) + (", ..." if len(waiting) > 5 else "")
-            raise SimulationStalledError(
-                f"policy {self.core.policy.name}: no job made progress in {self._stalled_rounds} rounds up to "
-                f"{self._clock:.0f} s; {len(waiting)} active jobs: {shown}"
-            )
+def _check(
+    trace: Trace,
+    window: tuple[int, int] | None,
+    extend: ExtendTrace | None,
+    checkpoint: str | os.PathLike[str] | None,
+    checkpoint_every: int,
+    resume: bool,
+) -> None:
+    if window is not None:
+        first, end = window
+        if not 0 <= first < end:
+            raise InputError("window", found=window, expected="ids of jobs, 0 <= first < end")
+        if extend is None and end > len(trace):
+            raise InputError("window", found=window, expected=f"jobs of the trace, which has {len(trace)}")
+    elif extend is not None:
+        raise InputError("extend", found="no window", expected="a window, as the run would never end")
+    if checkpoint_every < 1:
+        raise InputError("checkpoint_every", found=checkpoint_every, expected="at least 1 round")
+    if resume and checkpoint is None:
+        raise InputError("resume", found="no checkpoint", expected="the file to go on from")

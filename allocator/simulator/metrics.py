@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from allocator.simulator.result import SimulationResult
 
-__all__ = ["UNFAIR_RHO", "summarize"]
+__all__ = ["UNFAIR_RHO", "priorities_table", "summarize"]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
 # the granularity of rounds.
@@ -20,41 +22,114 @@ UNFAIR_RHO = 1.05
 def summarize(result: SimulationResult) -> dict[str, Any]:
     """Figures of a run, ready for JSON; times in seconds, None where there is nothing to measure.
 
+    - status: "completed", or "saturated" with the reason in status_detail.
     - average_jct, median_jct, p99_jct, worst_rho, average_rho: over completed jobs; rho is jct / isolated_jct.
     - unfair_fraction: share of the completed jobs with rho above `UNFAIR_RHO`.
     - makespan, utilization: as in `SimulationResult`.
     - average_queue, average_active: jobs that waited and jobs in the cluster, time average over the rounds.
-    - completed_jobs, unserved_jobs (no accelerator type can run them), dropped_jobs (given up), jobs.
+    - completed_jobs, unserved_jobs (no accelerator type can run them), dropped_jobs (given up), unfinished_jobs, jobs.
     - preemptions: times a job was not given the GPUs it had the round before.
+    - lease_extensions, lease_opportunities, lease_extension_rate: rounds in which a job kept the GPUs of the round
+      before, rounds in which it could have, and their ratio.
+    - slo_jobs, slo_attainment: jobs with a deadline, and the share of them that completed by it.
+    - cost: dollars; None without prices.
+    - by_priority: the rows of `priorities_table`, when jobs differ in weight.
+
+    With a window all of these but makespan, utilization, leases and cost are of its jobs, and of the time from the
+    first arrival among them to the last completion; window_start, window_end and window_utilization come on top.
     """
-    jobs, timeline = result.jobs, result.timeline
-    jct = _defined(jobs["jct"].to_numpy(dtype=np.float64))
-    rho = _defined(jobs["rho"].to_numpy(dtype=np.float64))
-    status = list(jobs.get("status", ()))
+    every_job, timeline = result.jobs, result.timeline
+    windowed = "measured" in every_job
+    jobs = every_job[every_job["measured"]] if windowed else every_job
+    if windowed:
+        start, end = _span(jobs)
+        timeline = timeline[(timeline["end_time"] > start) & (timeline["start_time"] < end)]
     length = (timeline["end_time"] - timeline["start_time"]).to_numpy(dtype=np.float64)
-    return {
+    status = list(jobs.get("status", ()))
+    opportunities = extensions = None
+    if result.record is not None:
+        extensions, opportunities = result.record.leases
+    summary: dict[str, Any] = {
         "policy": result.policy,
         "cluster": str(result.cluster),
-        "average_jct": _finite(jct.mean()) if jct.size else None,
-        "median_jct": _finite(np.median(jct)) if jct.size else None,
-        "p99_jct": _finite(np.percentile(jct, 99)) if jct.size else None,
+        "status": result.status,
+        "status_detail": result.status_detail,
+        **_completion_figures(jobs),
         "makespan": float(result.makespan),
         "utilization": float(result.utilization),
-        "average_rho": _finite(rho.mean()) if rho.size else None,
-        "worst_rho": _finite(rho.max()) if rho.size else None,
-        "unfair_fraction": float((rho > UNFAIR_RHO).mean()) if rho.size else None,
         "average_queue": _time_average(timeline["queued_jobs"].to_numpy(dtype=np.float64), length),
         "average_active": _time_average(timeline["active_jobs"].to_numpy(dtype=np.float64), length),
         "jobs": len(jobs),
-        "completed_jobs": int(jct.size),
         "unserved_jobs": status.count("unserved"),
         "dropped_jobs": status.count("dropped"),
+        "unfinished_jobs": status.count("unfinished"),
         "preemptions": int(jobs["preemptions"].sum()),
-        "rounds": len(timeline),
+        "lease_extensions": extensions,
+        "lease_opportunities": opportunities,
+        "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
+        **_slo_figures(jobs),
+        "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
+        "rounds": len(result.timeline),
         "policy_calls": len(result.decisions),
         "policy_seconds": float(result.policy_seconds),
         "wall_seconds": float(result.wall_seconds),
     }
+    if windowed and result.record is not None:
+        utilization = result.record.utilization_between(start, end)
+        summary |= {"window_start": start, "window_end": end, "window_utilization": utilization}
+    if jobs["priority_weight"].nunique() > 1:
+        by_priority = priorities_table(every_job).to_dict("records")
+        summary["by_priority"] = [{str(key): _plain(value) for key, value in row.items()} for row in by_priority]
+    return summary
+
+
+def priorities_table(jobs: pd.DataFrame) -> pd.DataFrame:
+    """One row per priority weight, heaviest first, of a run's table of jobs (of the measured ones, with a window).
+
+    Columns priority_weight, jobs, completed_jobs, average_jct, median_jct, p99_jct (seconds), average_rho, worst_rho,
+    unfair_fraction, slo_jobs, slo_attainment; empty where there is nothing to measure.
+    """
+    import pandas as pd
+
+    measured = jobs[jobs["measured"]] if "measured" in jobs else jobs
+    rows = []
+    for weight, group in measured.groupby("priority_weight", sort=True):
+        figures = {"priority_weight": weight, "jobs": len(group)} | _completion_figures(group) | _slo_figures(group)
+        rows.append(figures)
+    columns = ["priority_weight", "jobs", *_completion_figures(jobs.iloc[:0]), *_slo_figures(jobs.iloc[:0])]
+    return pd.DataFrame(rows[::-1], columns=columns)
+
+
+def _completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+    jct = _defined(jobs["jct"].to_numpy(dtype=np.float64))
+    rho = _defined(jobs["rho"].to_numpy(dtype=np.float64))
+    return {
+        "completed_jobs": int(jct.size),
+        "average_jct": _finite(jct.mean()) if jct.size else None,
+        "median_jct": _finite(np.median(jct)) if jct.size else None,
+        "p99_jct": _finite(np.percentile(jct, 99)) if jct.size else None,
+        "average_rho": _finite(rho.mean()) if rho.size else None,
+        "worst_rho": _finite(rho.max()) if rho.size else None,
+        "unfair_fraction": float((rho > UNFAIR_RHO).mean()) if rho.size else None,
+    }
+
+
+def _slo_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+    met = [value for value in jobs["deadline_met"] if value is not None] if "deadline_met" in jobs else []
+    return {"slo_jobs": len(met), "slo_attainment": sum(met) / len(met) if met else None}
+
+
+def _span(jobs: pd.DataFrame) -> tuple[float, float]:
+    """First arrival and last completion, seconds."""
+    done = _defined(jobs["completion_time"].to_numpy(dtype=np.float64))
+    start = float(jobs["arrival_time"].min()) if len(jobs) else 0.0
+    return start, max(start, float(done.max())) if done.size else start
+
+
+def _plain(value: Any) -> Any:
+    """A cell as JSON has it."""
+    number = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(number, float) and np.isnan(number) else number
 
 
 def _defined(values: NDArray[np.float64]) -> NDArray[np.float64]:

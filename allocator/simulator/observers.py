@@ -27,6 +27,7 @@ class RoundOutcome:
     finish_time : (K,) when each job had done its steps of this round, seconds.
     steps : (K,) steps each job did.
     active_jobs : jobs that had arrived and not completed at the start of the round.
+    shares : (K,) in a world without rounds, the share of the time of its type that each row had; else None.
     """
 
     index: int
@@ -36,6 +37,7 @@ class RoundOutcome:
     finish_time: NDArray[np.float64]
     steps: NDArray[np.float64]
     active_jobs: int
+    shares: NDArray[np.float64] | None = None
 
 
 class Observer(Protocol):

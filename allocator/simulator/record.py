@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.jobs import JobTable
+from allocator.simulator.cost import busy_cost
 from allocator.simulator.fairness import isolated_jct
 from allocator.simulator.observers import RoundOutcome
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from throughputs.prices import PriceTable
 
 __all__ = ["RunRecord"]
 
@@ -33,15 +36,28 @@ class RunRecord:
     cluster : the cluster.
     outcomes : the rounds in order.
     dropped : ids of jobs that were given up.
+    window : (first, end) ids of the jobs that are measured; None: all.
+    prices : dollars per GPU hour, see `cost`; None: costs are not reckoned.
+    fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
     """
 
     def __init__(
-        self, jobs: JobTable, cluster: Cluster, outcomes: Sequence[RoundOutcome], dropped: frozenset[int]
+        self,
+        jobs: JobTable,
+        cluster: Cluster,
+        outcomes: Sequence[RoundOutcome],
+        dropped: frozenset[int],
+        window: tuple[int, int] | None = None,
+        prices: PriceTable | None = None,
+        fluid: bool = False,
     ) -> None:
         self.jobs = jobs
         self.cluster = cluster
         self.outcomes = outcomes
         self.dropped = dropped
+        self.window = window
+        self.prices = prices
+        self.fluid = fluid
 
     @cached_property
     def round_start(self) -> _Floats:
@@ -84,10 +100,28 @@ class RunRecord:
         return _joined([o.steps for o in self.outcomes], np.float64)
 
     @cached_property
+    def row_gpus(self) -> _Floats:
+        """(L,) GPUs that the row kept busy: those of the gang, times its share in a world without rounds."""
+        gpus = self.jobs.scale_factor[self.row_job].astype(np.float64)
+        if not self.fluid:
+            return gpus
+        shares = [np.ones(len(o.steps)) if o.shares is None else o.shares for o in self.outcomes]
+        busy: _Floats = gpus * _joined(shares, np.float64)
+        return busy
+
+    @cached_property
     def row_gpu_seconds(self) -> _Floats:
-        """(L,) GPUs of the gang times seconds it was busy."""
-        busy = self.row_finish - self.round_start[self.row_round]
-        return busy * self.jobs.scale_factor[self.row_job]
+        """(L,) GPUs kept busy times seconds."""
+        busy: _Floats = self.row_finish - self.round_start[self.row_round]
+        return busy * self.row_gpus
+
+    @cached_property
+    def row_cost(self) -> _Floats:
+        """(L,) dollars; zeros without prices."""
+        if self.prices is None:
+            return np.zeros(len(self.row_job))
+        start, names = self.round_start[self.row_round], self.cluster.accelerators
+        return busy_cost(self.prices, names, self.row_accelerator, start, self.row_finish, self.row_gpus)
 
     @cached_property
     def makespan(self) -> float:
@@ -96,38 +130,97 @@ class RunRecord:
         return float(done.max()) if done.size else 0.0
 
     @cached_property
+    def measured(self) -> NDArray[np.bool_]:
+        """(N,) whether the job is in the window."""
+        ids = np.arange(len(self.jobs))
+        return (
+            np.ones(len(ids), dtype=np.bool_)
+            if self.window is None
+            else (ids >= self.window[0]) & (ids < self.window[1])
+        )
+
+    @cached_property
+    def unfinished(self) -> NDArray[np.bool_]:
+        """(N,) jobs that could have run on when the run ended."""
+        left: NDArray[np.bool_] = np.isnan(self.jobs.completion_time) & self.jobs.runnable
+        left[list(self.dropped)] = False
+        return left
+
+    @cached_property
     def utilization(self) -> float:
-        """Busy GPU time divided by GPU time up to the makespan; 0 for an empty run."""
-        total = self.cluster.total_gpus * self.makespan
+        """Busy GPU time divided by GPU time up to the makespan (the end, if jobs are left over); 0 for an empty run."""
+        end = self.makespan
+        if len(self.row_finish) and self.unfinished.any():
+            end = max(end, float(self.row_finish.max()))
+        total = self.cluster.total_gpus * end
         return float(self.row_gpu_seconds.sum()) / total if total > 0 else 0.0
+
+    def utilization_between(self, start: float, end: float) -> float:
+        """Busy GPU time divided by GPU time from `start` to `end` (seconds)."""
+        total = self.cluster.total_gpus * (end - start)
+        busy = np.minimum(self.row_finish, end) - np.maximum(self.round_start[self.row_round], start)
+        return float((np.maximum(busy, 0.0) * self.row_gpus).sum()) / total if total > 0 else 0.0
+
+    @cached_property
+    def _successions(self) -> tuple[_Ints, NDArray[np.bool_]]:
+        """Pairs of rows that follow each other in the life of a job: (P,) the job, and whether it kept its GPUs.
+
+        GPUs are kept when the second row is of the very next round and on the same set of GPUs, or where placement is
+        off on the same type.
+        """
+        if not len(self.row_job):
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
+        order = np.lexsort((self.row_round, self.row_job))
+        job, rnd, where = self.row_job[order], self.row_round[order], self._place_codes()[order]
+        same_job = job[1:] == job[:-1]
+        kept = (rnd[1:] == rnd[:-1] + 1) & (where[1:] == where[:-1])
+        return job[1:][same_job], kept[same_job]
 
     @cached_property
     def preemptions(self) -> _Ints:
         """(N,) how often a job that ran in a round and had not completed was not given the same GPUs for the next."""
-        n = len(self.jobs)
-        if not len(self.row_job):
-            return np.zeros(n, dtype=np.int64)
-        order = np.lexsort((self.row_round, self.row_job))
-        job, rnd, where = self.row_job[order], self.row_round[order], self._place_codes()[order]
-        same_job = job[1:] == job[:-1]
-        moved = same_job & ((rnd[1:] != rnd[:-1] + 1) | (where[1:] != where[:-1]))
-        return np.bincount(job[1:][moved], minlength=n)
+        if self.fluid:
+            return np.zeros(len(self.jobs), dtype=np.int64)
+        job, kept = self._successions
+        return np.bincount(job[~kept], minlength=len(self.jobs))
+
+    @cached_property
+    def leases(self) -> tuple[int, int]:
+        """How often a lease was extended, and how often it could have been.
+
+        It could be when a job ran in a round, another round came and the job was still active; it was when the job had
+        the same GPUs in that round (Gavel, OSDI'20, sec. 5: lease extensions).
+        """
+        if self.fluid or not len(self.row_job):
+            return 0, 0
+        job, kept = self._successions
+        last_round = np.full(len(self.jobs), -1, dtype=np.int64)
+        last_round[self.row_job] = self.row_round
+        stopped = self.unfinished & (last_round >= 0) & (last_round < len(self.outcomes) - 1)
+        return int(kept.sum()), len(job) + int(stopped.sum())
 
     def _place_codes(self) -> _Ints:
         """(L,) a number for each row's set of GPUs, or for its type where placement is off."""
-        gpus = self._row_gpus()
+        gpus = self.row_gpu_ids()
         if not gpus:
             return self.row_accelerator
         codes: dict[tuple[int, ...], int] = {}
         return np.array([codes.setdefault(ids, len(codes)) for ids in gpus], dtype=np.int64)
 
-    def _row_gpus(self) -> list[tuple[int, ...]]:
+    def row_gpu_ids(self) -> list[tuple[int, ...]]:
+        """(L,) GPU ids of each row; empty where placement is off."""
         return list(chain.from_iterable(o.decision.gpus for o in self.outcomes))
 
     def isolated_jct(self) -> _Floats:
-        """(N,) seconds each job would have needed on isolated shares, see `fairness.isolated_jct`; nan: cannot run."""
+        """(N,) seconds each job would have needed on isolated shares, see `fairness.isolated_jct`.
+
+        nan where the job cannot run, or had not arrived when the run was cut short.
+        """
         jobs = self.jobs
         shown = jobs.runnable
+        if self.unfinished.any():
+            # A run that was cut short knows nothing of the jobs that would have come after its end.
+            shown = shown & (jobs.arrival_time <= self.round_end.max(initial=0.0))
         gone = np.where(np.isnan(jobs.completion_time), np.inf, jobs.completion_time)
         result = np.full(len(jobs), np.nan)
         result[shown] = isolated_jct(
@@ -148,68 +241,21 @@ class RunRecord:
 
     def jobs_table(self) -> pd.DataFrame:
         """One row per job; columns as in `SimulationResult`."""
-        import pandas as pd
+        from allocator.simulator.tables import jobs_table
 
-        jobs, n = self.jobs, len(self.jobs)
-        start = np.full(n, np.nan)
-        # Written last to first, so that the first round stays.
-        start[self.row_job[::-1]] = self.round_start[self.row_round[::-1]]
-        jct = jobs.completion_time - jobs.arrival_time
-        isolated = self.isolated_jct()
-        columns: dict[str, Any] = {
-            "job_id": np.arange(n),
-            "job_type": jobs.job_type,
-            "scale_factor": jobs.scale_factor,
-            "priority_weight": jobs.priority_weight,
-            "total_steps": jobs.total_steps,
-            "arrival_time": jobs.arrival_time,
-            "start_time": start,
-            "completion_time": jobs.completion_time,
-            "jct": jct,
-            "isolated_jct": isolated,
-            "rho": jct / isolated,
-            "gpu_seconds": np.bincount(self.row_job, self.row_gpu_seconds, n),
-            "rounds_run": np.bincount(self.row_job, minlength=n),
-            "preemptions": self.preemptions,
-            "status": pd.Categorical(self.status(), ["completed", "dropped", "unserved", "unfinished"]),
-        }
-        return pd.DataFrame(columns)
+        return jobs_table(self)
 
     def rounds_table(self) -> pd.DataFrame:
         """One row per job and round in which it ran; columns as in `SimulationResult`."""
-        import pandas as pd
+        from allocator.simulator.tables import rounds_table
 
-        texts: dict[tuple[int, ...], str] = {}
-        gpus = [texts.get(ids) or texts.setdefault(ids, " ".join(map(str, ids))) for ids in self._row_gpus()]
-        return pd.DataFrame(
-            {
-                "round": self.row_round,
-                "start_time": self.round_start[self.row_round],
-                "end_time": self.row_finish,
-                "job_id": self.row_job,
-                "accelerator": pd.Categorical.from_codes(self.row_accelerator, pd.Index(self.cluster.accelerators)),
-                "gpus": pd.Series(gpus or [""] * len(self.row_job), dtype="str"),
-                "steps": self.row_steps,
-            }
-        )
+        return rounds_table(self)
 
     def timeline_table(self) -> pd.DataFrame:
         """One row per round; columns as in `SimulationResult`."""
-        import pandas as pd
+        from allocator.simulator.tables import timeline_table
 
-        active = np.array([o.active_jobs for o in self.outcomes], dtype=np.int64)
-        gpus = self.jobs.scale_factor[self.row_job]
-        return pd.DataFrame(
-            {
-                "round": np.arange(len(self.outcomes)),
-                "start_time": self.round_start,
-                "end_time": self.round_end,
-                "active_jobs": active,
-                "running_jobs": self.rows_per_round,
-                "queued_jobs": active - self.rows_per_round,
-                "busy_gpus": np.bincount(self.row_round, gpus, len(self.outcomes)).astype(np.int64),
-            }
-        )
+        return timeline_table(self)
 
 
 def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:

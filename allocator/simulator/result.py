@@ -29,15 +29,20 @@ class SimulationResult:
     utilization : busy GPU time divided by GPU time up to the makespan.
     policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation, imports left out.
     decisions : (round, clock in seconds, Allocation) for each time the policy was asked; job labels are job ids.
+    status : "completed", or "saturated" when a limit of the settings cut the run short; `status_detail` says which.
     record : the run as arrays; None for a result made of tables.
     jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
         start_time (nan: never ran), completion_time (nan: not completed), jct, isolated_jct, rho (finish-time
         fairness: jct / isolated_jct), gpu_seconds, rounds_run, preemptions (times it was not given the GPUs it had
         the round before), status (category: "completed", "dropped", "unserved", "unfinished"). Times in seconds.
+        Where the run has them also: deadline (seconds on the clock) and deadline_met, cost (dollars), measured (whether
+        the job is in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
-        job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps.
+        job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Without
+        rounds: one row per job, type and interval between events, with the share of time as one more column.
     timeline : one row per round in which a job ran: round, start_time, end_time, active_jobs, running_jobs,
         queued_jobs, busy_gpus.
+    priorities : one row per priority weight, see `metrics.priorities_table`.
     """
 
     policy: str
@@ -48,6 +53,8 @@ class SimulationResult:
     policy_seconds: float
     wall_seconds: float
     decisions: tuple[tuple[int, float, Allocation], ...]
+    status: str
+    status_detail: str
     record: RunRecord | None
 
     def __init__(
@@ -64,6 +71,8 @@ class SimulationResult:
         wall_seconds: float = 0.0,
         decisions: tuple[tuple[int, float, Allocation], ...] = (),
         record: RunRecord | None = None,
+        status: str = "completed",
+        status_detail: str = "",
     ) -> None:
         if record is None and (jobs is None or rounds is None or timeline is None):
             raise TypeError("SimulationResult needs either the record of a run or its three tables")
@@ -77,6 +86,8 @@ class SimulationResult:
             "wall_seconds": wall_seconds,
             "decisions": decisions,
             "record": record,
+            "status": status,
+            "status_detail": status_detail,
         }
         tables = {"jobs": jobs, "rounds": rounds, "timeline": timeline}
         # A table given here stands in for the cached property of its name.
@@ -96,6 +107,13 @@ class SimulationResult:
     def timeline(self) -> pd.DataFrame:
         """One row per round in which a job ran."""
         return self._record().timeline_table()
+
+    @cached_property
+    def priorities(self) -> pd.DataFrame:
+        """One row per priority weight, heaviest first."""
+        from allocator.simulator.metrics import priorities_table
+
+        return priorities_table(self.jobs)
 
     def _record(self) -> RunRecord:
         assert self.record is not None

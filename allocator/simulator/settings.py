@@ -25,6 +25,12 @@ class SimulatorSettings:
     max_zero_step_rounds : a job is given up after so many of its rounds in a row without a step; None: never.
     max_rounds_without_progress : the simulation stops with an error after so many rounds in a row in which no job did
         a step although some are active and no arrival is to come.
+    ideal : no rounds; at every moment each job gets exactly its shares, and the policy decides at every arrival and
+        completion (`allocator.simulator.fluid`). The settings of rounds and queues then mean nothing.
+    unconsolidated_throughputs : a gang whose GPUs are on more than one server goes at the throughput that the table
+        has for that. Policies reckon with the consolidated one.
+    max_waiting_jobs : the run is cut short as saturated when more jobs wait in a round; None: no limit.
+    max_clock_seconds : the run is cut short as saturated when the clock passes this time; None: no limit.
 
     Raises
     ------
@@ -37,6 +43,10 @@ class SimulatorSettings:
     idle_gap_counts_as_service: bool = False
     max_zero_step_rounds: int | None = None
     max_rounds_without_progress: int = 100
+    ideal: bool = False
+    unconsolidated_throughputs: bool = False
+    max_waiting_jobs: int | None = None
+    max_clock_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.round_end not in ("fixed", "slowest"):
@@ -45,3 +55,10 @@ class SimulatorSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 1")
+        for name in ("max_waiting_jobs", "max_clock_seconds"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError("simulator settings", field=name, found=value, expected="at least 0")
+        for name in ("ideal", "unconsolidated_throughputs", "whole_steps"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError("simulator settings", field=name, found=getattr(self, name), expected="true or false")

@@ -83,7 +83,7 @@ def test_a_solver_that_cannot_says_so(instance):
     assert done.returncode == 1
     assert (
         done.stderr
-        == "error: homogeneous: the homogeneous path takes max-min, makespan and sums, not FinishTimeFairness\n"
+        == "error: homogeneous: the published path takes max-min, makespan and sums, not FinishTimeFairness\n"
     )
 
 

@@ -1,0 +1,130 @@
+"""Arrivals: which jobs come when, and a trace that grows while a run needs more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.jobs import JobTable
+from throughputs import InputError, Trace
+
+__all__ = ["Arrivals", "ExtendTrace", "MoreJobs", "preload"]
+
+ExtendTrace = Callable[[int], Trace]
+"""Returns a trace of that many jobs; a longer one begins with the jobs of every shorter one."""
+
+
+class Arrivals:
+    """The jobs of a table that some type can run, in the order of their arrival.
+
+    Attributes
+    ----------
+    next_time : when the next one arrives, seconds; inf when all have.
+    """
+
+    def __init__(self, jobs: JobTable) -> None:
+        self._jobs = jobs
+        self._known = 0
+        self._admitted = 0
+        self._queue: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._times: NDArray[np.float64] = np.empty(0)
+        self.next_time = np.inf
+        self.refresh()
+
+    @property
+    def all_admitted(self) -> bool:
+        """Whether nobody is left to come."""
+        return self._admitted == len(self._queue)
+
+    def refresh(self) -> None:
+        """Take in the jobs by which the table has grown. Those that no type can run are left out: they would stay."""
+        jobs, known = self._jobs, self._known
+        fresh = known + np.flatnonzero(np.any(jobs.rates[known:] > 0, axis=1))
+        self._known = len(jobs)
+        self._queue = np.concatenate([self._queue, fresh])
+        self._times = jobs.arrival_time[self._queue]
+        self._set_next()
+
+    def due(self, clock: float) -> NDArray[np.int64]:
+        """Ids of the jobs that have arrived up to `clock` (seconds) since the last call."""
+        upto = int(self._times.searchsorted(clock, side="right"))
+        jobs = self._queue[self._admitted : upto]
+        self._admitted = upto
+        self._set_next()
+        return jobs
+
+    def _set_next(self) -> None:
+        self.next_time = float(self._times[self._admitted]) if self._admitted < len(self._times) else np.inf
+
+
+class MoreJobs:
+    """Lengthens a job table from a trace that can be had at any length.
+
+    Parameters
+    ----------
+    extend : gives the trace.
+    throughputs : a throughput table.
+    cluster : the cluster.
+    unconsolidated : whether the table needs rates for gangs spread over servers.
+    """
+
+    def __init__(self, extend: ExtendTrace, throughputs: Any, cluster: Cluster, unconsolidated: bool) -> None:
+        self._extend = extend
+        self._throughputs = throughputs
+        self._cluster = cluster
+        self._unconsolidated = unconsolidated
+        if not callable(getattr(throughputs, "rates", None)):
+            raise InputError("extend", found="throughputs as an array", expected="a throughput table")
+
+    def append_to(self, jobs: JobTable) -> None:
+        """Double the jobs of the table."""
+        wanted = max(2 * len(jobs), 16)
+        longer = self._extend(wanted)
+        known = len(jobs)
+        if len(longer) < wanted:
+            raise InputError("extend", found=f"{len(longer)} jobs", expected=f"{wanted} jobs")
+        for name in ("job_type", "scale_factor", "total_steps", "arrival_time"):
+            if not np.array_equal(getattr(longer, name)[:known], getattr(jobs, name)):
+                raise InputError(
+                    "extend", field=name, found="other jobs", expected="the same jobs as before, with more behind"
+                )
+        columns = {name: getattr(longer, name)[known:wanted] for name in Trace.column_names()}
+        tail = Trace(**columns, source=longer.source)
+        jobs.append(JobTable.from_trace(tail, self._throughputs, self._cluster, unconsolidated=self._unconsolidated))
+
+
+def preload(trace: Trace, cluster: Cluster) -> Trace:
+    """The same jobs, with the first ones there from the start: enough to fill the GPUs of every type once.
+
+    For each type in turn jobs are taken from the front of the trace until their gangs add up to its GPUs; these arrive
+    at 0. The others keep the time between them, the first of them arriving at 0 too. A run then starts near its steady
+    state instead of with an empty cluster (Gavel, OSDI'20, public artifact).
+
+    Raises
+    ------
+    InputError
+        The trace has too few jobs to fill the cluster.
+    """
+    count = 0
+    for name, gpus in cluster.gpus.items():
+        left = gpus
+        while left > 0:
+            if count == len(trace):
+                raise InputError(
+                    trace.source,
+                    found=f"{len(trace)} jobs",
+                    expected=f"enough to fill {cluster}; {left} GPUs of {name} are left",
+                )
+            left -= int(trace.scale_factor[count])
+            count += 1
+    columns = {name: getattr(trace, name) for name in Trace.column_names()}
+    arrival = trace.arrival_time.copy()
+    if count < len(trace):
+        arrival[count:] -= arrival[count]
+    arrival[:count] = 0.0
+    columns["arrival_time"] = arrival
+    return Trace(**columns, source=f"{trace.source}, preloaded")

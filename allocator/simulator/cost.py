@@ -1,0 +1,55 @@
+"""What a run costs: the hours its jobs kept GPUs busy, at the price of their type and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.prices import PriceTable
+
+__all__ = ["Prices", "busy_cost", "price_table"]
+
+_Floats = NDArray[np.float64]
+
+Prices = PriceTable | Mapping[str, float]
+"""Dollars per GPU hour: histories, or one number per accelerator type."""
+
+
+def price_table(prices: Prices, accelerators: Sequence[str]) -> PriceTable:
+    """The prices as a table, which is known to have every one of the types.
+
+    Raises
+    ------
+    InputError
+        A type has no price, or one that is negative or not finite.
+    """
+    table = prices if isinstance(prices, PriceTable) else PriceTable.constant(prices)
+    table.price_at(0.0, accelerators)
+    return table
+
+
+def busy_cost(
+    prices: PriceTable,
+    accelerators: Sequence[str],
+    accelerator: NDArray[np.int64],
+    start: _Floats,
+    end: _Floats,
+    gpus: _Floats,
+) -> _Floats:
+    """(L,) dollars for L rows of busy GPUs, changes of price within a row included.
+
+    Parameters
+    ----------
+    prices : dollars per GPU hour.
+    accelerators : M names.
+    accelerator : (L,) positions in them.
+    start, end : (L,) seconds.
+    gpus : (L,) busy GPUs; a fraction where a gang has a share of the time only.
+    """
+    dollars = np.zeros(len(start))
+    for j, name in enumerate(accelerators):
+        rows = np.flatnonzero(accelerator == j)
+        dollars[rows] = prices.cost(start[rows], end[rows], [name] * len(rows)) * gpus[rows]
+    return dollars

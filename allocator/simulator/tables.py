@@ -1,0 +1,105 @@
+"""The tables of a run, made of its record when they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from allocator.simulator.deadlines import met_deadlines
+from allocator.simulator.record import RunRecord
+
+__all__ = ["jobs_table", "rounds_table", "timeline_table"]
+
+_Ints = NDArray[np.int64]
+
+
+def jobs_table(record: RunRecord) -> pd.DataFrame:
+    """One row per job; columns as in `SimulationResult`."""
+    jobs, n = record.jobs, len(record.jobs)
+    start = np.full(n, np.nan)
+    # Written last to first, so that the first round stays.
+    start[record.row_job[::-1]] = record.round_start[record.row_round[::-1]]
+    jct = jobs.completion_time - jobs.arrival_time
+    isolated = record.isolated_jct()
+    columns: dict[str, Any] = {
+        "job_id": np.arange(n),
+        "job_type": jobs.job_type,
+        "scale_factor": jobs.scale_factor,
+        "priority_weight": jobs.priority_weight,
+        "total_steps": jobs.total_steps,
+        "arrival_time": jobs.arrival_time,
+        "start_time": start,
+        "completion_time": jobs.completion_time,
+        "jct": jct,
+        "isolated_jct": isolated,
+        "rho": jct / isolated,
+        "gpu_seconds": np.bincount(record.row_job, record.row_gpu_seconds, n),
+        "rounds_run": _rounds_run(record),
+        "preemptions": record.preemptions,
+        "status": pd.Categorical(record.status(), ["completed", "dropped", "unserved", "unfinished"]),
+    }
+    return pd.DataFrame(columns | _optional_columns(record))
+
+
+def _rounds_run(record: RunRecord) -> _Ints:
+    """(N,) rounds in which the job ran; without rounds, intervals between events, in which it may use all types."""
+    jobs = record.row_job
+    if record.fluid:
+        jobs = np.unique(np.stack([record.row_job, record.row_round]), axis=1)[0]
+    return np.bincount(jobs, minlength=len(record.jobs))
+
+
+def _optional_columns(record: RunRecord) -> dict[str, Any]:
+    """Columns of the table of jobs that only some runs have."""
+    jobs, n = record.jobs, len(record.jobs)
+    columns: dict[str, Any] = {}
+    if not np.isnan(jobs.deadline).all():
+        columns["deadline"] = jobs.deadline
+        columns["deadline_met"] = met_deadlines(jobs.deadline, jobs.completion_time)
+    if record.prices is not None:
+        columns["cost"] = np.bincount(record.row_job, record.row_cost, n)
+    if record.window is not None:
+        columns["measured"] = record.measured
+    return columns
+
+
+def rounds_table(record: RunRecord) -> pd.DataFrame:
+    """One row per job and round in which it ran; columns as in `SimulationResult`."""
+    texts: dict[tuple[int, ...], str] = {}
+    gpus = [texts.get(ids) or texts.setdefault(ids, " ".join(map(str, ids))) for ids in record.row_gpu_ids()]
+    fluid = {"share": record.row_gpus / record.jobs.scale_factor[record.row_job]} if record.fluid else {}
+    return pd.DataFrame(
+        {
+            "round": record.row_round,
+            "start_time": record.round_start[record.row_round],
+            "end_time": record.row_finish,
+            "job_id": record.row_job,
+            "accelerator": pd.Categorical.from_codes(record.row_accelerator, pd.Index(record.cluster.accelerators)),
+            "gpus": pd.Series(gpus or [""] * len(record.row_job), dtype="str"),
+            "steps": record.row_steps,
+        }
+        | fluid
+    )
+
+
+def timeline_table(record: RunRecord) -> pd.DataFrame:
+    """One row per round; columns as in `SimulationResult`."""
+    active = np.array([o.active_jobs for o in record.outcomes], dtype=np.int64)
+    busy = np.bincount(record.row_round, record.row_gpus, len(record.outcomes))
+    running = record.rows_per_round
+    if record.fluid:
+        running = np.array([len(np.unique(o.decision.jobs)) for o in record.outcomes], dtype=np.int64)
+    return pd.DataFrame(
+        {
+            "round": np.arange(len(record.outcomes)),
+            "start_time": record.round_start,
+            "end_time": record.round_end,
+            "active_jobs": active,
+            "running_jobs": running,
+            "queued_jobs": active - running,
+            "busy_gpus": busy if record.fluid else busy.astype(np.int64),
+        }
+    )
