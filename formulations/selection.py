@@ -35,6 +35,7 @@ from formulations.backends.structured import Engine, own_engine, solve_with_floo
 from formulations.certificate import Certificate
 from formulations.objectives import Makespan, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
+from formulations.reductions import classes_of
 from formulations.uniqueness import is_unique
 from formulations.water_filling import WaterFilling
 from throughputs import InputError
@@ -51,16 +52,16 @@ EVENNESS = 1e-6
 _ENGINES: tuple[Engine, ...] = (compiled_engine, own_engine)
 """Engines that are tried in turn; the first takes small programs only."""
 
-_RELAXATIONS = (1e-9, 1e-8)
+_RELAXATIONS = (1e-9, 4e-9, 9e-9)
 """Fractions by which the optimum is relaxed so that the choice has an interior to search, tried in turn."""
 
 _PRECISION = 1e-13
 """Relative gap of the choice: the square is small, and is resolved only far below it."""
 
 _DUST = 1e-9
-"""Part of a job's largest share below which a share is taken for none."""
+"""Part of what a job's best share yields below which a share is taken for none."""
 
-_ACCEPTED_LOSS = 2e-8
+_ACCEPTED_LOSS = 1e-8
 """Relative loss of the objective up to which a choice is accepted."""
 
 _FEW = 96
@@ -68,6 +69,9 @@ _FEW = 96
 
 _ROUNDING = 1e-12
 """Relative error of a difference of two sums: multipliers that are no larger than it prove nothing."""
+
+_MANY = 20_000
+"""Number of classes above which shares are not evened out: the last of many jobs' ties are not worth the time."""
 
 _HELD = 1e-7
 """Multiplier of a floor, relative to the gain, from which the floor holds the job's throughput."""
@@ -95,8 +99,8 @@ def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choi
     attaining the optimum, its own shares are returned with no proof of efficiency.
     """
     gap, unique = _own_merit(polytope, objective, best)
-    if gap <= 2 * EVENNESS and unique:
-        return Choice(_without_dust(best.shares), gap)
+    if gap <= 2 * EVENNESS and (unique or polytope.n_jobs > _MANY):
+        return Choice(_without_dust(polytope, best.shares), gap)
     if isinstance(objective, MaxSum):
         # every throughput counts in the objective: its optima are efficient, only evenness is left to choose
         tried = (_choose(polytope, objective.gains, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
@@ -105,9 +109,11 @@ def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choi
         return _even(polytope, best)
     assert isinstance(objective, Threshold)
     level = objective.level(polytope.throughput(best.shares))
-    searches: list[tuple[float, Engine]] = [] if gap <= 2 * EVENNESS or polytope.n_jobs < _FEW else [(0.0, own_engine)]
-    searches += [(EVENNESS, engine) for engine in _ENGINES]
-    for (evenness, engine), relaxation in product(searches, _RELAXATIONS):
+    searches: list[tuple[float, Engine, float]] = []
+    if gap > 2 * EVENNESS and polytope.n_jobs >= _FEW and _differ(polytope):
+        searches.append((0.0, own_engine, _RELAXATIONS[0]))
+    searches += [(EVENNESS, engine, relaxation) for engine, relaxation in product(_ENGINES, _RELAXATIONS)]
+    for evenness, engine, relaxation in searches:
         floors = objective.demand(objective.relaxed(level, relaxation))
         chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, evenness, engine)
         if chosen is None:
@@ -117,6 +123,16 @@ def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choi
         if loss <= _ACCEPTED_LOSS:
             return chosen
     return Choice(best.shares)
+
+
+def _differ(polytope: Polytope) -> bool:
+    """Whether most rows have rates of their own: total worth alone then leaves little to choose."""
+    distinct = classes_of([*polytope.rates.T, polytope.scale_factors])
+    return 2 * len(distinct.first) > polytope.n_jobs
+
+
+def _is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArray[np.bool_]) -> bool:
+    return polytope.n_jobs <= _MANY and is_unique(polytope, worth, prices, demanding)
 
 
 def _even(polytope: Polytope, best: Certificate) -> Choice:
@@ -141,16 +157,16 @@ def _own_merit(polytope: Polytope, objective: Objective, best: Certificate) -> t
     everyone = np.ones(polytope.n_jobs, dtype=bool)
     if isinstance(objective, MaxSum):
         worth = objective.gains[:, None] * polytope.rates
-        return best.gap, is_unique(polytope, worth, best.dual_prices, ~everyone)
+        return best.gap, _is_unique(polytope, worth, best.dual_prices, ~everyone)
     if isinstance(objective, NashWelfare):
         # more throughput for one job is always better
         worth = best.multipliers[:, None] * polytope.rates
-        return 0.0, is_unique(polytope, worth, best.dual_prices, np.ones(polytope.n_jobs, dtype=bool))
+        return 0.0, _is_unique(polytope, worth, best.dual_prices, np.ones(polytope.n_jobs, dtype=bool))
     if isinstance(objective, WaterFilling):
         # every job is held at the level at which it was fixed; multipliers are the first level's
         worth = best.multipliers[:, None] * polytope.rates
         everyone = best.multipliers * objective.units > _HELD * float(best.multipliers @ objective.units)
-        return 0.0, bool(everyone.all()) and is_unique(polytope, worth, best.dual_prices, everyone)
+        return 0.0, bool(everyone.all()) and _is_unique(polytope, worth, best.dual_prices, everyone)
     assert isinstance(objective, Threshold)
     if not (best.multipliers > 0).all():
         return np.inf, False
@@ -161,12 +177,13 @@ def _own_merit(polytope: Polytope, objective: Objective, best: Certificate) -> t
     left = max(supply - owed, _ROUNDING * supply)
     gains = polytope.normalised_worth
     gap = float((gains / best.multipliers).max()) * left / float((polytope.counts * gains) @ u)
-    return gap, gap <= 2 * EVENNESS and is_unique(polytope, worth, best.dual_prices, everyone)
+    return gap, gap <= 2 * EVENNESS and _is_unique(polytope, worth, best.dual_prices, everyone)
 
 
-def _without_dust(shares: Array) -> Array:
-    """Interior points stop short of zero; a share below any use is none."""
-    return np.where(shares < _DUST * shares.max(axis=1, keepdims=True), 0.0, shares)
+def _without_dust(polytope: Polytope, shares: Array) -> Array:
+    """Interior points stop short of zero; a share that yields next to none of its job's throughput is none."""
+    yields = polytope.rates * shares
+    return np.where(yields <= _DUST * yields.max(axis=1, keepdims=True), 0.0, shares)
 
 
 def _choose(
@@ -183,7 +200,7 @@ def _choose(
             )
     except RuntimeError:
         return None
-    shares = _without_dust(polytope.repaired(answer.shares))
+    shares = _without_dust(polytope, polytope.repaired(answer.shares))
     total = float(polytope.counts @ (worth * shares).sum(axis=1))
     owed, earned, multipliers = 0.0, worth, np.zeros(polytope.n_jobs)
     if floors is not None:
@@ -193,7 +210,12 @@ def _choose(
     capacity_prices = np.clip(answer.prices, 0.0, None)
     most = polytope.supply(earned, capacity_prices) - owed
     gap = max(most - total, 0.0) / most if most > 0 else np.inf
-    if evenness == 0.0 and not is_unique(polytope, earned, capacity_prices, multipliers > _HELD * gains):
+    # where there are several optima, evenness has to choose
+    if (
+        evenness == 0.0
+        and polytope.n_jobs <= _MANY
+        and not is_unique(polytope, earned, capacity_prices, multipliers > _HELD * gains)
+    ):  # evenness has to choose among several optima
         return None
     # the square costs e/2; what is missing beyond it was not found
     return Choice(shares, gap) if gap <= 2 * max(evenness, EVENNESS) else None

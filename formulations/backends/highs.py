@@ -42,6 +42,7 @@ def solve_linear(program: LinearProgram) -> tuple[NDArray[np.float64], NDArray[n
     for option, value in (
         ("output_flag", False),
         ("threads", 1),
+        ("small_matrix_value", 1e-12),
         ("primal_feasibility_tolerance", 1e-10),
         ("dual_feasibility_tolerance", 1e-10),
     ):

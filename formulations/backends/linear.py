@@ -77,7 +77,10 @@ def _assemble(polytope: Polytope, weights: Array | None, gains: Array | None) ->
         return LinearProgram(gains @ columns.rate, rows, limit)
     # demands are scaled by the fastest rate, as rates of different jobs span orders of magnitude
     fastest = columns.rate.max(axis=1).toarray().ravel()
-    demand = hstack([columns.rate.multiply(-1.0 / fastest[:, None]), csr_array((weights / fastest)[:, None])])
+    # so is the level, whose coefficients a solver might otherwise take for zeros
+    slope = weights / fastest
+    slope = slope / slope.max()
+    demand = hstack([columns.rate.multiply(-1.0 / fastest[:, None]), csr_array(slope[:, None])])
     rows = vstack([hstack([rows, csr_array((rows.shape[0], 1))]), demand], format="csr")
     cost = np.zeros(C + 1)
     cost[-1] = 1.0

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
 from formulations.backends.responses import level_at_prices
+from formulations.fast import in_use
 from formulations.objectives import MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
@@ -42,8 +43,12 @@ _FEW_TYPES = 8
 _ROUNDS = 40
 
 
-def own_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
-    """Our own method, for any size."""
+def own_engine(program: StructuredProgram, precision: float, *, fast: bool | None = None) -> InteriorPoint:
+    """Our own method, for any size; `fast` as in `formulations.fast.in_use`."""
+    if in_use(fast):
+        from formulations.fast.interior_point import solve_structured as compiled
+
+        return compiled(program, tolerance=precision)
     return solve_structured(program, tolerance=precision)
 
 
@@ -59,6 +64,9 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
 def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) -> Answer:
     """The same with a given engine."""
     if isinstance(objective, MaxSum):
+        if not objective.gains.any():
+            # nothing is worth anything
+            return Answer(np.zeros(polytope.rates.shape), np.zeros(0), np.zeros(len(polytope.capacity)))
         return solve_with_floors(polytope, objective.gains[:, None] * polytope.rates, None, 0.0, engine=engine)
     if not isinstance(objective, Threshold):
         raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
