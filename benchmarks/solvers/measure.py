@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmarks.solvers.memory import peak_memory
 from benchmarks.solvers.plan import Budget, Options, Point, plan
 from benchmarks.solvers.registry import FAMILIES, DeclinedError, Outcome, Path, Problem, Program
-from formulations import SolverError
+from formulations import Polytope, SolverError
 from formulations.objectives import Threshold
 
 __all__ = ["PLAIN", "measure_rows"]
@@ -75,6 +75,7 @@ def _measure_point(point: Point, budget: Budget, options: Options, tell: Callabl
     _judge(problem, rows)
     for row in rows:
         row.pop("shares")
+        row.pop("pairs", None)
     return rows
 
 
@@ -145,6 +146,7 @@ def _measure_path(problem: Problem, path: Path, options: Options, budget: Budget
         "bound": proof.bound if proof else None,
         "gap": proof.gap if proof else None,
         "shares": outcome.shares,
+        "pairs": [pairs] if (pairs := getattr(proof, "pairs", None)) is not None else [],
     }
 
 
@@ -203,7 +205,7 @@ def _judge(problem: Problem, rows: list[dict[str, Any]]) -> None:
     plain = next((row["cpu_seconds"] for row in measured if row["path"] == PLAIN), None)
     for row in measured:
         shares = row["shares"]
-        row["violation"] = program.polytope.violation(shares)
+        row["violation"] = program.polytope.violation(shares, *row.pop("pairs"))
         if row["objective"] is None:
             value = program.objective.value(program.polytope.throughput(program.polytope.repaired(shares)))
             row |= {"objective": value, "bound": bound, "gap": _relative(value, bound)}
@@ -214,7 +216,7 @@ def _judge(problem: Problem, rows: list[dict[str, Any]]) -> None:
 def _held_by_one_job(program: Program, bound: float) -> bool | None:
     """Whether a job that cannot do better even alone fixes the optimum: then the instance is an easy one."""
     objective, polytope = program.objective, program.polytope
-    if not isinstance(objective, Threshold):
+    if not isinstance(objective, Threshold) or not isinstance(polytope, Polytope):
         return None
     fastest = polytope.rates[:, polytope.capacity > 0].max(axis=1)
     distance = _relative(objective.report(objective.easiest_level(fastest)), bound)

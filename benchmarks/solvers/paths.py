@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.solvers.registry import Outcome, Problem, Program, Solve, path
+from benchmarks.solvers.registry import DeclinedError, Outcome, Problem, Program, Solve, path
+from throughputs import InputError
 
 __all__ = ["own"]
 
@@ -11,7 +12,10 @@ def own(problem: Problem, solver: str) -> Solve:
     """The decision through `formulations`, with the default choice among optima."""
 
     def solve(program: Program) -> Outcome:
-        solution = problem.decision.solve(program.polytope, program.objective, solver=solver)
+        try:
+            solution = problem.decision.solve(program.polytope, program.objective, solver=solver)
+        except InputError as error:
+            raise DeclinedError("this decision has other paths") from error
         phases = solution.phases
         return Outcome(
             solution.shares,
