@@ -109,6 +109,8 @@ def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choi
         return _even(polytope, best)
     assert isinstance(objective, Threshold)
     level = objective.level(polytope.throughput(best.shares))
+    if not (np.isfinite(level) and level > 0):
+        return Choice(best.shares)
     searches: list[tuple[float, Engine, float]] = []
     if gap > 2 * EVENNESS and polytope.n_jobs >= _FEW and _differ(polytope):
         searches.append((0.0, own_engine, _RELAXATIONS[0]))

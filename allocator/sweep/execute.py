@@ -1,0 +1,195 @@
+"""One run: a point in, a record out. What fails is told in the record and never ends the sweep."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from allocator.cluster import Cluster
+from allocator.registry import get_policy, settings_of
+from allocator.simulator.cost import Prices
+from allocator.simulator.engine import simulate
+from allocator.simulator.result import SimulationResult
+from allocator.sweep.jobs import trace_of
+from allocator.sweep.point import FORMAT, Point
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from throughputs import ThroughputTable
+
+__all__ = ["Materials", "Outcome", "package_version", "run_point"]
+
+Log = Callable[[str], None]
+Report = Callable[[float], None]
+
+REPORT_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What the points of a sweep read from files, by the name of the file; None is the embedded table.
+
+    It travels to the processes that run the points, which then need none of the files.
+    """
+
+    tables: dict[str | None, ThroughputTable]
+    prices: dict[str, Prices]
+
+    @classmethod
+    def of(cls, points: Iterable[Point]) -> Materials:
+        """Everything that these points read.
+
+        Raises
+        ------
+        InputError
+            A file cannot be used, or a table lacks an accelerator type of a cluster.
+        """
+        from allocator.api import load_throughputs
+        from throughputs.prices import read_prices
+
+        tables: dict[str | None, ThroughputTable] = {}
+        prices: dict[str, Prices] = {}
+        for point in points:
+            workload = point.workload
+            name = workload.throughputs
+            if name not in tables:
+                tables[name] = load_throughputs(name)
+            known = tables[name].accelerators
+            for accelerator in Cluster.parse(point.cluster).accelerators:
+                if accelerator not in known:
+                    expected = f"types of the {tables[name].source}: {', '.join(known)}"
+                    raise InputError("clusters", found=accelerator, expected=expected)
+            if isinstance(workload.prices, str) and workload.prices not in prices:
+                prices[workload.prices] = read_prices(workload.prices)
+        return cls(tables, prices)
+
+    def prices_of(self, point: Point) -> Prices | None:
+        """Dollars per GPU hour for a point."""
+        chosen = point.workload.prices
+        return self.prices[chosen] if isinstance(chosen, str) else chosen
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves: a record ready for JSON, and the measured jobs if they are wanted."""
+
+    record: dict[str, Any]
+    jobs: pd.DataFrame | None = None
+
+
+def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, log: Log, report: Report) -> Outcome:
+    """Simulate one point.
+
+    Parameters
+    ----------
+    keep_jobs : whether the table of jobs is returned.
+    log : takes the lines of the run's log.
+    report : takes the share of the jobs that have completed, now and then.
+
+    Returns
+    -------
+    Outcome
+        Its status is "completed", "saturated" or "failed"; a failure has its message in status_detail and its
+        traceback in the log.
+    """
+    started = datetime.now(UTC)
+    clock, processor = time.perf_counter(), time.process_time()
+    log(f"{_now()} {point.label} on {point.cluster}, point {point.key}")
+    log(json.dumps(point.specification(), indent=2))
+    figures: dict[str, Any] = {}
+    jobs = None
+    try:
+        result = _simulate(point, materials, _progress(point, log, report))
+        figures = result.summary()
+        status, detail = result.status, result.status_detail
+        if keep_jobs:
+            jobs = _measured(result)
+    except Exception as error:  # whatever a policy or a solver raises is the result of this run
+        status, detail = "failed", f"{type(error).__name__}: {error}"
+        log(traceback.format_exc())
+    log(json.dumps(figures, indent=2))
+    log(f"{_now()} {status}" + (f": {detail}" if detail else ""))
+    record = {
+        "format": FORMAT,
+        "point": point.key,
+        "specification": point.specification(),
+        "settings": point.all_settings,
+        "status": status,
+        "status_detail": detail,
+        "figures": figures,
+        "cpu_seconds": time.process_time() - processor,
+        "run_seconds": time.perf_counter() - clock,
+        "started_at": started.isoformat(timespec="seconds"),
+        "host": platform.node(),
+        "version": package_version(),
+        "python": platform.python_version(),
+    }
+    return Outcome(record, jobs)
+
+
+def package_version() -> str:
+    """Version of this package."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("cluster-allocator")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _simulate(point: Point, materials: Materials, progress: Callable[[float, int, int], None]) -> SimulationResult:
+    table = materials.tables[point.workload.throughputs]
+    jobs = trace_of(point, table)
+    settings = dict(point.policy_settings)
+    if "choice" in settings_of(point.policy):
+        # The preset says which of the optima is taken, unless the policy's own settings do.
+        settings.setdefault("choice", point.chosen.choice)
+    return simulate(
+        jobs(point.window[1] if point.window else int(point.load)),
+        Cluster.parse(point.cluster, point.gpus_per_server),
+        get_policy(point.policy, **settings),
+        table,
+        preset=point.chosen,
+        seed=point.seed,
+        window=point.window,
+        extend=jobs if point.window else None,
+        prices=materials.prices_of(point),
+        progress=progress,
+    )
+
+
+def _measured(result: SimulationResult) -> pd.DataFrame:
+    jobs = result.jobs
+    return jobs[jobs["measured"]].drop(columns="measured") if "measured" in jobs else jobs
+
+
+def _progress(point: Point, log: Log, report: Report) -> Callable[[float, int, int], None]:
+    """A callback for `simulate`: tells `report` twice a second at most, and the log at each tenth."""
+    expected = point.window[1] if point.window else int(point.load)
+    told, tenth = time.monotonic(), 0
+
+    def advance(clock: float, completed: int, _jobs: int) -> None:
+        nonlocal told, tenth
+        # More jobs than the window's may have to complete before its last one does.
+        share = min(completed / expected, 0.99)
+        now = time.monotonic()
+        if now - told >= REPORT_SECONDS:
+            told = now
+            report(share)
+        if int(10 * share) > tenth:
+            tenth = int(10 * share)
+            log(f"{_now()} {completed} of {expected} jobs completed, simulated clock {clock / 3600.0:.1f} h")
+
+    return advance
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")

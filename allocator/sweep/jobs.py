@@ -1,0 +1,94 @@
+"""The jobs of a point: a trace from its workload, load and seed, of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from allocator.cluster import Cluster
+from allocator.simulator.arrivals import preload
+from allocator.simulator.deadlines import assign_slos
+from allocator.sweep.point import Point
+from throughputs import FixedDuration, LogUniformDurations, Trace, TraceGenerator, gavel_trace
+from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
+
+if TYPE_CHECKING:
+    from throughputs import ThroughputTable
+
+__all__ = ["BLOCK_JOBS", "trace_of"]
+
+BLOCK_JOBS = 1024
+"""Jobs that the project's own generator draws at a time when a trace must be able to grow."""
+
+_SLO_STREAM = 6
+_SECONDS_PER_HOUR = 3600.0
+
+
+def trace_of(point: Point, table: ThroughputTable) -> Callable[[int], Trace]:
+    """A function from a number of jobs to the trace of that many; a longer one begins with the shorter ones.
+
+    A static point's trace has all jobs at time 0 and is meant for its own number of jobs only.
+    """
+    cluster = Cluster.parse(point.cluster, point.gpus_per_server)
+    draw = _gavel if point.workload.generator == "gavel" else _own
+
+    def jobs(n: int) -> Trace:
+        trace = draw(point, table, n)
+        return preload(trace, cluster) if point.workload.preload else trace
+
+    return jobs
+
+
+def _gap(point: Point) -> float:
+    """Mean time between arrivals, seconds."""
+    return _SECONDS_PER_HOUR / point.load if point.kind == "continuous" else 0.0
+
+
+def _gavel(point: Point, table: ThroughputTable, n: int) -> Trace:
+    workload = point.workload
+    return gavel_trace(
+        n,
+        _gap(point),
+        multi_gpu=workload.multi_gpu,
+        priorities=workload.priorities,
+        slos=workload.slos,
+        seed=point.seed,
+        fixed_duration=workload.fixed_duration_seconds,
+        table=table,
+        whole_steps=False,
+    )
+
+
+def _own(point: Point, table: ThroughputTable, n: int) -> Trace:
+    workload, gap = point.workload, _gap(point)
+    duration = workload.fixed_duration_seconds
+    generator = TraceGenerator(
+        n_jobs=BLOCK_JOBS if gap else n,
+        arrivals="poisson" if gap else "static",
+        mean_interarrival=gap,
+        durations=LogUniformDurations() if duration is None else FixedDuration(duration),
+        scale_factors=PUBLISHED_SCALE_FACTORS if workload.multi_gpu else {1: 1.0},
+        priorities=PUBLISHED_PRIORITIES if workload.priorities else None,
+        seed=point.seed,
+        table=table,
+    )
+    trace = _blocks(generator, n) if gap else generator.generate()
+    return assign_slos(trace, np.random.default_rng([point.seed, _SLO_STREAM])) if workload.slos else trace
+
+
+def _blocks(generator: TraceGenerator, n: int) -> Trace:
+    """n jobs drawn block by block, each block with a stream of its own: more jobs leave the first ones as they are."""
+    columns: dict[str, list[Any]] = {name: [] for name in Trace.column_names()}
+    last = 0.0
+    for block in range(-(-n // BLOCK_JOBS)):
+        rng = np.random.default_rng([generator.seed, block])
+        drawn = generator.generate(rng)
+        start = last + rng.exponential(generator.mean_interarrival) if block else 0.0
+        for name in columns:
+            values = getattr(drawn, name)
+            columns[name].append(values + start if name == "arrival_time" else values)
+        last = start + float(drawn.arrival_time[-1])
+    joined: dict[str, Any] = {name: np.concatenate(parts)[:n] if parts else [] for name, parts in columns.items()}
+    return Trace(**joined, source=f"trace generator in blocks of {BLOCK_JOBS} (seed={generator.seed})")

@@ -1,0 +1,105 @@
+"""Runs on a Ray cluster, one for each of its CPUs. Needs the extra ``[ray]``.
+
+This package must be installed on every node; files are read here and travel with the runs. Results and logs come back
+here: the nodes need no common disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from allocator.sweep.engines import Ended, Event, Lost, Task
+from allocator.sweep.execute import Materials, Outcome, run_point
+from allocator.sweep.point import Point
+from throughputs import InputError
+from throughputs.files import write_text
+
+__all__ = ["RayEngine"]
+
+# A run depends on its point alone, so Ray may make it again when a node leaves.
+RETRIES = 3
+
+
+class RayEngine:
+    """Gives runs to a Ray cluster.
+
+    Parameters
+    ----------
+    materials : what the runs read.
+    address : of the cluster, as `ray.init` takes it; None: that of the variable RAY_ADDRESS, else a cluster of this
+        machine alone, started for the sweep. If this process is connected already, that connection is used.
+    slots : runs at a time; None: as many as the cluster has CPUs.
+
+    Raises
+    ------
+    InputError
+        Ray is not installed, or there is no cluster at the address.
+    """
+
+    def __init__(self, materials: Materials, address: str | None = None, slots: int | None = None) -> None:
+        try:
+            import ray
+        except ImportError:
+            expected = "Ray: pip install 'cluster-allocator[ray]'"
+            raise InputError("engine", found="no module named ray", expected=expected) from None
+        self._ray: Any = ray
+        self._connected_here = not ray.is_initialized()
+        if self._connected_here:
+            _connect(ray, address)
+        self._wanted = slots
+        self._materials = ray.put(materials)
+        self._remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_run)
+        self._running: dict[Any, Task] = {}
+
+    @property
+    def slots(self) -> int:
+        """Runs at a time: the CPUs that the cluster has now, or fewer if so wanted."""
+        cpus = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        return cpus if self._wanted is None else min(self._wanted, cpus)
+
+    def start(self, task: Task) -> None:
+        """Hand a run to the cluster."""
+        reference = self._remote.options(name=task.point.label).remote(task.point, task.keep_jobs, self._materials)
+        self._running[reference] = task
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Runs that are over."""
+        if not self._running:
+            return []
+        ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        return [self._ended(reference, self._running.pop(reference)) for reference in ready]
+
+    def close(self) -> None:
+        """Cancel what is under way, and leave the cluster if it was joined here."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+        self._running = {}
+        if self._connected_here:
+            self._ray.shutdown()
+
+    def _ended(self, reference: Any, task: Task) -> Event:
+        try:
+            outcome, lines = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            return Lost(task.point.key, str(error).strip().splitlines()[0])
+        _write_log(task.log, lines)
+        return Ended(task.point.key, outcome)
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="warning")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError("address", found=address, expected=f"a running Ray cluster ({error})") from error
+
+
+def _run(point: Point, keep_jobs: bool, materials: Materials) -> tuple[Outcome, list[str]]:
+    """On a node of the cluster: the outcome and the lines of the log."""
+    lines: list[str] = []
+    outcome = run_point(point, materials, keep_jobs=keep_jobs, log=lines.append, report=lambda _share: None)
+    return outcome, lines
+
+
+def _write_log(path: Path, lines: list[str]) -> None:
+    write_text(path, "\n".join(lines) + "\n")

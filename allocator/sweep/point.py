@@ -1,0 +1,224 @@
+"""One point of a sweep: everything that a run depends on, and an identity made of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from allocator.cluster import Cluster
+from allocator.simulator.presets import Preset, preset
+
+__all__ = ["Point", "Workload"]
+
+FORMAT = 1
+"""Part of every identity: to be raised when the same specification comes to mean another run."""
+
+POLICY_PREFIX = "policy_"
+"""Before the name of a policy's setting, where it is the name of a column."""
+
+WAITING_JOBS_PER_GPU = 10
+"""A continuous run counts as saturated when more jobs wait, unless a limit is named."""
+
+CLOCK_FACTOR, CLOCK_HOURS = 4.0, 5000.0
+"""Or when the clock passes so many times the mean arrival time of the window's end, and so many hours on top."""
+
+_KEY_DIGITS = 16
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Which jobs a run gets.
+
+    Attributes
+    ----------
+    generator : "gavel", the published generator draw for draw, or "default", `throughputs.TraceGenerator`.
+    multi_gpu : gangs of 1, 2, 4 and 8 GPUs as published; else jobs of one GPU.
+    priorities : weight 5 for a fifth of the jobs.
+    slos : a deadline for every job, 1.2, 2 or 10 durations after its arrival.
+    preload : the first jobs are there from the start, enough to fill the cluster.
+    fixed_duration_seconds : the same duration for every job; None: the published distribution.
+    throughputs : file of the throughput table; None: the embedded one.
+    prices : dollars per GPU hour: a file of histories, or one number per accelerator type; None: no prices.
+    """
+
+    generator: Literal["gavel", "default"] = "gavel"
+    multi_gpu: bool = False
+    priorities: bool = False
+    slos: bool = False
+    preload: bool = False
+    fixed_duration_seconds: float | None = None
+    throughputs: str | None = None
+    prices: str | Mapping[str, float] | None = None
+
+    def specification(self) -> dict[str, Any]:
+        """The same ready for JSON, files by their contents: a file that moves is the same, one that changes is not."""
+        values = asdict(self)
+        for name in ("throughputs", "prices"):
+            if isinstance(values[name], str):
+                values[name] = _digest(Path(values[name]))
+        return values
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep.
+
+    Attributes
+    ----------
+    kind : "continuous", jobs arrive at a rate; "static", all jobs are there at time 0.
+    policy : its name; `policy_settings` are the settings it is made with.
+    cluster : GPUs by accelerator type, as text; `gpus_per_server` in the same form, None for 1.
+    load : jobs per hour (continuous) or number of jobs (static).
+    seed : of jobs, arrivals and everything else that is drawn.
+    workload : which jobs.
+    window : ids (first, end) of the jobs that are measured; None: all (static).
+    preset : name of the set of settings, and `settings` those of mechanism and simulator that were named.
+    case : label of the set of settings that the point belongs to, "" for none. Not part of the identity.
+    """
+
+    kind: Literal["continuous", "static"]
+    policy: str
+    cluster: str
+    load: float
+    seed: int
+    policy_settings: Mapping[str, Any] = field(default_factory=dict)
+    gpus_per_server: str | None = None
+    workload: Workload = Workload()
+    window: tuple[int, int] | None = None
+    preset: str = "default"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    case: str = ""
+
+    @cached_property
+    def chosen(self) -> Preset:
+        """The preset with the limits of a continuous run and the point's own settings."""
+        return preset(self.preset).replace(**{**self._usual_limits, **self.settings})
+
+    @cached_property
+    def all_settings(self) -> dict[str, Any]:
+        """Every setting of mechanism and simulator by name, ready for JSON."""
+        return self.chosen.as_dict()
+
+    def specification(self) -> dict[str, Any]:
+        """All that the run depends on, ready for JSON. Settings that are as in the preset are left out."""
+        return deepcopy(self._specification)
+
+    @cached_property
+    def _specification(self) -> dict[str, Any]:
+        # Kept, so that a point can travel to a machine that does not have the files.
+        usual = preset(self.preset).as_dict()
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "policy": {"name": self.policy, **self.policy_settings},
+            "cluster": self.cluster,
+            "gpus_per_server": self.gpus_per_server,
+            "load": self.load,
+            "seed": self.seed,
+            "workload": self.workload.specification(),
+            "window": None if self.window is None else list(self.window),
+            "preset": self.preset,
+            "settings": {name: value for name, value in self.all_settings.items() if value != usual[name]},
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """Identity: equal for equal specifications, on any machine."""
+        return _hash(self._specification)
+
+    @cached_property
+    def series(self) -> str:
+        """Identity of all points that differ from this one in load and seed at most."""
+        specification = self.specification()
+        del specification["load"], specification["seed"]
+        # The usual limits go with the load; only those that were named tell series apart.
+        for name in self._usual_limits.keys() - self.settings.keys():
+            specification["settings"].pop(name, None)
+        return _hash(specification)
+
+    @cached_property
+    def _usual_limits(self) -> dict[str, Any]:
+        """Limits of a run with a window, by which it counts as saturated unless others are named."""
+        if self.window is None:
+            return {}
+        hours = CLOCK_FACTOR * self.window[1] / self.load + CLOCK_HOURS
+        return {
+            "max_waiting_jobs": WAITING_JOBS_PER_GPU * Cluster.parse(self.cluster).total_gpus,
+            "max_clock_seconds": float(round(3600.0 * hours)),
+        }
+
+    @property
+    def load_text(self) -> str:
+        """The load in words."""
+        return f"{self.load:g} jobs/h" if self.kind == "continuous" else f"{self.load:g} jobs"
+
+    @property
+    def label(self) -> str:
+        """What a person calls the point; not unique."""
+        named = [f"{name}={value}" for name, value in (*self.policy_settings.items(), *self.settings.items())]
+        parts = [self.policy, self.case, self.load_text, f"seed {self.seed}", "" if self.case else ", ".join(named)]
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def log_name(self) -> str:
+        """Name of the log of the run."""
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", self.policy)
+        return f"{plain}-{self.load:g}-seed{self.seed}-{self.key}.log"
+
+    def columns(self, named: Sequence[str]) -> dict[str, Any]:
+        """The cells of the table of results that say what was run; `named` settings have a column each."""
+        load = {"jobs_per_hour": self.load} if self.kind == "continuous" else {"submitted_jobs": int(self.load)}
+        first, end = self.window or (None, None)
+        workload = asdict(self.workload)
+        if isinstance(workload["prices"], Mapping):
+            workload["prices"] = ",".join(f"{name}:{price:g}" for name, price in workload["prices"].items())
+        return {
+            "kind": self.kind,
+            "policy": self.policy,
+            "case": self.case or None,
+            "cluster": self.cluster,
+            "gpus_per_server": self.gpus_per_server,
+            **load,
+            "seed": self.seed,
+            **workload,
+            "first_job": first,
+            "end_job": end,
+            "preset": self.preset,
+            **{name: self._setting(name) for name in named},
+        }
+
+    def _setting(self, name: str) -> Any:
+        if name.startswith(POLICY_PREFIX):
+            return self.policy_settings.get(name.removeprefix(POLICY_PREFIX))
+        return self.all_settings[name]
+
+
+def _hash(specification: dict[str, Any]) -> str:
+    text = json.dumps(_plain(specification), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+
+
+def _plain(value: Any) -> Any:
+    """The value with all numbers as floats, so that 4 and 4.0 are one."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _digest(path: Path) -> str:
+    status = path.stat()
+    return _digest_at(path, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _digest_at(path: Path, _changed: int, _size: int) -> str:
+    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,163 @@
+"""Reading the definition of a sweep: values with their place in the file, so that every error can name it."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from throughputs import InputError
+from throughputs.errors import did_you_mean
+from throughputs.files import read_text
+
+__all__ = ["Definition", "merged", "read_toml"]
+
+T = TypeVar("T")
+
+NOTHING = "none"
+"""What stands for Python's None, which TOML does not have."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Contents of a TOML file.
+
+    Raises
+    ------
+    InputError
+        The file is not TOML, with the line.
+    """
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        raise InputError(path, line=int(line[1]) if line else None, expected=f"TOML ({error})") from error
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`: tables are merged key by key, everything else is replaced."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key, value)
+        result[key] = merged(old, value) if _is_table(old) and _is_table(value) else value
+    return result
+
+
+def _is_table(value: Any) -> bool:
+    """Whether the value is a table of settings; {first, last, count} is one value."""
+    return isinstance(value, Mapping) and "count" not in value
+
+
+class Definition:
+    """A table of a definition, from which every key is taken once.
+
+    Parameters
+    ----------
+    data : the table.
+    source : file, for errors.
+    place : keys that lead to the table, "" for the whole file.
+    """
+
+    def __init__(self, data: object, source: object, place: str = "") -> None:
+        self.source = source
+        self.place = place
+        if not isinstance(data, Mapping):
+            raise self.error(None, data, "a table")
+        self._left = {str(key): value for key, value in data.items()}
+        self._known: list[str] = []
+
+    def error(self, key: str | None, found: object, expected: str) -> InputError:
+        """An error about a key of this table."""
+        field = ".".join(part for part in (self.place, key) if part)
+        return InputError(self.source, field=field or None, found=found, expected=expected)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
+    def take(self, key: str, default: Any = None) -> Any:
+        """The value of a key, as it stands."""
+        self._known.append(key)
+        return self._left.pop(key, default)
+
+    def text(self, key: str, default: str | None = None, choices: Iterable[str] = ()) -> str | None:
+        """A text, one of `choices` if there are any."""
+        value = self.take(key, default)
+        allowed = tuple(choices)
+        if value is None and default is None:
+            return None
+        if not isinstance(value, str) or (allowed and value not in allowed):
+            expected = f"{' or '.join(allowed)}{did_you_mean(value, allowed)}" if allowed else "text"
+            raise self.error(key, value, expected)
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.take(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, value, "true or false")
+        return value
+
+    def items(self, key: str) -> list[Any]:
+        """A list that is not empty; one value stands for a list of it."""
+        value = self.take(key)
+        listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        if not listed:
+            raise self.error(key, value, "a list with at least one value")
+        return list(listed)
+
+    def numbers(self, key: str, *, whole: bool, least: float, above: bool = False) -> tuple[float, ...]:
+        """Distinct numbers in ascending order: a list, or {first, last, count} for evenly spaced ones."""
+        value = self.take(key)
+        if isinstance(value, Mapping):
+            found = self._spaced(key, value)
+        else:
+            found = list(value) if isinstance(value, list | tuple) else [value]
+        if not found:
+            raise self.error(key, value, "at least one number")
+        bound = f"{'above' if above else 'at least'} {least:g}"
+        for number in found:
+            proper = is_number(number) and (number > least if above else number >= least)
+            if not proper or (whole and number != int(number)):
+                raise self.error(key, number, f"{'whole numbers' if whole else 'numbers'} {bound}")
+        if len(set(found)) < len(found):
+            raise self.error(key, value, "each number once")
+        return tuple(sorted(map(float, found)))
+
+    def _spaced(self, key: str, value: Mapping[str, Any]) -> list[float]:
+        first, last, count = (value.get(name) for name in ("first", "last", "count"))
+        proper = set(value) == {"first", "last", "count"} and is_number(first) and is_number(last)
+        if not proper or not isinstance(count, int) or count < 2:
+            raise self.error(key, dict(value), "a list of numbers, or first, last and a count of at least 2")
+        low, high = float(first or 0), float(last or 0)
+        # Twelve digits, so that 0.4 + 0.4 * 2 is 1.2 and has one identity.
+        return [float(f"{low + (high - low) * i / (count - 1):.12g}") for i in range(count)]
+
+    def finish(self) -> None:
+        """Refuse what nobody has asked for."""
+        for key, value in self._left.items():
+            raise self.error(key, value, f"one of {', '.join(sorted(self._known))}{did_you_mean(key, self._known)}")
+
+    def checked(self, key: str | None, found: object, make: Callable[[], T]) -> T:
+        """What `make` returns; its errors are told as errors of this key."""
+        try:
+            return make()
+        except InputError as error:
+            detail = f"{error.field}: " if error.field else ""
+            shown = found if error.found is None else error.found
+            raise self.error(key, shown, f"{detail}{error.expected}") from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise self.error(key, found, f"another value ({error})") from error
+
+
+def is_number(value: object) -> bool:
+    """Whether the value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def setting_value(value: Any) -> Any:
+    """A setting's value as settings take it: "none" is None, lists are tuples."""
+    if isinstance(value, list | tuple):
+        return tuple(setting_value(item) for item in value)
+    return None if value == NOTHING else value

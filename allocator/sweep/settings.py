@@ -1,0 +1,98 @@
+"""Settings as the definition of a sweep names them: one flat mapping from names to values.
+
+Names are "preset", those of `MechanismSettings` and `SimulatorSettings`, "policy.<name>" and "workload.<name>".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from allocator.mechanism.settings import MechanismSettings
+from allocator.simulator.presets import preset
+from allocator.simulator.settings import SimulatorSettings
+from allocator.sweep.point import Workload
+from allocator.sweep.reading import Definition, is_number, setting_value
+from throughputs.errors import did_you_mean
+
+__all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "settings_under"]
+
+Settings = Mapping[str, Any]
+
+SETTINGS = tuple(f.name for kind in (MechanismSettings, SimulatorSettings) for f in dataclasses.fields(kind))
+"""Names of all settings of mechanism and simulator."""
+
+_WORKLOAD = tuple(f.name for f in dataclasses.fields(Workload))
+
+
+def settings_under(settings: Settings, group: str) -> dict[str, Any]:
+    """Those of a group ("policy", "workload"), without its name."""
+    prefix = f"{group}."
+    return {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+
+
+def assignments(data: object, top: Definition, place: str, folder: Path) -> dict[str, Any]:
+    """The settings that a table of a definition names; files are relative to `folder`.
+
+    Raises
+    ------
+    InputError
+        An unknown name, or a value that no run could take.
+    """
+    return {
+        name: assignment(name, value, top, f"{place}.{name}" if place else name, folder)
+        for name, value in flat(data, top, place).items()
+    }
+
+
+def flat(data: object, top: Definition, place: str) -> dict[str, Any]:
+    """Settings by name, those of the tables "policy" and "workload" with a dot."""
+    if not isinstance(data, Mapping):
+        raise top.error(place, data, "a table")
+    named: dict[str, Any] = {}
+    for name, value in data.items():
+        if name in ("policy", "workload") and isinstance(value, Mapping):
+            named |= {f"{name}.{inner}": item for inner, item in value.items()}
+        else:
+            named[name] = value
+    return named
+
+
+def assignment(name: str, value: Any, top: Definition, place: str, folder: Path) -> Any:
+    """The value of one setting; whether mechanism and simulator take it is seen when points are made."""
+    group, _, rest = name.partition(".")
+    if group == "workload" and rest:
+        return _workload_value(rest, value, top, place, folder)
+    if name == "preset":
+        top.checked(place, value, partial(preset, value))
+    elif name not in SETTINGS and not (group == "policy" and rest):
+        known = ("preset", *SETTINGS, "policy.<name>", "workload.<name>")
+        raise top.error(place, value, f"a setting: {', '.join(known)}{did_you_mean(name, known)}")
+    if isinstance(value, float) and not is_number(value):
+        raise top.error(place, value, 'a finite number, or "none"')
+    return setting_value(value)
+
+
+def _workload_value(name: str, value: Any, top: Definition, place: str, folder: Path) -> Any:
+    if name not in _WORKLOAD:
+        raise top.error(place, value, f"one of {', '.join(_WORKLOAD)}{did_you_mean(name, _WORKLOAD)}")
+    value = setting_value(value)
+    if name == "generator" and value not in ("gavel", "default"):
+        raise top.error(place, value, "gavel or default")
+    if name in ("multi_gpu", "priorities", "slos", "preload") and not isinstance(value, bool):
+        raise top.error(place, value, "true or false")
+    if name == "fixed_duration_seconds" and value is not None and not (is_number(value) and value > 0):
+        raise top.error(place, value, "seconds above 0")
+    if name == "prices" and isinstance(value, Mapping):
+        if not value or not all(is_number(price) and price >= 0 for price in value.values()):
+            raise top.error(place, value, "dollars per GPU hour by accelerator type")
+        return {str(accelerator): float(price) for accelerator, price in value.items()}
+    if name in ("throughputs", "prices") and value is not None:
+        path = folder / value if isinstance(value, str) else None
+        if path is None or not path.is_file():
+            raise top.error(place, value, "the name of a file that exists")
+        return str(path.resolve())
+    return value

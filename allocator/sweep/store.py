@@ -1,0 +1,252 @@
+"""The folder of a sweep.
+
+    sweep.json         what the sweep is: its points and the cells that describe them
+    points/KEY.json    record of one finished run; KEY is the point's identity
+    jobs/KEY.parquet   its measured jobs, if they are kept
+    logs/*.log         one log for each run
+    results.parquet    one row per run, made of the above
+
+Every file but the logs is replaced in one step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allocator.sweep.execute import Outcome, package_version
+from allocator.sweep.point import FORMAT, Point
+from allocator.sweep.saturation import first_saturated
+from allocator.sweep.specification import Sweep
+from throughputs import InputError
+from throughputs.files import write_frame, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Store", "load", "load_jobs"]
+
+Record = dict[str, Any]
+
+FIGURES = (
+    "jobs", "completed_jobs", "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction",
+    "makespan", "utilization", "window_utilization", "window_start", "window_end", "average_queue", "average_active",
+    "unserved_jobs", "dropped_jobs", "unfinished_jobs", "preemptions", "lease_extensions", "lease_opportunities",
+    "lease_extension_rate", "slo_jobs", "slo_attainment", "cost", "rounds", "policy_calls", "policy_seconds",
+    "wall_seconds",
+)  # fmt: skip
+"""Columns that a run's summary has under the same names."""
+
+# A saturated run has no steady state to measure: what had completed by then is the lucky part of the jobs.
+NOT_OF_SATURATED = (
+    "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction", "makespan",
+    "slo_attainment", "window_start", "window_end", "cost",
+)  # fmt: skip
+
+TEXT = ("status_detail", "case", "gpus_per_server", "throughputs", "prices")
+"""Columns of text that may be empty throughout."""
+
+BY_WEIGHT = ("jobs", "average_jct", "p99_jct", "average_rho")
+"""Figures of each priority weight, in columns such as average_jct_weight_5."""
+
+
+class Store:
+    """Reads and writes the folder of a sweep."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.results = self.folder / "results.parquet"
+
+    def begin(self, sweep: Sweep, points: Sequence[Point]) -> None:
+        """Make the folder and write down what the sweep is."""
+        for name in ("points", "logs", *(["jobs"] if sweep.keep_jobs else [])):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        described = [
+            {"point": point.key, "series": point.series, "load": point.load, "seed": point.seed,
+             "cells": point.columns(sweep.named)}
+            for point in points
+        ]  # fmt: skip
+        contents = {
+            "format": FORMAT,
+            "name": sweep.name,
+            "kind": sweep.kind,
+            "description": sweep.description,
+            "skip_saturated": sweep.skip_saturated,
+            "version": package_version(),
+            "points": described,
+        }
+        write_text(self.folder / "sweep.json", json.dumps(contents, indent=1, allow_nan=False) + "\n")
+
+    def save(self, outcome: Outcome) -> None:
+        """Keep what a run left; the record comes last, so that where it stands, everything does."""
+        key = outcome.record["point"]
+        if outcome.jobs is not None:
+            write_frame(self.jobs_path(key), outcome.jobs)
+        write_text(self.folder / "points" / f"{key}.json", json.dumps(outcome.record, indent=1) + "\n")
+
+    def records(self, keys: Iterable[str], *, with_jobs: bool = False) -> dict[str, Record]:
+        """Records of those runs that have finished, by point; with `with_jobs` only where the jobs are there too."""
+        found = {}
+        for key in keys:
+            record = self._record(key)
+            if record is None or (with_jobs and record["status"] != "failed" and not self.jobs_path(key).exists()):
+                continue
+            found[key] = record
+        return found
+
+    def jobs_path(self, key: str) -> Path:
+        """Where the jobs of a run are kept."""
+        return self.folder / "jobs" / f"{key}.parquet"
+
+    def log_path(self, point: Point) -> Path:
+        """Where a run writes its log."""
+        return self.folder / "logs" / point.log_name
+
+    def table(self, records: Mapping[str, Record] | None = None) -> pd.DataFrame:
+        """One row per run of the sweep that has finished or need not run; columns as in docs/sweeps.md."""
+        import pandas as pd
+
+        contents = self.contents()
+        points = contents["points"]
+        if records is None:
+            records = self.records(point["point"] for point in points)
+        places = [(point["point"], point["series"], (point["load"], point["seed"])) for point in points]
+        first = first_saturated(places, records) if contents["skip_saturated"] else {}
+        rows = []
+        for point, (key, series, place) in zip(points, places, strict=True):
+            if series in first and place > first[series]:
+                rows.append(_skipped(point, contents["kind"], first[series]))
+            elif key in records:
+                rows.append(_row(point, records[key]))
+        frame = pd.DataFrame(rows)
+        return frame.apply(_uniform) if len(frame) else frame
+
+    def write_results(self, records: Mapping[str, Record] | None = None) -> pd.DataFrame:
+        """Bring results.parquet up to date; returns the table."""
+        frame = self.table(records)
+        write_frame(self.results, frame)
+        return frame
+
+    def contents(self) -> dict[str, Any]:
+        """What sweep.json holds.
+
+        Raises
+        ------
+        InputError
+            The folder is not that of a sweep, or of another format.
+        """
+        path = self.folder / "sweep.json"
+        try:
+            contents = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(self.folder, expected="the folder of a sweep, with a file sweep.json") from None
+        except ValueError as error:
+            raise InputError(path, expected=f"JSON ({error})") from error
+        if not isinstance(contents, dict) or contents.get("format") != FORMAT:
+            found = contents.get("format") if isinstance(contents, dict) else contents
+            raise InputError(path, field="format", found=found, expected=str(FORMAT))
+        return contents
+
+    def _record(self, key: str) -> Record | None:
+        try:
+            record = json.loads((self.folder / "points" / f"{key}.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None  # a damaged file counts as none: the run is made again
+        whole = isinstance(record, dict) and record.get("point") == key and "status" in record
+        return record if whole else None
+
+
+def load(out: str | os.PathLike[str]) -> pd.DataFrame:
+    """The results of a sweep as far as it has come: one row per run, columns as in docs/sweeps.md.
+
+    Raises
+    ------
+    InputError
+        `out` is not the folder of a sweep.
+    """
+    return Store(out).table()
+
+
+def load_jobs(out: str | os.PathLike[str]) -> pd.DataFrame:
+    """The measured jobs of all completed runs of a sweep that keeps them, with the run's `point` as first column.
+
+    Raises
+    ------
+    InputError
+        `out` is not the folder of a sweep, or it keeps no jobs.
+    """
+    import pandas as pd
+
+    store = Store(out)
+    table = store.table()
+    parts = []
+    for key in table["point"][table["status"] == "completed"] if len(table) else ():
+        path = store.jobs_path(key)
+        if path.exists():
+            jobs = pd.read_parquet(path)
+            jobs.insert(0, "point", key)
+            parts.append(jobs)
+    if not parts:
+        raise InputError(store.folder, found="no tables of jobs", expected="a sweep with keep_jobs")
+    return pd.concat(parts, ignore_index=True)
+
+
+def _row(point: Mapping[str, Any], record: Record) -> dict[str, Any]:
+    figures = record["figures"]
+    saturated = record["status"] == "saturated"
+    blank = NOT_OF_SATURATED if saturated else ()
+    row = {
+        "point": point["point"],
+        "status": record["status"],
+        "status_detail": record["status_detail"],
+        "saturated_load": point["load"] if saturated else None,
+        "by_rule": False,
+        **point["cells"],
+        **{name: None if name in blank else figures.get(name) for name in FIGURES},
+    }
+    for weight in figures.get("by_priority", ()) if not saturated else ():
+        row |= {f"{name}_weight_{weight['priority_weight']:g}": weight[name] for name in BY_WEIGHT}
+    return row | {
+        name: record[name] for name in ("cpu_seconds", "run_seconds", "started_at", "host", "version", "python")
+    }
+
+
+def _skipped(point: Mapping[str, Any], kind: str, first: tuple[float, int]) -> dict[str, Any]:
+    """The row of a point that is taken to saturate because an earlier one of its series did."""
+    unit = "jobs/h" if kind == "continuous" else "jobs"
+    return {
+        "point": point["point"],
+        "status": "saturated",
+        "status_detail": f"not run: saturated at {first[0]:g} {unit} with seed {first[1]}",
+        "saturated_load": first[0],
+        "by_rule": True,
+        **point["cells"],
+    }
+
+
+def _uniform(column: pd.Series[Any]) -> pd.Series[Any]:
+    """The column with one type, as Parquet wants it: numbers, flags or text."""
+    import pandas as pd
+
+    if column.name in TEXT:
+        return column.astype("object").where(column.notna(), None)
+    there = column[column.notna()]
+    kinds = {type(value) for value in there}
+    if kinds == {bool}:
+        return column if len(there) == len(column) else column.astype("boolean")
+    if not kinds or kinds <= {int, float}:
+        whole = kinds == {int} and len(there) == len(column)
+        return column.astype("int64" if whole else "float64")
+    return pd.Series([None if value is None or value is pd.NA else _text(value) for value in column.tolist()],
+                     index=column.index, dtype="object")  # fmt: skip
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value != value:
+        return None
+    return json.dumps(value)

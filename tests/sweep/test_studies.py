@@ -1,0 +1,56 @@
+"""The studies that come with the benchmarks: they are sweeps, and the full ones match the published curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from allocator.sweep import Sweep
+from allocator.sweep.execute import Materials, run_point
+
+STUDIES = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "studies").glob("*.toml"))
+
+# Study, trace and policy in the published table.
+CURVES = [
+    ("las_single_gpu", "single", "max_min_fairness_perf"),
+    ("las_multi_gpu", "multi", "max_min_fairness_perf"),
+    ("finish_time_fairness", "multi", "finish_time_fairness_perf"),
+]
+
+
+def test_there_are_studies():
+    names = {path.stem for path in STUDIES}
+    assert names >= {"las_single_gpu", "las_multi_gpu", "finish_time_fairness", "makespan", "mechanism_fidelity",
+                     "priorities"}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_both_variants_are_sweeps(path):
+    full, small = Sweep.from_toml(path), Sweep.from_toml(path, small=True)
+    assert full.description
+    assert {p.policy for p in small.points()} == {p.policy for p in full.points()}
+    assert {p.case for p in small.points()} == {p.case for p in full.points()}
+    assert len(small.points()) < len(full.points())
+    assert full.seeds == (0, 1, 2)
+    assert {p.cluster for p in full.points()} == {"v100:36,p100:36,k80:36"}
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_heaviest_policy_of_the_small_variant_completes(path):
+    point = Sweep.from_toml(path, small=True).points()[-1]
+    record = run_point(point, Materials.of([point]), log=lambda _: None, report=lambda _: None).record
+    assert record["status"] == "completed", record["status_detail"]
+    assert record["figures"]["completed_jobs"] > 0
+
+
+@pytest.mark.parametrize(("study", "trace", "policy"), CURVES)
+def test_full_studies_have_the_points_of_the_published_curves(study, trace, policy, reference_data):
+    published = pd.read_csv(reference_data("gavel/published_mean_jct_by_rate.csv"))
+    curve = published[(published["trace"] == trace) & (published["policy"] == policy)]
+    sweep = Sweep.from_toml(next(path for path in STUDIES if path.stem == study))
+    points = [p for p in sweep.points() if p.policy == policy and p.seed == 0]
+    assert {p.load for p in points} == set(curve["input_job_rate_per_hr"])
+    assert all(p.window == (4000, 5000) and p.workload.multi_gpu == (trace == "multi") for p in points)
+    assert all(p.preset == "gavel" and p.workload.generator == "gavel" for p in points)

@@ -1,0 +1,106 @@
+"""The same sweep on a Ray cluster of several nodes, started here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from allocator.sweep import Sweep, load_jobs, run
+from tests.sweep.sweep_definitions import OF_THE_MOMENT, TINY, continuous, static
+from throughputs import InputError
+
+ray = pytest.importorskip("ray", reason="needs the extra [ray]")
+
+NODES = 3
+# Small enough for a machine that does other things too.
+OBJECT_STORE_BYTES = 80 * 1024**2
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Address of a cluster of three nodes with one CPU each; this process is not connected to it."""
+    from ray.cluster_utils import Cluster
+
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    nodes = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+    started = Cluster(initialize_head=True, head_node_args=nodes | {"include_dashboard": False})
+    try:
+        for _ in range(NODES - 1):
+            started.add_node(**nodes)
+        yield started
+    finally:
+        started.shutdown()
+
+
+def measured(table: pd.DataFrame) -> pd.DataFrame:
+    return table.drop(columns=list(OF_THE_MOMENT))
+
+
+def test_the_same_results_as_on_this_machine(cluster, tmp_path):
+    sweep = Sweep.from_dict(
+        continuous(rates=[0.1, 40.0, 60.0], settings={"max_waiting_jobs": 15}, keep_jobs=True, seeds=[0, 1])
+    )
+    there = run(sweep, tmp_path / "ray", engine="ray", address=cluster.address)
+    here = run(sweep, tmp_path / "local", jobs=2)
+    pd.testing.assert_frame_equal(measured(there), measured(here))
+    assert there["by_rule"].sum() == 6
+    for point in sweep.points():
+        if (tmp_path / "ray" / "points" / f"{point.key}.json").exists():
+            assert point.key in (tmp_path / "ray" / "logs" / point.log_name).read_text()
+    pd.testing.assert_frame_equal(load_jobs(tmp_path / "ray"), load_jobs(tmp_path / "local"))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "ray" / "points").iterdir()}
+    run(sweep, tmp_path / "ray", engine="ray", address=cluster.address)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_the_runs_are_spread_over_the_nodes(cluster):
+    from allocator.sweep.execute import Materials
+    from allocator.sweep.on_ray import RayEngine
+
+    sweep = Sweep.from_dict(static())
+    engine = RayEngine(Materials.of(sweep.points()), cluster.address)
+    try:
+        assert engine.slots == NODES
+        assert len([node for node in ray.nodes() if node["Alive"]]) == NODES
+        where = ray.remote(num_cpus=1)(_node)
+        assert len(set(ray.get([where.remote() for _ in range(NODES)]))) == NODES
+    finally:
+        engine.close()
+    assert not ray.is_initialized()
+
+
+def _node() -> str:
+    time.sleep(1.0)  # long enough for the others to need another node
+    node: str = ray.get_runtime_context().get_node_id()
+    return node
+
+
+def test_a_node_that_leaves_costs_no_results(cluster, tmp_path):
+    leaving = cluster.add_node(num_cpus=2, object_store_memory=OBJECT_STORE_BYTES)
+    sweep = Sweep.from_dict(
+        static(policies=["max_min_fairness_perf"], jobs=[20, 40], seeds=[0, 1, 2, 3], settings={"preset": "gavel"})
+    )
+    arguments = ["--jobs", "20,40", "--seeds", "0:4", "--policies", "max_min_fairness_perf", "--preset", "gavel"]
+    command = [sys.executable, "-m", "allocator", "sweep", "static", *arguments, "--cluster", TINY, "--out",
+               str(tmp_path), "--engine", "ray", "--address", cluster.address, "--json"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("points/*.json")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    cluster.remove_node(leaving, allow_graceful=False)
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    rows = json.loads(output)["results"]
+    assert [row["point"] for row in rows] == [point.key for point in sweep.points()]
+    assert {row["status"] for row in rows} == {"completed"}
+
+
+def test_no_cluster_at_the_address(tmp_path):
+    with pytest.raises(InputError, match="Ray cluster"):
+        run(Sweep.from_dict(static()), tmp_path, engine="ray", address="nonsense-address")
