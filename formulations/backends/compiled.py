@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations import fast
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram
 from formulations.backends.structured import solve_with_engine
 from formulations.objectives import Objective
@@ -43,6 +44,8 @@ def compiled_engine(program: StructuredProgram, precision: float) -> InteriorPoi
     """
     import clarabel
 
+    if fast.in_use():
+        raise NotAcceptedError("the compiled loops of the structured path are faster")
     M, K = program.rates.shape
     if K > _LARGEST:
         raise NotAcceptedError(f"{K} classes of jobs are more than {_LARGEST}")

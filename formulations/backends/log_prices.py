@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import StructuredProgram, solve_structured
+from formulations.backends.interior_point import StructuredProgram
 from formulations.backends.log_responses import (
     Market,
     Nearness,
@@ -33,6 +33,7 @@ from formulations.backends.log_responses import (
     in_chunks,
     states_at,
 )
+from formulations.backends.structured import own_engine
 
 __all__ = ["PricedShares", "solve_by_prices"]
 
@@ -247,7 +248,7 @@ def _sample(jobs: _Jobs, size: int) -> Market:
 def _solve_market(market: Market, precision: float) -> tuple[Array, Array, Array]:
     """Prices (M,), shares (K, M) and multipliers (K,) by the interior point method."""
     fastest = market.rates.max(axis=0)
-    point = solve_structured(
+    point = own_engine(
         StructuredProgram(
             rates=market.rates / fastest,
             scale_factors=market.scale_factors,
@@ -255,7 +256,7 @@ def _solve_market(market: Market, precision: float) -> tuple[Array, Array, Array
             capacity=market.capacity,
             budgets=market.budgets,
         ),
-        tolerance=precision,
+        precision,
     )
     return point.prices, point.shares.T, point.demand_multipliers / fastest
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import StructuredProgram, solve_structured
+from formulations.backends.interior_point import StructuredProgram
 from formulations.backends.log_prices import solve_by_prices
 from formulations.backends.log_responses import Market
+from formulations.backends.structured import own_engine
 from formulations.objectives import NashWelfare, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
@@ -78,7 +79,7 @@ def _solve(market: Market) -> tuple[Array, Array, Array, int]:
         capacity=market.capacity,
         budgets=market.budgets,
     )
-    point = solve_structured(program, tolerance=_PRECISION)
+    point = own_engine(program, _PRECISION)
     return point.shares.T, point.demand_multipliers, point.prices, point.iterations
 
 
