@@ -73,7 +73,7 @@ def _certify_threshold(
     if scale > 0 and np.isfinite(scale):
         multipliers, prices = multipliers / scale, prices / scale
     value, limit = objective.report(level), objective.report(bound)
-    gap = relative_gap(value, limit)
+    gap = objective.gap(value, limit)
     return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices)
 
 

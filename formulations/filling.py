@@ -237,5 +237,4 @@ class _OneByOne(_Shared):
         return given, rates
 
     def needed(self, given: Array, place: Index) -> Array:
-        # who is given nothing yet asks for nothing
-        return np.where(given > 0, self._starts[place] + given * self.counts[place], 0.0)
+        return np.asarray(self._starts[place] + np.maximum(given, 0.0) * self.counts[place])

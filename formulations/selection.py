@@ -143,10 +143,8 @@ def _even(polytope: Polytope, best: Certificate) -> Choice:
     for engine, relaxation in product(_ENGINES, _RELAXATIONS):
         floors = u * (1.0 - relaxation)
         chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS, engine)
-        if chosen is not None:
-            kept = polytope.throughput(chosen.shares) / u
-            if float(kept.min()) >= 1.0 - _ACCEPTED_LOSS:
-                return chosen
+        if chosen is not None and (polytope.throughput(chosen.shares) >= u * (1.0 - _ACCEPTED_LOSS)).all():
+            return chosen
     return Choice(best.shares, 0.0)
 
 

@@ -18,18 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.filling import Filling, Hierarchy
-from formulations.objectives import Objective, Threshold
+from formulations.filling import TOP, Filling, Hierarchy
+from formulations.objectives import Objective, Threshold, relative_gap
 from formulations.polytope import Array
 from throughputs import InputError
 
 __all__ = ["Level", "WaterFilling", "WaterLevel", "fill"]
 
-_SAME = 1e-9
+_SAME = 8e-9
 """Relative difference up to which a throughput is what was demanded."""
 
 _HOLDS = 1e-6
 """Part of the mean weight in a level's dual from which a job holds the level."""
+
+_LEEWAY = 2e-10
+"""Part of its throughput that a job may lose to the levels above its own."""
 
 _STEPS = 100
 
@@ -76,8 +79,23 @@ class WaterFilling(Objective):
         return WaterLevel.after(self, np.zeros(len(self.units)), fastest / self.units)
 
     def value(self, u: Array) -> float:
-        """How high the first level is at throughputs `u`: the least ``u_i / (w_i d_i)`` where there are no entities."""
-        return float((u / (self.units * self.weights)).min())
+        """The least that a member of the top has per weight, at throughputs `u`: how high the first level is.
+
+        A job has ``u_i / d_i``, an entity what its jobs have in all. Without entities: ``min u_i / (w_i d_i)``.
+        """
+        time, hierarchy = u / self.units, self.hierarchy
+        loose = hierarchy.of_job == TOP
+        if loose.all():
+            return float((time / self.weights).min())
+        E, inside = len(hierarchy.parent), hierarchy.of_job[~loose]
+        of_entity = np.bincount(inside, (self.counts * time)[~loose], E).astype(np.float64)
+        peopled = np.bincount(inside, minlength=E) > 0
+        for entity in reversed(np.flatnonzero(hierarchy.parent != TOP).tolist()):
+            of_entity[hierarchy.parent[entity]] += of_entity[entity]
+            peopled[hierarchy.parent[entity]] |= peopled[entity]
+        tops = (hierarchy.parent == TOP) & peopled
+        levels = [of_entity[tops] / hierarchy.weights[tops], time[loose] / self.weights[loose]]
+        return float(np.concatenate(levels).min())
 
     def statement(self, cp: Any, u: Any) -> Any:
         """None: a lexicographic optimum is no single program."""
@@ -102,20 +120,27 @@ class WaterLevel(Threshold):
 
         max t      u_i >= d_i (base_i + time_i(t))
 
-    Fixed jobs have no room, so that their demand is what they have.
+    Fixed jobs have no room, so that their demand is what they have. `below` is the height of all levels before, to
+    which a gap is relative: of a level that cannot rise at all, the gap to its own height would mean nothing.
     """
 
     units: Array
     base: Array
     filling: Filling
+    below: float = 0.0
     maximise = True
     higher_level_is_better = True
     unit = "normalised throughput"
 
     @classmethod
-    def after(cls, objective: WaterFilling, base: Array, room: Array) -> WaterLevel:
+    def after(cls, objective: WaterFilling, base: Array, room: Array, below: float = 0.0) -> WaterLevel:
         """The level above `base` (N,) for jobs with `room` (N,) left."""
-        return cls(objective.units, base, Filling(objective.hierarchy, objective.weights, objective.counts, room))
+        filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
+        return cls(objective.units, base, filling, below)
+
+    def gap(self, value: float, bound: float) -> float:
+        """Distance of a level from its bound, relative to the height of all levels together."""
+        return relative_gap(self.below + value, self.below + bound)
 
     def demand(self, level: float) -> Array:
         """``d_i (base_i + time_i(t))``."""
@@ -164,7 +189,7 @@ class WaterLevel(Threshold):
         if not old.hierarchy.is_flat:
             raise NotImplementedError("entities share time among all their jobs")
         part = Filling(Hierarchy.flat(len(jobs)), old.weights[jobs], old.counts[jobs], old.room[jobs])
-        return WaterLevel(self.units[jobs], self.base[jobs], part)
+        return WaterLevel(self.units[jobs], self.base[jobs], part, self.below)
 
     def key(self) -> Array:
         """Unit, base and room."""
@@ -194,26 +219,33 @@ def fill(objective: WaterFilling, fastest: Array, solve: Callable[[WaterLevel], 
     """
     most = fastest / objective.units
     base, fixed = np.zeros(len(most)), np.zeros(len(most), dtype=bool)
-    levels = []
+    levels: list[Level] = []
     while not fixed.all():
-        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, most - base))
+        below = sum(level.height for level in levels)
+        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, most - base), below)
         solved = solve(level)
         levels.append(solved)
         time, growth = level.filling.times(solved.height)
-        # what was found is feasible to the last bit; what was demanded only nearly
-        base = np.minimum(base + time, solved.u / objective.units)
+        demand = base + time
+        # what was found is feasible to the last bit, and a little less leaves the next level an interior
+        base = np.minimum(demand, solved.u / objective.units) * (1.0 - _LEEWAY)
         full = base >= most * (1.0 - _SAME)
         if solved.height >= level.filling.full_level * (1.0 - _SAME):
             break
-        fixed = fixed | full | _holding(objective, solved, growth)
+        fixed = fixed | full | _holding(objective, solved, demand, growth)
     return levels
 
 
-def _holding(objective: WaterFilling, solved: Level, growth: Array) -> NDArray[np.bool_]:
-    """(N,) jobs that the multipliers prove to be held at this level; at least one that was rising."""
+def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Array) -> NDArray[np.bool_]:
+    """(N,) jobs that the multipliers prove to be held at this level; at least one that was rising.
+
+    Multipliers of a program that is solved nearly are never quite 0. One that means something comes with a demand that
+    is just met: either it or the slack of the demand vanishes.
+    """
     weight = solved.multipliers * objective.units * growth
-    mean = float(objective.counts @ weight) / float(objective.counts.sum())
-    holds = weight > _HOLDS * mean
-    if not holds.any():
-        holds = weight == weight.max()
-    return holds
+    total = float(objective.counts @ weight)
+    mean = total / float(objective.counts.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0)
+    holds = (weight > _HOLDS * mean) & (weight > slack * total)
+    return holds if holds.any() else weight == weight.max()

@@ -34,6 +34,9 @@ LinearSolver = Callable[[LinearProgram], tuple[Array, Array]]
 
 _ROUNDS = 60
 
+_LEAST_DEMAND = 1e-4
+"""Part of a job's fastest rate below which its demand is no measure of accuracy."""
+
 
 def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: LinearSolver) -> Answer:
     """Solve by one linear program, or for finish-time fairness by a short sequence.
@@ -44,17 +47,18 @@ def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: Li
     """
     if isinstance(objective, MaxSum):
         x, dual = solve(_assemble(polytope, None, objective.totals))
-        return _answer(polytope, x, dual, 1)
+        return _answer(polytope, None, x, dual, 1)
     if isinstance(objective, MaxMin):
         x, dual = solve(_assemble(polytope, objective.weights, None))
-        return _answer(polytope, x, dual, 1)
+        return _answer(polytope, objective.weights, x, dual, 1)
     if not isinstance(objective, Threshold):
         raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
     fastest = polytope.rates.max(axis=1)
     level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
     for round_ in range(1, _ROUNDS + 1):
-        x, dual = solve(_assemble(polytope, objective.demand(level), None))
-        answer = _answer(polytope, x, dual, round_)
+        demand = objective.demand(level)
+        x, dual = solve(_assemble(polytope, demand, None))
+        answer = _answer(polytope, demand, x, dual, round_)
         supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
         bound = objective.worse(objective.bound(polytope.counts * answer.multipliers, supply), bound)
         attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
@@ -75,21 +79,30 @@ def _assemble(polytope: Polytope, weights: Array | None, gains: Array | None) ->
     if weights is None:
         assert gains is not None
         return LinearProgram(gains @ columns.rate, rows, limit)
-    # demands are scaled by the fastest rate, as rates of different jobs span orders of magnitude
-    fastest = columns.rate.max(axis=1).toarray().ravel()
     # so is the level, whose coefficients a solver might otherwise take for zeros
-    slope = weights / fastest
+    scale = _row_scale(polytope, weights)
+    slope = weights / scale
     slope = slope / slope.max()
-    demand = hstack([columns.rate.multiply(-1.0 / fastest[:, None]), csr_array(slope[:, None])])
+    demand = hstack([columns.rate.multiply(-1.0 / scale[:, None]), csr_array(slope[:, None])])
     rows = vstack([hstack([rows, csr_array((rows.shape[0], 1))]), demand], format="csr")
     cost = np.zeros(C + 1)
     cost[-1] = 1.0
     return LinearProgram(cost, rows, np.concatenate([limit, np.zeros(N)]))
 
 
-def _answer(polytope: Polytope, x: Array, dual: Array, programs: int) -> Answer:
+def _row_scale(polytope: Polytope, weights: Array) -> Array:
+    """(N,) what each row of demands is divided by.
+
+    Rates of different jobs span orders of magnitude, and solvers meet rows to an absolute tolerance: it should be one
+    of the job's demand, or of its fastest rate where next to nothing is demanded.
+    """
+    fastest = polytope.rates.max(axis=1)
+    return np.asarray(np.maximum(weights / np.max(weights / fastest), _LEAST_DEMAND * fastest))
+
+
+def _answer(polytope: Polytope, weights: Array | None, x: Array, dual: Array, programs: int) -> Answer:
     N, M = polytope.rates.shape
     multipliers = dual[N + M :]
-    if len(multipliers):
-        multipliers = multipliers / (polytope.rates.max(axis=1) * polytope.counts)
+    if weights is not None:
+        multipliers = multipliers / (_row_scale(polytope, weights) * polytope.counts)
     return Answer(x[: N * M].reshape(N, M), multipliers, dual[N : N + M], programs)

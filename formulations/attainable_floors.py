@@ -1,0 +1,125 @@
+"""Floors of throughput that cannot all be kept: as few as possible are given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from formulations.objectives import MaxMin
+from formulations.polytope import Polytope
+from formulations.solution import SolverError
+from formulations.solver import solve
+
+__all__ = ["KeptFloors", "keep_most_floors"]
+
+Array = NDArray[np.float64]
+
+_UNMET = 1e-6
+"""Fraction of a floor that may be missing for it to count as attainable: what branch and bound resolves."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeptFloors:
+    """The largest set of floors that can be kept together.
+
+    Attributes
+    ----------
+    kept : (N,) whether the job's floor is kept; False also where there is none.
+    dropped : (N,) whether the job had a floor and it was given up.
+    floors : (N,) steps/s that are kept, 0 where none is.
+    """
+
+    kept: NDArray[np.bool_]
+    dropped: NDArray[np.bool_]
+    floors: Array
+
+
+def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | None = None) -> KeptFloors:
+    """Give up as few floors as possible so that the others can all be kept::
+
+        max  sum_i y_i      y_i in {0, 1},   x in the polytope,   sum_j T_ij x_ij >= f_i y_i
+
+    Of several sets of the largest size it is the one that branch and bound meets first when the jobs are listed in
+    `order`: the same whatever the order in which they come. Attainability is proven by the certified max-min
+    program ``max_x min_i u_i / f_i``, the number that must be given up by HiGHS's branch and bound. A floor counts as
+    kept from a fraction 1 - 1e-6 on.
+
+    Parameters
+    ----------
+    floors : (N,) f in steps/s; 0 for a job without, inf for one that cannot be kept at all.
+    order : (N,) positions of the jobs in an order that is always the same; as they come when omitted.
+    """
+    needed = np.asarray(floors, dtype=np.float64)
+    types = np.flatnonzero(polytope.capacity > 0)
+    fits = np.minimum(1.0, polytope.capacity[types] / polytope.scale_factors[:, None])
+    # alone on the cluster a job goes as fast as its best mix of types
+    wanted = needed > 0
+    hopeless = wanted & ~(_alone(polytope.rates[:, types], fits) >= needed * (1.0 - _UNMET))
+    open_ = np.flatnonzero(wanted & ~hopeless)
+    if not len(open_):
+        return KeptFloors(np.zeros(len(needed), dtype=bool), hopeless, np.zeros(len(needed)))
+    kept, level = open_, _attainable(polytope, open_, needed)
+    if level < 1.0 - _UNMET:
+        listed = open_ if order is None else np.asarray(order)[np.isin(order, open_)]
+        kept = _branch_and_bound(polytope, listed, needed)
+        level = _attainable(polytope, kept, needed) if len(kept) else 1.0
+    mask = np.zeros(len(needed), dtype=bool)
+    mask[kept] = True
+    # what falls short by rounding is asked for as far as it goes
+    return KeptFloors(mask, wanted & ~mask, np.where(mask, needed, 0.0) * min(level, 1.0))
+
+
+def _alone(rates: Array, fits: Array) -> Array:
+    """(N,) throughput of each job when it has the cluster to itself: fastest types first until its time is used."""
+    order = np.argsort(-rates, axis=1, kind="stable")
+    ranked, room = np.take_along_axis(rates, order, axis=1), np.take_along_axis(fits, order, axis=1)
+    before = np.cumsum(room, axis=1) - room
+    return np.asarray((ranked * np.clip(1.0 - before, 0.0, room)).sum(axis=1))
+
+
+def _attainable(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> float:
+    """Largest fraction of the floors of `jobs` that can be kept together."""
+    part = polytope.restricted(jobs, np.arange(len(polytope.capacity)))
+    return float(solve(part, MaxMin(floors[jobs])).objective)
+
+
+def _branch_and_bound(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> NDArray[np.intp]:
+    """A largest set among `jobs` whose floors can be kept, by HiGHS."""
+    import highspy
+    from scipy.sparse import csr_array, eye_array, hstack, vstack
+
+    part = polytope.restricted(jobs, np.flatnonzero(polytope.capacity > 0))
+    columns = part.columns.general
+    K, M = part.rates.shape
+    demand = columns.rate.multiply(-1.0 / floors[jobs][:, None])
+    blocks = [(columns.time, csr_array((K, K))), (columns.usage, csr_array((M, K))), (demand, eye_array(K))]
+    rows = csr_array(vstack([hstack(block) for block in blocks], format="csr"))
+    C = rows.shape[1]
+    model: Any = highspy.HighsLp()
+    model.num_row_, model.num_col_ = rows.shape
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.col_cost_ = np.concatenate([np.zeros(C - K), np.ones(K)])
+    model.col_lower_, model.col_upper_ = np.zeros(C), np.ones(C)
+    model.row_lower_ = np.full(len(rows.indptr) - 1, -highspy.kHighsInf)
+    model.row_upper_ = np.concatenate([np.ones(K), part.capacity, np.zeros(K)])
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.num_row_, model.a_matrix_.num_col_ = rows.shape
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = rows.indptr, rows.indices, rows.data
+    kinds = [highspy.HighsVarType.kContinuous] * (C - K) + [highspy.HighsVarType.kInteger] * K
+    model.integrality_ = kinds
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    # a count within less than 1 of its bound is the largest
+    options = {"output_flag": False, "log_to_console": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.99}
+    for option, value in options.items():
+        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
+            raise SolverError(f"HiGHS refused the option {option}={value}")
+    if solver.passModel(model) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS refused the model")
+    solver.run()
+    status = solver.getModelStatus()
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise SolverError(f"HiGHS on the floors to keep: {solver.modelStatusToString(status)}")
+    return jobs[np.asarray(solver.getSolution().col_value)[-K:] > 0.5]

@@ -1,0 +1,299 @@
+"""Programs in which jobs have a throughput to keep: the worth of the shares is maximised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from formulations.backends.compiled import compiled_engine
+from formulations.backends.structured import own_engine, solve_with_floors
+from formulations.objectives import relative_gap
+from formulations.polytope import Polytope
+from formulations.reductions import Classes, classes_of
+from formulations.solution import Answer, Attempt, Solution, SolverError
+from formulations.solver import TOLERANCE
+from throughputs import InputError
+
+__all__ = ["Reduced", "maximise_worth", "reduce_with_floors", "solve_reduced", "worth_bound"]
+
+Array = NDArray[np.float64]
+
+_RELAXATIONS = (0.0, 1e-10, 1e-9)
+"""Fractions by which floors are relaxed so that there is an interior to search, tried in turn."""
+
+_DUST = 1e-9
+"""Part of a job's largest share below which a share is taken for none."""
+
+_SHORT = 1e-7
+"""Fraction of a floor that shares may miss."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A program with floors over classes of identical jobs; jobs that gain nothing anywhere take no part.
+
+    Attributes
+    ----------
+    polytope : over K classes and the types with GPUs.
+    worth : (K, types) of the columns.
+    floors : (K,) throughput to keep.
+    jobs, types, classes : the jobs and types that take part, and the class of each of these jobs.
+    """
+
+    polytope: Polytope
+    worth: Array
+    floors: Array
+    jobs: NDArray[np.intp]
+    types: NDArray[np.intp]
+    classes: Classes
+
+    def expand(self, shares: Array, shape: tuple[int, ...]) -> Array:
+        """Shares (N, M) of all jobs from those of the classes."""
+        whole = np.zeros(shape)
+        whole[np.ix_(self.jobs, self.types)] = np.where(self.polytope.rates > 0, shares, 0.0)[self.classes.of]
+        return whole
+
+    def solution(self, answer: Answer, shape: tuple[int, ...], **figures: Any) -> Solution:
+        """The answer for all jobs; `figures` are the other fields of `Solution`."""
+        prices, multipliers, served = np.zeros(shape[1]), np.zeros(shape[0]), np.zeros(shape[0], dtype=bool)
+        prices[self.types] = answer.prices
+        multipliers[self.jobs] = answer.multipliers[self.classes.of]
+        served[self.jobs] = True
+        return Solution(
+            shares=self.expand(answer.shares, shape),
+            prices=prices,
+            multipliers=multipliers,
+            served=served,
+            iterations=answer.iterations,
+            **figures,
+        )
+
+
+def reduce_with_floors(polytope: Polytope, floors: ArrayLike | None, *columns: Array) -> tuple[Reduced, list[Array]]:
+    """Classes of the jobs that agree in rates, gang, floor and `columns` (N, k); and the columns by classes.
+
+    The order of the classes depends on their content alone, so an answer does not depend on the order of the jobs.
+
+    Raises
+    ------
+    InputError
+        A floor is negative or not finite, or a job with a floor gains nothing anywhere.
+    """
+    needed = np.zeros(polytope.n_jobs) if floors is None else np.asarray(floors, dtype=np.float64)
+    if needed.shape != (polytope.n_jobs,) or not (np.isfinite(needed) & (needed >= 0)).all():
+        expected = f"{polytope.n_jobs} finite throughputs, at least 0"
+        raise InputError("floors", field="floors", found=needed.tolist(), expected=expected)
+    types = np.flatnonzero(polytope.capacity > 0)
+    able = (polytope.rates[:, types] > 0).any(axis=1)
+    if (needed[~able] > 0).any():
+        job = polytope.columns.matrix.jobs[int(np.argmax(~able & (needed > 0)))]
+        raise InputError("floors", field=f"floor of job {job!r}", found="no type it runs on", expected="a floor of 0")
+    jobs = np.flatnonzero(able)
+    figures = [*polytope.rates.T[types], polytope.scale_factors.astype(np.float64), polytope.counts, needed]
+    figures += [column for table in columns for column in np.reshape(table, (polytope.n_jobs, -1)).T]
+    classes = classes_of([figure[jobs] for figure in figures]) if len(jobs) else Classes.single(0)
+    first = jobs[classes.first]
+    part = polytope.restricted(first, types, classes.counts * polytope.counts[first])
+    reduced = Reduced(part, np.zeros(part.rates.shape), needed[first], jobs, types, classes)
+    return reduced, [table[np.ix_(first, types)] if table.ndim == 2 else table[first] for table in columns]
+
+
+def maximise_worth(
+    polytope: Polytope,
+    worth: Array,
+    floors: ArrayLike | None = None,
+    *,
+    evenness: float = 0.0,
+    unit: str = "",
+    solver: str = "auto",
+    tolerance: float = TOLERANCE,
+) -> Solution:
+    """Shares of the largest worth at which every job keeps its throughput::
+
+        max_x  sum_ij q_ij x_ij        x in the polytope,   sum_j T_ij x_ij >= f_i
+
+    Parameters
+    ----------
+    polytope : over N jobs and M types, with rates T.
+    worth : (N, M) q, of any sign.
+    floors : (N,) f in steps/s, which must be attainable together (`formulations.attainable_floors`); none when omitted.
+    evenness : e > 0 makes the shares the unique ones that maximise ``q . x - e/2 sum_i max_j |q_ij| |x_i|^2``, at a
+        loss of at most e/2 of the worth.
+    unit : unit of the worth.
+    solver : "auto" (the first path proven to be within tolerance), "compiled", "structured" or "highs".
+
+    The bound holds for any prices p and multipliers l of the floors, by weak duality::
+
+        q . x  <=  sum_i max(0, max_j (q_ij + l_i T_ij - s_i p_j))  +  c . p  -  l . f
+
+    Raises
+    ------
+    InputError
+        As `reduce_with_floors`.
+    SolverError
+        No path returned shares that keep the floors.
+    """
+    started = perf_counter()
+    shape = polytope.rates.shape
+    reduced, (columns,) = reduce_with_floors(polytope, floors, np.asarray(worth, dtype=np.float64))
+    reduced = replace(reduced, worth=np.where(reduced.polytope.rates > 0, columns, np.minimum(columns, 0.0)))
+    if not len(reduced.jobs):
+        nothing = Answer(np.zeros(reduced.worth.shape), np.zeros(0), np.zeros(len(reduced.types)))
+        figures: dict[str, Any] = {"status": "empty", "objective": np.nan, "bound": np.nan, "gap": 0.0, "solver": ""}
+        return reduced.solution(nothing, shape, efficiency_gap=np.nan, unit=unit, seconds=0.0, **figures)
+    best, path, attempts = solve_reduced(reduced, solver=solver, tolerance=tolerance)
+    value, bound = _value(reduced, best.shares), worth_bound(reduced, best)
+    gap = relative_gap(value, bound) if value < bound else 0.0
+    if evenness > 0 and gap <= tolerance:
+        best = _evened(reduced, best, value, evenness)
+        value = _value(reduced, best.shares)
+        gap = relative_gap(value, bound) if value < bound else 0.0
+    return reduced.solution(
+        best,
+        shape,
+        status="optimal" if gap <= tolerance else "feasible",
+        objective=value,
+        bound=max(bound, value),
+        gap=gap,
+        efficiency_gap=np.nan,
+        unit=unit,
+        solver=path,
+        seconds=perf_counter() - started,
+        attempts=attempts,
+    )
+
+
+def solve_reduced(
+    reduced: Reduced, *, solver: str = "auto", tolerance: float = TOLERANCE
+) -> tuple[Answer, str, tuple[Attempt, ...]]:
+    """Best answer over classes, the path that found it, and all attempts; the first within `tolerance` is taken."""
+    best: tuple[float, Answer, str] | None = None
+    attempts: list[Attempt] = []
+    paths = [(name, path) for name, path in _PATHS if solver in ("auto", name)]
+    if not paths:
+        known = ", ".join(name for name, _ in _PATHS)
+        raise SolverError(f"{solver}: takes no floors; auto, {known} do")
+    for name, path in paths:
+        began = perf_counter()
+        try:
+            answer = path(reduced)
+        except (RuntimeError, np.linalg.LinAlgError) as error:
+            attempts.append(Attempt(name, np.inf, perf_counter() - began, str(error)))
+            continue
+        value, bound = _value(reduced, answer.shares), worth_bound(reduced, answer)
+        # shares that miss a floor may be worth more than those that keep them
+        gap = max((bound - value) / max(_scale(reduced), 1e-300), 0.0) if _keeps(reduced, answer.shares) else np.inf
+        attempts.append(Attempt(name, gap, perf_counter() - began))
+        if gap < np.inf and (best is None or gap < best[0]):
+            best = gap, answer, name
+        if best is not None and best[0] <= min(tolerance, 1e-8):
+            break
+    if best is None:
+        raise SolverError("; ".join(f"{attempt.solver}: {attempt.note or 'missed a floor'}" for attempt in attempts))
+    return best[1], best[2], tuple(attempts)
+
+
+def worth_bound(reduced: Reduced, answer: Answer) -> float:
+    """Most that any shares which keep the floors are worth, proven by the prices and multipliers of `answer`."""
+    program = reduced.polytope
+    multipliers = np.where(reduced.floors > 0, np.clip(np.nan_to_num(answer.multipliers), 0.0, None), 0.0)
+    prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
+    owed = float((program.counts * multipliers) @ reduced.floors)
+    return program.supply(reduced.worth + multipliers[:, None] * program.rates, prices) - owed
+
+
+def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
+    def run(reduced: Reduced) -> Answer:
+        scale = _scale(reduced)
+        floors = reduced.floors if reduced.floors.any() else None
+        last: Exception = RuntimeError("no attempt")
+        for relaxation in _RELAXATIONS if floors is not None else (0.0,):
+            needed = None if floors is None else floors * (1.0 - relaxation)
+            try:
+                answer = solve_with_floors(reduced.polytope, reduced.worth / scale, needed, 0.0, engine=engine)
+            except RuntimeError as error:
+                last = error
+                continue
+            shares = _without_dust(reduced.polytope.repaired(np.nan_to_num(answer.shares)))
+            found = Answer(shares, answer.multipliers * scale, answer.prices * scale, answer.iterations)
+            proven = worth_bound(reduced, found) - _value(reduced, shares) <= 1e-9 * scale
+            if (proven and _keeps(reduced, shares)) or relaxation == _RELAXATIONS[-1]:
+                return found
+        if floors is None:
+            return found
+        raise last
+
+    return run
+
+
+def _by_simplex(reduced: Reduced) -> Answer:
+    """The program written out, in HiGHS."""
+    from scipy.sparse import vstack
+
+    from formulations.backends.highs import solve_linear
+    from formulations.backends.linear import LinearProgram
+
+    program = reduced.polytope
+    K, M = program.rates.shape
+    columns, scale = program.columns.general, _scale(reduced)
+    held = np.flatnonzero(reduced.floors > 0)
+    usage = columns.usage.multiply(np.repeat(program.counts, M))
+    demand = columns.rate[held].multiply(-1.0 / reduced.floors[held][:, None])
+    rows = vstack([columns.time, usage, demand], format="csr")
+    limit = np.concatenate([np.ones(K), program.capacity, -np.ones(len(held))])
+    cost = (program.counts[:, None] * reduced.worth / scale).ravel()
+    x, dual = solve_linear(LinearProgram(cost, rows, limit))
+    multipliers = np.zeros(K)
+    multipliers[held] = scale * dual[K + M :] / (reduced.floors[held] * program.counts[held])
+    return Answer(program.repaired(x.reshape(K, M)), multipliers, scale * dual[K : K + M], 1)
+
+
+_PATHS: tuple[tuple[str, Callable[[Reduced], Answer]], ...] = (
+    ("compiled", _by_engine(compiled_engine)),
+    ("structured", _by_engine(own_engine)),
+    ("highs", _by_simplex),
+)
+
+
+def _evened(reduced: Reduced, best: Answer, value: float, evenness: float) -> Answer:
+    """The same worth to e/2 with shares as even as possible; the answer itself where that is not found."""
+    program, scale = reduced.polytope, _scale(reduced)
+    needed = np.minimum(reduced.floors, program.throughput(best.shares))
+    for engine, relaxation in product((compiled_engine, own_engine), _RELAXATIONS[1:]):
+        floors = needed * (1.0 - relaxation) if needed.any() else None
+        try:
+            even = solve_with_floors(
+                program, reduced.worth / scale, floors, evenness, start=best.shares, precision=1e-13, engine=engine
+            )
+        except RuntimeError:
+            continue
+        shares = _without_dust(program.repaired(np.nan_to_num(even.shares)))
+        if value - _value(reduced, shares) <= evenness * scale and _keeps(reduced, shares):
+            return replace(best, shares=shares)
+    return best
+
+
+def _value(reduced: Reduced, shares: Array) -> float:
+    return float(reduced.polytope.counts @ (reduced.worth * shares).sum(axis=1))
+
+
+def _scale(reduced: Reduced) -> float:
+    """What the worth is measured by: the most valuable GPUs' worth of it."""
+    program = reduced.polytope
+    most = np.abs(reduced.worth).max(axis=1, initial=0.0)
+    busy = np.minimum(program.counts, program.capacity.sum() / program.scale_factors)
+    return max(float((most * busy).max(initial=0.0)), 1e-300)
+
+
+def _keeps(reduced: Reduced, shares: Array) -> bool:
+    return bool((reduced.polytope.throughput(shares) >= reduced.floors * (1.0 - _SHORT)).all())
+
+
+def _without_dust(shares: Array) -> Array:
+    return np.where(shares < _DUST * shares.max(axis=1, keepdims=True, initial=0.0), 0.0, shares)
