@@ -37,7 +37,10 @@ def is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArra
     scale = worth.max(axis=1)
     free = (cost + profit[:, None] - worth <= _TIED * scale[:, None]) & (polytope.rates > 0)
     idle = profit <= _TIED * scale
-    freedom = free.sum(axis=1) + idle - 1 - demanding
+    # where all free columns yield the same, the row of the demand is that of time again
+    most = np.where(free, polytope.rates, 0.0).max(axis=1)
+    least = np.where(idle, 0.0, np.where(free, polytope.rates, np.inf).min(axis=1))
+    freedom = free.sum(axis=1) + idle - 1 - (demanding & (most - least > _INDEPENDENT * most))
     loose = np.flatnonzero(freedom > 0)
     priced = prices * polytope.capacity > _TIED * float(polytope.counts @ profit + polytope.capacity @ prices)
     if not len(loose):

@@ -82,7 +82,7 @@ class InteriorPoint:
 
 
 def solve_structured(
-    program: StructuredProgram, *, tolerance: float = 1e-10, max_iterations: int = 80
+    program: StructuredProgram, *, tolerance: float = 1e-10, max_iterations: int = 250
 ) -> InteriorPoint:
     """Solve the program; the caller certifies the answer.
 

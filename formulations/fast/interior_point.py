@@ -29,7 +29,7 @@ _RULES = np.array(
 
 
 def solve_structured(
-    program: StructuredProgram, *, tolerance: float = 1e-10, max_iterations: int = 80
+    program: StructuredProgram, *, tolerance: float = 1e-10, max_iterations: int = 250
 ) -> InteriorPoint:
     """Solve the program as the original does, to rounding.
 
