@@ -1,4 +1,4 @@
-"""The command line: ``allocator solve | simulate | compare | trace | throughputs | policies``."""
+"""The command line: ``allocator solve | audit | simulate | compare | sweep | trace | throughputs | data | policies``."""
 
 from __future__ import annotations
 

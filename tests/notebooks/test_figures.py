@@ -1,0 +1,178 @@
+"""Pictures of studies: means, bands and marks say what the results say."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_hex
+from scipy.optimize import minimize
+from scipy.stats import t
+
+from benchmarks import figures
+from throughputs import InputError
+
+
+@pytest.fixture
+def axes():
+    import matplotlib.pyplot as plt
+
+    matplotlib.use("Agg")
+    with matplotlib.rc_context():
+        figures.use_style()
+        figure, (panel,) = figures.panels(1)
+        yield panel
+        plt.close(figure)
+
+
+def results(rows):
+    return pd.DataFrame(rows, columns=["policy", "rate", "seed", "status", "jct"])
+
+
+RUNS = results(
+    [
+        ("blind", 2.0, 0, "completed", 30.0),
+        ("blind", 2.0, 1, "completed", 50.0),
+        ("blind", 1.0, 0, "completed", 10.0),
+        ("blind", 1.0, 1, "completed", 14.0),
+        ("blind", 3.0, 0, "completed", 90.0),
+        ("blind", 3.0, 1, "saturated", np.nan),
+        ("aware", 1.0, 0, "completed", 8.0),
+        ("aware", 1.0, 1, "completed", 8.0),
+        ("aware", 2.0, 0, "completed", 9.0),
+        ("aware", 2.0, 1, "completed", 11.0),
+        ("aware", 3.0, 0, "completed", 20.0),
+        ("aware", 3.0, 1, "completed", 20.0),
+    ]
+)
+
+
+def test_means_and_intervals_over_seeds():
+    table = figures.summary(RUNS, load="rate", value="jct", unit=2.0)
+    assert list(table["policy"]) == ["blind"] * 3 + ["aware"] * 3
+    assert list(table["rate"]) == [1.0, 2.0, 3.0] * 2
+    assert table["mean"].tolist()[:2] == [6.0, 20.0]
+    # two figures that are d apart have a standard error of d / 2
+    assert table["half_width"][1] == pytest.approx(t.ppf(0.975, 1) * 5.0)
+    assert table["half_width"][3] == 0.0
+
+
+def test_a_load_at_which_any_seed_saturated_has_no_mean():
+    row = figures.summary(RUNS, load="rate", value="jct").iloc[2]
+    assert row["status"] == "saturated"
+    assert np.isnan(row["mean"])
+    assert np.isnan(row["half_width"])
+
+
+def test_one_seed_has_no_interval():
+    table = figures.summary(RUNS[RUNS["seed"] == 0], load="rate", value="jct")
+    assert table["half_width"].isna().all()
+    assert table["mean"].notna().all()
+
+
+def test_order_of_runs_does_not_matter_within_a_series():
+    shuffled = pd.concat([group.sample(frac=1, random_state=3) for _, group in RUNS.groupby("policy", sort=False)])
+    pd.testing.assert_frame_equal(
+        figures.summary(RUNS, load="rate", value="jct"), figures.summary(shuffled, load="rate", value="jct")
+    )
+
+
+def test_missing_column_is_told():
+    with pytest.raises(InputError, match="makespan"):
+        figures.summary(RUNS, load="rate", value="makespan")
+
+
+def test_busiest_load_is_one_that_all_completed():
+    table = figures.summary(RUNS, load="rate", value="jct")
+    assert figures.busiest(table, "rate") == 2.0
+    with pytest.raises(InputError, match="all series"):
+        figures.busiest(table.assign(status="saturated"), "rate")
+
+
+def test_curves_draw_means_bands_and_saturation(axes):
+    figures.curves(axes, RUNS, load="rate", value="jct")
+    lines = {tuple(line.get_xdata()): line for line in axes.get_lines()}
+    assert list(lines[1.0, 2.0].get_ydata()) == [12.0, 40.0]
+    assert list(lines[1.0, 2.0, 3.0].get_ydata()) == [8.0, 10.0, 20.0]
+    crosses = [line for line in axes.get_lines() if line.get_marker() == "x"]
+    assert [list(line.get_xdata()) for line in crosses] == [[3.0]]
+    assert to_hex(crosses[0].get_color()) == to_hex(lines[1.0, 2.0].get_color())
+    assert len(axes.collections) == 2
+    assert {text.get_text() for text in axes.texts} == {"blind", "aware"}
+    assert "saturated" in axes.get_title("right")
+
+
+def test_curves_without_saturation_say_nothing_of_it(axes):
+    figures.curves(axes, RUNS[RUNS["policy"] == "aware"], load="rate", value="jct", names=False)
+    assert not axes.get_title("right")
+    assert not axes.texts
+
+
+def test_failed_runs_leave_a_gap_that_is_told(axes):
+    failed = RUNS.assign(status=RUNS["status"].where(RUNS["rate"] != 2.0, "failed"))
+    table = figures.curves(axes, failed, load="rate", value="jct")
+    assert table.loc[table["rate"] == 2.0, "mean"].isna().all()
+    assert "failed" in axes.get_title("right")
+
+
+def test_published_figures_are_hollow_and_in_view(axes):
+    published = pd.DataFrame({"policy": ["aware", "aware"], "rate": [1.0, 2.0], "value": [7.0, 500.0]})
+    figures.curves(axes, RUNS, load="rate", value="jct", published=published)
+    hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
+    assert [list(line.get_ydata()) for line in hollow] == [[7.0, 500.0]]
+    assert axes.get_ylim()[1] > 500
+    assert "published" in axes.get_title("right")
+
+
+def test_looks_are_distinct_and_stable():
+    styles = figures.looks(["a", "b", "a", "c"])
+    assert list(styles) == ["a", "b", "c"]
+    assert len({style["color"] for style in styles.values()}) == 3
+    assert len({style["marker"] for style in styles.values()}) == 3
+    assert len(set(figures.COLOURS)) == len(figures.COLOURS)
+
+
+def test_cumulative_counts_jobs_that_did_not_complete(axes):
+    figures.cumulative(axes, {"a": [7200.0, np.nan, 3600.0, 3600.0]}, unit=3600.0)
+    (line,) = axes.get_lines()
+    assert list(line.get_xdata()) == [1.0, 1.0, 2.0]
+    assert line.get_ydata().tolist() == [0.25, 0.5, 0.75]
+
+
+@given(st.lists(st.floats(0, 1), max_size=9), st.floats(0.01, 0.2))
+def test_names_are_apart_and_in_order(heights, gap):
+    placed = np.array(figures._apart(heights, gap))
+    order = np.argsort(heights, kind="stable")
+    assert (np.diff(placed[order]) >= gap - 1e-9).all()
+    if len(heights) < 2 or np.diff(np.sort(heights)).min() >= gap + 1e-9:
+        np.testing.assert_allclose(placed, heights, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_names_move_as_little_as_they_can(seed):
+    heights, gap = np.sort(np.random.default_rng(seed).uniform(0, 1, 6)), 0.15
+    constraints = {"type": "ineq", "fun": lambda y: np.diff(y) - gap}
+    best = minimize(lambda y: ((y - heights) ** 2).sum(), heights, constraints=constraints, method="SLSQP")
+    placed = np.array(figures._apart(list(heights), gap))
+    assert ((placed - heights) ** 2).sum() <= best.fun + 1e-6
+
+
+def test_published_curves_are_found_by_the_variable(monkeypatch, reference_data):
+    monkeypatch.setenv("ALLOCATOR_REFERENCE", str(reference_data("gavel").parent))
+    curves = figures.published_curves("single", ["max_min_fairness", "max_min_fairness_perf"])
+    assert set(curves["policy"]) == {"max_min_fairness", "max_min_fairness_perf"}
+    assert not curves.duplicated(["policy", "jobs_per_hour"]).any()
+    assert curves["value"].between(5, 500).all()  # hours, not ratios
+    times = figures.recorded_decision_times()
+    assert times.groupby("policy")["jobs"].apply(lambda jobs: jobs.is_monotonic_increasing and jobs.is_unique).all()
+
+
+def test_without_reference_files_there_is_nothing_to_compare(monkeypatch, tmp_path):
+    monkeypatch.setenv("ALLOCATOR_REFERENCE", str(tmp_path))
+    assert figures.published_curves("single", ["max_min_fairness"]) is None
+    monkeypatch.delenv("ALLOCATOR_REFERENCE")
+    assert figures.published_curves("single", ["max_min_fairness"]) is None
+    assert figures.recorded_decision_times() is None
