@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from allocator.allocation import Allocation
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
+    from allocator.entities import Entities, Entity
     from allocator.protocol import ClusterState, Policy, RoundDecision
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
@@ -27,6 +28,8 @@ __all__ = [
     "Allocation",
     "Cluster",
     "ClusterState",
+    "Entities",
+    "Entity",
     "InputError",
     "Policy",
     "RoundDecision",
@@ -50,6 +53,8 @@ _HOME = {
     "Allocation": "allocator.allocation",
     "Cluster": "allocator.cluster",
     "ClusterState": "allocator.protocol",
+    "Entities": "allocator.entities",
+    "Entity": "allocator.entities",
     "InputError": "throughputs",
     "Policy": "allocator.protocol",
     "RoundDecision": "allocator.protocol",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,10 @@ from throughputs import ThroughputMatrix
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from allocator.audit import Audit
+    from allocator.protocol import ClusterState
+    from formulations import Pairs
 
 __all__ = ["Allocation"]
 
@@ -36,6 +40,11 @@ class Allocation:
     solver : what solved the program; empty for none.
     seconds : time the decision took.
     fallbacks : backends that were tried before `solver` and missed the tolerance.
+    dropped_slos : labels of the jobs whose deadline the policy had to give up.
+    pairs : shares of time of pairs of jobs on the same GPUs; None from policies that do not pack. `shares` are then
+        those of jobs alone.
+    pair_rates : (P, 2) throughput of the two jobs of each pair on its type, steps/s.
+    state, decided_by : what the policy knew, and the policy; what `audit` reads. Not kept when pickled.
     """
 
     policy: str
@@ -51,17 +60,53 @@ class Allocation:
     solver: str = ""
     seconds: float = 0.0
     fallbacks: tuple[str, ...] = ()
+    dropped_slos: tuple[Any, ...] = ()
+    pairs: Pairs | None = None
+    pair_rates: NDArray[np.float64] | None = None
+    state: ClusterState | None = field(default=None, repr=False)
+    decided_by: Any = field(default=None, repr=False)
 
     @cached_property
     def effective_throughput(self) -> NDArray[np.float64]:
         """(N,) steps/s each job gets on average."""
-        return np.asarray((self.throughputs.rates * self.shares).sum(axis=1))
+        alone = np.asarray((self.throughputs.rates * self.shares).sum(axis=1))
+        pairs, rates = self.pairs, self.pair_rates
+        if pairs is None or rates is None or not len(pairs):
+            return alone
+        of_pairs = [
+            np.bincount(member, rates[:, side] * pairs.share, minlength=len(alone))
+            for side, member in enumerate((pairs.first, pairs.second))
+        ]
+        return np.asarray(alone + of_pairs[0] + of_pairs[1])
 
     def to_frame(self) -> pd.DataFrame:
-        """Shares as a table: one row per job, one column per accelerator type."""
+        """Shares of jobs alone as a table: one row per job, one column per accelerator type."""
         import pandas as pd
 
         return pd.DataFrame(self.shares, index=list(self.throughputs.jobs), columns=list(self.throughputs.accelerators))
+
+    def pairs_frame(self) -> pd.DataFrame:
+        """Shares of pairs of jobs as a table: one row per pair and type on which they share GPUs.
+
+        Columns first, second (labels), accelerator, share, and first_rate, second_rate: what the two do then, steps/s.
+        """
+        import pandas as pd
+
+        from formulations import Pairs
+
+        pairs = Pairs.none() if self.pairs is None else self.pairs
+        rates = np.full((len(pairs), 2), np.nan) if self.pair_rates is None else self.pair_rates
+        labels = self.throughputs.jobs
+        return pd.DataFrame(
+            {
+                "first": pd.Series([labels[i] for i in pairs.first], dtype=None if len(pairs) else "int64"),
+                "second": pd.Series([labels[k] for k in pairs.second], dtype=None if len(pairs) else "int64"),
+                "accelerator": pd.Categorical.from_codes(pairs.accelerator, pd.Index(self.throughputs.accelerators)),
+                "share": pairs.share,
+                "first_rate": rates[:, 0],
+                "second_rate": rates[:, 1],
+            }
+        )
 
     def price_series(self) -> pd.Series[float]:
         """Price of each accelerator type, in `objective_unit` per GPU."""
@@ -70,3 +115,25 @@ class Allocation:
         accelerators = list(self.throughputs.accelerators)
         values = np.zeros(len(accelerators)) if self.prices is None else self.prices
         return pd.Series(values, index=accelerators, name=f"price ({self.objective_unit or '-'} per GPU)")
+
+    def audit(self, *, seed: int = 0, probed_jobs: int = 8, misreports: int = 8) -> Audit:
+        """What the allocation is worth: sharing incentive, envy, efficiency, strategy, utilisation, prices.
+
+        Parameters
+        ----------
+        seed : of the jobs and misreports that are drawn for the probe of strategy-proofness.
+        probed_jobs, misreports : how many jobs are made to misreport, and in how many ways each; 0 for no probe.
+            The policy is asked once for each of them.
+
+        Raises
+        ------
+        InputError
+            The allocation does not come from a policy (`state` is None).
+        """
+        from allocator.audit import audit
+
+        return audit(self, rng=np.random.default_rng(seed), probed_jobs=probed_jobs, misreports=misreports)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what the allocation was decided from, which a checkpoint has anyway."""
+        return self.__dict__ | {"state": None, "decided_by": None}

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.allocation import Allocation
 from allocator.cluster import Cluster
+from allocator.colocated import on_types
+from allocator.entities import Entities, EntitiesLike, Membership, arrival_ranks
 from allocator.protocol import ClusterState, Policy
 from allocator.registry import get_policy
-from throughputs import InputError, ThroughputMatrix
+from throughputs import InputError, PackedColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,10 +26,11 @@ __all__ = ["load_throughputs", "solve"]
 
 def solve(
     policy: str | Policy,
-    throughputs: ThroughputMatrix | pd.DataFrame,
+    throughputs: ThroughputMatrix | PackedColumns | pd.DataFrame,
     cluster: Cluster | str,
     *,
     jobs: pd.DataFrame | None = None,
+    entities: EntitiesLike | None = None,
     **settings: Any,
 ) -> Allocation:
     """One decision: shares of time for every job on every accelerator type.
@@ -35,17 +39,23 @@ def solve(
     ----------
     policy : name of a policy (with its `settings`), or a policy.
     throughputs : (N, M) steps/s, one row per job and one column per accelerator type; a column ``scale_factor``
-        gives the GPUs of each gang.
+        gives the GPUs of each gang. `PackedColumns` say also what jobs do in pairs, for policies that pack.
     cluster : the cluster, or text such as ``"v100:4,k80:8"``.
     jobs : what else the policy may read, by job label: priority_weight, steps_remaining, elapsed_seconds,
-        isolated_seconds. What is missing takes its default.
+        isolated_seconds, entity (name; empty: none), arrival_rank (order of the jobs in entities that serve first come,
+        first served; by default the longest in the cluster first, then by label). What is missing takes its default.
+    entities : the entities that jobs name, in any form that `allocator.entities.Entities.parse` takes. Policies without
+        water filling ignore them.
 
     Raises
     ------
     InputError
-        Names of types or jobs that do not match, or values that cannot be used.
+        Names of types, jobs or entities that do not match, or values that cannot be used.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    colocation = throughputs if isinstance(throughputs, PackedColumns) else None
+    if isinstance(throughputs, PackedColumns):
+        throughputs = throughputs.plain.matrix
     matrix = throughputs if isinstance(throughputs, ThroughputMatrix) else ThroughputMatrix.from_frame(throughputs)
     if isinstance(policy, str):
         policy = get_policy(policy, **settings)
@@ -56,14 +66,25 @@ def solve(
             found="settings beside a policy object",
             expected="a policy by name",
         )
-    return policy.allocate(ClusterState(cluster, _in_cluster_order(matrix, cluster), **_job_columns(jobs, matrix)))
+    matrix, columns = _in_cluster_order(matrix, cluster), _job_columns(jobs, matrix)
+    membership = _membership(jobs, matrix, entities, columns.get("elapsed_seconds"))
+    if colocation is not None:
+        colocation = on_types(colocation, cluster.accelerators)
+    return policy.allocate(ClusterState(cluster, matrix, **columns, membership=membership, colocation=colocation))
 
 
-def load_throughputs(source: str | Path | None = None) -> ThroughputTable:
-    """The throughput table in a file (public JSON, tidy CSV or Parquet), or the embedded one."""
-    from throughputs import default_table, read_table
+def load_throughputs(source: str | Path | None = None, *, colocated: bool = False) -> ThroughputTable:
+    """The throughput table in a file (public JSON, tidy CSV or Parquet), or the embedded one.
 
-    return default_table() if source is None else read_table(source)
+    With `colocated` the embedded table comes with estimates for jobs that share GPUs, `throughputs.default_colocation`,
+    gangs of all sizes included: a gang is taken to lose what one of its GPUs does.
+    """
+    from throughputs import default_colocation, default_table, read_table
+
+    if source is not None:
+        return read_table(source)
+    table = default_table()
+    return table.with_colocation(default_colocation(), table.scale_factors) if colocated else table
 
 
 def _in_cluster_order(matrix: ThroughputMatrix, cluster: Cluster) -> ThroughputMatrix:
@@ -85,14 +106,16 @@ def _in_cluster_order(matrix: ThroughputMatrix, cluster: Cluster) -> ThroughputM
 
 _COLUMNS = {"priority_weight": "priority_weights", "steps_remaining": "steps_remaining",
             "elapsed_seconds": "elapsed_seconds", "isolated_seconds": "isolated_seconds"}  # fmt: skip
+_ENTITY_COLUMNS = ("entity", "arrival_rank")
 
 
 def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[str, Any]:
     if jobs is None:
         return {}
-    unknown = [str(column) for column in jobs.columns if column not in _COLUMNS]
+    known = (*_COLUMNS, *_ENTITY_COLUMNS)
+    unknown = [str(column) for column in jobs.columns if column not in known]
     if unknown:
-        raise InputError("jobs", field=unknown[0], found="an unknown column", expected=f"some of {', '.join(_COLUMNS)}")
+        raise InputError("jobs", field=unknown[0], found="an unknown column", expected=f"some of {', '.join(known)}")
     absent = [job for job in matrix.jobs if job not in jobs.index]
     if absent:
         raise InputError(
@@ -102,4 +125,26 @@ def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[st
             expected="a row for every job of the throughputs",
         )
     ordered = jobs.loc[list(matrix.jobs)]
-    return {_COLUMNS[str(column)]: ordered[column].to_numpy(dtype=np.float64) for column in jobs.columns}
+    numbers = [str(column) for column in jobs.columns if column in _COLUMNS]
+    return {_COLUMNS[column]: ordered[column].to_numpy(dtype=np.float64) for column in numbers}
+
+
+def _membership(
+    jobs: pd.DataFrame | None,
+    matrix: ThroughputMatrix,
+    entities: EntitiesLike | None,
+    elapsed_seconds: NDArray[np.float64] | None,
+) -> Membership | None:
+    named = jobs is not None and "entity" in jobs.columns
+    if entities is None and not named:
+        return None
+    if jobs is None or not named:
+        raise InputError("jobs", field="entity", expected="this column, as there are entities")
+    if entities is None:
+        raise InputError("solve", field="entities", expected="the entities that the jobs name")
+    ordered, parsed = jobs.loc[list(matrix.jobs)], Entities.parse(entities)
+    if "arrival_rank" in jobs.columns:
+        rank = ordered["arrival_rank"].to_numpy(dtype=np.float64)
+    else:
+        rank = arrival_ranks(np.zeros(matrix.n_jobs) if elapsed_seconds is None else elapsed_seconds, matrix.jobs)
+    return Membership(parsed, parsed.positions(ordered["entity"].to_numpy(dtype=object)), rank)

@@ -4,7 +4,9 @@ The schema is described in docs/formats.md. An instance holds the cluster and th
 
     {"cluster": {"v100": 4, "k80": 8},
      "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1, "k80": 0.9}, "scale_factor": 1,
-               "priority_weight": 1.0, "num_steps_remaining": 5000, "time_since_start": 120.0}]}
+               "priority_weight": 1.0, "num_steps_remaining": 5000, "time_since_start": 120.0,
+               "entity": "vision"}],
+     "entities": {"vision": {"weight": 2, "policy": "fifo"}}}
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import numpy as np
 
 from allocator.allocation import Allocation
 from allocator.cluster import Cluster
+from allocator.colocated import from_json
+from allocator.entities import Entities, Membership, arrival_ranks
 from allocator.protocol import ClusterState
 from throughputs import InputError, ThroughputMatrix
 
@@ -73,7 +77,38 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
         steps_remaining=columns["left"],
         elapsed_seconds=columns["elapsed"],
         isolated_seconds=columns["isolated"],
+        membership=_membership(data, rows, source),
+        colocation=None if data.get("pairs") is None else from_json(data["pairs"], matrix, source),
     )
+
+
+def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -> Membership | None:
+    """Entities of the jobs; jobs without an entity stand at the top."""
+    names = [row["entity"] for row in rows]
+    if data.get("entities") is None:
+        named = next((i for i, name in enumerate(names) if name is not None), None)
+        if named is None:
+            return None
+        raise InputError(
+            source, field=f"jobs[{named}].entity", found=names[named], expected="none, as there are no entities"
+        )
+    try:
+        entities = Entities.parse(_field(data, "entities", list | dict, source, "a list or an object of entities"))
+    except InputError as error:
+        field = "entities" if error.field is None else f"entities.{error.field}"
+        raise InputError(source, field=field, found=error.found, expected=error.expected) from None
+    try:
+        of_job = entities.positions(names)
+    except InputError as error:
+        field = f"jobs[{(error.line or 1) - 1}].entity"
+        raise InputError(source, field=field, found=error.found, expected=error.expected) from None
+    ranks = [row["rank"] for row in rows]
+    given = [i for i, rank in enumerate(ranks) if rank is not None]
+    if given and len(given) < len(ranks):
+        missing = ranks.index(None)
+        raise InputError(source, field=f"jobs[{missing}].arrival_rank", expected="a rank, as other jobs have one")
+    by_time = arrival_ranks([row["elapsed"] for row in rows], [row["job_id"] for row in rows])
+    return Membership(entities, of_job, ranks if given else by_time)
 
 
 def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
@@ -96,7 +131,8 @@ def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
                 "share": float(allocation.shares[i, j]),
             }
             for i, j in used
-        ],
+        ]
+        + _pairs_to_json(allocation),
         "effective_throughput": {
             str(job): float(rate) for job, rate in zip(matrix.jobs, allocation.effective_throughput, strict=True)
         },
@@ -105,6 +141,17 @@ def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
         "fallbacks": list(allocation.fallbacks),
         "seconds": allocation.seconds,
     }
+
+
+def _pairs_to_json(allocation: Allocation) -> list[dict[str, Any]]:
+    """Pairs of jobs with a share, each with what the two do on their GPUs."""
+    frame = allocation.pairs_frame()
+    columns = (frame[name].tolist() for name in ("first", "second", "accelerator", "share"))
+    rates = frame[["first_rate", "second_rate"]].to_numpy().tolist()
+    return [
+        {"jobs": [first, second], "accelerator": name, "share": share, "throughputs": speeds}
+        for first, second, name, share, speeds in zip(*columns, rates, strict=True)
+    ]
 
 
 def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
@@ -139,11 +186,15 @@ def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
         ),
         "elapsed": _number(job.get("time_since_start", 0.0), f"{where}.time_since_start", source),
         "isolated": _number(job.get("isolated_seconds", 0.0), f"{where}.isolated_seconds", source),
+        "entity": job.get("entity"),
+        "rank": None
+        if job.get("arrival_rank") is None
+        else _number(job["arrival_rank"], f"{where}.arrival_rank", source),
         "rates": [_number(rates[name], f"{where}.throughputs.{name}", source) for name in cluster.accelerators],
     }
 
 
-def _field(data: dict[str, Any], name: str, kind: type, source: str, expected: str, where: str = "") -> Any:
+def _field(data: dict[str, Any], name: str, kind: Any, source: str, expected: str, where: str = "") -> Any:
     value = data.get(name)
     if not isinstance(value, kind):
         shown = None if value is None else type(value).__name__

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
+from allocator.colocated import appended, of_trace, take
+from allocator.entities import Entities, Membership
 from allocator.protocol import ClusterState
-from throughputs import InputError, ThroughputMatrix, Trace
+from throughputs import InputError, PackedColumns, ThroughputMatrix, Trace
 
 if TYPE_CHECKING:
     from throughputs import ThroughputTable
@@ -30,11 +32,13 @@ _COLUMNS = (
     "total_steps",
     "arrival_time",
     "deadline",
+    "entity",
     "rates",
     "steps_done",
     "completion_time",
     "isolated_seconds",
     "current_accelerator",
+    "current_partner",
 )
 
 
@@ -47,29 +51,40 @@ class JobTable:
     rates : (N, M) steps/s of each job's own gang on each type of `cluster`; 0 where it cannot run.
     cluster : the cluster. A gang larger than all GPUs of a type can never run there: its rate is set to 0.
     unconsolidated_rates : (N, M) steps/s when the GPUs of the gang are spread over servers; None: not told apart.
+    entities : the entities that the jobs may name; None: what they name is ignored.
+    colocation : what the jobs do in pairs, for policies that pack; None: not known.
 
     Attributes
     ----------
-    job_type, scale_factor, priority_weight, total_steps, arrival_time : (N,) as in the trace; times in seconds.
+    job_type, scale_factor, priority_weight, total_steps, arrival_time, entity : (N,) as in the trace; times in seconds.
     deadline : (N,) seconds on the clock, arrival_time + slo * duration; nan for a job without. A duration that the
         trace does not tell is that of its steps on v100 if the cluster has it and the job runs there, else on its
         fastest type.
     rates : (N, M) steps/s.
     unconsolidated_rates : (N, M) steps/s, or None.
+    membership : entities and whose each job is, or None; jobs in entities rank by their position.
     steps_done : (N,) steps trained so far; written by the world.
     completion_time : (N,) seconds, nan until the job completes; written by the world.
     isolated_seconds : (N,) seconds the steps done so far would have taken on isolated shares of the cluster, as they
         were when the policy was asked (Gavel, OSDI'20, sec. 4.2); written by the decision core.
     current_accelerator : (N,) type given by a policy that does not preempt, -1 for none; written by the decision core.
+    current_partner : (N,) job with which the last decision made it share GPUs, -1 for none; written by the decision
+        core.
 
     Raises
     ------
     InputError
-        `rates` has the wrong shape, or an entry is negative or not finite.
+        `rates` has the wrong shape, or an entry is negative or not finite; or a job names an unknown entity.
     """
 
     def __init__(
-        self, trace: Trace, rates: ArrayLike, cluster: Cluster, unconsolidated_rates: ArrayLike | None = None
+        self,
+        trace: Trace,
+        rates: ArrayLike,
+        cluster: Cluster,
+        unconsolidated_rates: ArrayLike | None = None,
+        entities: Entities | None = None,
+        colocation: PackedColumns | None = None,
     ) -> None:
         n = len(trace)
         self.job_type = trace.job_type
@@ -77,6 +92,10 @@ class JobTable:
         self.priority_weight = trace.priority_weight
         self.total_steps = trace.total_steps
         self.arrival_time = trace.arrival_time
+        self.entity = trace.entity
+        self.membership = (
+            None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
+        )
         self.rates = _checked_rates(rates, trace, cluster, "rates")
         self.unconsolidated_rates = (
             None
@@ -88,20 +107,28 @@ class JobTable:
         self.completion_time = np.full(n, np.nan)
         self.isolated_seconds = np.zeros(n)
         self.current_accelerator = np.full(n, -1, dtype=np.int64)
+        self.current_partner = np.full(n, -1, dtype=np.int64)
+        self.colocation = colocation
 
     @classmethod
     def from_trace(
         cls,
         trace: Trace,
-        throughputs: ThroughputTable | ArrayLike,
+        throughputs: ThroughputTable | PackedColumns | ArrayLike,
         cluster: Cluster,
         *,
         unconsolidated: bool = False,
+        entities: Entities | None = None,
+        colocated: bool = False,
     ) -> JobTable:
         """Table of the jobs of `trace`, with rates looked up in a throughput table or given as an (N, M) array.
 
-        With `unconsolidated` a throughput table with figures for gangs spread over servers is needed.
+        With `unconsolidated` a throughput table with figures for gangs spread over servers is needed, with `colocated`
+        one with figures for jobs that share GPUs, or `PackedColumns` of these jobs.
         """
+        pairs = of_trace(trace, throughputs, cluster) if colocated else None
+        if isinstance(throughputs, PackedColumns):
+            throughputs = throughputs.rates
         keys = trace.job_type, trace.scale_factor, cluster.accelerators
         look_up = getattr(throughputs, "rates", None)
         if not callable(look_up):
@@ -109,9 +136,9 @@ class JobTable:
                 raise InputError(
                     "throughputs", found="an array", expected="a table with figures for gangs spread over servers"
                 )
-            return cls(trace, throughputs, cluster)  # type: ignore[arg-type]
+            return cls(trace, throughputs, cluster, entities=entities, colocation=pairs)  # type: ignore[arg-type]
         spread = throughputs.unconsolidated_rates(*keys) if unconsolidated else None  # type: ignore[union-attr]
-        return cls(trace, look_up(*keys), cluster, spread)
+        return cls(trace, look_up(*keys), cluster, spread, entities, pairs)
 
     def append(self, later: JobTable) -> None:
         """Add the jobs of another table of the same cluster, which arrive after all of this one.
@@ -138,9 +165,23 @@ class JobTable:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
         if self.unconsolidated_rates is not None and later.unconsolidated_rates is not None:
             self.unconsolidated_rates = np.concatenate([self.unconsolidated_rates, later.unconsolidated_rates])
+        if self.colocation is not None and later.colocation is not None:
+            self.colocation = appended(self.colocation, later.colocation)
+        if self.membership is not None:
+            entities = self.membership.entities
+            self.membership = Membership(entities, entities.positions(self.entity))
 
     def __len__(self) -> int:
         return len(self.total_steps)
+
+    def _partner_positions(self, active: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """(n,) where in `active` the partner of each is, -1 where it has none or the partner is gone."""
+        if self.colocation is None or not len(active):
+            return None
+        partner = self.current_partner[active]
+        position = active.searchsorted(partner)
+        there = active.take(position, mode="clip") == partner
+        return np.where(there, position, -1)
 
     @property
     def runnable(self) -> NDArray[np.bool_]:
@@ -180,6 +221,9 @@ class JobTable:
             slo_seconds=np.where(np.isnan(deadline), np.inf, deadline - clock),
             gpu_prices=gpu_prices,
             clock=clock,
+            colocation=None if self.colocation is None else take(self.colocation, active, active.tolist()),
+            current_partner=self._partner_positions(active),
+            membership=None if self.membership is None else self.membership.take(active),
         )
 
 

@@ -8,16 +8,19 @@ The simulator and the runtimes are worlds around the same decision core; none of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from throughputs import InputError, ThroughputMatrix
+from allocator.colocated import take, without_sharing
+from throughputs import InputError, PackedColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
     from allocator.allocation import Allocation
+    from allocator.entities import Membership
 
 __all__ = ["ClusterState", "Policy", "RoundDecision"]
 
@@ -39,6 +42,10 @@ class ClusterState:
     slo_seconds : (N,) seconds left to the job's deadline, below 0 when it is past; inf for a job without one.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     clock : seconds since the start.
+    colocation : what the jobs do when two of them share GPUs, for policies that pack; None where it is not known. The
+        same jobs and types as `throughputs`.
+    current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
+    membership : the entities, and which of them each job belongs to; None: no entities.
 
     Raises
     ------
@@ -55,7 +62,10 @@ class ClusterState:
     current_accelerator: NDArray[np.int64]
     slo_seconds: NDArray[np.float64]
     gpu_prices: NDArray[np.float64]
+    current_partner: NDArray[np.int64]
     clock: float = 0.0
+    colocation: PackedColumns | None = None
+    membership: Membership | None = None
 
     def __init__(
         self,
@@ -70,11 +80,15 @@ class ClusterState:
         slo_seconds: NDArray[np.float64] | None = None,
         gpu_prices: NDArray[np.float64] | None = None,
         clock: float = 0.0,
+        colocation: PackedColumns | None = None,
+        current_partner: NDArray[np.int64] | None = None,
+        membership: Membership | None = None,
     ) -> None:
         n = throughputs.n_jobs
         object.__setattr__(self, "cluster", cluster)
         object.__setattr__(self, "throughputs", throughputs)
         object.__setattr__(self, "clock", clock)
+        object.__setattr__(self, "membership", membership)
         if throughputs.accelerators != cluster.accelerators:
             raise InputError(
                 "cluster state",
@@ -121,6 +135,25 @@ class ClusterState:
                 "cluster state", field="gpu_prices", found=prices, expected=f"{m} finite prices, at least 0"
             )
         object.__setattr__(self, "gpu_prices", prices)
+        partner = np.full(n, -1, dtype=np.int64) if current_partner is None else np.asarray(current_partner, np.int64)
+        if partner.shape != (n,) or ((partner < -1) | (partner >= n)).any():
+            raise InputError("cluster state", field="current_partner", found=partner, expected=f"{n} positions or -1")
+        object.__setattr__(self, "current_partner", partner)
+        if colocation is not None and (colocation.jobs, colocation.accelerators) != (
+            throughputs.jobs,
+            throughputs.accelerators,
+        ):
+            raise InputError(
+                "cluster state",
+                field="colocation",
+                found=f"{colocation.n_jobs} jobs on {colocation.accelerators}",
+                expected=f"the {n} jobs and the types of the throughputs, in the same order",
+            )
+        object.__setattr__(self, "colocation", colocation)
+        if membership is not None and len(membership.of_job) != n:
+            raise InputError(
+                "cluster state", field="membership", found=f"{len(membership.of_job)} jobs", expected=f"{n} jobs"
+            )
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""
@@ -142,7 +175,24 @@ class ClusterState:
             slo_seconds=self.slo_seconds[jobs],
             gpu_prices=self.gpu_prices,
             clock=self.clock,
+            colocation=None if self.colocation is None else take(self.colocation, jobs),
+            current_partner=self._partners_among(jobs),
+            membership=None if self.membership is None else self.membership.take(jobs),
         )
+
+    def _partners_among(self, jobs: NDArray[np.intp]) -> NDArray[np.int64]:
+        """(K,) positions among `jobs` of their partners, -1 where the partner is none of them."""
+        position = np.full(self.n_jobs + 1, -1, dtype=np.int64)
+        position[jobs] = np.arange(len(jobs))
+        return np.asarray(position[self.current_partner[jobs]])
+
+    @cached_property
+    def packed(self) -> PackedColumns:
+        """What the jobs do alone and in pairs; where `colocation` is not known no two of them share."""
+        matrix = self.throughputs
+        if self.colocation is not None:
+            return self.colocation
+        return without_sharing(matrix.rates, matrix.scale_factors, matrix.jobs, matrix.accelerators)
 
     @property
     def n_jobs(self) -> int:
@@ -178,7 +228,8 @@ class Policy(Protocol):
     preemptive : whether a job may be moved once it has been given an accelerator type.
 
     A policy may have a method ``prepare()``, called once before a run: what the first decision would otherwise load.
-    One with an attribute ``reads_prices`` that is true is also asked when the price of a GPU changes.
+    One with an attribute ``reads_prices`` that is true is also asked when the price of a GPU changes. One with an
+    attribute ``packs`` that is true reads `ClusterState.packed` and may return `Allocation.pairs`.
     """
 
     name: str
@@ -201,9 +252,12 @@ class RoundDecision:
     accelerator : (K,) position of the type each runs on.
     gpus : for each chosen job the ids of its GPUs; empty when placement is off.
     recomputed : whether the policy was asked for new shares at this round.
+    partner : (K,) the job that shares the GPUs of each chosen job, -1 for none; the two follow each other, the lower
+        position first. None under policies that do not pack.
     """
 
     jobs: NDArray[np.int64]
     accelerator: NDArray[np.int64]
     gpus: tuple[tuple[int, ...], ...] = field(default=())
     recomputed: bool = False
+    partner: NDArray[np.int64] | None = None

@@ -23,7 +23,21 @@ __all__ = ["PolicyEntry", "get_policy", "list_policies", "register"]
 
 ENTRY_POINT_GROUP = "allocator.policies"
 
-_OWN_MODULES = ("max_min", "finish_time", "makespan", "throughput", "closed_form", "orders")
+_OWN_MODULES = (
+    "max_min",
+    "water_filling",
+    "finish_time",
+    "makespan",
+    "throughput",
+    "closed_form",
+    "orders",
+    "cost",
+    "nash",
+    "strategy_proof",
+    "allox",
+    "packed",
+    "packing",
+)
 
 
 @dataclass(frozen=True)

@@ -47,14 +47,14 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
         from formulations.log_certificate import certify_log
 
         return certify_log(polytope, objective, answer)
-    shares = polytope.repaired(np.nan_to_num(answer.shares))
+    shares = polytope.repaired(answer.shares)
     u = polytope.throughput(shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
     if isinstance(objective, Threshold):
         return _certify_threshold(polytope, objective, answer, shares, u, prices)
     if not isinstance(objective, MaxSum):
         raise TypeError(f"no certificate for {type(objective).__name__}")
-    prices, bound = _without_dust(polytope, objective.gains[:, None] * polytope.rates, prices)
+    prices, bound = _without_dust(polytope, objective.gains, prices)
     value = objective.value(u)
     return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices)
 
@@ -64,9 +64,9 @@ def _certify_threshold(
 ) -> Certificate:
     multipliers = np.clip(np.nan_to_num(answer.multipliers), 0.0, None)
     level = objective.level(u)
-    prices, supply = _without_dust(polytope, multipliers[:, None] * polytope.rates, prices)
+    prices, supply = _without_dust(polytope, multipliers, prices)
     bound = objective.bound(polytope.counts * multipliers, supply)
-    alone = objective.easiest_level(polytope.rates.max(axis=1))
+    alone = objective.easiest_level(polytope.fastest)
     bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
     with np.errstate(all="ignore"):
         scale = float((polytope.counts * multipliers) @ objective.slope(level)) if np.isfinite(level) else np.inf
@@ -77,13 +77,13 @@ def _certify_threshold(
     return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices)
 
 
-def _without_dust(polytope: Polytope, worth: Array, prices: Array) -> tuple[Array, float]:
-    """Prices with zeros where an interior point left dust, and the supply at these prices."""
-    supply = polytope.supply(worth, prices)
+def _without_dust(polytope: Polytope, multipliers: Array, prices: Array) -> tuple[Array, float]:
+    """Prices with zeros where an interior point left dust, and the supply at these prices and `multipliers` (N,)."""
+    supply = polytope.supply_at(multipliers, prices)
     dust = prices * polytope.capacity <= _DUST * supply
     if not (prices[dust] > 0).any():
         return prices, supply
     swept = np.where(dust, 0.0, prices)
-    without = polytope.supply(worth, swept)
+    without = polytope.supply_at(multipliers, swept)
     # a type of next to no capacity may be worth much to the job that would have it for nothing
     return (swept if without <= supply * (1.0 + _DUST) else prices), min(supply, without)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +12,20 @@ from numpy.typing import NDArray
 from formulations.closed_forms import proportional_throughput
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
-__all__ = ["Polytope"]
+__all__ = ["Polytope", "parts"]
 
 Array = NDArray[np.float64]
+
+_CHUNK = 16384
+"""Rows at a time: their arrays stay in the processor's cache, and temporary ones stay small."""
+
+_MOST = 1e300
+"""What an infinite share is taken for."""
+
+
+def parts(n_rows: int) -> list[slice]:
+    """All rows, some at a time."""
+    return [slice(at, min(at + _CHUNK, n_rows)) for at in range(0, n_rows, _CHUNK)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,38 +90,70 @@ class Polytope:
         """N."""
         return self.columns.matrix.n_jobs
 
+    @cached_property
+    def fastest(self) -> Array:
+        """(N,) throughput of each row on its fastest type."""
+        fastest = self.rates[:, 0].copy()
+        for column in self.rates.T[1:]:
+            np.maximum(fastest, column, out=fastest)
+        return fastest
+
     def throughput(self, shares: Array) -> Array:
         """(N,) throughput u that `shares` (N, M) yield."""
-        return np.asarray((self.rates * shares).sum(axis=1))
+        return np.einsum("ij,ij->i", self.rates, shares)
+
+    def used(self, shares: Array) -> Array:
+        """(M,) GPUs that `shares` (N, M) take of each type."""
+        return np.einsum("i,ij->j", self.loads, shares)
 
     def violation(self, shares: Array) -> float:
         """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
         if shares.size == 0:
             return 0.0
-        over_time = float((shares.sum(1) - 1.0).max())
-        over_capacity = float(((self.loads @ shares - self.capacity) / np.maximum(self.capacity, 1.0)).max())
+        over_time = float((np.einsum("ij->i", shares) - 1.0).max())
+        over_capacity = float(((self.used(shares) - self.capacity) / np.maximum(self.capacity, 1.0)).max())
         return max(over_time, over_capacity, float(-shares.min()), 0.0)
 
     def repaired(self, shares: Array) -> Array:
-        """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed."""
-        shares = np.clip(shares, 0.0, None)
-        shares = shares / np.maximum(shares.sum(1, keepdims=True), 1.0)
-        used = self.loads @ shares
+        """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed; none for NaN."""
+        repaired = np.empty(shares.shape)
+        for part in parts(len(shares)):
+            x = repaired[part]
+            # the maximum that minds no NaN
+            np.fmin(np.fmax(shares[part], 0.0, out=x), _MOST, out=x)
+            time = np.einsum("ij->i", x)
+            x /= np.maximum(time, 1.0, out=time)[:, None]
+        used = self.used(repaired)
         fits = np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
-        return shares * fits
+        if (fits < 1.0).any():
+            for part in parts(len(shares)):
+                repaired[part] *= fits
+        return repaired
 
     def supply(self, worth: Array, prices: Array) -> float:
         """Most that the cluster can earn when column (i, j) is worth `worth`: an upper bound for any prices >= 0::
 
         sum_i n_i max(0, max_j (worth_ij - s_i p_j)) + c . p   >=   max_x  sum_i n_i worth_i . x_i
         """
-        profit = (worth - self.scale_factors[:, None] * prices).max(axis=1, initial=0.0)
-        return float(self.counts @ profit + self.capacity @ prices)
+        return self._supply(lambda part, j: worth[part, j], prices)
+
+    def supply_at(self, multipliers: Array, prices: Array) -> float:
+        """The same where a unit of throughput is worth `multipliers` (N,), ``worth_ij = lambda_i T_ij``."""
+        return self._supply(lambda part, j: multipliers[part] * self.rates[part, j], prices)
+
+    def _supply(self, worth: Callable[[slice, int], Array], prices: Array) -> float:
+        earned = []
+        for part in parts(self.n_jobs):
+            profit, paid = np.zeros(len(self.counts[part])), self.scale_factors[part].astype(np.float64)
+            for j, price in enumerate(prices):
+                np.maximum(profit, worth(part, j) - paid * price, out=profit)
+            earned.append(float(np.add.reduce(self.counts[part] * profit)))
+        return float(np.add.reduce(earned)) + float(np.add.reduce(self.capacity * prices))
 
     def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp], counts: Array | None = None) -> Polytope:
         """The same polytope over some jobs (numbered anew, with new `counts` if given) and some types only."""
         matrix = self.columns.matrix
-        rates = matrix.rates[jobs]
+        rates = matrix.rates.take(jobs, axis=0, mode="clip")
         part = ThroughputMatrix.trusted(
             rates if np.array_equal(types, np.arange(matrix.n_accelerators)) else rates[:, types],
             jobs=range(len(jobs)),

@@ -69,7 +69,7 @@ def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
 def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes:
     """Sort by place; neighbours whose rows are equal are one class."""
     n = len(place)
-    order = np.argsort(place, kind="stable")
+    order = np.argsort(place)
     sorted_places = place[order]
     starts = np.ones(n, dtype=bool)
     near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])

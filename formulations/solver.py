@@ -81,6 +81,9 @@ def solve(
     proof = best.certificate
     chosen = _choose(part, goal, proof, choice, solver)
     objective_value = goal.value(part.throughput(chosen.shares))
+    if isinstance(goal, WaterFilling):
+        # with entities all at the top may have more in the end than at the first level
+        objective_value = min(objective_value, proof.objective)
     shares = _expand(np.where(part.rates > 0, chosen.shares, 0.0), classes, jobs, types, polytope.rates.shape)
     prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(len(served))
     prices[types] = proof.prices
@@ -126,7 +129,7 @@ def _expand(
     shares: Array, classes: Classes, jobs: NDArray[np.intp], types: NDArray[np.intp], shape: tuple[int, ...]
 ) -> Array:
     """From classes (K, served types) to all jobs (N, M)."""
-    of_jobs: Array = shares[classes.of]
+    of_jobs: Array = shares.take(classes.of, axis=0, mode="clip")
     if of_jobs.shape == shape:
         return of_jobs
     whole = np.zeros(shape)
@@ -187,11 +190,12 @@ def _fill(
 
     levels = fill(objective, polytope.rates.max(axis=1), solve_level)
     first, last = levels[0].source.certificate, levels[-1].source.certificate
+    most = objective.value(polytope.rates.max(axis=1))
     whole = replace(
         first,
         shares=last.shares,
-        objective=objective.value(polytope.throughput(last.shares)),
-        bound=min(first.bound, objective.value(polytope.rates.max(axis=1))),
+        objective=min(first.objective, most),
+        bound=min(first.bound, most),
         gap=max(level.gap for level in levels),
     )
     iterations = sum(level.source.iterations for level in levels)

@@ -79,7 +79,7 @@ class WaterFilling(Objective):
         return WaterLevel.after(self, np.zeros(len(self.units)), fastest / self.units)
 
     def value(self, u: Array) -> float:
-        """The least that a member of the top has per weight, at throughputs `u`: how high the first level is.
+        """The least that a member of the top has per weight, at throughputs `u`; no less than the first level's height.
 
         A job has ``u_i / d_i``, an entity what its jobs have in all. Without entities: ``min u_i / (w_i d_i)``.
         """
@@ -232,12 +232,16 @@ def fill(objective: WaterFilling, fastest: Array, solve: Callable[[WaterLevel], 
         full = base >= most * (1.0 - _SAME)
         if solved.height >= level.filling.full_level * (1.0 - _SAME):
             break
-        fixed = fixed | full | _holding(objective, solved, demand, growth)
+        holding = _holding(objective, solved, demand, growth)
+        if not holding.any() and not (full & ~fixed).any():
+            weight = solved.multipliers * objective.units * growth
+            holding = weight == weight.max()
+        fixed = fixed | full | holding
     return levels
 
 
 def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Array) -> NDArray[np.bool_]:
-    """(N,) jobs that the multipliers prove to be held at this level; at least one that was rising.
+    """(N,) jobs that the multipliers prove to be held at this level; none where a level ends because a job is full.
 
     Multipliers of a program that is solved nearly are never quite 0. One that means something comes with a demand that
     is just met: either it or the slack of the demand vanishes.
@@ -246,6 +250,5 @@ def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Arra
     total = float(objective.counts @ weight)
     mean = total / float(objective.counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
-        slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0)
-    holds = (weight > _HOLDS * mean) & (weight > slack * total)
-    return holds if holds.any() else weight == weight.max()
+        slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0, posinf=np.inf)
+    return np.asarray((weight > _HOLDS * mean) & (weight > slack * total))

@@ -40,6 +40,7 @@ class Trace:
     command, working_directory, num_steps_arg : (N,) str, how to start the job on a real cluster; may be
         empty.
     needs_data_dir : (N,) bool, whether `command` takes a data directory.
+    entity : (N,) str, name of the entity that the job belongs to; empty for none.
     source : where the trace came from, for messages.
 
     Raises
@@ -61,6 +62,7 @@ class Trace:
     working_directory: NDArray[np.object_]
     num_steps_arg: NDArray[np.object_]
     needs_data_dir: NDArray[np.bool_]
+    entity: NDArray[np.object_]
     source: str = "trace"
 
     def __init__(
@@ -78,6 +80,7 @@ class Trace:
         working_directory: Sequence[str] | NDArray[np.object_] | None = None,
         num_steps_arg: Sequence[str] | NDArray[np.object_] | None = None,
         needs_data_dir: Sequence[bool] | NDArray[np.bool_] | None = None,
+        entity: Sequence[str] | NDArray[np.object_] | None = None,
         source: str = "trace",
     ) -> None:
         n = len(job_type)
@@ -98,6 +101,7 @@ class Trace:
         keep("working_directory", working_directory, object, "")
         keep("num_steps_arg", num_steps_arg, object, "")
         keep("needs_data_dir", needs_data_dir, np.bool_, False)
+        keep("entity", entity, object, "")
         object.__setattr__(self, "source", source)
         self._validate()
 
@@ -157,6 +161,7 @@ class Trace:
             "working_directory",
             "num_steps_arg",
             "needs_data_dir",
+            "entity",
         )
 
     @classmethod
@@ -180,7 +185,7 @@ class Trace:
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }
-        for name in ("mode", "command", "working_directory", "num_steps_arg"):
+        for name in ("mode", "command", "working_directory", "num_steps_arg", "entity"):
             if reader.has(name):
                 columns[name] = reader.text(name, empty="static" if name == "mode" else "")
         if reader.has("needs_data_dir"):

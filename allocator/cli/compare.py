@@ -35,6 +35,7 @@ from allocator.cli.options import (
     make_policy,
     make_preset,
     make_prices,
+    make_table,
     make_window,
     make_workload,
     print_json,
@@ -89,7 +90,6 @@ def compare_command(
 
     Ends with a table and one self-contained page, DIR/report.html: completion times, who ran where, queue, prices.
     """
-    from allocator.api import load_throughputs
     from allocator.report.html import write_report
     from allocator.report.progress import policy_progress
     from allocator.simulator.engine import simulate
@@ -112,7 +112,7 @@ def compare_command(
     )
     measured, priced = make_window(window), make_prices(prices)
     acting = [make_policy(name, solver, choice or chosen.choice) for name in names]
-    gpus, table = make_cluster(cluster, gpus_per_server), load_throughputs(throughputs)
+    gpus, table = make_cluster(cluster, gpus_per_server), make_table(throughputs, acting)
     drawn = _workload(trace, jobs, mean_interarrival, seed, table)
     workload = make_workload(drawn, gpus, slos=slos, preloaded=preload, seed=seed)
     results, summaries = [], []

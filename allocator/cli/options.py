@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from allocator.protocol import Policy
     from allocator.simulator.presets import Preset
-    from throughputs import Trace
+    from throughputs import ThroughputTable, Trace
     from throughputs.prices import PriceTable
 
 SLO_STREAM = 6
@@ -174,6 +175,13 @@ def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
     wanted = {"solver": solver, "choice": choice}
     known = settings_of(name)
     return get_policy(name, **{key: value for key, value in wanted.items() if value is not None and key in known})
+
+
+def make_table(path: Path | None, policies: Sequence[Policy]) -> ThroughputTable:
+    """Table of ``--throughputs``; the embedded one has co-location where a policy packs jobs."""
+    from allocator.api import load_throughputs
+
+    return load_throughputs(path, colocated=any(getattr(policy, "packs", False) for policy in policies))
 
 
 def extra_figures(summary: dict[str, Any]) -> list[str]:

@@ -35,6 +35,7 @@ from allocator.cli.options import (
     make_policy,
     make_preset,
     make_prices,
+    make_table,
     make_window,
     make_workload,
     print_json,
@@ -77,7 +78,6 @@ def simulate_command(
     Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR, and priorities.csv if jobs differ in
     weight; docs/formats.md and docs/simulator.md describe them.
     """
-    from allocator.api import load_throughputs
     from allocator.report.progress import policy_progress
     from allocator.simulator.engine import simulate
     from allocator.simulator.output import save_result
@@ -95,7 +95,7 @@ def simulate_command(
         max_clock_seconds=max_clock,
     )
     acting = make_policy(policy, solver, choice or chosen.choice)
-    gpus, table = make_cluster(cluster, gpus_per_server), load_throughputs(throughputs)
+    gpus, table = make_cluster(cluster, gpus_per_server), make_table(throughputs, [acting])
     jobs = make_workload(read_trace(trace), gpus, slos=slos, preloaded=preload, seed=seed)
     with policy_progress([policy]) as progress:
         result = simulate(

@@ -20,6 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.jobs import JobTable
 from allocator.mechanism.filling import fill_best_type, fill_merged, fill_types, preference
+from allocator.mechanism.pairs import (
+    PackedLedger,
+    RowSizes,
+    checked_pairs,
+    fill_merged_rows,
+    fill_type_rows,
+    members,
+    row_alone,
+)
 from allocator.mechanism.placement import Placement
 from allocator.mechanism.priorities import Queues, TimeLedger
 from allocator.mechanism.settings import MechanismSettings
@@ -28,6 +37,7 @@ from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.allocation import Allocation
+    from formulations import Pairs
     from throughputs.prices import PriceTable
 
 __all__ = ["DecisionCore"]
@@ -69,7 +79,10 @@ class DecisionCore:
         self.allocation: Allocation | None = None
         self.policy_calls = 0
         self.policy_seconds = 0.0
-        self._ledger = TimeLedger(len(cluster.accelerators), settings)
+        n_types = len(cluster.accelerators)
+        # With pairs the rows of ledger and queues are jobs alone and pairs; without, they are jobs.
+        self._packed = None if jobs.colocation is None else PackedLedger(jobs, n_types, settings)
+        self._ledger = TimeLedger(n_types, settings) if self._packed is None else self._packed
         self._isolated = _IsolatedTime(jobs, cluster)
         self._placement = (
             None if settings.placement == "off" else Placement(cluster, settings.placement == "consolidated")
@@ -87,13 +100,19 @@ class DecisionCore:
         self._changed = False
         self._last_decision_clock: float | None = None
         self._queues: Queues | None = None
+        self._pairs: Pairs | None = None
         self._blocked: set[int] = set()
         self._last_rows: tuple[list[list[int]], RoundDecision] | None = None
 
     @property
     def active(self) -> NDArray[np.int64]:
         """(n,) ids of the active jobs, ascending."""
-        return self._ledger.active
+        return self._ledger.jobs
+
+    @property
+    def pairs(self) -> Pairs | None:
+        """The pairs of the last decision, as positions among the jobs that were active then."""
+        return None if self._packed is None else self._pairs
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (positions) arrived."""
@@ -111,7 +130,10 @@ class DecisionCore:
 
     def record(self, decision: RoundDecision, seconds: NDArray[np.float64]) -> None:
         """The (K,) jobs of `decision` ran for `seconds` (K,) each; to be told while they are still active."""
-        self._ledger.record(decision.jobs, decision.accelerator, seconds)
+        if self._packed is None:
+            self._ledger.record(decision.jobs, decision.accelerator, seconds)
+        else:
+            self._packed.record_round(decision, seconds)
 
     def jobs_appended(self) -> None:
         """The job table has grown at its end (`JobTable.append`)."""
@@ -122,12 +144,12 @@ class DecisionCore:
         self._isolated.jobs_appended()
 
     def shares(self, clock: float) -> NDArray[np.float64]:
-        """(n, M) shares of the active jobs, for a world without rounds; the policy is asked if anything changed."""
+        """(n, M) shares of the active jobs alone, for a world without rounds; the policy is asked about any change."""
         if clock >= self.next_price_change:
             self._note_price_change(clock)
         if self._changed:
             self._decide(clock)
-        return self._ledger.shares.T
+        return self._ledger.shares.T if self._packed is None else self._packed.shares_alone
 
     def note_trouble(self) -> None:
         """Something else happened that the policy should be asked about, such as a round without a single step."""
@@ -144,7 +166,7 @@ class DecisionCore:
         if self._changed and (waive_interval or self._interval_elapsed(clock)):
             self._decide(clock)
         rows = self._choose(clock)
-        if self._changed and self.settings.decide_early_when_idle and len(self.active) and not any(rows):
+        if self._changed and self.settings.decide_early_when_idle and len(self._ledger.jobs) and not any(rows):
             self._decide(clock)
             rows = self._choose(clock)
         return self._decision(rows, recomputed=self.policy_calls != calls)
@@ -173,21 +195,34 @@ class DecisionCore:
         ledger = self._ledger
         ledger.start_count(clock)
         self._changed, self._queues, self._last_decision_clock = False, None, clock
-        if not len(ledger.active):
+        active = ledger.jobs
+        if not len(active):
             return
-        self._isolated.advance(ledger.active)
+        self._isolated.advance(active)
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
-        state = self.jobs.snapshot(ledger.active, clock, self.cluster, prices)
+        state = self.jobs.snapshot(active, clock, self.cluster, prices)
         started = time.perf_counter()
         allocation = self.policy.allocate(state)
         self.policy_seconds += time.perf_counter() - started
         self.policy_calls += 1
         shares = _checked_shares(allocation.shares, state, self.policy.name)
         self.allocation = allocation
-        ledger.set_shares(shares)
+        if self._packed is None:
+            ledger.set_shares(shares)
+        else:
+            self._pairs = checked_pairs(allocation.pairs, state, self.policy.name)
+            self._packed.set_packed_shares(shares, self._pairs)
+            self._note_partners(active, self._pairs)
         if not self.policy.preemptive:
             given = shares.max(axis=1) >= 1 - 1e-9
-            self.jobs.current_accelerator[ledger.active] = np.where(given, shares.argmax(axis=1), -1)
+            self.jobs.current_accelerator[active] = np.where(given, shares.argmax(axis=1), -1)
+
+    def _note_partners(self, active: NDArray[np.int64], pairs: Pairs) -> None:
+        """Keep who shares with whom; with several partners, whichever comes last."""
+        partner = self.jobs.current_partner
+        partner[active] = -1
+        partner[active[pairs.first]] = active[pairs.second]
+        partner[active[pairs.second]] = active[pairs.first]
 
     def _prepare_queues(self) -> Queues:
         """Queues for the jobs and shares as they are now."""
@@ -195,22 +230,30 @@ class DecisionCore:
         eligible = ledger.can_run if self._idle_fill == "queue_order" else ledger.can_run & (ledger.shares > 0)
         blocked = ~ledger.decided if settings.undecided_jobs_block_gpus else np.zeros_like(ledger.decided)
         self._blocked = set(ledger.active[blocked].tolist())
-        self._queues = Queues(ledger, eligible, self.jobs.scale_factor[ledger.active], settings)
+        sizes = self.jobs.scale_factor[ledger.active] if self._packed is None else self._packed.row_sizes
+        self._queues = Queues(ledger, eligible, sizes, settings)
         return self._queues
 
     def _choose(self, clock: float) -> list[list[int]]:
-        """The jobs of the coming round for each type, in the order in which they were chosen."""
+        """The rows (jobs; jobs alone and pairs) of the coming round for each type, in the order of their choice."""
         queues = self._queues or self._prepare_queues()
         visit_order = self._visit_order
         if self._shuffles:
             visit_order = visit_order.copy()
             self._shuffler.shuffle(visit_order)
         free, taken, sizes = self._capacity.copy(), set[int](), self._sizes
-        if self.settings.queue == "per_type":
+        if self._packed is not None:
+            n_jobs = len(self._packed.jobs)
+            if self.settings.queue == "per_type":
+                rows = fill_type_rows(queues.per_type(clock), visit_order, sizes, free, taken, n_jobs)
+            else:
+                merged = zip(*queues.merged(clock, visit_order), strict=True)
+                rows = fill_merged_rows(merged, sizes, free, taken, n_jobs)
+        elif self.settings.queue == "per_type":
             rows = fill_types(queues.per_type(clock), visit_order, sizes, free, taken)
         else:
             rows = fill_merged(zip(*queues.merged(clock, visit_order), strict=True), sizes, free, taken)
-        if self._idle_fill == "best_type" and len(taken) < len(self._ledger.active):
+        if self._idle_fill == "best_type" and len(taken) < len(self._ledger.jobs):
             self._fill_idle(clock, rows, visit_order, free, taken)
         if self._blocked:
             rows = [[job for job in chosen if job not in self._blocked] for chosen in rows]
@@ -224,16 +267,17 @@ class DecisionCore:
             return
         ledger = self._ledger
         most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
-        waiting = [
-            job for job in ledger.active[most_owed_first].tolist() if job not in taken and job not in self._blocked
-        ]
+        packed, blocked = self._packed is not None, self._blocked
+        if packed and blocked:
+            blocked = {job for row in blocked if len(who := members(row)) == 1 for job in who}
+        waiting = [job for job in ledger.jobs[most_owed_first].tolist() if job not in taken and job not in blocked]
         fastest_first, rates = self._preferences, self.jobs.rates
 
         def preferred(job: int) -> list[int]:
             return fastest_first[job] if fastest_first is not None else [j for j in visit_order if rates[job, j] > 0]
 
         for job, j in fill_best_type(waiting, preferred, self._sizes, free):
-            rows[j].append(job)
+            rows[j].append(row_alone(job) if packed else job)
 
     def _decision(self, rows: list[list[int]], recomputed: bool) -> RoundDecision:
         """Place the rows. Rounds that repeat the one before share its arrays."""
@@ -241,7 +285,12 @@ class DecisionCore:
             last = self._last_rows[1]
             if last.recomputed == recomputed:
                 return last
-            return RoundDecision(last.jobs, last.accelerator, last.gpus, recomputed)
+            return RoundDecision(last.jobs, last.accelerator, last.gpus, recomputed, last.partner)
+        decision = self._placed(rows, recomputed) if self._packed is None else self._placed_pairs(rows, recomputed)
+        self._last_rows = (rows, decision)
+        return decision
+
+    def _placed(self, rows: list[list[int]], recomputed: bool) -> RoundDecision:
         gpus: list[tuple[int, ...]] = []
         jobs: list[int] = []
         types: list[int] = []
@@ -251,11 +300,25 @@ class DecisionCore:
             types += [j] * len(chosen)
             if self._placement is not None:
                 gpus += self._placement.place(j, chosen, self._sizes)
-        decision = RoundDecision(
-            np.array(jobs, dtype=np.int64), np.array(types, dtype=np.int64), tuple(gpus), recomputed
-        )
-        self._last_rows = (rows, decision)
-        return decision
+        return RoundDecision(np.array(jobs, dtype=np.int64), np.array(types, dtype=np.int64), tuple(gpus), recomputed)
+
+    def _placed_pairs(self, rows: list[list[int]], recomputed: bool) -> RoundDecision:
+        jobs: list[int] = []
+        types: list[int] = []
+        partner: list[int] = []
+        gpus: list[tuple[int, ...]] = []
+        sizes = RowSizes(self._sizes)
+        for j in self._visit_order:
+            placed = [()] * len(rows[j]) if self._placement is None else self._placement.place(j, rows[j], sizes)
+            for row, ids in zip(rows[j], placed, strict=True):
+                who = members(row)
+                jobs += who
+                types += [j] * len(who)
+                partner += who[::-1] if len(who) == 2 else (-1,)
+                if self._placement is not None:
+                    gpus += [ids] * len(who)
+        chosen, on, beside = (np.array(values, dtype=np.int64) for values in (jobs, types, partner))
+        return RoundDecision(chosen, on, tuple(gpus), recomputed, beside)
 
 
 class _IsolatedTime:

@@ -6,12 +6,19 @@ GPUs left over by a partial last server are usable.
 from __future__ import annotations
 
 from itertools import chain, groupby, islice
+from typing import Protocol
 
 from allocator.cluster import Cluster
 
 __all__ = ["Placement"]
 
 _Gpus = tuple[int, ...]
+
+
+class GangSizes(Protocol):
+    """GPUs per gang by id."""
+
+    def __getitem__(self, job: int, /) -> int: ...
 
 
 class Placement:
@@ -36,7 +43,7 @@ class Placement:
         self._held: list[dict[int, _Gpus]] = [{} for _ in self._ids]
         self._last: list[tuple[list[int], list[_Gpus]]] = [([], []) for _ in self._ids]
 
-    def place(self, j: int, jobs: list[int], sizes: list[int]) -> list[_Gpus]:
+    def place(self, j: int, jobs: list[int], sizes: GangSizes) -> list[_Gpus]:
         """GPU ids on type `j` for the distinct `jobs` of the coming round; `sizes` is GPUs per gang, by job id."""
         last_jobs, last_gpus = self._last[j]
         if jobs == last_jobs:

@@ -55,13 +55,24 @@ class TimeLedger:
         self._indexed_jobs: _Ids | None = None
         self._indexed_slots: _Ids = self.active
 
+    @property
+    def jobs(self) -> _Ids:
+        """(n,) ids of the active jobs, ascending."""
+        return self.active
+
     def add(self, jobs: _Ids, can_run: NDArray[np.bool_]) -> None:
         """Take in new `jobs`; `can_run` (M, len(jobs)) says where they can run. They have no share yet."""
-        old, k = self.active, len(jobs)
-        if np.isin(jobs, old).any() or len(np.unique(jobs)) != k:
+        if np.isin(jobs, self.active).any() or len(np.unique(jobs)) != len(jobs):
             raise InputError("arriving jobs", found=jobs.tolist(), expected="distinct jobs that are not active yet")
+        self._insert(jobs, can_run, self.credit_seconds)
+        if self.late_jobs_add_type_time:
+            self.type_time = self.type_time + len(jobs) * self.credit_seconds
+
+    def _insert(self, jobs: _Ids, can_run: NDArray[np.bool_], credit_seconds: float) -> None:
+        """Rows for `jobs`, which count as having received `credit_seconds`."""
+        k = len(jobs)
         self._indexed_jobs = None
-        merged = np.concatenate([old, jobs])
+        merged = np.concatenate([self.active, jobs])
         order = merged.argsort(kind="stable")
         self.active = merged[order]
 
@@ -71,13 +82,13 @@ class TimeLedger:
         self.decided = np.concatenate([self.decided, np.zeros(k, dtype=np.bool_)])[order]
         self.can_run = np.concatenate([self.can_run, can_run], axis=1).take(order, axis=1)
         self.shares, self.deficits = join(self.shares, 0.0), join(self.deficits, 0.0)
-        self.received = join(self.received, self.credit_seconds)
-        if self.late_jobs_add_type_time:
-            self.type_time = self.type_time + k * self.credit_seconds
+        self.received = join(self.received, credit_seconds)
 
     def remove(self, jobs: _Ids) -> None:
         """Forget `jobs`; the time they had still counts for the types."""
-        kept = np.delete(np.arange(len(self.active)), self._slots(jobs))
+        self._keep(np.delete(np.arange(len(self.active)), self._slots(jobs)))
+
+    def _keep(self, kept: _Ids) -> None:
         self._indexed_jobs = None
         self.active, self.decided = self.active.take(kept), self.decided.take(kept)
         self.can_run, self.shares = self.can_run.take(kept, axis=1), self.shares.take(kept, axis=1)

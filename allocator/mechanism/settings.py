@@ -18,6 +18,7 @@ _CHOICES = {
     "queue": ("per_type", "global"),
     "idle_fill": ("off", "queue_order", "best_type"),
     "placement": ("off", "in_order", "consolidated"),
+    "pair_rows": ("shared", "all"),
 }
 
 
@@ -54,6 +55,9 @@ class MechanismSettings:
     placement : "off": no GPU ids; "in_order": gangs take GPUs in the order of their ids, and a larger new gang may
         displace a smaller one; "consolidated": jobs that stay keep their GPUs, and each new gang gets as few servers
         as possible.
+    pair_rows : which pairs of jobs queue, under policies that pack. "shared": those that the policy gave a share; time
+        that a pair is owed is owed to its jobs, whoever they share with later. "all": every pair of active jobs with
+        gangs of one size, as rows in their own right; their number grows with the square of the jobs.
     priority_digits : significant digits to which priorities are rounded before they are compared; None: not at all.
 
     Raises
@@ -78,6 +82,7 @@ class MechanismSettings:
     idle_fill: Literal["off", "queue_order", "best_type"] = "best_type"
     undecided_jobs_block_gpus: bool = False
     placement: Literal["off", "in_order", "consolidated"] = "consolidated"
+    pair_rows: Literal["shared", "all"] = "shared"
     priority_digits: int | None = None
 
     def __post_init__(self) -> None:

@@ -95,6 +95,8 @@ class ProgramPolicy(ABC):
             solver=solution.solver,
             seconds=perf_counter() - started,
             fallbacks=tuple(attempt.solver for attempt in solution.attempts if attempt.solver != solution.solver),
+            state=state,
+            decided_by=self,
         )
 
 
@@ -123,7 +125,10 @@ class ClosedFormPolicy(ABC):
         """The shares for `state`."""
         started = perf_counter()
         shares = self.shares(state)
-        return Allocation(self.name, state.throughputs, shares, self.status, seconds=perf_counter() - started)
+        seconds = perf_counter() - started
+        return Allocation(
+            self.name, state.throughputs, shares, self.status, seconds=seconds, state=state, decided_by=self
+        )
 
 
 @dataclass(frozen=True)

@@ -70,13 +70,22 @@ class MoreJobs:
     throughputs : a throughput table.
     cluster : the cluster.
     unconsolidated : whether the table needs rates for gangs spread over servers.
+    colocated : whether it needs rates for jobs that share GPUs.
     """
 
-    def __init__(self, extend: ExtendTrace, throughputs: Any, cluster: Cluster, unconsolidated: bool) -> None:
+    def __init__(
+        self,
+        extend: ExtendTrace,
+        throughputs: Any,
+        cluster: Cluster,
+        unconsolidated: bool,
+        colocated: bool = False,
+    ) -> None:
         self._extend = extend
         self._throughputs = throughputs
         self._cluster = cluster
         self._unconsolidated = unconsolidated
+        self._colocated = colocated
         if not callable(getattr(throughputs, "rates", None)):
             raise InputError("extend", found="throughputs as an array", expected="a throughput table")
 
@@ -94,7 +103,9 @@ class MoreJobs:
                 )
         columns = {name: getattr(longer, name)[known:wanted] for name in Trace.column_names()}
         tail = Trace(**columns, source=longer.source)
-        jobs.append(JobTable.from_trace(tail, self._throughputs, self._cluster, unconsolidated=self._unconsolidated))
+        spread, pairs = self._unconsolidated, self._colocated
+        later = JobTable.from_trace(tail, self._throughputs, self._cluster, unconsolidated=spread, colocated=pairs)
+        jobs.append(later)
 
 
 def preload(trace: Trace, cluster: Cluster) -> Trace:

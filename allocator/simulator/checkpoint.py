@@ -176,6 +176,7 @@ def identity(
         "throughputs": _digest(
             jobs.rates[: len(trace)],
             np.zeros(0) if jobs.unconsolidated_rates is None else jobs.unconsolidated_rates[: len(trace)],
+            *(() if (pairs := jobs.colocation) is None else (pairs.group[: len(trace)], pairs.alone, pairs.together)),
         ),
     } | {f"setting {name}": json.dumps(value) for name, value in settings.items()}
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
+from allocator.entities import Entities, EntitiesLike
 from allocator.jobs import JobTable
 from allocator.protocol import Policy
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
@@ -30,7 +31,7 @@ from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, Trace
 
 if TYPE_CHECKING:
-    from throughputs import ThroughputTable
+    from throughputs import PackedColumns, ThroughputTable
 
 __all__ = ["SimulationStalledError", "simulate"]
 
@@ -39,13 +40,14 @@ def simulate(
     trace: Trace,
     cluster: Cluster,
     policy: Policy,
-    throughputs: ThroughputTable | ArrayLike,
+    throughputs: ThroughputTable | PackedColumns | ArrayLike,
     *,
     preset: str | Preset = "default",
     seed: int = 0,
     window: tuple[int, int] | None = None,
     extend: ExtendTrace | None = None,
     prices: Prices | None = None,
+    entities: EntitiesLike | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 2000,
     resume: bool = False,
@@ -59,7 +61,8 @@ def simulate(
     trace : N jobs in the order of their arrival.
     cluster : the GPUs, M types.
     policy : decides on shares of time.
-    throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster.
+    throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster. A policy
+        that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs.
     preset : "default", "gavel", or a `Preset` of your own: ``preset("gavel").replace(round_seconds=720)``.
     seed : of all random draws of the run.
     window : ids (first, end) of the jobs that are measured, end not included. The run ends when all of them have
@@ -68,6 +71,8 @@ def simulate(
         that length which begins with the same jobs. Without it the last jobs of a window may see an emptier cluster.
     prices : dollars per GPU hour, one number per type or a `PriceTable` of histories: for policies that read them,
         and for the cost of the run.
+    entities : the entities that jobs of the trace name, in any form that `allocator.entities.Entities.parse` takes;
+        without them what jobs name is ignored. They are for policies with water filling; all others ignore them.
     checkpoint : file into which the run is put away as it goes; taken away when the run is complete.
     checkpoint_every : rounds (without rounds: events) between two checkpoints.
     resume : go on from `checkpoint` if it exists. The result is the same as that of a run that never stopped, the
@@ -84,8 +89,8 @@ def simulate(
     Raises
     ------
     InputError
-        Throughputs that do not fit trace and cluster, an unknown preset, bad shares from the policy, a window beyond
-        the trace, or a checkpoint of another run.
+        Throughputs that do not fit trace and cluster, an unknown preset or entity, bad shares from the policy, a window
+        beyond the trace, or a checkpoint of another run.
     SimulationStalledError
         No job made progress for `max_rounds_without_progress` rounds.
     """
@@ -97,9 +102,15 @@ def simulate(
     _check(trace, window, extend, checkpoint, checkpoint_every, resume)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     spread = chosen.simulator.unconsolidated_throughputs
-    jobs = JobTable.from_trace(trace, throughputs, cluster, unconsolidated=spread)
-    more_jobs = None if extend is None else MoreJobs(extend, throughputs, cluster, spread)
+    owners = None if entities is None else Entities.parse(entities)
+    packs = bool(getattr(policy, "packs", False))
+    jobs = JobTable.from_trace(
+        trace, throughputs, cluster, unconsolidated=spread, entities=owners, colocated=packs
+    )
+    more_jobs = None if extend is None else MoreJobs(extend, throughputs, cluster, spread, packs)
     settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
+    if owners is not None:
+        settings["entities"] = owners.to_dict()
     files = (
         None
         if checkpoint is None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from allocator.simulator.result import SimulationResult
 
-__all__ = ["UNFAIR_RHO", "priorities_table", "summarize"]
+__all__ = ["UNFAIR_RHO", "completion_figures", "priorities_table", "summarize"]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
 # the granularity of rounds.
@@ -34,6 +34,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - slo_jobs, slo_attainment: jobs with a deadline, and the share of them that completed by it.
     - cost: dollars; None without prices.
     - by_priority: the rows of `priorities_table`, when jobs differ in weight.
+    - by_entity: the rows of `owners.entities_table`, when the run has entities.
 
     With a window all of these but makespan, utilization, leases and cost are of its jobs, and of the time from the
     first arrival among them to the last completion; window_start, window_end and window_utilization come on top.
@@ -54,7 +55,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "cluster": str(result.cluster),
         "status": result.status,
         "status_detail": result.status_detail,
-        **_completion_figures(jobs),
+        **completion_figures(jobs),
         "makespan": float(result.makespan),
         "utilization": float(result.utilization),
         "average_queue": _time_average(timeline["queued_jobs"].to_numpy(dtype=np.float64), length),
@@ -78,8 +79,9 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         utilization = result.record.utilization_between(start, end)
         summary |= {"window_start": start, "window_end": end, "window_utilization": utilization}
     if jobs["priority_weight"].nunique() > 1:
-        by_priority = priorities_table(every_job).to_dict("records")
-        summary["by_priority"] = [{str(key): _plain(value) for key, value in row.items()} for row in by_priority]
+        summary["by_priority"] = _rows(priorities_table(every_job))
+    if len(result.entities):
+        summary["by_entity"] = _rows(result.entities)
     return summary
 
 
@@ -94,13 +96,14 @@ def priorities_table(jobs: pd.DataFrame) -> pd.DataFrame:
     measured = jobs[jobs["measured"]] if "measured" in jobs else jobs
     rows = []
     for weight, group in measured.groupby("priority_weight", sort=True):
-        figures = {"priority_weight": weight, "jobs": len(group)} | _completion_figures(group) | _slo_figures(group)
+        figures = {"priority_weight": weight, "jobs": len(group)} | completion_figures(group) | _slo_figures(group)
         rows.append(figures)
-    columns = ["priority_weight", "jobs", *_completion_figures(jobs.iloc[:0]), *_slo_figures(jobs.iloc[:0])]
+    columns = ["priority_weight", "jobs", *completion_figures(jobs.iloc[:0]), *_slo_figures(jobs.iloc[:0])]
     return pd.DataFrame(rows[::-1], columns=columns)
 
 
-def _completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+    """Completed jobs, their completion times (seconds) and rho, of a table of jobs; None where there is nothing."""
     jct = _defined(jobs["jct"].to_numpy(dtype=np.float64))
     rho = _defined(jobs["rho"].to_numpy(dtype=np.float64))
     return {
@@ -124,6 +127,11 @@ def _span(jobs: pd.DataFrame) -> tuple[float, float]:
     done = _defined(jobs["completion_time"].to_numpy(dtype=np.float64))
     start = float(jobs["arrival_time"].min()) if len(jobs) else 0.0
     return start, max(start, float(done.max())) if done.size else start
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """As JSON has them."""
+    return [{str(key): _plain(value) for key, value in row.items()} for row in table.to_dict("records")]
 
 
 def _plain(value: Any) -> Any:

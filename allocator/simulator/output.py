@@ -15,7 +15,7 @@ __all__ = ["save_result"]
 def save_result(result: SimulationResult, directory: str | Path) -> dict[str, Any]:
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
 
-    If jobs differ in weight there is also priorities.csv.
+    If jobs differ in weight there is also priorities.csv, and entities.csv if the run has entities.
     The directory is made if needed. Each file is replaced in one step, the summary last: where it stands, the run is
     complete.
     """
@@ -24,11 +24,14 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     write_frame(directory / "jobs.csv", result.jobs)
     write_frame(directory / "rounds.parquet", result.rounds)
     write_frame(directory / "timeline.parquet", result.timeline)
-    by_priority = directory / "priorities.csv"
-    if len(result.priorities) > 1:
-        write_frame(by_priority, result.priorities)
-    else:
-        by_priority.unlink(missing_ok=True)
+    for name, table, wanted in (
+        ("priorities.csv", result.priorities, len(result.priorities) > 1),
+        ("entities.csv", result.entities, len(result.entities) > 0),
+    ):
+        if wanted:
+            write_frame(directory / name, table)
+        else:
+            (directory / name).unlink(missing_ok=True)
     summary = result.summary() | {"settings": result.settings}
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary

@@ -90,6 +90,30 @@ class RunRecord:
         return _joined([o.decision.accelerator for o in self.outcomes], np.int64)
 
     @cached_property
+    def packed(self) -> bool:
+        """Whether jobs could share GPUs."""
+        return any(o.decision.partner is not None for o in self.outcomes)
+
+    @cached_property
+    def row_partner(self) -> _Ints:
+        """(L,) job with which each row shared its GPUs, -1 for none."""
+        alone = np.full(int(self.rows_per_round.max(initial=0)), -1, dtype=np.int64)
+        partners = [o.decision.partner for o in self.outcomes]
+        rows = [alone[: len(o.steps)] if p is None else p for o, p in zip(self.outcomes, partners, strict=True)]
+        return _joined(rows, np.int64)
+
+    @cached_property
+    def row_busy_until(self) -> _Floats:
+        """(L,) when the GPUs of the row were free again in the round, seconds: with two jobs, after the later one."""
+        if not self.packed:
+            return self.row_finish
+        until = self.row_finish.copy()
+        # The two follow each other.
+        first = np.flatnonzero(self.row_partner >= 0)[::2]
+        until[first] = until[first + 1] = np.maximum(until[first], until[first + 1])
+        return until
+
+    @cached_property
     def row_finish(self) -> _Floats:
         """(L,) when the job had done its steps of the round, seconds."""
         return _joined([o.finish_time for o in self.outcomes], np.float64)
@@ -101,18 +125,26 @@ class RunRecord:
 
     @cached_property
     def row_gpus(self) -> _Floats:
-        """(L,) GPUs that the row kept busy: those of the gang, times its share in a world without rounds."""
+        """(L,) GPUs that the row kept busy: those of the gang, times its share in a world without rounds.
+
+        Of GPUs that two jobs share, each is put down for half.
+        """
         gpus = self.jobs.scale_factor[self.row_job].astype(np.float64)
-        if not self.fluid:
-            return gpus
+        if self.packed:
+            gpus[self.row_partner >= 0] *= 0.5
+        return gpus * self.row_share if self.fluid else gpus
+
+    @cached_property
+    def row_share(self) -> _Floats:
+        """(L,) share of the time of its type that each row had; 1 in rounds."""
         shares = [np.ones(len(o.steps)) if o.shares is None else o.shares for o in self.outcomes]
-        busy: _Floats = gpus * _joined(shares, np.float64)
-        return busy
+        share: _Floats = _joined(shares, np.float64)
+        return share
 
     @cached_property
     def row_gpu_seconds(self) -> _Floats:
         """(L,) GPUs kept busy times seconds."""
-        busy: _Floats = self.row_finish - self.round_start[self.row_round]
+        busy: _Floats = self.row_busy_until - self.round_start[self.row_round]
         return busy * self.row_gpus
 
     @cached_property
@@ -121,7 +153,7 @@ class RunRecord:
         if self.prices is None:
             return np.zeros(len(self.row_job))
         start, names = self.round_start[self.row_round], self.cluster.accelerators
-        return busy_cost(self.prices, names, self.row_accelerator, start, self.row_finish, self.row_gpus)
+        return busy_cost(self.prices, names, self.row_accelerator, start, self.row_busy_until, self.row_gpus)
 
     @cached_property
     def makespan(self) -> float:
@@ -158,7 +190,7 @@ class RunRecord:
     def utilization_between(self, start: float, end: float) -> float:
         """Busy GPU time divided by GPU time from `start` to `end` (seconds)."""
         total = self.cluster.total_gpus * (end - start)
-        busy = np.minimum(self.row_finish, end) - np.maximum(self.round_start[self.row_round], start)
+        busy = np.minimum(self.row_busy_until, end) - np.maximum(self.round_start[self.row_round], start)
         return float((np.maximum(busy, 0.0) * self.row_gpus).sum()) / total if total > 0 else 0.0
 
     @cached_property
@@ -189,15 +221,33 @@ class RunRecord:
         """How often a lease was extended, and how often it could have been.
 
         It could be when a job ran in a round, another round came and the job was still active; it was when the job had
-        the same GPUs in that round (Gavel, OSDI'20, sec. 5: lease extensions).
+        the same GPUs in that round (Gavel, OSDI'20, sec. 5: lease extensions). Two jobs that share have one
+        lease; it could be extended when one of them was still active, and was when they stayed together.
         """
         if self.fluid or not len(self.row_job):
             return 0, 0
+        if self.packed:
+            return self._shared_leases()
         job, kept = self._successions
         last_round = np.full(len(self.jobs), -1, dtype=np.int64)
         last_round[self.row_job] = self.row_round
         stopped = self.unfinished & (last_round >= 0) & (last_round < len(self.outcomes) - 1)
         return int(kept.sum()), len(job) + int(stopped.sum())
+
+    def _shared_leases(self) -> tuple[int, int]:
+        """`leases` of jobs alone and of pairs."""
+        order = np.lexsort((self.row_round, self.row_job))
+        job, rnd, where = self.row_job[order], self.row_round[order], self._place_codes()[order]
+        beside = self.row_partner[order]
+        same_job = np.append(job[1:] == job[:-1], False)
+        goes_on, kept = np.zeros(len(order), dtype=np.bool_), np.zeros(len(order), dtype=np.bool_)
+        stopped = self.unfinished[job] & (rnd < len(self.outcomes) - 1)
+        goes_on[order] = same_job | stopped
+        same = (rnd[1:] == rnd[:-1] + 1) & (where[1:] == where[:-1]) & (beside[1:] == beside[:-1])
+        kept[order] = same_job & np.append(same, False)
+        first = np.flatnonzero((self.row_partner < 0) | (self.row_job < self.row_partner))
+        second = np.where(self.row_partner[first] >= 0, first + 1, first)
+        return int(kept[first].sum()), int((goes_on[first] | goes_on[second]).sum())
 
     def _place_codes(self) -> _Ints:
         """(L,) a number for each row's set of GPUs, or for its type where placement is off."""

@@ -33,16 +33,19 @@ class SimulationResult:
     record : the run as arrays; None for a result made of tables.
     jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
         start_time (nan: never ran), completion_time (nan: not completed), jct, isolated_jct, rho (finish-time
-        fairness: jct / isolated_jct), gpu_seconds, rounds_run, preemptions (times it was not given the GPUs it had
-        the round before), status (category: "completed", "dropped", "unserved", "unfinished"). Times in seconds.
-        Where the run has them also: deadline (seconds on the clock) and deadline_met, cost (dollars), measured (whether
-        the job is in the window).
+        fairness: jct / isolated_jct), gpu_seconds (shared GPUs count half), rounds_run, preemptions (times it
+        was not given the GPUs it had the round before), status (category: "completed", "dropped", "unserved",
+        "unfinished"). Times in seconds.
+        Where the run has them also: entity (empty: none), deadline (seconds on the clock) and deadline_met, cost
+        (dollars), measured (whether the job is in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
-        job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Without
-        rounds: one row per job, type and interval between events, with the share of time as one more column.
+        job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Under
+        policies that pack also partner, the job on the same GPUs. Without rounds: one row per job (and partner), type
+        and interval between events, with the share of time as one more column.
     timeline : one row per round in which a job ran: round, start_time, end_time, active_jobs, running_jobs,
         queued_jobs, busy_gpus.
     priorities : one row per priority weight, see `metrics.priorities_table`.
+    entities : one row per entity, see `owners.entities_table`; empty where the run has none.
     """
 
     policy: str
@@ -114,6 +117,13 @@ class SimulationResult:
         from allocator.simulator.metrics import priorities_table
 
         return priorities_table(self.jobs)
+
+    @cached_property
+    def entities(self) -> pd.DataFrame:
+        """One row per entity, and one for the jobs outside."""
+        from allocator.simulator.owners import entities_table
+
+        return entities_table(self.jobs, self.record)
 
     def _record(self) -> RunRecord:
         assert self.record is not None

@@ -1,6 +1,7 @@
 """The world in rounds.
 
-A job runs at its true rate and completes inside a round; its GPUs are free for others at the next round.
+A job runs at its true rate and completes inside a round; its GPUs are free for others at the next round. Two jobs that
+share GPUs go at their co-located rates for the whole round, even when one of them completes before its end.
 """
 
 from __future__ import annotations
@@ -72,6 +73,10 @@ class RoundWorld(World):
         self._known_jobs: NDArray[np.int64] | None = None
         self._known_full: _Floats = self._steps_per_round
         self._known_rates: _Floats = self._rates
+        self._known_pairs: NDArray[np.int64] | None = None
+        if jobs.colocation is not None:
+            shared = jobs.colocation.together
+            self._may_stand_still |= bool((self._steps_of(shared)[shared > 0] <= 0).any())
 
     def _steps_of(self, rates: _Floats) -> _Floats:
         per_round: _Floats = rates * self.round_seconds
@@ -117,13 +122,32 @@ class RoundWorld(World):
         rows = jobs * self._n_types + decision.accelerator
         self._known_jobs = jobs
         self._known_full, self._known_rates = self._steps_per_round.take(rows), self._rates.take(rows)
+        if decision.partner is not None:
+            self._look_up_pairs(decision, decision.partner)
         spread_rates = self.jobs.unconsolidated_rates
         if self._spread is not None and spread_rates is not None:
             spread = self._spread.rows(decision)
             rates = np.where(spread, spread_rates.ravel().take(rows), self._known_rates)
+            if self._known_pairs is not None:
+                # Beside another a gang loses what it loses alone.
+                lost = spread_rates.ravel().take(rows) / self._rates.take(rows)
+                rates = np.where(spread, lost * self._known_rates, self._known_rates)
             self._known_full = np.where(spread, self._steps_of(rates), self._known_full)
             # A gang that stands still when it is spread does no step; what it is divided by does not matter.
             self._known_rates = np.where(rates > 0, rates, 1.0)
+
+    def _look_up_pairs(self, decision: RoundDecision, partner: NDArray[np.int64]) -> None:
+        """Rates of the rows that share GPUs, and where the first of each two is."""
+        columns = self.jobs.colocation
+        assert columns is not None
+        shared = np.flatnonzero(partner >= 0)
+        self._known_pairs = shared[::2]
+        if not len(shared):
+            return
+        one, other = columns.group[decision.jobs[shared]], columns.group[partner[shared]]
+        rates = self._known_rates.copy()
+        rates[shared] = columns.together[one, other, decision.accelerator[shared]]
+        self._known_rates, self._known_full = rates, self._steps_of(rates)
 
     def _run_round(self, decision: RoundDecision) -> None:
         jobs, clock = decision.jobs, self._clock
@@ -135,6 +159,9 @@ class RoundWorld(World):
         left = table.total_steps.take(jobs) - table.steps_done.take(jobs)
         steps = np.minimum(full, left)
         finish = clock + steps / self._known_rates
+        if self._known_pairs is not None and self.settings.pairs_end_together:
+            first = self._known_pairs
+            finish[first] = finish[first + 1] = np.maximum(finish[first], finish[first + 1])
         if self.settings.round_end == "slowest":
             end = float(finish.max())
         else:

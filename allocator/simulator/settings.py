@@ -22,6 +22,8 @@ class SimulatorSettings:
         progresses; otherwise it uses the whole round.
     idle_gap_counts_as_service : time in which the cluster stood idle before a round counts as time received by the
         jobs of that round.
+    pairs_end_together : of two jobs that share GPUs in a round, the one that has done its steps first counts as busy
+        until the other has too, and completes then.
     max_zero_step_rounds : a job is given up after so many of its rounds in a row without a step; None: never.
     max_rounds_without_progress : the simulation stops with an error after so many rounds in a row in which no job did
         a step although some are active and no arrival is to come.
@@ -41,6 +43,7 @@ class SimulatorSettings:
     round_end: Literal["fixed", "slowest"] = "fixed"
     whole_steps: bool = False
     idle_gap_counts_as_service: bool = False
+    pairs_end_together: bool = False
     max_zero_step_rounds: int | None = None
     max_rounds_without_progress: int = 100
     ideal: bool = False
@@ -59,6 +62,6 @@ class SimulatorSettings:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 0")
-        for name in ("ideal", "unconsolidated_throughputs", "whole_steps"):
+        for name in ("ideal", "unconsolidated_throughputs", "whole_steps", "pairs_end_together"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError("simulator settings", field=name, found=getattr(self, name), expected="true or false")

@@ -56,6 +56,8 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     """Columns of the table of jobs that only some runs have."""
     jobs, n = record.jobs, len(record.jobs)
     columns: dict[str, Any] = {}
+    if jobs.membership is not None:
+        columns["entity"] = jobs.entity
     if not np.isnan(jobs.deadline).all():
         columns["deadline"] = jobs.deadline
         columns["deadline_met"] = met_deadlines(jobs.deadline, jobs.completion_time)
@@ -70,7 +72,10 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
     """One row per job and round in which it ran; columns as in `SimulationResult`."""
     texts: dict[tuple[int, ...], str] = {}
     gpus = [texts.get(ids) or texts.setdefault(ids, " ".join(map(str, ids))) for ids in record.row_gpu_ids()]
-    fluid = {"share": record.row_gpus / record.jobs.scale_factor[record.row_job]} if record.fluid else {}
+    extra: dict[str, Any] = {"share": record.row_share} if record.fluid else {}
+    if record.packed:
+        partner = record.row_partner
+        extra["partner"] = pd.arrays.IntegerArray(partner, partner < 0)
     return pd.DataFrame(
         {
             "round": record.row_round,
@@ -81,7 +86,7 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
             "gpus": pd.Series(gpus or [""] * len(record.row_job), dtype="str"),
             "steps": record.row_steps,
         }
-        | fluid
+        | extra
     )
 
 

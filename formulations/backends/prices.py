@@ -1,64 +1,96 @@
 """Prices first: for programs whose jobs are too many to be iterated over.
 
-Jobs meet only in the M capacity rows, so all that a job must know of the others is M prices. Given good prices nearly
-every job's mix of types is settled (`responses`), and what is left is a program over the few jobs that are undecided:
+Jobs meet only in the M capacity rows, so all that a job must know of the others is M prices and, where there is one,
+the level. At given prices every job's mix of types is closed form (`mixes`), and the best prices are those at which all
+jobs together use what there is:
 
-1. prices from a sample of the jobs, each standing for its neighbours in the canonical order;
-2. the response of every job to them; jobs whose mix would change if prices moved a little are undecided;
-3. the interior point over the undecided jobs alone, the others' use of capacity being what their settled mixes say:
-   new prices, and shares;
-4. the response of every job to the new prices is a bound on the optimum. Where it meets the value, all is proven;
-   otherwise better prices settle more jobs (or, where too few could move, more of them may in the next round).
+1. prices from a sample of the jobs, each standing for its neighbours in the canonical order, by the interior point;
+2. Newton steps on prices and level. One job changes its mix at once, many do so gradually: how usage changes with
+   prices is measured on the sample, and corrected by what each pass reveals (BFGS). How far a step goes says how far
+   off the prices still are, and jobs whose mix is the best for all prices so near are *settled*: later passes leave
+   them out;
+3. the interior point over the few jobs that are left, the others' use of capacity being what their mixes say: exact
+   prices, and shares.
 
-A response costs some thirty passes over the matrix, where an interior point takes some hundreds.
+Should prices end up further off than was assumed when jobs were settled, all begins anew from there.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram
-from formulations.backends.responses import Responses, respond
+from formulations.backends.mixes import Box, Jobs, Market, Totals, choose, keep, respond_all, settle
+from formulations.backends.price_steps import Curvature, newton_step
 from formulations.backends.structured import own_engine, solve_threshold, solve_with_floors
-from formulations.objectives import MaxSum, Objective, Threshold
+from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 
 __all__ = ["solve", "solve_for_worth", "takes"]
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 _SMALLEST = 16_000
 """Number of classes below which the interior point over all of them is as fast."""
 
-_SAMPLED = 16
-"""Jobs for each one in the sample."""
+_FEWEST, _MOST = 48, 4096
+"""Jobs in a sample, and undecided jobs that a small program may comfortably have: a sixteenth, within these."""
 
-_UNDECIDED = 3.0
-"""Undecided jobs at first, in units of jobs over the root of the sample's size."""
-
-_FEWEST = 48
 _HARDEST = 8
-_MOST_UNDECIDED = 0.35
-"""Part of all jobs, summed over the rounds, beyond which the interior point over all of them is the better way."""
+"""Jobs that need most and are in every sample, at next to no weight."""
 
-_ROOM = 0.25
-"""Part of what the undecided would take that the settled must leave them of every type."""
+_MOST_UNDECIDED = 4
+"""Times as many undecided jobs as is comfortable, beyond which the interior point over all of them is the better way."""
+
+_STEPS, _ROUNDS = 12, 3
+_LONGEST = 0.5
+"""Relative change of a price that a step is cut to."""
+
+_SETTLING = 0.2
+"""Relative error of the prices from which jobs are settled."""
+
+_DIFFERENCE, _LEAST_DIFFERENCE = 0.02, 1e-3
+"""Relative change of a price by which slopes are measured."""
+
+_GOOD_STEP, _STALLS = 0.5, 3
+"""Part of the error that a good step leaves; how many worse steps are put up with."""
+
+_TIED, _MANY_TIED = 1e-5, 0.2
+"""Relative error of a price within which jobs count as tied, and the part of all GPUs that such jobs may occupy."""
+
+_LEAST_ERROR = 1e-10
+"""What a step that does not move prices at all may be wrong by."""
+
+_EXACT = 1e-6
+"""Relative error of the prices of an interior point, on the safe side."""
 
 _PRECISION = 1e-11
-_ROUGH = 1e-7
+_ROUGH = 1e-6
 """Precision of a sample's prices: what it leaves out costs more."""
 
-_PROVEN = 1e-10
-"""Relative gap between value and bound at which the search ends."""
+_SMALLEST_PRICE = 0.01
+"""Part of the highest price below which errors of a price are measured as if it were so high."""
 
-_TIE = 1e-9
-_WORTHLESS = 1e-6
-"""Part of the level that the cluster's capacity is worth below which a single job holds the level."""
+_DUST = 1e-9
+"""Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
+
+_FREE = 1e-5
+"""The same for a sample's prices, which are rough."""
+
+_CLEARED = 1e-8
+"""Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
+
+_LINEAR = 1e-6
+"""Relative change of the level after which demands that are not linear in it are drawn up again."""
+
+_SAME_LEVEL = 1e-5
+"""Relative difference up to which the sample's level is that of the hardest job alone."""
 
 
 def takes(polytope: Polytope) -> bool:
@@ -74,7 +106,7 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
     NotAcceptedError
         Another objective, or few classes.
     RuntimeError
-        No round was proven.
+        Prices settle too few jobs, or do not clear the market.
     """
     if not isinstance(objective, Threshold | MaxSum):
         raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
@@ -82,261 +114,404 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
         raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {_SMALLEST}")
     if isinstance(objective, MaxSum):
         return solve_for_worth(polytope, objective.gains, None)
-    search = _LevelSearch(polytope, objective)
     try:
-        return search.run(search.from_sample())
+        return _Search(polytope, _Level(polytope, objective)).run()
     except _HeldAloneError:
         return _alone(polytope, objective)
 
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
     """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
-    search = _WorthSearch(polytope, gains, floors)
-    return search.run(search.from_sample())
+    return _Search(polytope, _Worth(polytope, gains, floors)).run()
 
 
 def _alone(polytope: Polytope, objective: Threshold) -> Answer:
     """Where the hardest job holds the level alone, any shares that meet the level's demands will do."""
-    level = objective.relaxed(objective.easiest_level(polytope.rates.max(axis=1)), 1e-12)
+    level = objective.relaxed(objective.easiest_level(polytope.fastest), 1e-12)
     return solve_for_worth(polytope, polytope.normalised_worth, objective.demand(level))
 
 
-class _HeldAloneError(Exception):
+class _HeldAloneError(RuntimeError):
     """A single job holds the level, so that capacity is worth nothing and prices say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Start:
-    """Prices (M,), the value they come with, and how many jobs they leave undecided."""
+class _Place:
+    """Prices (M,) and the level that goes with them."""
 
     prices: Array
-    value: float
-    undecided: int
+    level: float
+
+    @property
+    def size(self) -> Array:
+        """(M,) what an error of each price is measured against; 0 for a type that costs nothing."""
+        least = _SMALLEST_PRICE * float(self.prices.max())
+        return np.where(self.prices > 0, np.maximum(self.prices, least), 0.0)
+
+
+class _Goal(ABC):
+    """What the jobs of a program want: demands by level, or pay and floors."""
+
+    gain: Array | None = None
+    linear = True
+    sign = 1.0
+    most = 0.0
+    """What all jobs could earn together."""
+
+    @abstractmethod
+    def take(self, jobs: Index) -> _Goal:
+        """The same for some jobs."""
+
+    @abstractmethod
+    def market(self, place: _Place) -> Market:
+        """Prices and demands; demands grow with the level relative to where it is."""
+
+    @abstractmethod
+    def moved(self, level: float, by: float) -> float:
+        """The level when it is better by a fraction `by`, as far as can be."""
+
+    def is_limit(self, level: float) -> bool:  # noqa: ARG002
+        """Whether no level can be better, however much capacity there is."""
+        return False
+
+    @abstractmethod
+    def need(self) -> Array:
+        """(K,) about how much of its time on its fastest type every job needs, up to 1."""
+
+    @abstractmethod
+    def solve(self, part: Polytope) -> _Place:
+        """Prices and level for all of a small program."""
+
+
+class _Level(_Goal):
+    """The best level of a threshold objective."""
+
+    def __init__(self, polytope: Polytope, objective: Threshold) -> None:
+        self.objective = objective
+        self.fastest = polytope.fastest
+        self.alone = objective.easiest_level(self.fastest)
+        self.sign = 1.0 if objective.higher_level_is_better else -1.0
+        self.linear = isinstance(objective, MaxMin)
+
+    def take(self, jobs: Index) -> _Level:
+        part = object.__new__(_Level)
+        objective = self.objective.take(jobs)
+        assert isinstance(objective, Threshold)
+        part.objective, part.fastest = objective, self.fastest[jobs]
+        part.alone, part.sign, part.linear = self.alone, self.sign, self.linear
+        return part
+
+    def market(self, place: _Place) -> Market:
+        growth = self.objective.slope(place.level) * abs(place.level)
+        return Market(place.prices, self.objective.demand(place.level), growth)
+
+    def moved(self, level: float, by: float) -> float:
+        following = level + self.sign * by * abs(level)
+        return min(following, self.alone) if self.sign > 0 else max(following, self.alone)
+
+    def is_limit(self, level: float) -> bool:
+        return level == self.alone
+
+    def need(self) -> Array:
+        return np.asarray(self.objective.demand(self.alone) / self.fastest)
+
+    def solve(self, part: Polytope) -> _Place:
+        answer = solve_threshold(part, self.objective, precision=_ROUGH)
+        level = self.objective.level(part.throughput(part.repaired(answer.shares)))
+        near = abs(level - self.alone) <= _SAME_LEVEL * abs(self.alone)
+        return _Place(answer.prices, self.alone if near else self.moved(level, 0.0))
+
+
+class _Worth(_Goal):
+    """The largest total worth of the throughputs, above floors."""
+
+    def __init__(self, polytope: Polytope, gains: Array, floors: Array | None) -> None:
+        self.gains, self.floors, self.fastest = gains, floors, polytope.fastest
+        self.gain = gains / polytope.scale_factors
+        self.most = float(np.add.reduce(polytope.loads * self.gain * self.fastest))
+
+    def take(self, jobs: Index) -> _Worth:
+        part = object.__new__(_Worth)
+        part.gains, part.floors = self.gains[jobs], None if self.floors is None else self.floors[jobs]
+        assert self.gain is not None
+        part.gain, part.fastest = self.gain[jobs], self.fastest[jobs]
+        return part
+
+    def market(self, place: _Place) -> Market:
+        return Market(place.prices, self.floors)
+
+    def moved(self, level: float, by: float) -> float:  # noqa: ARG002
+        return 0.0
+
+    def need(self) -> Array:
+        return np.ones(len(self.gains)) if self.floors is None else self.floors / self.fastest
+
+    def solve(self, part: Polytope) -> _Place:
+        worth = self.gains[:, None] * part.rates
+        return _Place(solve_with_floors(part, worth, self.floors, 0.0, precision=_ROUGH).prices, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class _Proof:
-    """Responses to prices, and how far they prove the value to be from the best, relative."""
+class _Crowd:
+    """Some jobs (numbers `index` of all), what they want, and their mixes."""
 
-    prices: Array
-    responses: Responses
-    gap: float
+    index: Index
+    jobs: Jobs
+    goal: _Goal
+    states: NDArray[np.unsignedinteger]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, some: Index) -> _Crowd:
+        return _Crowd(self.index[some], self.jobs.take(some), self.goal.take(some), self.states[some])
+
+    def choose(self, place: _Place) -> Totals:
+        """Their best mixes are noted in `states`."""
+        return choose(self.jobs, self.goal.market(place), self.states)
 
 
-class _Search(ABC):
-    """Rounds of responses and reduced programs. Throughputs are in units of each job's fastest type, (M, K)."""
+@dataclass(eq=False)
+class _Settled:
+    """What settled jobs take (M,) at a level, and how it grows with it; and the prices (M,) for which they are so."""
 
-    gain: Array | None = None
+    usage: Array
+    growth: Array
+    lowest: Array
+    highest: Array
 
-    def __init__(self, polytope: Polytope) -> None:
-        self.polytope = polytope
-        self.fastest = polytope.rates.max(axis=1)
-        self.rates = np.divide(polytope.rates.T, self.fastest, order="C")
-        self.loads = polytope.loads
+    @classmethod
+    def nobody(cls, M: int) -> _Settled:
+        return cls(np.zeros(M), np.zeros(M), np.full(M, -np.inf), np.full(M, np.inf))
 
-    @abstractmethod
-    def demand(self, value: float) -> Array | None:
-        """(K,) throughput that each job needs."""
+    def add(self, totals: Totals, place: _Place, box: Box) -> None:
+        self.usage = self.usage + totals.usage
+        self.growth = self.growth + totals.growth
+        self.lowest = np.maximum(self.lowest, place.prices - box.prices)
+        self.highest = np.minimum(self.highest, place.prices + box.prices)
 
-    @abstractmethod
-    def prove(self, prices: Array, value: float) -> _Proof:
-        """Responses to prices, and the gap that they prove."""
+    def moved(self, before: float, after: float, sign: float) -> None:
+        """The level has moved; growth is relative to where it is, and to the better."""
+        if before != after:
+            self.usage = self.usage + self.growth * (sign * (after - before) / before)
+            self.growth = self.growth * (after / before)
 
-    @abstractmethod
-    def solve_part(self, part: Polytope, jobs: NDArray[np.intp]) -> tuple[Array, float]:
-        """Prices and value for some jobs."""
 
-    @abstractmethod
-    def hardness(self) -> Array:
-        """(K,) jobs that need most must be in every sample."""
+class _Search:
+    """Newton steps over all jobs, then over the undecided ones, and the interior point over the last of these."""
 
-    @abstractmethod
-    def reduced(
-        self, responses: Responses, undecided: NDArray[np.intp], settled: NDArray[np.bool_], value: float
-    ) -> tuple[InteriorPoint, float]:
-        """The best that the undecided jobs can do when the settled keep their mixes, and its value."""
+    def __init__(self, polytope: Polytope, goal: _Goal) -> None:
+        self.polytope, self.goal = polytope, goal
+        self.capacity = polytope.capacity
+        K, M = polytope.rates.shape
+        kind = np.min_scalar_type((M + 1) * (M + 2) // 2 + M)
+        self.everyone = _Crowd(
+            np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain), goal, np.zeros(K, dtype=kind)
+        )
+        self.few = int(np.clip(K // 16, _FEWEST, _MOST))
+        self.iterations = 0
 
-    def from_sample(self) -> _Start:
+    def run(self) -> Answer:
+        """RuntimeError when prices settle too few jobs or do not clear the market."""
+        place, curvature = self._from_sample()
+        if self.goal.is_limit(place.level) or not place.prices.any():
+            return self._at_limit(place)
+        for _ in range(_ROUNDS):
+            undecided, settled, place = self._approach(place, curvature)
+            point, place = self._finish(undecided, settled, place)
+            if self._off(settled, place):
+                continue
+            clean = self._cleaned(undecided, settled, place)
+            return self._answer(*(clean or (undecided, point, place)))
+        raise RuntimeError("prices settle too few jobs")
+
+    def _off(self, settled: _Settled, place: _Place) -> bool:
+        """Whether prices are further off than was assumed when jobs were settled."""
+        off = np.maximum(settled.lowest - place.prices, place.prices - settled.highest)
+        return float((off * self.capacity).max()) > _DUST * max(float(place.prices @ self.capacity), self.goal.most)
+
+    def _cleaned(
+        self, undecided: _Crowd, settled: _Settled, place: _Place
+    ) -> tuple[_Crowd, InteriorPoint, _Place] | None:
+        """At exact prices next to all jobs are settled, and need no shares of an interior point, which has its dust."""
+        undecided.choose(place)
+        settled = replace(settled)
+        crowd = self._settle(undecided, settled, place, _EXACT)
+        if crowd is undecided:
+            return None
+        try:
+            point, exact = self._finish(crowd, settled, place)
+        except RuntimeError:
+            return None
+        return None if self._off(settled, exact) else (crowd, point, exact)
+
+    def _from_sample(self) -> tuple[_Place, Curvature]:
         """Solve for a part of the jobs, every one standing for its neighbours."""
-        polytope = self.polytope
-        K = polytope.n_jobs
-        size = max(_FEWEST, K // _SAMPLED)
-        edges = (np.arange(size + 1) * K) // size
-        chosen = (edges[:-1] + edges[1:]) // 2
-        standing_for = np.add.reduceat(polytope.counts, edges[:-1])
-        hardest = np.argpartition(self.hardness(), K - _HARDEST)[K - _HARDEST :]
+        polytope, everyone = self.polytope, self.everyone
+        need = self.goal.need()
+        hardest = np.argpartition(need, len(need) - _HARDEST)[len(need) - _HARDEST :]
+        chance = polytope.loads * need
+        chance *= 0.5 * self.few / float(np.add.reduce(chance))
+        chance += polytope.loads * (0.5 * self.few / float(np.add.reduce(polytope.loads)))
+        np.minimum(chance, 1.0, out=chance)
+        # in the canonical order, each with its chance, as evenly as can be
+        passed = np.floor(np.cumsum(chance) + 0.5)
+        chosen = np.flatnonzero(np.diff(passed, prepend=0.0) > 0.0)
         jobs = np.concatenate([chosen, np.sort(hardest)])
-        counts = np.concatenate([standing_for, np.full(_HARDEST, 1e-9)])
-        part = polytope.restricted(jobs, np.arange(len(polytope.capacity)), counts)
-        prices, value = self.solve_part(part, jobs)
-        return _Start(prices, value, int(_UNDECIDED * K / np.sqrt(size)))
+        counts = np.concatenate([polytope.counts[chosen] / chance[chosen], np.full(_HARDEST, 1e-9)])
+        part = polytope.restricted(jobs, np.arange(len(self.capacity)), counts)
+        sample = _Crowd(jobs, everyone.jobs.take(jobs, part.loads), self.goal.take(jobs), everyone.states[jobs])
+        found = sample.goal.solve(part)
+        place = _Place(self._without_dust(found.prices, _FREE), found.level)
+        if place.prices.any() and not self.goal.is_limit(place.level):
+            self._refuse_ties(sample, place)
+        return place, self._measured(sample, place, _DIFFERENCE)
 
-    def run(self, start: _Start) -> Answer:
-        value, size = start.value, start.undecided
-        now = self.prove(start.prices, value)
-        iterations, worked = 0, 0
-        wrong: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
-        while True:
-            undecided, settled = self._undecided(now.responses, size, wrong)
-            worked += len(undecided)
-            if worked > _MOST_UNDECIDED * self.polytope.n_jobs:
-                raise RuntimeError("prices settle too few jobs")
-            point, following = self.reduced(now.responses, undecided, settled, value)
-            iterations += point.iterations
-            then = self.prove(point.prices, following)
-            moved = settled & (then.responses.mix != now.responses.mix) & (then.responses.decided > _TIE)
-            wrong = np.flatnonzero(moved)
-            if then.gap <= _PROVEN and not len(wrong):
-                return self._answer(now.responses, undecided, point, then, following, iterations)
-            if then.gap < now.gap:
-                size = max(_FEWEST, size // 4)
-                now, value = then, following
-            else:
-                # too few could move: prices that only they had a say in are no guide to the others
-                size = 4 * len(undecided)
+    def _refuse_ties(self, sample: _Crowd, place: _Place) -> None:
+        """Where many jobs are undecided at the very prices, prices do not say what they do."""
+        sample.choose(place)
+        tied, _ = settle(sample.jobs, sample.goal.market(place), Box(_TIED * place.size, 0.0), sample.states)
+        if float(np.add.reduce(sample.jobs.loads[tied])) > _MANY_TIED * float(np.add.reduce(sample.jobs.loads)):
+            raise RuntimeError("prices leave many jobs tied")
 
-    def _undecided(
-        self, responses: Responses, size: int, wrong: NDArray[np.intp]
-    ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """The `size` least decided jobs, all ties and those whose mix was found wrong: (U,), and the others (K,).
-
-        More of them where the settled jobs leave too little of a type, for lack of which nothing could be solved.
-        """
-        while True:
-            size = min(size, len(responses.decided) - 1)
-            chosen = responses.decided <= max(np.partition(responses.decided, size)[size], _TIE)
-            chosen[wrong] = True
-            left = self.polytope.capacity - responses.usage(np.where(chosen, 0.0, self.loads))
-            wanted = responses.usage(np.where(chosen, self.loads, 0.0))
-            if (left >= _ROOM * wanted).all() or size >= _MOST_UNDECIDED * len(chosen):
-                return np.flatnonzero(chosen), ~chosen
-            size *= 2
-
-    def _answer(
-        self,
-        responses: Responses,
-        undecided: NDArray[np.intp],
-        point: InteriorPoint,
-        proof: _Proof,
-        value: float,
-        iterations: int,
-    ) -> Answer:
-        """Settled jobs keep their mixes, the undecided have the shares that the interior point gave them."""
-        shares = responses.shares(self.demand(value))
-        shares[:, undecided] = point.shares
-        multipliers = proof.responses.multipliers(proof.prices, self.gain) * self.polytope.scale_factors / self.fastest
-        return Answer(np.ascontiguousarray(shares.T), multipliers, proof.prices, iterations)
-
-    def _program(self, undecided: NDArray[np.intp], capacity: Array, **parts: Array | None) -> StructuredProgram:
-        return StructuredProgram(
-            rates=np.ascontiguousarray(self.rates[:, undecided]),
-            scale_factors=self.polytope.scale_factors[undecided].astype(np.float64),
-            counts=self.polytope.counts[undecided],
-            capacity=capacity,
-            **parts,
-        )
-
-
-class _LevelSearch(_Search):
-    """The best level of a threshold objective; the value is the level."""
-
-    def __init__(self, polytope: Polytope, objective: Threshold) -> None:
-        super().__init__(polytope)
-        self.objective = objective
-        self.alone = objective.easiest_level(self.fastest)
-        self.sign = 1.0 if objective.higher_level_is_better else -1.0
-
-    def demand(self, value: float) -> Array:
-        return np.asarray(self.objective.demand(value) / self.fastest)
-
-    def hardness(self) -> Array:
-        return np.asarray(-self.sign * self.objective.levels(self.fastest))
-
-    def solve_part(self, part: Polytope, jobs: NDArray[np.intp]) -> tuple[Array, float]:
-        goal = self.objective.take(jobs)
-        assert isinstance(goal, Threshold)
-        answer = solve(part, goal) if takes(part) else solve_threshold(part, goal, precision=_ROUGH)
-        level = goal.level(part.throughput(part.repaired(answer.shares)))
-        self._check(answer.prices, float((part.counts * answer.multipliers) @ goal.slope(level)) * abs(level))
-        return answer.prices, self._attainable(level)
-
-    def _check(self, prices: Array, weight: float) -> None:
-        if float(self.polytope.capacity @ prices) <= _WORTHLESS * weight:
-            raise _HeldAloneError
-
-    def _attainable(self, level: float) -> float:
-        """The level, or the best that the hardest job attains alone."""
-        return min(level, self.alone) if self.sign > 0 else max(level, self.alone)
-
-    def prove(self, prices: Array, value: float) -> _Proof:
-        responses = respond(self.rates, prices, self.demand(value))
-        growth = self.objective.slope(value) / self.fastest
-        dearer = float((self.loads * responses.multipliers(prices)) @ growth)
-        missing = abs(float(self.polytope.capacity @ prices) - float(self.loads @ responses.cost))
-        gap = missing / (dearer * abs(value)) if dearer > 0 else np.inf
-        if value == self.alone and gap > _PROVEN:
-            raise _HeldAloneError
-        return _Proof(prices, responses, gap if np.isfinite(gap) else np.inf)
-
-    def reduced(
-        self, responses: Responses, undecided: NDArray[np.intp], settled: NDArray[np.bool_], value: float
-    ) -> tuple[InteriorPoint, float]:
-        # demands in the relative level t around 1: d + g (t - 1)
-        growth = self.objective.slope(value) * (abs(value) / self.fastest)
-        loads = np.where(settled, self.loads, 0.0)
-        drift = responses.growth(loads, growth)
-        program = self._program(
-            undecided,
-            self.polytope.capacity - responses.usage(loads) + drift,
-            slopes=growth[undecided],
-            floors=self.demand(value)[undecided] - growth[undecided],
-            drift=drift,
-        )
-        point = own_engine(program, _PRECISION)
-        return point, self._attainable(value + self.sign * (point.level - 1.0) * abs(value))
-
-
-class _WorthSearch(_Search):
-    """The largest total worth of the throughputs, above floors; the value is the worth."""
-
-    def __init__(self, polytope: Polytope, gains: Array, floors: Array | None) -> None:
-        super().__init__(polytope)
-        self.gains, self.floors = gains, floors
-        self.needed = None if floors is None else floors / self.fastest
-        self.worth: Array = gains * self.fastest / polytope.scale_factors
-        self.gain = self.worth
-
-    def demand(self, value: float) -> Array | None:  # noqa: ARG002
-        return self.needed
-
-    def hardness(self) -> Array:
-        return self.worth if self.needed is None else self.needed
-
-    def solve_part(self, part: Polytope, jobs: NDArray[np.intp]) -> tuple[Array, float]:
-        gains, floors = self.gains[jobs], None if self.floors is None else self.floors[jobs]
-        if takes(part):
-            answer = solve_for_worth(part, gains, floors)
+    def _measured(self, crowd: _Crowd, place: _Place, difference: float) -> Curvature:
+        """Slopes of usage, measured on one job for several where there are many."""
+        each = max(1, len(crowd) // (2 * self.few))
+        if each > 1:
+            part = crowd.take(np.arange(each // 2, len(crowd), each))
+            crowd = replace(part, jobs=replace(part.jobs, loads=part.jobs.loads * each))
         else:
-            answer = solve_with_floors(part, gains[:, None] * part.rates, floors, 0.0, precision=_ROUGH)
-        return answer.prices, 0.0
+            crowd = replace(crowd, states=crowd.states.copy())
 
-    def prove(self, prices: Array, value: float) -> _Proof:
-        responses = respond(self.rates, prices, self.needed, self.worth)
-        most = float(self.polytope.capacity @ prices) - float(self.loads @ responses.cost)
-        gap = abs(most - value) / abs(most)
-        return _Proof(prices, responses, gap if np.isfinite(gap) else np.inf)
+        def usage(prices: Array) -> Array:
+            return crowd.choose(_Place(prices, place.level)).usage
 
-    def reduced(
-        self, responses: Responses, undecided: NDArray[np.intp], settled: NDArray[np.bool_], value: float
-    ) -> tuple[InteriorPoint, float]:
-        loads = np.where(settled, self.loads, 0.0)
-        worth = self.rates[:, undecided] * (self.worth[undecided] * self.polytope.scale_factors[undecided])
-        program = self._program(
-            undecided,
-            self.polytope.capacity - responses.usage(loads),
-            gains=worth,
-            floors=None if self.needed is None else self.needed[undecided],
+        least = _SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
+        return Curvature.measured(usage, place.prices, np.where(place.size > 0, place.size, least), difference)
+
+    def _at_limit(self, place: _Place) -> Answer:
+        """Where capacity is worth nothing, any shares that meet the demands will do if they fit."""
+        usage = self.everyone.choose(place).usage
+        if (usage > self.capacity).any():
+            raise _HeldAloneError
+        K, M = self.polytope.rates.shape
+        shares, multipliers = np.empty((K, M)), np.empty(K)
+        respond_all(self.everyone.jobs, self.goal.market(place), self.everyone.states, shares, multipliers)
+        return Answer(shares, np.zeros(K), np.zeros(M), self.iterations)
+
+    def _approach(self, place: _Place, curvature: Curvature) -> tuple[_Crowd, _Settled, _Place]:
+        """Newton steps, settling jobs on the way; the undecided ones, and the others together."""
+        crowd, settled = self.everyone, _Settled.nobody(len(self.capacity))
+        best, stalled = np.inf, 0
+        expected, moved = None, np.zeros(len(self.capacity))
+        for _ in range(_STEPS):
+            totals = crowd.choose(place)
+            excess = totals.usage + settled.usage - self.capacity
+            growth = totals.growth + settled.growth
+            if expected is not None:
+                curvature.observe(moved, expected, excess)
+            step, by = newton_step(curvature.matrix, growth, excess, place.prices)
+            size = _Place(np.maximum(place.prices, place.prices + step), 0.0).size
+            error = max(float((np.abs(step) / np.where(size > 0, size, np.inf)).max()), abs(by), _LEAST_ERROR)
+            cut = min(1.0, _LONGEST / max(error, 1e-300))
+            by = float(np.clip(by * cut, -_LONGEST, _LONGEST))
+            following = _Place(np.maximum(place.prices + cut * step, 0.0), self.goal.moved(place.level, by))
+            settled.moved(place.level, following.level, self.goal.sign)
+            moved, expected = following.prices - place.prices, excess + growth * by
+            place = following
+            if _TRACE: print("  open", len(crowd), "error %.1e" % error, "by %.1e" % by)
+            if self.goal.is_limit(place.level) and crowd is self.everyone:
+                raise _HeldAloneError
+            if error < _SETTLING:
+                crowd = self._settle(crowd, settled, place, error)
+            if len(crowd) <= self.few:
+                break
+            if error > _GOOD_STEP * best:
+                stalled += 1
+                if stalled > _STALLS:
+                    break
+                curvature = self._measured(crowd, place, max(error, _LEAST_DIFFERENCE))
+            best = min(best, error)
+        if len(crowd) > _MOST_UNDECIDED * self.few:
+            raise RuntimeError("prices settle too few jobs")
+        return crowd, settled, place
+
+    def _settle(self, crowd: _Crowd, settled: _Settled, place: _Place, error: float) -> _Crowd:
+        """The jobs that may still change their mix within the error of the prices."""
+        box = Box(error * place.size, 0.3 * error)
+        undecided, totals = settle(crowd.jobs, crowd.goal.market(place), box, crowd.states)
+        while len(undecided) < min(_FEWEST, len(crowd)) and box.prices.any():
+            box = Box(4.0 * box.prices, 4.0 * box.level)
+            undecided, totals = settle(crowd.jobs, crowd.goal.market(place), box, crowd.states)
+        if len(undecided) > 0.8 * len(crowd):
+            return crowd
+        settled.add(totals, place, box)
+        self.everyone.states[crowd.index] = crowd.states
+        return crowd.take(undecided)
+
+    def _finish(self, crowd: _Crowd, settled: _Settled, place: _Place) -> tuple[InteriorPoint, _Place]:
+        """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level."""
+        while True:
+            point = own_engine(self._program(crowd, settled, place), _PRECISION)
+            self.iterations += point.iterations
+            prices = self._without_dust(point.prices * self._scale(point.prices, place))
+            by = point.level - 1.0 if self.goal.gain is None else 0.0
+            following = _Place(prices, self.goal.moved(place.level, by))
+            if self.goal.linear or abs(by) <= _LINEAR:
+                settled.moved(place.level, following.level, self.goal.sign)
+                return point, following
+            place = _Place(place.prices, following.level)
+            loads = self.everyone.jobs.loads.copy()
+            loads[crowd.index] = 0.0
+            totals = keep(self.everyone.jobs, self.goal.market(place), self.everyone.states, loads)
+            settled.usage, settled.growth = totals.usage, totals.growth
+
+    def _program(self, crowd: _Crowd, settled: _Settled, place: _Place) -> StructuredProgram:
+        polytope, market = self.polytope, crowd.goal.market(place)
+        fastest = crowd.jobs.rates.max(axis=1)
+        rates = np.divide(crowd.jobs.rates.T, fastest, order="C")
+        scale_factors = polytope.scale_factors[crowd.index].astype(np.float64)
+        left = self.capacity - settled.usage
+        figures = {"scale_factors": scale_factors, "counts": polytope.counts[crowd.index]}
+        demand = None if market.demand is None else market.demand / fastest
+        if crowd.jobs.gain is not None:
+            worth = rates * (crowd.jobs.gain * scale_factors * fastest)
+            return StructuredProgram(rates=rates, capacity=left, gains=worth, floors=demand, **figures)
+        # demands in the relative level t around 1: d + g (t - 1)
+        assert demand is not None and market.growth is not None
+        growth = market.growth / fastest
+        return StructuredProgram(
+            rates=rates,
+            capacity=left + settled.growth,
+            slopes=growth,
+            floors=demand - growth,
+            drift=settled.growth,
+            **figures,
         )
-        point = own_engine(program, _PRECISION)
-        value = float((loads * self.worth) @ responses.throughput())
-        return point, value + float(self.polytope.counts[undecided] @ (worth * point.shares).sum(axis=0))
+
+    def _scale(self, prices: Array, place: _Place) -> float:
+        """Prices of a level have no unit of their own: the same worth of all capacity as before."""
+        return 1.0 if self.goal.gain is not None else float((self.capacity @ place.prices) / (self.capacity @ prices))
+
+    def _without_dust(self, prices: Array, dust: float = _DUST) -> Array:
+        """Prices with zeros where an interior point left dust."""
+        worth = np.clip(prices, 0.0, None) * self.capacity
+        return np.where(worth <= dust * max(float(worth.sum()), self.goal.most), 0.0, prices)
+
+    def _answer(self, undecided: _Crowd, point: InteriorPoint, place: _Place) -> Answer:
+        """Settled jobs keep their mixes, the undecided have the shares that the interior point gave them."""
+        everyone, K = self.everyone, len(self.everyone)
+        undecided.choose(place)
+        everyone.states[undecided.index] = undecided.states
+        shares, multipliers = np.empty((K, len(self.capacity))), np.empty(K)
+        respond_all(everyone.jobs, self.goal.market(place), everyone.states, shares, multipliers)
+        shares[undecided.index] = point.shares.T
+        multipliers *= self.polytope.scale_factors
+        used = np.einsum("i,ij->j", everyone.jobs.loads, shares)
+        worth = max(float(self.capacity @ place.prices), self.goal.most)
+        unsold = float(np.maximum(self.capacity - used, 0.0) @ place.prices)
+        if unsold > _CLEARED * worth or (used > (1.0 + _CLEARED) * self.capacity).any():
+            raise RuntimeError("prices do not clear the market")
+        return Answer(shares, multipliers, place.prices, self.iterations)
+
+_TRACE = False

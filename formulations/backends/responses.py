@@ -15,15 +15,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from os import cpu_count
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.fast import in_use
 from formulations.objectives import Threshold
 
-__all__ = ["Responses", "level_at_prices", "respond"]
+__all__ = ["Mixes", "Responses", "level_at_prices", "mixes_of", "respond"]
 
 Array = NDArray[np.float64]
 
@@ -41,23 +42,44 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class _Mixes:
+class Mixes:
     """All mixes of M types, each with its two ends; M stands for idle time.
 
     First the pairs with idle time, then the pairs of types (up to `n_pairs`), then each type alone for all the time,
     then nothing at all.
     """
 
+    n_types: int
     first: NDArray[np.intp]
     second: NDArray[np.intp]
     n_pairs: int
 
+    @cached_property
+    def alone(self) -> Array:
+        """(mixes,) share of the second type where it is the same for all jobs: for a type alone, 1."""
+        return np.where((np.arange(len(self.first)) >= self.n_pairs) & (np.arange(len(self.first)) < self.idle), 1.0, 0.0)
+
+    @property
+    def idle(self) -> int:
+        """Number of the mix that is nothing at all."""
+        return len(self.first) - 1
+
+    def by_price(self, prices: Array) -> Mixes:
+        """The same mixes with the cheaper of two types first."""
+        price = np.append(prices, -1.0)
+        swap = price[self.second] < price[self.first]
+        first, second = np.where(swap, self.second, self.first), np.where(swap, self.first, self.second)
+        # nothing at all is written as idle time with a share of 0 of some type
+        first[self.idle], second[self.idle] = self.first[self.idle], self.second[self.idle]
+        return Mixes(self.n_types, first, second, self.n_pairs)
+
 
 @cache
-def _mixes(M: int) -> _Mixes:
+def mixes_of(M: int) -> Mixes:
+    """The mixes of M types."""
     pairs = [(M, k) for k in range(M)] + [(j, k) for j in range(M) for k in range(j + 1, M)]
     ends = np.array([*pairs, *((M, k) for k in range(M)), (M, 0)], dtype=np.intp)
-    return _Mixes(ends[:, 0].copy(), ends[:, 1].copy(), len(pairs))
+    return Mixes(M, ends[:, 0].copy(), ends[:, 1].copy(), len(pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +104,13 @@ class Responses:
     @property
     def ends(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(K,) first and second type of the mix; M for idle time."""
-        mixes = _mixes(len(self.rates))
+        mixes = mixes_of(len(self.rates))
         return mixes.first[self.mix], mixes.second[self.mix]
 
     @property
     def bound(self) -> NDArray[np.bool_]:
         """(K,) whether the demand determines the mix."""
-        return self.mix < _mixes(len(self.rates)).n_pairs
+        return self.mix < mixes_of(len(self.rates)).n_pairs
 
     def span(self) -> Array:
         """(K,) throughput of the second type less that of the first."""
@@ -143,14 +165,22 @@ class Responses:
         return np.asarray(total[:M])
 
 
-def respond(rates: Array, prices: Array, demand: Array | None, gain: Array | None = None) -> Responses:
+def respond(
+    rates: Array, prices: Array, demand: Array | None, gain: Array | None = None, *, fast: bool | None = None
+) -> Responses:
     """The best mixes at `prices` (M,) for jobs with `rates` (M, K).
 
     `demand` (K,), positive: throughput that each job needs; None: none. `gain` (K,): what it is paid for a unit of
-    throughput, per GPU of its gang; None: nothing. One of the two must be given.
+    throughput, per GPU of its gang; None: nothing. One of the two must be given. `fast` as in
+    `formulations.fast.in_use`.
     """
     K = rates.shape[1]
     answer = Responses(rates, np.empty(K), np.empty(K, dtype=np.int16), np.empty(K), np.empty(K))
+    if in_use(fast):
+        from formulations.fast import responses as compiled
+
+        compiled.fill(answer, prices, demand, gain)
+        return answer
     starts = range(0, K, _CHUNK)
 
     def fill(start: int) -> None:
@@ -219,7 +249,7 @@ class _Chunk:
         self.flag, self.other = np.empty(n, dtype=bool), np.empty(n, dtype=bool)
 
     def fill(self) -> None:
-        M, mixes = len(self.rates), _mixes(len(self.rates))
+        M, mixes = len(self.rates), mixes_of(len(self.rates))
         with np.errstate(all="ignore"):
             self.cost.fill(np.inf)
             self.mix.fill(0)
@@ -239,7 +269,7 @@ class _Chunk:
                 self._types(self.gain, mixes)
             self._distance()
 
-    def _pairs(self, demand: Array, mixes: _Mixes) -> None:
+    def _pairs(self, demand: Array, mixes: Mixes) -> None:
         rates, prices, share, price, span = self.rates, self.prices, self.share, self.price, self.work
         flag, other, M = self.flag, self.other, len(self.rates)
         for number in range(mixes.n_pairs):
@@ -261,7 +291,7 @@ class _Chunk:
             np.copyto(price, np.inf, where=flag)
             self._take(number, share)
 
-    def _types(self, gain: Array, mixes: _Mixes) -> None:
+    def _types(self, gain: Array, mixes: Mixes) -> None:
         for k, price in enumerate(self.prices):
             np.multiply(gain, self.rates[k], out=self.price)
             np.subtract(price, self.price, out=self.price)

@@ -67,8 +67,7 @@ def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> Pa
         dual = dual_bound(program, weights, point.time_multipliers, point.prices)
         bound = objective.worse(objective.bound(program.counts * weights, dual.supply), bound)
         attained = objective.level(program.throughput(repaired(program, point)))
-        gap = abs(attained - bound) / abs(bound)
-        moved = abs(bound - level) / abs(bound)
+        gap, moved = objective.gap(attained, bound), objective.gap(level, bound)
         if gap <= 4 * PRECISION or (precision == PRECISION and not moved > 1e-13):
             break
         level = bound
@@ -103,4 +102,4 @@ def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> 
     point = replace(point, demand_multipliers=weights)
     value, limit = objective.report(level), objective.report(bound)
     prices = objective.report_price(prices, level)
-    return Proof(point, u, value, limit, relative_gap(value, limit), prices, excess)
+    return Proof(point, u, value, limit, objective.gap(value, limit), prices, excess)

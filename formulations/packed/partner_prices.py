@@ -97,7 +97,8 @@ class _Iteration:
         self.X[o.of_v] = 1.0
         if self.has_demand:
             if not self.fixed:
-                self.t = 0.5 * max(float(((u - self.f) / self.w).min()), 0.0)
+                rising = self.w > 0
+                self.t = 0.5 * max(float(((u - self.f)[rising] / self.w[rising]).min()), 0.0)
             wanted = self.f + self.w * self.t
             self.X[o.of_v] = np.maximum(u - wanted, 0.05 * (1e-3 + np.abs(wanted)))
             lam[:] = (float(gains.mean()) if gains.any() else 1.0) if self.fixed else 1.0 / float(n @ self.w)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 
@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from formulations.certificate import relative_gap
 from formulations.objectives import Objective
-from formulations.packed.choice import choose
+from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
 from formulations.packed.expansion import expand
 from formulations.packed.levels import Proof, optimise, prove
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
+from formulations.packed.water_filling import fill_packed
 from formulations.solution import Attempt, NotAcceptedError, SolverError
+from formulations.water_filling import WaterFilling, WaterLevel
 
 __all__ = ["PackedSolution", "solve_packed"]
 
@@ -95,15 +97,19 @@ def solve_packed(
     reduction = reduce(program, objective.key())
     if reduction.program is None:
         return _empty(program, objective, reduction, perf_counter() - started)
-    goal = objective.take(reduction.first)
+    goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
     engines = auto(reduction.program.n_classes) if named is None else [named]
-    best, attempts = _solve_in_turn(engines, reduction.program, goal, tolerance)
-    solved = perf_counter()
-    others = [engine for engine in engines if engine.name != best.solver]
-    starts: list[Callable[[], Solve]] = [lambda: best.solve]
-    starts += [partial(engine.start, reduction.program) for engine in others]
-    chosen = choose(reduction.program, goal, best.proof, starts)
+    if isinstance(goal, WaterFilling):
+        best, chosen, attempts = _fill(engines, reduction.program, goal, tolerance)
+        solved = perf_counter()
+    else:
+        best, attempts = _solve_in_turn(engines, reduction.program, goal, tolerance, {})
+        solved = perf_counter()
+        others = [engine for engine in engines if engine.name != best.solver]
+        starts: list[Callable[[], Solve]] = [lambda: best.solve]
+        starts += [partial(engine.start, reduction.program) for engine in others]
+        chosen = choose(reduction.program, goal, best.proof, starts)
     decided = perf_counter()
 
     N, M = program.n_jobs, len(program.capacity)
@@ -116,7 +122,12 @@ def solve_packed(
     multipliers[reduction.jobs] = chosen.point.demand_multipliers[reduction.of]
     u = program.throughput(shares, pairs)[reduction.jobs]
     value = objective.take(reduction.jobs).value(u)
-    gap = relative_gap(value, best.proof.bound)
+    if isinstance(goal, WaterFilling):
+        # with entities all at the top may have more in the end than at the first level
+        value = min(value, best.proof.objective)
+        gap = max(relative_gap(value, best.proof.bound), best.proof.gap)
+    else:
+        gap = relative_gap(value, best.proof.bound)
     done = perf_counter()
     return PackedSolution(
         shares=shares,
@@ -152,17 +163,41 @@ class _Best:
     solve: Solve
 
 
+def _fill(
+    engines: list[Engine], program: PackedProgram, objective: WaterFilling, enough: float
+) -> tuple[_Best, PackedChoice, list[Attempt]]:
+    """Water filling, each level proven; engines go on from one level to the next."""
+    attempts: list[Attempt] = []
+    started: dict[str, Solve] = {}
+    solvers: list[_Best] = []
+
+    def solve_level(level: WaterLevel) -> Proof:
+        best, tried = _solve_in_turn(engines, program, level, enough, started)
+        attempts.extend(tried)
+        solvers.append(best)
+        return best.proof
+
+    proof = fill_packed(program, objective, solve_level)
+    # where nobody can rise without another's loss, no other choice is more efficient
+    return replace(solvers[0], proof=proof), PackedChoice(proof.point, proof.gap), attempts
+
+
 def _solve_in_turn(
-    engines: list[Engine], program: PackedProgram, objective: Objective, enough: float
+    engines: list[Engine], program: PackedProgram, objective: Objective, enough: float, started: dict[str, Solve]
 ) -> tuple[_Best, list[Attempt]]:
-    """Ask the engines in turn until one is proven within `enough`; the best answer, and all attempts."""
+    """Ask the engines in turn until one is proven within `enough`; the best answer, and all attempts.
+
+    Engines in `started` go on from where they are; others are started, and added.
+    """
     best: _Best | None = None
     attempts: list[Attempt] = []
     declined: list[str] = []
     for engine in engines:
         began = perf_counter()
         try:
-            solve = engine.start(program)
+            if engine.name not in started:
+                started[engine.name] = engine.start(program)
+            solve = started[engine.name]
             proof = prove(program, objective, optimise(program, objective, solve))
         except NotAcceptedError as error:
             declined.append(f"{engine.name}: {error}")

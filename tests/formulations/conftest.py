@@ -127,3 +127,42 @@ def draw_hard_program(seed: int) -> tuple[Polytope, dict[str, Objective]]:
 def draw_hard() -> Draw:
     """Hard program by seed."""
     return draw_hard_program
+
+
+def draw_many_jobs(seed: int, n_jobs: int) -> tuple[Polytope, dict[str, Objective]]:
+    """Many distinct jobs with, by ``seed % 7``: 1 ties of rates, 2 zeros, 3 next to no capacity of one type, 4 weights
+    over six orders of magnitude, 5 capacity to spare, 6 wide gangs on few GPUs."""
+    rng = np.random.default_rng([seed, 5])
+    N, M, feature = n_jobs, int(rng.integers(2, 5)), seed % 7
+    rates = rng.uniform(0.05, 1, (N, M)) * 10.0 ** rng.uniform(-1, 2, (N, 1))
+    scale_factors = rng.choice([1, 2, 4, 8], N, p=[0.6, 0.2, 0.1, 0.1])
+    capacity = rng.integers(1, int(N * rng.choice([0.1, 0.5, 1.2])) + 3, M).astype(np.float64)
+    weights = rng.choice([1.0, 1.0, 5.0], N)
+    if feature == 1:
+        rates = np.maximum(np.round(rates, 1), 0.1)
+    if feature == 2:
+        rates[rng.random((N, M)) < 0.3] = 0.0
+        rates[~(rates > 0).any(axis=1), 0] = 1.0
+    if feature == 3:
+        capacity[rng.integers(0, M)] = 10.0 ** rng.uniform(-6, -1)
+    if feature == 4:
+        weights = 10.0 ** rng.uniform(-3, 3, N)
+    if feature == 5:
+        capacity *= 20.0
+    if feature == 6:
+        scale_factors, capacity = rng.choice([8, 16], N), rng.integers(1, 4, M).astype(np.float64)
+    steps, elapsed = 10.0 ** rng.uniform(2, 6, N), rng.uniform(0, 1e5, N) * (rng.random() < 0.7)
+    alone = steps / isolated_throughput(rates, scale_factors, capacity) + rng.uniform(0, 1e4, N)
+    objectives: dict[str, Objective] = {
+        "max_min": MaxMin(weights * proportional_throughput(rates, capacity) / scale_factors),
+        "makespan": Makespan(steps),
+        "finish_time": FinishTimeFairness(elapsed, steps, alone),
+        "max_sum": MaxSum(weights),
+    }
+    return make_polytope(rates, scale_factors, capacity), objectives
+
+
+@pytest.fixture
+def draw_many() -> Callable[[int, int], tuple[Polytope, dict[str, Objective]]]:
+    """Program by seed and number of jobs."""
+    return draw_many_jobs

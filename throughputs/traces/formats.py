@@ -119,6 +119,7 @@ _DEFAULTS: dict[str, object] = {
     "priority_weight": 1.0,
     "slo": np.nan,
     "mode": "static",
+    "entity": "",
 }
 
 

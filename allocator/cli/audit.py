@@ -1,0 +1,49 @@
+"""``allocator audit``: what an allocation guarantees, and to whom it does least."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from allocator.cli.options import JsonOption, SeedOption, SolverOption, console, make_policy, print_json
+
+
+def audit_command(
+    instance: Annotated[
+        Path, typer.Argument(help="Allocation problem in JSON, see docs/formats.md.", metavar="INSTANCE.json")
+    ],
+    policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
+    solver: SolverOption = None,
+    choice: Annotated[str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")] = None,
+    seed: SeedOption = 0,
+    probed_jobs: Annotated[
+        int, typer.Option("--probed-jobs", help="Jobs that are made to misreport; 0 for no probe.", min=0)
+    ] = 8,
+    misreports: Annotated[int, typer.Option("--misreports", help="Misreports of each of them.", min=0)] = 8,
+    jobs: Annotated[int, typer.Option("--jobs", help="Jobs to explain in the table, the slowest first.", min=0)] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also write the audit as JSON to this file.", metavar="FILE")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.
+
+    Every property comes with its value and its worst job, every job with the reason why it runs where it runs.
+    """
+    from allocator.instance import read_instance
+
+    allocation = make_policy(policy, solver, choice).allocate(read_instance(instance))
+    audit = allocation.audit(seed=seed, probed_jobs=probed_jobs, misreports=misreports)
+    if out is not None:
+        from throughputs.files import write_text
+
+        write_text(out, json.dumps(audit.to_json(), indent=2, allow_nan=False, default=str) + "\n")
+    if as_json:
+        print_json(audit.to_json())
+        return
+    screen = console()
+    for table in audit.tables(jobs=jobs):
+        screen.print(table)

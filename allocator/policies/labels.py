@@ -1,0 +1,21 @@
+"""An order of jobs that depends on their labels alone, for policies that draw at random or break ties."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["label_order"]
+
+
+def label_order(labels: Sequence[Hashable]) -> NDArray[np.intp]:
+    """(N,) positions of the labels in order: whole numbers ascending, then all others by their text."""
+
+    def key(i: int) -> tuple[bool, int, str]:
+        label = labels[i]
+        whole = isinstance(label, int | np.integer)
+        return (not whole, int(label) if whole else 0, "" if whole else str(label))  # type: ignore[call-overload]
+
+    return np.array(sorted(range(len(labels)), key=key), dtype=np.intp)

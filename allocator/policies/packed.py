@@ -1,0 +1,190 @@
+"""Policies with space sharing: two jobs may have the same GPUs at the same time.
+
+The objectives are those of the plain policies of the same name; what changes is the polytope (`formulations.packed`):
+
+    sum_j ( x_ij + sum_k z_ikj ) <= 1,   sum_i s_i x_ij + sum_{i<k} s_i z_ikj <= c_j,   z_ikj = 0 where s_i != s_k
+    throughput of job i:   u_i = sum_j ( T_ij x_ij + sum_k T'_{i|k,j} z_ikj )
+
+x: share of time of job i alone on type j; z: share of time of jobs i and k together; T' (steps/s): what i does beside
+k. A job's normaliser (proportional or isolated throughput) is that of T, jobs alone.
+
+Source: Narayanan et al., OSDI 2020, section 3.1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from allocator.allocation import Allocation
+from allocator.cluster import Cluster
+from allocator.policies.base import Array
+from allocator.policies.finish_time import FinishTimeFairnessPerf
+from allocator.policies.makespan import MinTotalDurationPerf
+from allocator.policies.max_min import MaxMinFairnessPerf
+from allocator.protocol import ClusterState
+from allocator.registry import register
+from throughputs import PackedColumns, ThroughputMatrix
+
+if TYPE_CHECKING:
+    from formulations import Objective, Pairs
+
+__all__ = [
+    "FinishTimeFairnessPacked",
+    "MaxMinFairnessPacked",
+    "MinTotalDurationPacked",
+    "PackedPolicy",
+]
+
+_PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
+
+
+@dataclass(frozen=True)
+class PackedPolicy(ABC):
+    """A policy that is an objective over the polytope with pairs.
+
+    Parameters
+    ----------
+    solver : "auto" or the name of an engine (`formulations.packed.engines`).
+    """
+
+    solver: str = "auto"
+
+    name: ClassVar[str] = ""
+    heterogeneity_aware: ClassVar[bool] = True
+    fills_idle_gpus: ClassVar[bool] = True
+    preemptive: ClassVar[bool] = True
+    packs: ClassVar[bool] = True
+
+    @abstractmethod
+    def objective(self, state: ClusterState) -> Objective:
+        """The objective for the jobs of `state`."""
+
+    def prepare(self) -> None:
+        """Import the solver, by a decision about two jobs that may share."""
+        matrix = ThroughputMatrix([[1.0], [1.0]], [0, 1], ["v100"])
+        pairs = PackedColumns([0, 0], [[1.0]], [[[0.6]]], accelerators=["v100"])
+        self.allocate(ClusterState(Cluster({"v100": 1}), matrix, colocation=pairs))
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
+        from formulations import PackedPolytope, Pairs, solve_packed
+
+        started = perf_counter()
+        matrix = state.throughputs
+        # A job that gains nothing alone has no normaliser; one that is through needs nothing.
+        can_gain = (_fitting(state.packed, state).rates > 0).any(axis=1) & (state.steps_remaining > 0)
+        able = np.flatnonzero(can_gain)
+        part = state if len(able) == state.n_jobs else state.subset(able)
+        columns = _fitting(part.packed, part)
+        solution = solve_packed(
+            PackedPolytope(columns, state.capacity.astype(np.float64)), self.objective(part), solver=self.solver
+        )
+        shares = np.zeros(state.rates.shape)
+        shares[able] = np.clip(solution.shares, 0.0, 1.0)
+        found = solution.pairs
+        pairs = Pairs(able[found.first], able[found.second], found.accelerator, np.clip(found.share, 0.0, 1.0))
+        return Allocation(
+            policy=self.name,
+            throughputs=matrix,
+            shares=shares,
+            status=solution.status,
+            objective=solution.objective,
+            objective_unit=solution.unit,
+            bound=solution.bound,
+            gap=solution.gap,
+            prices=solution.prices,
+            unserved=tuple(matrix.jobs[i] for i in np.flatnonzero(~can_gain)),
+            solver=solution.solver,
+            seconds=perf_counter() - started,
+            fallbacks=tuple(attempt.solver for attempt in solution.attempts if attempt.solver != solution.solver),
+            pairs=pairs,
+            pair_rates=_pair_rates(columns, found),
+            state=state,
+            decided_by=self,
+        )
+
+
+def _fitting(columns: PackedColumns, state: ClusterState) -> PackedColumns:
+    """The columns with 0 on types that have fewer GPUs than a gang needs."""
+    fits = columns.group_scale_factors[:, None] <= state.capacity
+    if fits.all():
+        return columns
+    return PackedColumns(
+        columns.group,
+        np.where(fits, columns.alone, 0.0),
+        np.where(fits[:, None, :], columns.together, 0.0),
+        columns.group_scale_factors,
+        jobs=columns.jobs,
+        accelerators=columns.accelerators,
+    )
+
+
+def _pair_rates(columns: PackedColumns, pairs: Pairs) -> Array:
+    """(P, 2) throughput of the two jobs of each pair, steps/s."""
+    one, other = columns.group[pairs.first], columns.group[pairs.second]
+    j = pairs.accelerator
+    return np.stack([columns.together[one, other, j], columns.together[other, one, j]], axis=1)
+
+
+@register(
+    "max_min_fairness_packed",
+    paper=_PAPER + "4.1",
+    program="max_(x,z) min_i s_i u_i / (w_i p_i), u_i = sum_j (T_ij x_ij + sum_k T'_(i|k,j) z_ikj)",
+)
+@dataclass(frozen=True)
+class MaxMinFairnessPacked(PackedPolicy):
+    """Heterogeneity-aware LAS with space sharing.
+
+        max_(x,z)  min_i  s_i u_i / (w_i p_i)                      (x, z) in the polytope with pairs
+
+    s: scale factors; w: priority weights; p_i = sum_j c_j T_ij / sum_j c_j, throughput under the proportional share.
+    """
+
+    def objective(self, state: ClusterState) -> Objective:
+        """As of `max_min_fairness_perf`."""
+        return MaxMinFairnessPerf().objective(state, state.rates)
+
+
+@register(
+    "finish_time_fairness_packed",
+    paper=_PAPER + "4.3; Mahajan et al., NSDI 2020, sec. 3",
+    program="min_(x,z) max_i (e_i + n_i / u_i) / (C_i + n_i / q_i), u_i with pairs",
+)
+@dataclass(frozen=True)
+class FinishTimeFairnessPacked(PackedPolicy):
+    """Heterogeneity-aware finish-time fairness with space sharing.
+
+        min_(x,z)  max_i  rho_i,   rho_i = (e_i + n_i / u_i) / (C_i + n_i / q_i)    (x, z) in the polytope with pairs
+
+    e: seconds since arrival; n: steps left; q: throughput under the isolated share; C: seconds that the steps already
+    done would have taken on isolated shares. Priority weights play no part, as in the plain policy (the published code
+    divides u_i by them here).
+    """
+
+    def objective(self, state: ClusterState) -> Objective:
+        """As of `finish_time_fairness_perf`."""
+        return FinishTimeFairnessPerf().objective(state, state.rates)
+
+
+@register(
+    "min_total_duration_packed",
+    paper=_PAPER + "4.2",
+    program="min_(x,z) max_i n_i / u_i, u_i with pairs",
+)
+@dataclass(frozen=True)
+class MinTotalDurationPacked(PackedPolicy):
+    """Heterogeneity-aware makespan with space sharing: the last job ends as early as possible.
+
+        min_(x,z)  max_i  n_i / u_i                                 (x, z) in the polytope with pairs
+
+    n: steps left.
+    """
+
+    def objective(self, state: ClusterState) -> Objective:
+        """As of `min_total_duration_perf`."""
+        return MinTotalDurationPerf().objective(state, state.rates)

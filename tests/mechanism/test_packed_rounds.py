@@ -1,0 +1,274 @@
+"""The round mechanism with pairs of jobs on the same GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator.cluster import Cluster
+from allocator.jobs import JobTable
+from allocator.mechanism import DecisionCore, MechanismSettings
+from allocator.mechanism.pairs import fill_merged_rows, fill_type_rows, members, row_alone
+from allocator.protocol import ClusterState, RoundDecision
+from allocator.simulator import preset
+from tests.simulator.packed_worlds import PairPolicy, PairShares, packed_worlds, random_shares
+from tests.simulator.worlds import SharesPolicy, make_trace
+from throughputs import InputError, PackedColumns, Trace
+
+ROUND = 360.0
+GAVEL = preset("gavel").mechanism
+
+
+def core_of(
+    n: int,
+    gpus: int,
+    shares: np.ndarray,
+    pairs: PairShares,
+    settings: MechanismSettings | None = None,
+    fills: bool = True,
+) -> DecisionCore:
+    """N equal jobs of one GPU on one type, with shares that do not change."""
+    columns = PackedColumns([0] * n, [[1.0]], [[[0.7]]], accelerators=["v100"])
+    cluster = Cluster({"v100": gpus})
+    jobs = JobTable.from_trace(make_trace([1e9] * n), columns, cluster, colocated=True)
+    policy = PairPolicy(lambda _: (np.reshape(shares, (n, 1)), pairs), fills)
+    core = DecisionCore(policy, cluster, jobs, settings)
+    core.arrive(np.arange(n))
+    return core
+
+
+def rows(decision: RoundDecision) -> list[tuple[int, ...]]:
+    assert decision.partner is not None
+    pairs = zip(decision.jobs.tolist(), decision.partner.tolist(), strict=True)
+    return sorted({tuple(sorted({job, partner} - {-1})) for job, partner in pairs})
+
+
+def play(core: DecisionCore, rounds: int) -> Counter[tuple[int, ...]]:
+    """How often each row ran."""
+    counted: Counter[tuple[int, ...]] = Counter()
+    for index in range(rounds):
+        decision = core.next_round(index * ROUND)
+        counted.update(rows(decision))
+        core.record(decision, np.full(len(decision.jobs), ROUND))
+    return counted
+
+
+def test_rows_sort_in_the_order_in_which_jobs_come() -> None:
+    pair = (1 << 32) | 1
+    assert members(row_alone(7)) == (7,)
+    assert members(pair) == (0, 1)
+    assert row_alone(0) < row_alone(1) < pair < row_alone(2) < ((2 << 32) | 1) < ((2 << 32) | 2) < row_alone(3)
+
+
+@pytest.mark.parametrize("chosen", [None, GAVEL])
+def test_a_pair_has_the_same_gpus(chosen: MechanismSettings | None) -> None:
+    decision = core_of(2, 1, np.zeros(2), {(0, 1, 0): 1.0}, chosen).next_round(0.0)
+    assert decision.jobs.tolist() == [0, 1]
+    assert decision.partner is not None
+    assert decision.partner.tolist() == [1, 0]
+    assert decision.gpus == ((0,), (0,))
+
+
+def test_without_pairs_a_decision_says_nothing_of_partners() -> None:
+    jobs = JobTable(make_trace([1, 1]), np.ones((2, 1)), Cluster({"v100": 2}))
+    core = DecisionCore(SharesPolicy(), Cluster({"v100": 2}), jobs)
+    core.arrive([0, 1])
+    assert core.next_round(0.0).partner is None
+    assert core.pairs is None
+
+
+@pytest.mark.parametrize("priority", ["deficit", "time_fraction"])
+@pytest.mark.parametrize("queue", ["global", "per_type"])
+@pytest.mark.parametrize("pair_rows", ["shared", "all"])
+def test_rows_run_as_often_as_their_shares_say(priority: str, queue: str, pair_rows: str) -> None:
+    chosen = MechanismSettings(priority=priority, queue=queue, pair_rows=pair_rows)  # type: ignore[arg-type]
+    shares = {(0, 1, 0): 0.4, (0, 2, 0): 0.2, (1, 2, 0): 0.1}
+    core = core_of(3, 1, np.array([0.05, 0.2, 0.05]), shares, chosen)
+    counted = play(core, 200)
+    expected = {(0, 1): 80, (0, 2): 40, (1, 2): 20, (0,): 10, (1,): 40, (2,): 10}
+    assert sum(counted.values()) == 200
+    for row, times in expected.items():
+        assert abs(counted[row] - times) <= 3, (row, counted)
+
+
+def test_time_owed_to_a_pair_is_owed_to_its_jobs_when_partners_change() -> None:
+    """Job 0 shares with 1, then with 2, in turn; both partners and job 3, who is alone, get what they were promised."""
+    columns = PackedColumns([0] * 4, [[1.0]], [[[0.7]]], accelerators=["v100"])
+    cluster = Cluster({"v100": 1})
+    jobs = JobTable.from_trace(make_trace([1e9] * 4), columns, cluster, colocated=True)
+    turn = iter(range(10**6))
+
+    def decide(state: ClusterState) -> tuple[np.ndarray, PairShares]:
+        pairs = {(0, 1 + next(turn) % 2, 0): 0.6}
+        return np.array([[0.0], [0.0], [0.0], [0.4]])[: state.n_jobs], pairs
+
+    core = DecisionCore(PairPolicy(decide), cluster, jobs)
+    core.arrive([0, 1, 2, 3])
+    time = Counter[int]()
+    for index in range(300):
+        core.note_trouble()  # a decision at every round
+        decision = core.next_round(index * ROUND)
+        time.update(decision.jobs.tolist())
+        core.record(decision, np.full(len(decision.jobs), ROUND))
+    assert abs(time[0] - 180) <= 5
+    assert abs(time[3] - 120) <= 5
+    assert abs(time[1] - time[2]) <= 5
+
+
+def test_all_pairs_fill_gpus_only_where_gavel_does() -> None:
+    """Rows without a share: Gavel's preset runs pairs of them, the default only jobs alone."""
+    assert rows(core_of(3, 1, np.array([1.0, 0, 0]), {}).next_round(0.0)) == [(0,)]
+    assert rows(core_of(3, 4, np.array([1.0, 0, 0]), {}).next_round(0.0)) == [(0,), (1,), (2,)]
+    # A pair that no decision has seen yet counts as owed half a round more than a job alone.
+    assert rows(core_of(3, 1, np.zeros(3), {}, GAVEL).next_round(0.0)) == [(0, 1)]
+
+
+def test_policies_that_fill_nothing_run_only_rows_with_a_share() -> None:
+    for chosen in (None, GAVEL):
+        core = core_of(4, 4, np.array([0, 0, 1.0, 0]), {(0, 1, 0): 1.0}, chosen, fills=False)
+        assert rows(core.next_round(0.0)) == [(0, 1), (2,)]
+
+
+def test_pairs_end_with_either_job() -> None:
+    for chosen in (None, GAVEL):
+        core = core_of(2, 1, np.zeros(2), {(0, 1, 0): 1.0}, chosen)
+        decision = core.next_round(0.0)
+        core.record(decision, np.full(2, ROUND))
+        core.policy.decide = lambda _: (np.ones((1, 1)), {})  # type: ignore[attr-defined]
+        core.complete([0])
+        assert core.active.tolist() == [1]
+        assert rows(core.next_round(4000.0)) == [(1,)]
+
+
+def test_the_policy_is_told_who_shares_with_whom() -> None:
+    core = core_of(3, 2, np.array([0, 1.0, 0]), {(0, 2, 0): 1.0})
+    core.next_round(0.0)
+    core.note_trouble()
+    core.next_round(ROUND)
+    first, second = core.policy.states  # type: ignore[attr-defined]
+    assert first.current_partner.tolist() == [-1, -1, -1]
+    assert second.current_partner.tolist() == [2, -1, 0]
+    core.complete([0])
+    core.policy.decide = lambda _: (np.ones((2, 1)), {})  # type: ignore[attr-defined]
+    core.next_round(2 * ROUND)
+    assert core.policy.states[2].current_partner.tolist() == [-1, -1]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ({(0, 0, 0): 1.0}, "two jobs with gangs of one size"),
+        ({(0, 1, 0): -0.5}, "share of time of at least 0"),
+        ({(0, 1, 0): np.nan}, "share of time of at least 0"),
+        ({(0, 7, 0): 0.5}, "second of pairs"),
+        ({(0, 1, 3): 0.5}, "type of pairs"),
+    ],
+)
+def test_bad_pairs_are_refused(pairs: PairShares, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        core_of(2, 1, np.zeros(2), pairs).next_round(0.0)
+
+
+def test_gangs_of_different_sizes_are_refused() -> None:
+    columns = PackedColumns([0, 1], [[1.0], [1.0]], np.zeros((2, 2, 1)), [1, 2], accelerators=["v100"])
+    cluster = Cluster({"v100": 2})
+    jobs = JobTable.from_trace(make_trace([1, 1], sizes=[1, 2]), columns, cluster, colocated=True)
+    core = DecisionCore(PairPolicy(lambda _: (np.zeros((2, 1)), {(0, 1, 0): 1.0})), cluster, jobs)
+    core.arrive([0, 1])
+    with pytest.raises(InputError, match="gangs of one size"):
+        core.next_round(0.0)
+
+
+row_numbers = st.integers(0, 5).flatmap(
+    lambda high: st.integers(-1, high - 1).map(lambda low: (high << 32) | (low + 1))
+)
+
+
+@given(
+    queues=st.lists(st.lists(row_numbers, max_size=12, unique=True), min_size=1, max_size=3),
+    sizes=st.lists(st.integers(1, 3), min_size=6, max_size=6),
+    free=st.lists(st.integers(0, 6), min_size=3, max_size=3),
+    merged=st.booleans(),
+)
+def test_filling_serves_rows_in_order_and_each_job_once(
+    queues: list[list[int]], sizes: list[int], free: list[int], merged: bool
+) -> None:
+    """Against a plain reading of the rule: row after row, take it if its jobs are free and its gang fits."""
+    free = free[: len(queues)]
+    order = [(row, j) for j in range(len(queues)) for row in queues[j]]
+    if merged:
+        order = [(row, j) for row, j in sorted(order, key=lambda entry: entry[0] % 7)]
+    left, busy, expected = list(free), set[int](), [list[int]() for _ in queues]
+    for row, j in order:
+        who = members(row)
+        if sizes[who[-1]] <= left[j] and busy.isdisjoint(who):
+            expected[j].append(row)
+            busy.update(who)
+            left[j] -= sizes[who[-1]]
+    ours, taken = list(free), set[int]()
+    if merged:
+        chosen = fill_merged_rows(order, sizes, ours, taken, 6)
+    else:
+        chosen = fill_type_rows(queues, range(len(queues)), sizes, ours, taken, 6)
+    assert chosen == expected
+    assert taken == busy
+    assert ours == left
+
+
+@settings(max_examples=60)
+@given(world=packed_worlds(), seed=st.integers(0, 1000), gavel=st.booleans())
+def test_every_round_is_feasible(world: tuple[Trace, Cluster, PackedColumns], seed: int, gavel: bool) -> None:
+    trace, cluster, columns = world
+    jobs = JobTable.from_trace(trace, columns, cluster, colocated=True)
+    core = DecisionCore(PairPolicy(random_shares(seed)), cluster, jobs, GAVEL if gavel else None, seed)
+    rng = np.random.default_rng(seed)
+    ids = np.flatnonzero(jobs.runnable)
+    core.arrive(ids[: len(ids) // 2])
+    for index in range(8):
+        if index == 3:
+            core.arrive(ids[len(ids) // 2 :])
+        decision = core.next_round(index * 700.0)
+        who, partner = decision.jobs, decision.partner
+        assert partner is not None
+        assert len(set(who.tolist())) == len(who)
+        assert set(who.tolist()) <= set(core.active.tolist())
+        assert (jobs.rates[who, decision.accelerator] > 0).all()
+        shared = np.flatnonzero(partner >= 0)
+        for at in shared[::2].tolist():
+            one, other = who[at], who[at + 1]
+            assert (partner[at], partner[at + 1]) == (other, one)
+            assert one < other
+            assert decision.accelerator[at] == decision.accelerator[at + 1]
+            assert decision.gpus[at] == decision.gpus[at + 1]
+            assert jobs.scale_factor[one] == jobs.scale_factor[other]
+            assert jobs.colocation is not None
+            a, b, j = jobs.colocation.group[one], jobs.colocation.group[other], decision.accelerator[at]
+            assert min(jobs.colocation.together[a, b, j], jobs.colocation.together[b, a, j]) > 0
+        once = np.flatnonzero((partner < 0) | (who < partner))
+        used = [gpu for at in once.tolist() for gpu in decision.gpus[at]]
+        assert len(set(used)) == len(used)
+        counts = np.bincount(decision.accelerator[once], jobs.scale_factor[who[once]], len(cluster.capacity))
+        assert (counts <= cluster.capacity).all()
+        core.record(decision, rng.uniform(1, ROUND, len(who)))
+        if len(who) and index % 2:
+            core.complete(who[:1])
+
+
+def test_grown_tables_keep_their_groups() -> None:
+    columns = PackedColumns([0, 1, 1], [[1.0], [2.0]], [[[0.5], [0.6]], [[1.1], [1.2]]], accelerators=["v100"])
+    cluster = Cluster({"v100": 2})
+    whole = JobTable.from_trace(make_trace([1, 2, 3]), columns, cluster, colocated=True)
+    first = PackedColumns([0, 1], columns.alone, columns.together, accelerators=["v100"])
+    grown = JobTable.from_trace(make_trace([1, 2]), first, cluster, colocated=True)
+    last = PackedColumns([1], columns.alone, columns.together, accelerators=["v100"])
+    grown.append(JobTable.from_trace(make_trace([3]), last, cluster, colocated=True))
+    assert grown.colocation is not None
+    assert whole.colocation is not None
+    assert np.array_equal(grown.colocation.group, whole.colocation.group)
+    other = PackedColumns([0], [[1.0]], [[[0.5]]], accelerators=["v100"])
+    with pytest.raises(InputError, match="co-location"):
+        grown.append(JobTable.from_trace(make_trace([3]), other, cluster, colocated=True))
