@@ -92,8 +92,11 @@ def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -
         raise InputError(
             source, field=f"jobs[{named}].entity", found=names[named], expected="none, as there are no entities"
         )
+    stated = _field(data, "entities", list | dict, source, "a list or an object of entities")
+    if isinstance(stated, dict):
+        stated, names = _with_jobs(stated, names, [row["job_id"] for row in rows], source)
     try:
-        entities = Entities.parse(_field(data, "entities", list | dict, source, "a list or an object of entities"))
+        entities = Entities.parse(stated)
     except InputError as error:
         field = "entities" if error.field is None else f"entities.{error.field}"
         raise InputError(source, field=field, found=error.found, expected=error.expected) from None
@@ -109,6 +112,21 @@ def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -
         raise InputError(source, field=f"jobs[{missing}].arrival_rank", expected="a rank, as other jobs have one")
     by_time = arrival_ranks([row["elapsed"] for row in rows], [row["job_id"] for row in rows])
     return Membership(entities, of_job, ranks if given else by_time)
+
+
+def _with_jobs(
+    stated: dict[str, Any], names: list[Any], ids: list[Any], source: str
+) -> tuple[dict[str, Any], list[Any]]:
+    """Entities without their ``jobs`` lists, and the entity of each job: its own, or that whose list it is in."""
+    names, place, rest = list(names), {str(job): i for i, job in enumerate(ids)}, {}
+    for entity, fields in stated.items():
+        listed = fields.get("jobs", []) if isinstance(fields, dict) else []
+        for job in listed if isinstance(listed, list) else [listed]:
+            if str(job) not in place:
+                raise InputError(source, field=f"entities.{entity}.jobs", found=job, expected="the id of a job")
+            names[place[str(job)]] = entity
+        rest[entity] = {k: v for k, v in fields.items() if k != "jobs"} if isinstance(fields, dict) else fields
+    return rest, names
 
 
 def allocation_to_json(allocation: Allocation) -> dict[str, Any]:

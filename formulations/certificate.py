@@ -62,7 +62,8 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
 def _certify_threshold(
     polytope: Polytope, objective: Threshold, answer: Answer, shares: Array, u: Array, prices: Array
 ) -> Certificate:
-    multipliers = np.clip(np.nan_to_num(answer.multipliers), 0.0, None)
+    multipliers = np.nan_to_num(answer.multipliers)
+    np.maximum(multipliers, 0.0, out=multipliers)
     level = objective.level(u)
     prices, supply = _without_dust(polytope, multipliers, prices)
     bound = objective.bound(polytope.counts * multipliers, supply)

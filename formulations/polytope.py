@@ -100,11 +100,11 @@ class Polytope:
 
     def throughput(self, shares: Array) -> Array:
         """(N,) throughput u that `shares` (N, M) yield."""
-        return np.einsum("ij,ij->i", self.rates, shares)
+        return np.asarray(np.einsum("ij,ij->i", self.rates, shares))
 
     def used(self, shares: Array) -> Array:
         """(M,) GPUs that `shares` (N, M) take of each type."""
-        return np.einsum("i,ij->j", self.loads, shares)
+        return np.asarray(np.einsum("i,ij->j", self.loads, shares))
 
     def violation(self, shares: Array) -> float:
         """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""

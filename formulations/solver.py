@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from formulations.backends import AUTO, Backend, get_backend
 from formulations.certificate import Certificate, certify
 from formulations.objectives import Makespan, MaxSum, Objective
-from formulations.polytope import Polytope
+from formulations.polytope import Polytope, parts
 from formulations.reductions import Classes, classes_of
 from formulations.selection import Choice, balance, check_choice, published_makespan
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
@@ -84,7 +84,7 @@ def solve(
     if isinstance(goal, WaterFilling):
         # with entities all at the top may have more in the end than at the first level
         objective_value = min(objective_value, proof.objective)
-    shares = _expand(np.where(part.rates > 0, chosen.shares, 0.0), classes, jobs, types, polytope.rates.shape)
+    shares = _expand(chosen.shares, part.rates, classes, jobs, types, polytope.rates.shape)
     prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(len(served))
     prices[types] = proof.prices
     if len(proof.multipliers):
@@ -126,9 +126,16 @@ def _reduce(
 
 
 def _expand(
-    shares: Array, classes: Classes, jobs: NDArray[np.intp], types: NDArray[np.intp], shape: tuple[int, ...]
+    shares: Array,
+    rates: Array,
+    classes: Classes,
+    jobs: NDArray[np.intp],
+    types: NDArray[np.intp],
+    shape: tuple[int, ...],
 ) -> Array:
-    """From classes (K, served types) to all jobs (N, M)."""
+    """From classes (K, served types) to all jobs (N, M); no time on a type that yields nothing."""
+    if any(((shares[part] > 0) & ~(rates[part] > 0)).any() for part in parts(len(shares))):
+        shares = np.where(rates > 0, shares, 0.0)
     of_jobs: Array = shares.take(classes.of, axis=0, mode="clip")
     if of_jobs.shape == shape:
         return of_jobs

@@ -309,6 +309,8 @@ class DecisionCore:
         gpus: list[tuple[int, ...]] = []
         sizes = RowSizes(self._sizes)
         for j in self._visit_order:
+            if self._placement is not None and self._placement.consolidated:
+                self._placement.hand_over(j, rows[j], members)
             placed = [()] * len(rows[j]) if self._placement is None else self._placement.place(j, rows[j], sizes)
             for row, ids in zip(rows[j], placed, strict=True):
                 who = members(row)

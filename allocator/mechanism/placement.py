@@ -5,6 +5,7 @@ GPUs left over by a partial last server are usable.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain, groupby, islice
 from typing import Protocol
 
@@ -42,6 +43,22 @@ class Placement:
         self._per_server = [int(cluster.gpus_per_server[name]) for name in cluster.accelerators]
         self._held: list[dict[int, _Gpus]] = [{} for _ in self._ids]
         self._last: list[tuple[list[int], list[_Gpus]]] = [([], []) for _ in self._ids]
+
+    def hand_over(self, j: int, rows: list[int], members: Callable[[int], tuple[int, ...]]) -> None:
+        """Before `place`, where rows are sets of jobs: a new row takes the GPUs of a row that one of its jobs leaves.
+
+        A job then stays where it is when it begins or ceases to share. `members` gives the jobs of a row.
+        """
+        held = self._held[j]
+        new = [row for row in rows if row not in held]
+        if not new or not held:
+            return
+        staying = set(rows)
+        left = {job: row for row in held if row not in staying for job in members(row)}
+        for row in new:
+            old = next((left[job] for job in members(row) if left.get(job) in held), None)
+            if old is not None:
+                held[row] = held.pop(old)
 
     def place(self, j: int, jobs: list[int], sizes: GangSizes) -> list[_Gpus]:
         """GPU ids on type `j` for the distinct `jobs` of the coming round; `sizes` is GPUs per gang, by job id."""

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allocator.policies.base import Array, ProgramPolicy
+from allocator.policies.packed import PackedPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
 
 if TYPE_CHECKING:
     from formulations import WaterFilling
+
+__all__ = ["MaxMinFairnessWaterFilling", "MaxMinFairnessWaterFillingPacked", "MaxMinFairnessWaterFillingPerf"]
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3 and app. A.1"
 
@@ -74,3 +77,23 @@ class MaxMinFairnessWaterFilling(_WaterFillingFairness):
     def believed_rates(self, state: ClusterState) -> Array:
         """1 everywhere."""
         return np.ones_like(state.rates)
+
+
+@register(
+    "max_min_fairness_water_filling_packed",
+    paper=_PAPER + ", sec. 3.1",
+    program="lex max_(x,z) sort_i s_i u_i / (w_i p_i), u_i = sum_j (T_ij x_ij + sum_k T'_(i|k,j) z_ikj), by entities",
+)
+@dataclass(frozen=True)
+class MaxMinFairnessWaterFillingPacked(PackedPolicy):
+    """Heterogeneity-aware LAS with water filling and space sharing.
+
+        lex max_(x,z)  sort_i ( v_i(x, z) / w_i ),   v_i = s_i u_i / p_i          (x, z) in the polytope with pairs
+
+    p_i is the throughput of the job alone under the proportional share; entities as in
+    `max_min_fairness_water_filling_perf`. The polytope is that of `allocator.policies.packed`.
+    """
+
+    def objective(self, state: ClusterState) -> WaterFilling:
+        """As of `max_min_fairness_water_filling_perf`."""
+        return MaxMinFairnessWaterFillingPerf().objective(state, state.rates)

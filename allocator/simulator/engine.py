@@ -104,9 +104,7 @@ def simulate(
     spread = chosen.simulator.unconsolidated_throughputs
     owners = None if entities is None else Entities.parse(entities)
     packs = bool(getattr(policy, "packs", False))
-    jobs = JobTable.from_trace(
-        trace, throughputs, cluster, unconsolidated=spread, entities=owners, colocated=packs
-    )
+    jobs = JobTable.from_trace(trace, throughputs, cluster, unconsolidated=spread, entities=owners, colocated=packs)
     more_jobs = None if extend is None else MoreJobs(extend, throughputs, cluster, spread, packs)
     settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
     if owners is not None:

@@ -55,13 +55,14 @@ class Materials:
         from allocator.api import load_throughputs
         from throughputs.prices import read_prices
 
+        packs = any(getattr(get_policy(point.policy), "packs", False) for point in points)
         tables: dict[str | None, ThroughputTable] = {}
         prices: dict[str, Prices] = {}
         for point in points:
             workload = point.workload
             name = workload.throughputs
             if name not in tables:
-                tables[name] = load_throughputs(name)
+                tables[name] = load_throughputs(name, colocated=packs)
             known = tables[name].accelerators
             for accelerator in Cluster.parse(point.cluster).accelerators:
                 if accelerator not in known:

@@ -252,7 +252,8 @@ class _Chunk:
 
     def _stays_between(self, level: float) -> NDArray[np.bool_]:
         """The demand stays between the rates of the mix; a demand does not fall to nothing."""
-        assert self.demand is not None and self.growth is not None
+        assert self.demand is not None
+        assert self.growth is not None
         moved = self.growth * level
         above = self.demand - self.low
         return np.asarray(

@@ -17,17 +17,17 @@ Should prices end up further off than was assumed when jobs were settled, all be
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram
-from formulations.backends.mixes import Box, Jobs, Market, Totals, choose, keep, respond_all, settle
+from formulations.backends.mixes import Box, Jobs, Totals, choose, keep, respond_all, settle
+from formulations.backends.price_goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
 from formulations.backends.price_steps import Curvature, newton_step
-from formulations.backends.structured import own_engine, solve_threshold, solve_with_floors
-from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.backends.structured import own_engine
+from formulations.objectives import MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 
@@ -45,14 +45,14 @@ _FEWEST, _MOST = 48, 4096
 _HARDEST = 8
 """Jobs that need most and are in every sample, at next to no weight."""
 
-_MOST_UNDECIDED = 4
-"""Times as many undecided jobs as is comfortable, beyond which the interior point over all of them is the better way."""
+_MOST_UNDECIDED = 0.35
+"""Part of all jobs beyond which undecided ones are too many: the interior point over all of them is the better way."""
 
-_STEPS, _ROUNDS = 12, 3
+_STEPS, _ROUNDS, _LEVELS = 12, 3, 6
 _LONGEST = 0.5
 """Relative change of a price that a step is cut to."""
 
-_SETTLING = 0.2
+_SETTLING = 0.5
 """Relative error of the prices from which jobs are settled."""
 
 _DIFFERENCE, _LEAST_DIFFERENCE = 0.02, 1e-3
@@ -71,12 +71,6 @@ _EXACT = 1e-6
 """Relative error of the prices of an interior point, on the safe side."""
 
 _PRECISION = 1e-11
-_ROUGH = 1e-6
-"""Precision of a sample's prices: what it leaves out costs more."""
-
-_SMALLEST_PRICE = 0.01
-"""Part of the highest price below which errors of a price are measured as if it were so high."""
-
 _DUST = 1e-9
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
 
@@ -88,9 +82,6 @@ _CLEARED = 1e-8
 
 _LINEAR = 1e-6
 """Relative change of the level after which demands that are not linear in it are drawn up again."""
-
-_SAME_LEVEL = 1e-5
-"""Relative difference up to which the sample's level is that of the hardest job alone."""
 
 
 def takes(polytope: Polytope) -> bool:
@@ -115,14 +106,14 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
     if isinstance(objective, MaxSum):
         return solve_for_worth(polytope, objective.gains, None)
     try:
-        return _Search(polytope, _Level(polytope, objective)).run()
+        return _Search(polytope, LevelGoal(polytope, objective)).run()
     except _HeldAloneError:
         return _alone(polytope, objective)
 
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
     """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
-    return _Search(polytope, _Worth(polytope, gains, floors)).run()
+    return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
 
 
 def _alone(polytope: Polytope, objective: Threshold) -> Answer:
@@ -136,128 +127,12 @@ class _HeldAloneError(RuntimeError):
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
-    """Prices (M,) and the level that goes with them."""
-
-    prices: Array
-    level: float
-
-    @property
-    def size(self) -> Array:
-        """(M,) what an error of each price is measured against; 0 for a type that costs nothing."""
-        least = _SMALLEST_PRICE * float(self.prices.max())
-        return np.where(self.prices > 0, np.maximum(self.prices, least), 0.0)
-
-
-class _Goal(ABC):
-    """What the jobs of a program want: demands by level, or pay and floors."""
-
-    gain: Array | None = None
-    linear = True
-    sign = 1.0
-    most = 0.0
-    """What all jobs could earn together."""
-
-    @abstractmethod
-    def take(self, jobs: Index) -> _Goal:
-        """The same for some jobs."""
-
-    @abstractmethod
-    def market(self, place: _Place) -> Market:
-        """Prices and demands; demands grow with the level relative to where it is."""
-
-    @abstractmethod
-    def moved(self, level: float, by: float) -> float:
-        """The level when it is better by a fraction `by`, as far as can be."""
-
-    def is_limit(self, level: float) -> bool:  # noqa: ARG002
-        """Whether no level can be better, however much capacity there is."""
-        return False
-
-    @abstractmethod
-    def need(self) -> Array:
-        """(K,) about how much of its time on its fastest type every job needs, up to 1."""
-
-    @abstractmethod
-    def solve(self, part: Polytope) -> _Place:
-        """Prices and level for all of a small program."""
-
-
-class _Level(_Goal):
-    """The best level of a threshold objective."""
-
-    def __init__(self, polytope: Polytope, objective: Threshold) -> None:
-        self.objective = objective
-        self.fastest = polytope.fastest
-        self.alone = objective.easiest_level(self.fastest)
-        self.sign = 1.0 if objective.higher_level_is_better else -1.0
-        self.linear = isinstance(objective, MaxMin)
-
-    def take(self, jobs: Index) -> _Level:
-        part = object.__new__(_Level)
-        objective = self.objective.take(jobs)
-        assert isinstance(objective, Threshold)
-        part.objective, part.fastest = objective, self.fastest[jobs]
-        part.alone, part.sign, part.linear = self.alone, self.sign, self.linear
-        return part
-
-    def market(self, place: _Place) -> Market:
-        growth = self.objective.slope(place.level) * abs(place.level)
-        return Market(place.prices, self.objective.demand(place.level), growth)
-
-    def moved(self, level: float, by: float) -> float:
-        following = level + self.sign * by * abs(level)
-        return min(following, self.alone) if self.sign > 0 else max(following, self.alone)
-
-    def is_limit(self, level: float) -> bool:
-        return level == self.alone
-
-    def need(self) -> Array:
-        return np.asarray(self.objective.demand(self.alone) / self.fastest)
-
-    def solve(self, part: Polytope) -> _Place:
-        answer = solve_threshold(part, self.objective, precision=_ROUGH)
-        level = self.objective.level(part.throughput(part.repaired(answer.shares)))
-        near = abs(level - self.alone) <= _SAME_LEVEL * abs(self.alone)
-        return _Place(answer.prices, self.alone if near else self.moved(level, 0.0))
-
-
-class _Worth(_Goal):
-    """The largest total worth of the throughputs, above floors."""
-
-    def __init__(self, polytope: Polytope, gains: Array, floors: Array | None) -> None:
-        self.gains, self.floors, self.fastest = gains, floors, polytope.fastest
-        self.gain = gains / polytope.scale_factors
-        self.most = float(np.add.reduce(polytope.loads * self.gain * self.fastest))
-
-    def take(self, jobs: Index) -> _Worth:
-        part = object.__new__(_Worth)
-        part.gains, part.floors = self.gains[jobs], None if self.floors is None else self.floors[jobs]
-        assert self.gain is not None
-        part.gain, part.fastest = self.gain[jobs], self.fastest[jobs]
-        return part
-
-    def market(self, place: _Place) -> Market:
-        return Market(place.prices, self.floors)
-
-    def moved(self, level: float, by: float) -> float:  # noqa: ARG002
-        return 0.0
-
-    def need(self) -> Array:
-        return np.ones(len(self.gains)) if self.floors is None else self.floors / self.fastest
-
-    def solve(self, part: Polytope) -> _Place:
-        worth = self.gains[:, None] * part.rates
-        return _Place(solve_with_floors(part, worth, self.floors, 0.0, precision=_ROUGH).prices, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
 class _Crowd:
     """Some jobs (numbers `index` of all), what they want, and their mixes."""
 
     index: Index
     jobs: Jobs
-    goal: _Goal
+    goal: Goal
     states: NDArray[np.unsignedinteger]
 
     def __len__(self) -> int:
@@ -266,7 +141,7 @@ class _Crowd:
     def take(self, some: Index) -> _Crowd:
         return _Crowd(self.index[some], self.jobs.take(some), self.goal.take(some), self.states[some])
 
-    def choose(self, place: _Place) -> Totals:
+    def choose(self, place: Place) -> Totals:
         """Their best mixes are noted in `states`."""
         return choose(self.jobs, self.goal.market(place), self.states)
 
@@ -284,7 +159,7 @@ class _Settled:
     def nobody(cls, M: int) -> _Settled:
         return cls(np.zeros(M), np.zeros(M), np.full(M, -np.inf), np.full(M, np.inf))
 
-    def add(self, totals: Totals, place: _Place, box: Box) -> None:
+    def add(self, totals: Totals, place: Place, box: Box) -> None:
         self.usage = self.usage + totals.usage
         self.growth = self.growth + totals.growth
         self.lowest = np.maximum(self.lowest, place.prices - box.prices)
@@ -300,7 +175,7 @@ class _Settled:
 class _Search:
     """Newton steps over all jobs, then over the undecided ones, and the interior point over the last of these."""
 
-    def __init__(self, polytope: Polytope, goal: _Goal) -> None:
+    def __init__(self, polytope: Polytope, goal: Goal) -> None:
         self.polytope, self.goal = polytope, goal
         self.capacity = polytope.capacity
         K, M = polytope.rates.shape
@@ -314,7 +189,7 @@ class _Search:
     def run(self) -> Answer:
         """RuntimeError when prices settle too few jobs or do not clear the market."""
         place, curvature = self._from_sample()
-        if self.goal.is_limit(place.level) or not place.prices.any():
+        if self.goal.is_limit(place.level) or (self.goal.gain is not None and not place.prices.any()):
             return self._at_limit(place)
         for _ in range(_ROUNDS):
             undecided, settled, place = self._approach(place, curvature)
@@ -323,16 +198,16 @@ class _Search:
                 continue
             clean = self._cleaned(undecided, settled, place)
             return self._answer(*(clean or (undecided, point, place)))
-        raise RuntimeError("prices settle too few jobs")
+        raise RuntimeError("prices are further off than it seems")
 
-    def _off(self, settled: _Settled, place: _Place) -> bool:
+    def _off(self, settled: _Settled, place: Place) -> bool:
         """Whether prices are further off than was assumed when jobs were settled."""
         off = np.maximum(settled.lowest - place.prices, place.prices - settled.highest)
         return float((off * self.capacity).max()) > _DUST * max(float(place.prices @ self.capacity), self.goal.most)
 
     def _cleaned(
-        self, undecided: _Crowd, settled: _Settled, place: _Place
-    ) -> tuple[_Crowd, InteriorPoint, _Place] | None:
+        self, undecided: _Crowd, settled: _Settled, place: Place
+    ) -> tuple[_Crowd, InteriorPoint, Place] | None:
         """At exact prices next to all jobs are settled, and need no shares of an interior point, which has its dust."""
         undecided.choose(place)
         settled = replace(settled)
@@ -345,13 +220,13 @@ class _Search:
             return None
         return None if self._off(settled, exact) else (crowd, point, exact)
 
-    def _from_sample(self) -> tuple[_Place, Curvature]:
+    def _from_sample(self) -> tuple[Place, Curvature]:
         """Solve for a part of the jobs, every one standing for its neighbours."""
         polytope, everyone = self.polytope, self.everyone
         need = self.goal.need()
-        hardest = np.argpartition(need, len(need) - _HARDEST)[len(need) - _HARDEST :]
+        hardest = np.argpartition(need, -_HARDEST)[-_HARDEST:]
         chance = polytope.loads * need
-        chance *= 0.5 * self.few / float(np.add.reduce(chance))
+        chance *= 0.5 * self.few / max(float(np.add.reduce(chance)), 1e-300)
         chance += polytope.loads * (0.5 * self.few / float(np.add.reduce(polytope.loads)))
         np.minimum(chance, 1.0, out=chance)
         # in the canonical order, each with its chance, as evenly as can be
@@ -362,19 +237,19 @@ class _Search:
         part = polytope.restricted(jobs, np.arange(len(self.capacity)), counts)
         sample = _Crowd(jobs, everyone.jobs.take(jobs, part.loads), self.goal.take(jobs), everyone.states[jobs])
         found = sample.goal.solve(part)
-        place = _Place(self._without_dust(found.prices, _FREE), found.level)
+        place = Place(self._without_dust(found.prices, _FREE), found.level)
         if place.prices.any() and not self.goal.is_limit(place.level):
             self._refuse_ties(sample, place)
         return place, self._measured(sample, place, _DIFFERENCE)
 
-    def _refuse_ties(self, sample: _Crowd, place: _Place) -> None:
+    def _refuse_ties(self, sample: _Crowd, place: Place) -> None:
         """Where many jobs are undecided at the very prices, prices do not say what they do."""
         sample.choose(place)
         tied, _ = settle(sample.jobs, sample.goal.market(place), Box(_TIED * place.size, 0.0), sample.states)
         if float(np.add.reduce(sample.jobs.loads[tied])) > _MANY_TIED * float(np.add.reduce(sample.jobs.loads)):
             raise RuntimeError("prices leave many jobs tied")
 
-    def _measured(self, crowd: _Crowd, place: _Place, difference: float) -> Curvature:
+    def _measured(self, crowd: _Crowd, place: Place, difference: float) -> Curvature:
         """Slopes of usage, measured on one job for several where there are many."""
         each = max(1, len(crowd) // (2 * self.few))
         if each > 1:
@@ -384,22 +259,22 @@ class _Search:
             crowd = replace(crowd, states=crowd.states.copy())
 
         def usage(prices: Array) -> Array:
-            return crowd.choose(_Place(prices, place.level)).usage
+            return crowd.choose(Place(prices, place.level)).usage
 
-        least = _SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
+        least = SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
         return Curvature.measured(usage, place.prices, np.where(place.size > 0, place.size, least), difference)
 
-    def _at_limit(self, place: _Place) -> Answer:
+    def _at_limit(self, place: Place) -> Answer:
         """Where capacity is worth nothing, any shares that meet the demands will do if they fit."""
         usage = self.everyone.choose(place).usage
         if (usage > self.capacity).any():
-            raise _HeldAloneError
+            raise _HeldAloneError("a single job holds the level")
         K, M = self.polytope.rates.shape
         shares, multipliers = np.empty((K, M)), np.empty(K)
         respond_all(self.everyone.jobs, self.goal.market(place), self.everyone.states, shares, multipliers)
         return Answer(shares, np.zeros(K), np.zeros(M), self.iterations)
 
-    def _approach(self, place: _Place, curvature: Curvature) -> tuple[_Crowd, _Settled, _Place]:
+    def _approach(self, place: Place, curvature: Curvature) -> tuple[_Crowd, _Settled, Place]:
         """Newton steps, settling jobs on the way; the undecided ones, and the others together."""
         crowd, settled = self.everyone, _Settled.nobody(len(self.capacity))
         best, stalled = np.inf, 0
@@ -411,17 +286,16 @@ class _Search:
             if expected is not None:
                 curvature.observe(moved, expected, excess)
             step, by = newton_step(curvature.matrix, growth, excess, place.prices)
-            size = _Place(np.maximum(place.prices, place.prices + step), 0.0).size
+            size = Place(np.maximum(place.prices, place.prices + step), 0.0).size
             error = max(float((np.abs(step) / np.where(size > 0, size, np.inf)).max()), abs(by), _LEAST_ERROR)
             cut = min(1.0, _LONGEST / max(error, 1e-300))
             by = float(np.clip(by * cut, -_LONGEST, _LONGEST))
-            following = _Place(np.maximum(place.prices + cut * step, 0.0), self.goal.moved(place.level, by))
+            following = Place(np.maximum(place.prices + cut * step, 0.0), self.goal.moved(place.level, by))
             settled.moved(place.level, following.level, self.goal.sign)
             moved, expected = following.prices - place.prices, excess + growth * by
             place = following
-            if _TRACE: print("  open", len(crowd), "error %.1e" % error, "by %.1e" % by)
             if self.goal.is_limit(place.level) and crowd is self.everyone:
-                raise _HeldAloneError
+                raise _HeldAloneError("a single job holds the level")
             if error < _SETTLING:
                 crowd = self._settle(crowd, settled, place, error)
             if len(crowd) <= self.few:
@@ -432,11 +306,11 @@ class _Search:
                     break
                 curvature = self._measured(crowd, place, max(error, _LEAST_DIFFERENCE))
             best = min(best, error)
-        if len(crowd) > _MOST_UNDECIDED * self.few:
+        if len(crowd) > min(max(_MOST_UNDECIDED * len(self.everyone), 4 * self.few), 4 * _MOST):
             raise RuntimeError("prices settle too few jobs")
         return crowd, settled, place
 
-    def _settle(self, crowd: _Crowd, settled: _Settled, place: _Place, error: float) -> _Crowd:
+    def _settle(self, crowd: _Crowd, settled: _Settled, place: Place, error: float) -> _Crowd:
         """The jobs that may still change their mix within the error of the prices."""
         box = Box(error * place.size, 0.3 * error)
         undecided, totals = settle(crowd.jobs, crowd.goal.market(place), box, crowd.states)
@@ -449,24 +323,27 @@ class _Search:
         self.everyone.states[crowd.index] = crowd.states
         return crowd.take(undecided)
 
-    def _finish(self, crowd: _Crowd, settled: _Settled, place: _Place) -> tuple[InteriorPoint, _Place]:
+    def _finish(self, crowd: _Crowd, settled: _Settled, place: Place) -> tuple[InteriorPoint, Place]:
         """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level."""
-        while True:
+        if not len(crowd):
+            raise RuntimeError("nobody is undecided")
+        for _ in range(_LEVELS):
             point = own_engine(self._program(crowd, settled, place), _PRECISION)
             self.iterations += point.iterations
             prices = self._without_dust(point.prices * self._scale(point.prices, place))
             by = point.level - 1.0 if self.goal.gain is None else 0.0
-            following = _Place(prices, self.goal.moved(place.level, by))
+            following = Place(prices, self.goal.moved(place.level, by))
             if self.goal.linear or abs(by) <= _LINEAR:
                 settled.moved(place.level, following.level, self.goal.sign)
                 return point, following
-            place = _Place(place.prices, following.level)
+            place = Place(place.prices, following.level)
             loads = self.everyone.jobs.loads.copy()
             loads[crowd.index] = 0.0
             totals = keep(self.everyone.jobs, self.goal.market(place), self.everyone.states, loads)
             settled.usage, settled.growth = totals.usage, totals.growth
+        raise RuntimeError("the level does not settle")
 
-    def _program(self, crowd: _Crowd, settled: _Settled, place: _Place) -> StructuredProgram:
+    def _program(self, crowd: _Crowd, settled: _Settled, place: Place) -> StructuredProgram:
         polytope, market = self.polytope, crowd.goal.market(place)
         fastest = crowd.jobs.rates.max(axis=1)
         rates = np.divide(crowd.jobs.rates.T, fastest, order="C")
@@ -478,7 +355,8 @@ class _Search:
             worth = rates * (crowd.jobs.gain * scale_factors * fastest)
             return StructuredProgram(rates=rates, capacity=left, gains=worth, floors=demand, **figures)
         # demands in the relative level t around 1: d + g (t - 1)
-        assert demand is not None and market.growth is not None
+        assert demand is not None
+        assert market.growth is not None
         growth = market.growth / fastest
         return StructuredProgram(
             rates=rates,
@@ -489,7 +367,7 @@ class _Search:
             **figures,
         )
 
-    def _scale(self, prices: Array, place: _Place) -> float:
+    def _scale(self, prices: Array, place: Place) -> float:
         """Prices of a level have no unit of their own: the same worth of all capacity as before."""
         return 1.0 if self.goal.gain is not None else float((self.capacity @ place.prices) / (self.capacity @ prices))
 
@@ -498,7 +376,7 @@ class _Search:
         worth = np.clip(prices, 0.0, None) * self.capacity
         return np.where(worth <= dust * max(float(worth.sum()), self.goal.most), 0.0, prices)
 
-    def _answer(self, undecided: _Crowd, point: InteriorPoint, place: _Place) -> Answer:
+    def _answer(self, undecided: _Crowd, point: InteriorPoint, place: Place) -> Answer:
         """Settled jobs keep their mixes, the undecided have the shares that the interior point gave them."""
         everyone, K = self.everyone, len(self.everyone)
         undecided.choose(place)
@@ -513,5 +391,3 @@ class _Search:
         if unsold > _CLEARED * worth or (used > (1.0 + _CLEARED) * self.capacity).any():
             raise RuntimeError("prices do not clear the market")
         return Answer(shares, multipliers, place.prices, self.iterations)
-
-_TRACE = False

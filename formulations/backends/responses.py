@@ -57,7 +57,9 @@ class Mixes:
     @cached_property
     def alone(self) -> Array:
         """(mixes,) share of the second type where it is the same for all jobs: for a type alone, 1."""
-        return np.where((np.arange(len(self.first)) >= self.n_pairs) & (np.arange(len(self.first)) < self.idle), 1.0, 0.0)
+        return np.where(
+            (np.arange(len(self.first)) >= self.n_pairs) & (np.arange(len(self.first)) < self.idle), 1.0, 0.0
+        )
 
     @property
     def idle(self) -> int:
@@ -126,43 +128,6 @@ class Responses:
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = (price[second] - price[first]) / self.span() - (0.0 if gain is None else gain)
         return np.where(self.bound & np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
-
-    def shares(self, demand: Array | None) -> Array:
-        """(M, K) shares of time that meet a `demand` (K,) with the same pairs of types."""
-        M, K = self.rates.shape
-        first, second = self.ends
-        shares, each = np.zeros((M + 1, K)), np.arange(K)
-        theta = self.theta
-        if demand is not None:
-            slow = np.where(first < M, self.rates[first % M, each], 0.0)
-            met = np.clip((demand - slow) / (self.rates[second, each] - slow), 0.0, 1.0)
-            theta = np.where(self.bound, met, theta)
-        shares[first, each] = 1.0 - theta
-        shares[second, each] = theta
-        return shares[:M]
-
-    def throughput(self) -> Array:
-        """(K,) throughput of the mixes."""
-        first, second = self.ends
-        M, K = self.rates.shape
-        each = np.arange(K)
-        slow = np.where(first < M, self.rates[first % M, each], 0.0)
-        return np.asarray(slow + self.theta * (self.rates[second, each] - slow))
-
-    def usage(self, loads: Array) -> Array:
-        """(M,) what jobs that weigh `loads` (K,) take of each type."""
-        return self._by_type(loads * (1.0 - self.theta), loads * self.theta)
-
-    def growth(self, loads: Array, demand_growth: Array) -> Array:
-        """(M,) how their usage changes when their demands grow by `demand_growth` (K,)."""
-        shift = np.where(self.bound, loads * demand_growth / self.span(), 0.0)
-        return self._by_type(-shift, shift)
-
-    def _by_type(self, of_first: Array, of_second: Array) -> Array:
-        M = len(self.rates)
-        first, second = self.ends
-        total = np.bincount(first, of_first, M + 1) + np.bincount(second, of_second, M + 1)
-        return np.asarray(total[:M])
 
 
 def respond(

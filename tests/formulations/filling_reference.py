@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, vstack
 
 TOLERANCE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-SLACK, CAN_RISE = 1e-10, 1e-5
+SLACK, CAN_RISE = 1e-9, 1e-4
 """Part by which floors give way, and the rise that counts: what one job gives up may be worth far more to another."""
 
 

@@ -144,6 +144,26 @@ def test_pairs_end_with_either_job() -> None:
         assert rows(core.next_round(4000.0)) == [(1,)]
 
 
+def test_jobs_stay_where_they_are_when_they_begin_or_cease_to_share() -> None:
+    def decide(state: ClusterState) -> tuple[np.ndarray, PairShares]:
+        together = 0 < state.clock < 1000
+        alone = np.array([[0.0], [0.0], [1.0]]) if together else np.ones((3, 1))
+        return alone, {(0, 1, 0): 1.0} if together else {}
+
+    core = core_of(3, 3, np.zeros(3), {})
+    core.policy.decide = decide  # type: ignore[attr-defined]
+    places = []
+    for clock in (0.0, 360.0, 1080.0):
+        core.note_trouble()
+        decision = core.next_round(clock)
+        places.append(dict(zip(decision.jobs.tolist(), decision.gpus, strict=True)))
+    assert places[0] == {0: (0,), 1: (1,), 2: (2,)}
+    assert places[1][2] == places[2][2] == (2,)
+    assert places[1][0] == places[1][1] in {(0,), (1,)}
+    assert places[1][0] in {places[2][0], places[2][1]}
+    assert len(set(places[2].values())) == 3
+
+
 def test_the_policy_is_told_who_shares_with_whom() -> None:
     core = core_of(3, 2, np.array([0, 1.0, 0]), {(0, 2, 0): 1.0})
     core.next_round(0.0)

@@ -5,16 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from allocator.cli.app import app
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.simulator import SimulationResult, preset, simulate
 from tests.simulator.packed_worlds import PairPolicy, always_together, packed_worlds, random_shares
 from tests.simulator.worlds import make_trace
-from throughputs import InputError, PackedColumns, Trace, default_colocation, default_table, gavel_trace
+from throughputs import (
+    InputError,
+    PackedColumns,
+    Trace,
+    default_colocation,
+    default_table,
+    gavel_trace,
+    read_trace,
+    write_trace,
+)
 
 ONE_GPU = Cluster({"v100": 1})
 TWO_JOBS = PackedColumns([0, 1], [[1.0], [2.0]], [[[0.0], [0.8]], [[1.2], [0.0]]], accelerators=["v100"])
@@ -240,7 +252,7 @@ def test_a_run_that_was_put_away_goes_on_as_if_nothing_had_been(chosen: str, tmp
 
 def test_a_window_lengthens_the_trace() -> None:
     def jobs(n: int) -> Trace:
-        return gavel_trace(n, 900.0, seed=6)
+        return gavel_trace(n, 20000.0, seed=6)
 
     result = simulate(
         jobs(12),
@@ -258,8 +270,30 @@ def test_a_window_lengthens_the_trace() -> None:
 @pytest.mark.parametrize("name", ["gandiva", "fifo_packed"])
 def test_rules_that_pack_run_to_the_end(name: str, chosen: str) -> None:
     trace, cluster = gavel_trace(30, 300.0, seed=7), Cluster({"v100": 3, "p100": 3, "k80": 3})
-    if name == "fifo_packed" and chosen == "ideal":
-        pytest.skip("an order of jobs decides on whole GPUs, the ideal world runs it as it is")
     result = simulate(trace, cluster, get_policy(name), table(), preset=PRESETS[chosen])
     assert (result.jobs["status"] == "completed").all()
     assert result.rounds["partner"].notna().any()
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_the_command_line_adds_colocation_where_a_policy_packs(command: str, tmp_path: Path) -> None:
+    """With the embedded table; plain policies beside it see the same throughputs as without."""
+    trace = tmp_path / "jobs.csv"
+    write_trace(gavel_trace(10, 300.0, seed=8), trace)
+    chosen = ["--policy", "max_min_fairness_packed"]
+    if command == "compare":
+        chosen = ["--policies", "max_min_fairness_packed,max_min_fairness_perf"]
+    options = ["--trace", str(trace), "--cluster", "v100:1,p100:1,k80:1", "--out", str(tmp_path / "out")]
+    answer = CliRunner().invoke(app, [command, *chosen, *options])
+    assert answer.exit_code == 0, answer.output
+    folder = tmp_path / "out" if command == "simulate" else tmp_path / "out" / "max_min_fairness_packed"
+    assert pd.read_parquet(folder / "rounds.parquet")["partner"].notna().any()
+    if command == "compare":
+        plain = pd.read_csv(tmp_path / "out" / "max_min_fairness_perf" / "jobs.csv")
+        alone = simulate(
+            read_trace(trace),
+            Cluster({"v100": 1, "p100": 1, "k80": 1}),
+            get_policy("max_min_fairness_perf"),
+            default_table(),
+        )
+        assert plain["jct"].to_numpy() == pytest.approx(alone.jobs["jct"].to_numpy())
