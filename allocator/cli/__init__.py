@@ -1,4 +1,4 @@
-"""The command line: ``allocator solve | audit | simulate | compare | sweep | trace | throughputs | data | policies``."""
+"""The command line: ``allocator solve``, ``simulate``, ``compare``, ``sweep`` and the others in `allocator.cli.app`."""
 
 from __future__ import annotations
 

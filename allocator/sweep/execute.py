@@ -55,6 +55,7 @@ class Materials:
         from allocator.api import load_throughputs
         from throughputs.prices import read_prices
 
+        points = list(points)
         packs = any(getattr(get_policy(point.policy), "packs", False) for point in points)
         tables: dict[str | None, ThroughputTable] = {}
         prices: dict[str, Prices] = {}
