@@ -40,7 +40,7 @@ _SMALLEST = 16_000
 """Number of classes below which the interior point over all of them is as fast."""
 
 _FEWEST, _MOST = 48, 4096
-"""Jobs in a sample, and undecided jobs that a small program may comfortably have: a sixteenth, within these."""
+"""Fewest undecided jobs, and most jobs that a small program may comfortably have; twice the fewest in a sample."""
 
 _HARDEST = 8
 """Jobs that need most and are in every sample, at next to no weight."""
@@ -183,7 +183,7 @@ class _Search:
         self.everyone = _Crowd(
             np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain), goal, np.zeros(K, dtype=kind)
         )
-        self.few = int(np.clip(K // 16, _FEWEST, _MOST))
+        self.few = int(np.clip(K // 16, 2 * _FEWEST, _MOST))
         self.iterations = 0
 
     def run(self) -> Answer:
