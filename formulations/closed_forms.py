@@ -46,4 +46,4 @@ def proportional_shares(n_jobs: int, capacity: NDArray[np.int64] | Array) -> Arr
 
 def proportional_throughput(rates: Array, capacity: NDArray[np.int64] | Array) -> Array:
     """(N,) steps/s of each job under the proportional share."""
-    return np.asarray((rates * proportional_shares(len(rates), capacity)).sum(axis=1))
+    return np.asarray((rates * proportional_shares(1, capacity)).sum(axis=1))

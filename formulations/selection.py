@@ -172,12 +172,13 @@ def _own_merit(polytope: Polytope, objective: Objective, best: Certificate) -> t
         return np.inf, False
     u = polytope.throughput(best.shares)
     owed = float((polytope.counts * best.multipliers) @ objective.demand(objective.level(u)))
-    worth = best.multipliers[:, None] * polytope.rates
-    supply = polytope.supply(worth, best.dual_prices)
+    supply = polytope.supply_at(best.multipliers, best.dual_prices)
     left = max(supply - owed, _ROUNDING * supply)
     gains = polytope.normalised_worth
     gap = float((gains / best.multipliers).max()) * left / float((polytope.counts * gains) @ u)
-    return gap, gap <= 2 * EVENNESS and _is_unique(polytope, worth, best.dual_prices, everyone)
+    if gap > 2 * EVENNESS or polytope.n_jobs > _MANY:
+        return gap, False
+    return gap, is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, everyone)
 
 
 def _without_dust(polytope: Polytope, shares: Array) -> Array:
