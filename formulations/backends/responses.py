@@ -178,7 +178,8 @@ def level_at_prices(
     good, bad = -np.inf, np.inf
     for _ in range(_STEPS):
         responses = respond(rates, prices, objective.demand(level) / fastest)
-        excess = float(loads @ responses.cost) - budget
+        # inf where a demand is beyond the fastest type
+        excess = float(np.add.reduce(loads * responses.cost)) - budget
         if not np.isfinite(excess):
             return np.nan
         if excess > 0:
