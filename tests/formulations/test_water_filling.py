@@ -218,7 +218,7 @@ def test_flat_is_the_lexicographic_optimum(draw_hard, block):
         exact = lexicographic(polytope, objective.units, objective.weights)
         below = (exact - time) / exact
         assert below.max() <= 1e-7, f"seed {seed}: job {int(below.argmax())} by {below.max():.1e}"
-    assert len(unproven) <= 1, unproven
+    assert len(unproven) <= 3, unproven
 
 
 def test_first_level_is_max_min(draw_hard):
