@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from throughputs import InputError, PackedColumns, ThroughputMatrix
+from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable
 
 if TYPE_CHECKING:
-    from throughputs import ThroughputTable, Trace
+    from throughputs import Trace
 
 __all__ = ["appended", "from_json", "of_trace", "on_types", "take", "without_sharing"]
 
@@ -37,7 +37,7 @@ def of_trace(trace: Trace, throughputs: object, cluster: Cluster) -> PackedColum
     """
     if isinstance(throughputs, PackedColumns):
         return _checked(throughputs, trace, cluster)
-    if not getattr(throughputs, "has_colocation", False):
+    if not (isinstance(throughputs, ThroughputTable) and throughputs.has_colocation):
         raise InputError(
             getattr(throughputs, "source", "throughputs"),
             field="co-location",
@@ -45,7 +45,7 @@ def of_trace(trace: Trace, throughputs: object, cluster: Cluster) -> PackedColum
             expected="throughputs of jobs that share GPUs, for a policy that packs; "
             "`table.with_colocation(default_colocation())` adds estimates",
         )
-    table: ThroughputTable = throughputs  # type: ignore[assignment]
+    table = throughputs
     position = {key: a for a, key in enumerate(table.keys)}
     columns = [table.accelerators.index(name) for name in cluster.accelerators]
     G, M = len(table.keys), len(columns)
@@ -61,13 +61,22 @@ def of_trace(trace: Trace, throughputs: object, cluster: Cluster) -> PackedColum
     return _fitting(group, alone, together, sizes, range(len(trace)), cluster)
 
 
-def take(columns: PackedColumns, jobs: NDArray[np.intp], labels: Sequence[Hashable] | None = None) -> PackedColumns:
-    """The columns of some jobs (positions) with the groups that they have; `labels` are the old ones if omitted."""
+def take(
+    columns: PackedColumns,
+    jobs: NDArray[np.intp],
+    labels: Sequence[Hashable] | None = None,
+    together: NDArray[np.float64] | None = None,
+) -> PackedColumns:
+    """The columns of some jobs (positions) with the groups that they have; `labels` are the old ones if omitted.
+
+    `together` (G, G, M) stands for what jobs do in pairs if it is given.
+    """
+    together = columns.together if together is None else together
     present, group = np.unique(columns.group[jobs], return_inverse=True)
     return PackedColumns(
         group.ravel(),
         columns.alone[present],
-        columns.together[np.ix_(present, present)],
+        together[np.ix_(present, present)],
         columns.group_scale_factors[present],
         jobs=[columns.jobs[i] for i in jobs] if labels is None else labels,
         accelerators=columns.accelerators,

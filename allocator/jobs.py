@@ -15,10 +15,12 @@ from allocator.cluster import Cluster
 from allocator.colocated import appended, of_trace, take
 from allocator.entities import Entities, Membership
 from allocator.protocol import ClusterState
-from throughputs import InputError, PackedColumns, ThroughputMatrix, Trace
+from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable, Trace
 
 if TYPE_CHECKING:
-    from throughputs import ThroughputTable
+    from allocator.estimated import BelievedColocation
+    from allocator.training import TrainingLedger
+    from throughputs.training import Course
 
 __all__ = ["JobTable"]
 
@@ -68,8 +70,13 @@ class JobTable:
     isolated_seconds : (N,) seconds the steps done so far would have taken on isolated shares of the cluster, as they
         were when the policy was asked (Gavel, OSDI'20, sec. 4.2); written by the decision core.
     current_accelerator : (N,) type given by a policy that does not preempt, -1 for none; written by the decision core.
+    believed : what is believed of pairs of jobs instead of `colocation`, until they have run; None: it is known.
     current_partner : (N,) job with which the last decision made it share GPUs, -1 for none; written by the decision
         core.
+    least_steps_remaining : what policies are told that an active job has left at least; above 0 in a world that does
+        not notice at once when a job is through.
+    training : how the jobs train, epoch by epoch, as far as a policy may know; None: not known.
+    course : how their batch sizes really change, for the world alone; None: they do not.
 
     Raises
     ------
@@ -109,6 +116,10 @@ class JobTable:
         self.current_accelerator = np.full(n, -1, dtype=np.int64)
         self.current_partner = np.full(n, -1, dtype=np.int64)
         self.colocation = colocation
+        self.believed: BelievedColocation | None = None
+        self.least_steps_remaining = 0.0
+        self.training: TrainingLedger | None = None
+        self.course: Course | None = None
 
     @classmethod
     def from_trace(
@@ -120,25 +131,51 @@ class JobTable:
         unconsolidated: bool = False,
         entities: Entities | None = None,
         colocated: bool = False,
+        training: bool = False,
+        adaptation: str = "off",
+        past_the_end: bool = False,
     ) -> JobTable:
         """Table of the jobs of `trace`, with rates looked up in a throughput table or given as an (N, M) array.
 
         With `unconsolidated` a throughput table with figures for gangs spread over servers is needed, with `colocated`
-        one with figures for jobs that share GPUs, or `PackedColumns` of these jobs.
+        one with figures for jobs that share GPUs, or `PackedColumns` of these jobs. With `training` it is kept how the
+        jobs train; `adaptation` says how batch sizes change (`SimulatorSettings`), for which a table is needed, and
+        `past_the_end` whether progress may be rounded so far (`throughputs.training.Course`).
         """
         pairs = of_trace(trace, throughputs, cluster) if colocated else None
         if isinstance(throughputs, PackedColumns):
             throughputs = throughputs.rates
         keys = trace.job_type, trace.scale_factor, cluster.accelerators
-        look_up = getattr(throughputs, "rates", None)
-        if not callable(look_up):
+        if not isinstance(throughputs, ThroughputTable):
             if unconsolidated:
                 raise InputError(
                     "throughputs", found="an array", expected="a table with figures for gangs spread over servers"
                 )
-            return cls(trace, throughputs, cluster, entities=entities, colocation=pairs)  # type: ignore[arg-type]
-        spread = throughputs.unconsolidated_rates(*keys) if unconsolidated else None  # type: ignore[union-attr]
-        return cls(trace, look_up(*keys), cluster, spread, entities, pairs)
+            table = cls(trace, throughputs, cluster, entities=entities, colocation=pairs)
+        else:
+            spread = throughputs.unconsolidated_rates(*keys) if unconsolidated else None
+            table = cls(trace, throughputs.rates(*keys), cluster, spread, entities, pairs)
+        published = adaptation == "published"
+        if training or adaptation != "off":
+            from allocator.training import TrainingLedger
+
+            table.training = TrainingLedger.of_trace(trace, throughputs, cluster, table.rates, published=published)
+        if adaptation != "off":
+            from throughputs.training import Course
+
+            # Steps change with the batch size.
+            table.total_steps = trace.total_steps.copy()
+            table.course = Course(
+                trace.job_type,
+                trace.scale_factor,
+                trace.mode,
+                trace.total_steps,
+                throughputs,  # type: ignore[arg-type]
+                cluster.accelerators,
+                published=published,
+                past_the_end=past_the_end,
+            )
+        return table
 
     def append(self, later: JobTable) -> None:
         """Add the jobs of another table of the same cluster, which arrive after all of this one.
@@ -167,9 +204,25 @@ class JobTable:
             self.unconsolidated_rates = np.concatenate([self.unconsolidated_rates, later.unconsolidated_rates])
         if self.colocation is not None and later.colocation is not None:
             self.colocation = appended(self.colocation, later.colocation)
+        if self.training is not None and later.training is not None:
+            self.training.append(later.training)
+        if self.course is not None and later.course is not None:
+            self.course.append(later.course)
         if self.membership is not None:
             entities = self.membership.entities
             self.membership = Membership(entities, entities.positions(self.entity))
+
+    @property
+    def believed_together(self) -> NDArray[np.float64]:
+        """(G, G, M) steps/s of groups of jobs in pairs, as far as it is known; only with `colocation`."""
+        assert self.colocation is not None
+        return self.colocation.together if self.believed is None else self.believed.together
+
+    def _known_pairs(self, active: NDArray[np.int64]) -> PackedColumns | None:
+        """What is known of the `active` jobs in pairs."""
+        if self.colocation is None:
+            return None
+        return take(self.colocation, active, active.tolist(), self.believed_together)
 
     def __len__(self) -> int:
         return len(self.total_steps)
@@ -200,8 +253,12 @@ class JobTable:
         clock: float,
         cluster: Cluster,
         gpu_prices: NDArray[np.float64] | None = None,
+        training: bool = False,
     ) -> ClusterState:
-        """What a policy may know at `clock` about the `active` jobs (ascending ids, which become the labels)."""
+        """What a policy may know at `clock` about the `active` jobs (ascending ids, which become the labels).
+
+        With `training` also how they train, which takes time where jobs have many epochs.
+        """
         deadline = self.deadline[active]
         matrix = ThroughputMatrix(
             self.rates[active],
@@ -214,16 +271,18 @@ class JobTable:
             cluster,
             matrix,
             priority_weights=self.priority_weight[active],
-            steps_remaining=np.maximum(self.total_steps[active] - self.steps_done[active], 0.0),
+            steps_remaining=np.maximum(self.total_steps[active] - self.steps_done[active], self.least_steps_remaining),
             elapsed_seconds=np.maximum(clock - self.arrival_time[active], 0.0),
-            isolated_seconds=self.isolated_seconds[active],
+            # Steps that are counted in larger batches from one decision to the next can take it below zero.
+            isolated_seconds=np.maximum(self.isolated_seconds[active], 0.0),
             current_accelerator=self.current_accelerator[active],
             slo_seconds=np.where(np.isnan(deadline), np.inf, deadline - clock),
             gpu_prices=gpu_prices,
             clock=clock,
-            colocation=None if self.colocation is None else take(self.colocation, active, active.tolist()),
+            colocation=self._known_pairs(active),
             current_partner=self._partner_positions(active),
             membership=None if self.membership is None else self.membership.take(active),
+            training=self.training.view(active) if training and self.training is not None else None,
         )
 
 

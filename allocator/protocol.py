@@ -21,6 +21,7 @@ from throughputs import InputError, PackedColumns, ThroughputMatrix
 if TYPE_CHECKING:
     from allocator.allocation import Allocation
     from allocator.entities import Membership
+    from allocator.planning import TrainingView
 
 __all__ = ["ClusterState", "Policy", "RoundDecision"]
 
@@ -46,6 +47,7 @@ class ClusterState:
         same jobs and types as `throughputs`.
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
     membership : the entities, and which of them each job belongs to; None: no entities.
+    training : how the jobs train, epoch by epoch, for policies that plan; None where it is not known.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class ClusterState:
     clock: float = 0.0
     colocation: PackedColumns | None = None
     membership: Membership | None = None
+    training: TrainingView | None = None
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class ClusterState:
         colocation: PackedColumns | None = None,
         current_partner: NDArray[np.int64] | None = None,
         membership: Membership | None = None,
+        training: TrainingView | None = None,
     ) -> None:
         n = throughputs.n_jobs
         object.__setattr__(self, "cluster", cluster)
@@ -154,6 +158,10 @@ class ClusterState:
             raise InputError(
                 "cluster state", field="membership", found=f"{len(membership.of_job)} jobs", expected=f"{n} jobs"
             )
+        if training is not None and len(training.profiles) != n:
+            found = f"profiles of {len(training.profiles)} jobs"
+            raise InputError("cluster state", field="training", found=found, expected=f"{n} jobs")
+        object.__setattr__(self, "training", training)
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""
@@ -178,6 +186,7 @@ class ClusterState:
             colocation=None if self.colocation is None else take(self.colocation, jobs),
             current_partner=self._partners_among(jobs),
             membership=None if self.membership is None else self.membership.take(jobs),
+            training=None if self.training is None else self.training.take(jobs),
         )
 
     def _partners_among(self, jobs: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -229,7 +238,9 @@ class Policy(Protocol):
 
     A policy may have a method ``prepare()``, called once before a run: what the first decision would otherwise load.
     One with an attribute ``reads_prices`` that is true is also asked when the price of a GPU changes. One with an
-    attribute ``packs`` that is true reads `ClusterState.packed` and may return `Allocation.pairs`.
+    attribute ``packs`` that is true reads `ClusterState.packed` and may return `Allocation.pairs`. With an attribute
+    ``strict_queue`` that is true, a gang that does not fit lets nobody behind it pass. A policy that gives the rounds
+    itself is a `allocator.planning.Planner`.
     """
 
     name: str

@@ -33,7 +33,7 @@ def generate_command(
         float | None, typer.Option("--duration", help="The same duration for every job, alone.", metavar="SECONDS")
     ] = None,
     preset: Annotated[
-        str, typer.Option("--preset", help="default, or gavel: the published generator, draw for draw.")
+        str, typer.Option("--preset", help="default, or gavel or shockwave: published generators, draw for draw.")
     ] = "default",
     format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
@@ -55,6 +55,14 @@ def generate_command(
             fixed_duration=fixed_duration,
             table=table,
         )
+    elif preset == "shockwave":
+        from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
+
+        for option, given in (("--priorities", priorities), ("--duration", fixed_duration is not None)):
+            if given:
+                raise InputError(option, found="preset shockwave", expected="the preset default or gavel")
+        scale_factors = {1: 1.0} if single_gpu else SHOCKWAVE_SCALE_FACTORS
+        trace = shockwave_trace(jobs, mean_interarrival, scale_factors=scale_factors, seed=seed, table=table)
     elif preset == "default":
         settings: dict[str, Any] = {"scale_factors": {1: 1.0}} if single_gpu else {}
         trace = TraceGenerator(
@@ -68,7 +76,7 @@ def generate_command(
             **settings,
         ).generate()
     else:
-        raise InputError("--preset", found=preset, expected="default or gavel")
+        raise InputError("--preset", found=preset, expected="default, gavel or shockwave")
     write_trace(trace, out, format=format)
     typer.echo(f"{out}: {len(trace)} jobs, the last arrives after {trace.arrival_time[-1] if len(trace) else 0:.0f} s")
 

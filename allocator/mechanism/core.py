@@ -30,8 +30,10 @@ from allocator.mechanism.pairs import (
     row_alone,
 )
 from allocator.mechanism.placement import Placement
+from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.priorities import Queues, TimeLedger
 from allocator.mechanism.settings import MechanismSettings
+from allocator.planning import Planner
 from allocator.protocol import ClusterState, Policy, RoundDecision
 from throughputs import InputError
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from throughputs.prices import PriceTable
 
 __all__ = ["DecisionCore"]
+
+_Ids = NDArray[np.int64]
 
 
 class DecisionCore:
@@ -91,6 +95,7 @@ class DecisionCore:
         self._shuffles = settings.shuffle_accelerators and not policy.heterogeneity_aware
         self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
         self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
+        self._strict = bool(getattr(policy, "strict_queue", False))
         self._capacity: list[int] = cluster.capacity.tolist()
         self._sizes: list[int] = jobs.scale_factor.tolist()
         self._preferences = preference(jobs.rates) if policy.heterogeneity_aware else None
@@ -103,6 +108,8 @@ class DecisionCore:
         self._pairs: Pairs | None = None
         self._blocked: set[int] = set()
         self._last_rows: tuple[list[list[int]], RoundDecision] | None = None
+        self._rounds = 0
+        self._plans = PlanBook(policy, n_types) if isinstance(policy, Planner) else None
 
     @property
     def active(self) -> NDArray[np.int64]:
@@ -130,10 +137,25 @@ class DecisionCore:
 
     def record(self, decision: RoundDecision, seconds: NDArray[np.float64]) -> None:
         """The (K,) jobs of `decision` ran for `seconds` (K,) each; to be told while they are still active."""
+        self._rounds += 1
         if self._packed is None:
             self._ledger.record(decision.jobs, decision.accelerator, seconds)
         else:
             self._packed.record_round(decision, seconds)
+
+    def measured_together(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
+        """Jobs `one` and `other` (K,) shared GPUs of `accelerator` (K,), so what they do there is known from now on.
+
+        Answers whether that is news; the policy is then asked about it.
+        """
+        believed, columns = self.jobs.believed, self.jobs.colocation
+        if self._packed is None or believed is None or columns is None:
+            return False
+        if not believed.measure(columns.group[one], columns.group[other], accelerator):
+            return False
+        self._packed.refresh_pairs()
+        self._note_change()
+        return True
 
     def jobs_appended(self) -> None:
         """The job table has grown at its end (`JobTable.append`)."""
@@ -142,6 +164,17 @@ class DecisionCore:
         if self._preferences is not None:
             self._preferences += preference(self.jobs.rates[known:])
         self._isolated.jobs_appended()
+
+    def rates_changed(self, jobs: NDArray[np.int64], step_factor: NDArray[np.float64] | None = None) -> None:
+        """The (K,) jobs of the table have other rates and steps from now on (their batch size changed).
+
+        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same.
+        """
+        if self._preferences is not None:
+            for job, order in zip(jobs.tolist(), preference(self.jobs.rates[jobs]), strict=True):
+                self._preferences[job] = order
+        self._isolated.rates_changed(jobs, step_factor)
+        self._changed |= self.settings.decide_at_rate_changes
 
     def shares(self, clock: float) -> NDArray[np.float64]:
         """(n, M) shares of the active jobs alone, for a world without rounds; the policy is asked about any change."""
@@ -163,6 +196,10 @@ class DecisionCore:
         calls = self.policy_calls
         if clock >= self.next_price_change:
             self._note_price_change(clock)
+        if self._plans is not None:
+            if self._plans.outdated or waive_interval:
+                self._decide(clock)
+            return self._decision(self._plans.next_rows(), recomputed=self.policy_calls != calls)
         if self._changed and (waive_interval or self._interval_elapsed(clock)):
             self._decide(clock)
         rows = self._choose(clock)
@@ -183,6 +220,8 @@ class DecisionCore:
     def _note_change(self) -> None:
         self._changed = True
         self._queues = None
+        if self._plans is not None:
+            self._plans.jobs_changed = True
 
     def _interval_elapsed(self, clock: float) -> bool:
         last = self._last_decision_clock
@@ -197,12 +236,17 @@ class DecisionCore:
         self._changed, self._queues, self._last_decision_clock = False, None, clock
         active = ledger.jobs
         if not len(active):
+            if self._plans is not None:
+                self._plans.clear()
             return
         self._isolated.advance(active)
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
-        state = self.jobs.snapshot(active, clock, self.cluster, prices)
+        state = self.jobs.snapshot(active, clock, self.cluster, prices, training=self._plans is not None)
         started = time.perf_counter()
-        allocation = self.policy.allocate(state)
+        if self._plans is None:
+            allocation = self.policy.allocate(state)
+        else:
+            allocation = self._plans.renew(self.policy, state, active, self._rounds, self.settings.round_seconds)
         self.policy_seconds += time.perf_counter() - started
         self.policy_calls += 1
         shares = _checked_shares(allocation.shares, state, self.policy.name)
@@ -250,9 +294,9 @@ class DecisionCore:
                 merged = zip(*queues.merged(clock, visit_order), strict=True)
                 rows = fill_merged_rows(merged, sizes, free, taken, n_jobs)
         elif self.settings.queue == "per_type":
-            rows = fill_types(queues.per_type(clock), visit_order, sizes, free, taken)
+            rows = fill_types(queues.per_type(clock), visit_order, sizes, free, taken, self._strict)
         else:
-            rows = fill_merged(zip(*queues.merged(clock, visit_order), strict=True), sizes, free, taken)
+            rows = fill_merged(zip(*queues.merged(clock, visit_order), strict=True), sizes, free, taken, self._strict)
         if self._idle_fill == "best_type" and len(taken) < len(self._ledger.jobs):
             self._fill_idle(clock, rows, visit_order, free, taken)
         if self._blocked:
@@ -343,6 +387,16 @@ class _IsolatedTime:
         """The job table has grown at its end."""
         new = self.jobs.rates[len(self._all_gpus_rate) :]
         self._all_gpus_rate = np.concatenate([self._all_gpus_rate, new @ self._capacity])
+
+    def rates_changed(self, jobs: NDArray[np.int64], step_factor: NDArray[np.float64] | None) -> None:
+        """Some jobs have other rates; the progress since the last decision is still reckoned at the rates of then."""
+        self._all_gpus_rate[jobs] = self.jobs.rates[jobs] @ self._capacity
+        if step_factor is None or not len(self._ids):
+            return
+        row = self._ids.searchsorted(jobs)
+        known = self._ids.take(row, mode="clip") == jobs
+        self._remaining[row[known]] *= step_factor[known]
+        self._rate[row[known]] *= step_factor[known]
 
     def advance(self, active: NDArray[np.int64]) -> None:
         """Bring the ledger up to now and remember the present state of the `active` jobs."""

@@ -16,7 +16,12 @@ __all__ = ["fill_best_type", "fill_merged", "fill_types", "preference"]
 
 
 def fill_types(
-    queues: Sequence[Iterable[int]], visit_order: Sequence[int], sizes: Sequence[int], free: list[int], taken: set[int]
+    queues: Sequence[Iterable[int]],
+    visit_order: Sequence[int],
+    sizes: Sequence[int],
+    free: list[int],
+    taken: set[int],
+    strict: bool = False,
 ) -> list[list[int]]:
     """Let the types choose one after the other; returns the jobs of each type. `sizes` is GPUs per gang, by job id."""
     chosen: list[list[int]] = [[] for _ in queues]
@@ -33,13 +38,15 @@ def fill_types(
                     left -= size
                     if not left:
                         break
+                elif strict:
+                    break
         taken.update(rows)
         free[j] = left
     return chosen
 
 
 def fill_merged(
-    rows: Iterable[tuple[int, int]], sizes: Sequence[int], free: list[int], taken: set[int]
+    rows: Iterable[tuple[int, int]], sizes: Sequence[int], free: list[int], taken: set[int], strict: bool = False
 ) -> list[list[int]]:
     """Serve one queue of (job id, type) `rows` from the front; returns the jobs of each type."""
     chosen: list[list[int]] = [[] for _ in free]
@@ -55,6 +62,11 @@ def fill_merged(
                     open_types -= 1
                     if not open_types:
                         break
+            elif strict and free[j]:
+                free[j] = 0
+                open_types -= 1
+                if not open_types:
+                    break
     return chosen
 
 

@@ -125,11 +125,16 @@ class PackedLedger(TimeLedger):
         return np.minimum(one, other)[alike], np.maximum(one, other)[alike]
 
     def _can_share(self, low: _Ids, high: _Ids) -> NDArray[np.bool_]:
-        """(M, pairs) where both make progress together."""
+        """(M, pairs) where both make progress together, as far as it is known."""
         columns = self._table.colocation
         assert columns is not None
-        one, other = columns.group[low], columns.group[high]
-        return np.asarray(((columns.together[one, other] > 0) & (columns.together[other, one] > 0)).T)
+        one, other, together = columns.group[low], columns.group[high], self._table.believed_together
+        return np.asarray(((together[one, other] > 0) & (together[other, one] > 0)).T)
+
+    def refresh_pairs(self) -> None:
+        """Look again where pairs can run: what is believed of them has changed."""
+        rows = self.active[self._paired]
+        self.can_run[:, self._paired] = self._can_share((rows & _LOW) - 1, rows >> _SHIFT)
 
     def remove(self, jobs: _Ids) -> None:
         """Forget `jobs`, alone and in pairs."""

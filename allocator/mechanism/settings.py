@@ -32,6 +32,7 @@ class MechanismSettings:
     recompute_interval_seconds : least time between two decisions of the policy; 0: decide at every change.
     free_decision_at_start : a decision at clock 0 does not start the interval, so the next change is decided at once.
     decide_early_when_idle : waive the interval when no job could run although some wait for a decision.
+    decide_at_rate_changes : a job whose throughput changed, as with its batch size, is a reason for a decision too.
     initial_credit_rounds : time that every job counts as having received on every type when the count starts, in
         rounds; above 0, it bounds the priority of jobs that have not run yet.
     max_overdraft_rounds : time beyond its share that is held against a job at the next decision, in rounds, at most;
@@ -70,6 +71,7 @@ class MechanismSettings:
     recompute_interval_seconds: float = 0.0
     free_decision_at_start: bool = False
     decide_early_when_idle: bool = True
+    decide_at_rate_changes: bool = True
     initial_credit_rounds: float = 0.5
     max_overdraft_rounds: float | None = 3.0
     late_jobs_add_type_time: bool = True

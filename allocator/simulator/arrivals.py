@@ -71,6 +71,7 @@ class MoreJobs:
     cluster : the cluster.
     unconsolidated : whether the table needs rates for gangs spread over servers.
     colocated : whether it needs rates for jobs that share GPUs.
+    training, adaptation, past_the_end : as in `JobTable.from_trace`.
     """
 
     def __init__(
@@ -80,12 +81,18 @@ class MoreJobs:
         cluster: Cluster,
         unconsolidated: bool,
         colocated: bool = False,
+        training: bool = False,
+        adaptation: str = "off",
+        past_the_end: bool = False,
     ) -> None:
         self._extend = extend
         self._throughputs = throughputs
         self._cluster = cluster
         self._unconsolidated = unconsolidated
         self._colocated = colocated
+        self._training = training
+        self._adaptation = adaptation
+        self._past_the_end = past_the_end
         if not callable(getattr(throughputs, "rates", None)):
             raise InputError("extend", found="throughputs as an array", expected="a throughput table")
 
@@ -97,14 +104,25 @@ class MoreJobs:
         if len(longer) < wanted:
             raise InputError("extend", found=f"{len(longer)} jobs", expected=f"{wanted} jobs")
         for name in ("job_type", "scale_factor", "total_steps", "arrival_time"):
-            if not np.array_equal(getattr(longer, name)[:known], getattr(jobs, name)):
+            before = getattr(jobs, name)
+            if name == "total_steps" and jobs.course is not None:
+                before = jobs.course.initial_steps
+            if not np.array_equal(getattr(longer, name)[:known], before):
                 raise InputError(
                     "extend", field=name, found="other jobs", expected="the same jobs as before, with more behind"
                 )
         columns = {name: getattr(longer, name)[known:wanted] for name in Trace.column_names()}
         tail = Trace(**columns, source=longer.source)
-        spread, pairs = self._unconsolidated, self._colocated
-        later = JobTable.from_trace(tail, self._throughputs, self._cluster, unconsolidated=spread, colocated=pairs)
+        later = JobTable.from_trace(
+            tail,
+            self._throughputs,
+            self._cluster,
+            unconsolidated=self._unconsolidated,
+            colocated=self._colocated,
+            training=self._training,
+            adaptation=self._adaptation,
+            past_the_end=self._past_the_end,
+        )
         jobs.append(later)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
 from allocator.entities import Entities, EntitiesLike
+from allocator.estimated import BelievedColocation, Estimation
 from allocator.jobs import JobTable
+from allocator.planning import Planner
 from allocator.protocol import Policy
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.checkpoint import Checkpoints, identity
@@ -48,6 +50,7 @@ def simulate(
     extend: ExtendTrace | None = None,
     prices: Prices | None = None,
     entities: EntitiesLike | None = None,
+    estimation: Estimation | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 2000,
     resume: bool = False,
@@ -73,6 +76,8 @@ def simulate(
         and for the cost of the run.
     entities : the entities that jobs of the trace name, in any form that `allocator.entities.Entities.parse` takes;
         without them what jobs name is ignored. They are for policies with water filling; all others ignore them.
+    estimation : for policies that pack: what they know of pairs of jobs is estimated, until the pairs have run; None:
+        they know what `throughputs` says.
     checkpoint : file into which the run is put away as it goes; taken away when the run is complete.
     checkpoint_every : rounds (without rounds: events) between two checkpoints.
     resume : go on from `checkpoint` if it exists. The result is the same as that of a run that never stopped, the
@@ -104,11 +109,30 @@ def simulate(
     spread = chosen.simulator.unconsolidated_throughputs
     owners = None if entities is None else Entities.parse(entities)
     packs = bool(getattr(policy, "packs", False))
-    jobs = JobTable.from_trace(trace, throughputs, cluster, unconsolidated=spread, entities=owners, colocated=packs)
-    more_jobs = None if extend is None else MoreJobs(extend, throughputs, cluster, spread, packs)
+    adaptation = _adaptation(trace, throughputs, policy, chosen)
+    lingering = chosen.simulator.finished_jobs_linger_rounds > 0
+    plans = isinstance(policy, Planner) or chosen.simulator.overtime_factor is not None
+    jobs = JobTable.from_trace(
+        trace,
+        throughputs,
+        cluster,
+        unconsolidated=spread,
+        entities=owners,
+        colocated=packs,
+        training=plans,
+        adaptation=adaptation,
+        past_the_end=lingering,
+    )
+    if estimation is not None and jobs.colocation is not None:
+        jobs.believed = BelievedColocation(jobs.colocation, estimation, seed)
+    more_jobs = (
+        None if extend is None else MoreJobs(extend, throughputs, cluster, spread, packs, plans, adaptation, lingering)
+    )
     settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
     if owners is not None:
         settings["entities"] = owners.to_dict()
+    if estimation is not None:
+        settings["estimation"] = estimation.as_dict()
     files = (
         None
         if checkpoint is None
@@ -138,6 +162,37 @@ def simulate(
         status="saturated" if world.stop_reason else "completed",
         status_detail=world.stop_reason,
     )
+
+
+def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset) -> str:
+    """How batch sizes change in this run; "off" where no job changes its own.
+
+    Raises
+    ------
+    InputError
+        Jobs would change their batch size in a run that cannot have that.
+    """
+    chosen = settings.simulator.batch_size_adaptation
+    # An array of rates says what is so, once and for all.
+    if chosen == "off" or not (trace.mode != "static").any() or not callable(getattr(throughputs, "rates", None)):
+        return "off"
+    hindrance = (
+        "a run without rounds (ideal)"
+        if settings.simulator.ideal
+        else "unconsolidated_throughputs"
+        if settings.simulator.unconsolidated_throughputs
+        else f"policy {policy.name}, under which jobs share GPUs"
+        if getattr(policy, "packs", False)
+        else ""
+    )
+    if hindrance:
+        raise InputError(
+            trace.source,
+            field="mode",
+            found="jobs that change their batch size",
+            expected=f"static jobs for {hindrance}; batch_size_adaptation=off takes all jobs for static",
+        )
+    return chosen
 
 
 def _run(world: World, recorder: Recorder, files: Checkpoints | None, every: int, started: float) -> None:

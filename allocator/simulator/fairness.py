@@ -1,11 +1,16 @@
-"""Finish-time fairness after the fact: how long each job would have needed with a fair share of its own."""
+"""Finish-time fairness after the fact: how long each job would have needed with a fair share of its own.
+
+Several yardsticks are in use. `isolated_jct` follows the number of jobs in the cluster from moment to moment. The two
+of Shockwave (NSDI'23, artifact) stretch the time a job needs by itself by one figure of contention: jobs per GPU of the
+whole trace (`static_contention`), or of the rounds of the job (`round_contention`).
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["isolated_jct"]
+__all__ = ["isolated_jct", "pairwise_envy", "round_contention", "static_contention"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -67,3 +72,35 @@ def _active_jobs(arrival_time: _Floats, leave_time: _Floats) -> tuple[_Floats, _
     change = np.concatenate([np.ones(len(arrival_time)), -np.ones(len(left))])
     active = np.cumsum(np.bincount(position, change, len(times)))
     return times, np.maximum(active, 1.0)
+
+
+def static_contention(n_jobs: int, gpus: float) -> float:
+    """Jobs of the trace per GPU, at least 1, however wide their gangs are and whenever they come."""
+    return max(1.0, n_jobs / gpus)
+
+
+def round_contention(active: _Ints, first: _Ints, end: _Ints, gpus: float) -> _Floats:
+    """(N,) jobs per GPU, at least 1, on the mean over the rounds of each job; nan for a job without one.
+
+    Parameters
+    ----------
+    active : (R,) jobs in the cluster in each round.
+    first, end : (N,) round in which the job was admitted, and the one after that in which it completed.
+    gpus : of the cluster.
+    """
+    before = np.concatenate([[0], np.cumsum(active)])
+    rounds = end - first
+    mean = np.full(len(first), np.nan)
+    some = rounds > 0
+    mean[some] = (before[end[some]] - before[first[some]]) / rounds[some]
+    return np.maximum(mean / gpus, 1.0)
+
+
+def pairwise_envy(scheduled_fraction: _Floats) -> tuple[float, float]:
+    """Mean and largest difference between any two jobs in the fraction of their rounds in which they ran."""
+    values = np.sort(scheduled_fraction)
+    n = len(values)
+    if n < 2:
+        return 0.0, 0.0
+    total = float(((2 * np.arange(n) - n + 1) * values).sum())
+    return total / (n * (n - 1) / 2), float(values[-1] - values[0])

@@ -87,11 +87,21 @@ class FluidWorld(World):
             return True
         calls = core.policy_calls
         shares = core.shares(self._clock)
-        shares, pairs = self._feasible(shares, core.pairs)
         if core.policy_calls != calls:
             self._tell_decision()
+        if self._measure(core.pairs):
+            return True  # the policy decides anew before any time has passed
+        shares, pairs = self._feasible(shares, core.pairs)
         self._run_interval(core.active, shares, pairs)
         return True
+
+    def _measure(self, pairs: Pairs | None) -> bool:
+        """Learn what pairs that have a share do together; answers whether it is news."""
+        if pairs is None or self.jobs.believed is None:
+            return False
+        shared, active = pairs.share > 0, self.core.active
+        one, other = active[pairs.first[shared]], active[pairs.second[shared]]
+        return self.core.measured_together(one, other, pairs.accelerator[shared])
 
     def _feasible(self, shares: _Floats, pairs: Pairs | None) -> tuple[_Floats, _SharedTime | None]:
         """(n, M) `shares` with what is beyond the GPUs of a type cut in proportion, and none where a job cannot run.

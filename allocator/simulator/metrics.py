@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.simulator.fairness import pairwise_envy
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.simulator.result import SimulationResult
 
-__all__ = ["UNFAIR_RHO", "completion_figures", "priorities_table", "summarize"]
+__all__ = ["UNFAIR_RHO", "VERY_UNFAIR_RHO", "completion_figures", "priorities_table", "summarize"]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
 # the granularity of rounds.
 UNFAIR_RHO = 1.05
+
+# The margin that other comparisons allow.
+VERY_UNFAIR_RHO = 1.1
 
 
 def summarize(result: SimulationResult) -> dict[str, Any]:
@@ -24,7 +29,13 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
 
     - status: "completed", or "saturated" with the reason in status_detail.
     - average_jct, median_jct, p99_jct, worst_rho, average_rho: over completed jobs; rho is jct / isolated_jct.
-    - unfair_fraction: share of the completed jobs with rho above `UNFAIR_RHO`.
+    - unfair_fraction, very_unfair_fraction: share of the completed jobs with rho above `UNFAIR_RHO`, and above
+      `VERY_UNFAIR_RHO`.
+    - the same with the ending _static and _themis, where profiles of the jobs are known: rho with the denominators of
+      Shockwave (`fairness.static_contention`, `fairness.round_contention`).
+    - geometric_mean_jct, harmonic_mean_jct: of the completed jobs.
+    - mean_envy, largest_envy: difference between two jobs in the fraction of their rounds in which they ran, over all
+      pairs; where profiles are known.
     - makespan, utilization: as in `SimulationResult`.
     - average_queue, average_active: jobs that waited and jobs in the cluster, time average over the rounds.
     - completed_jobs, unserved_jobs (no accelerator type can run them), dropped_jobs (given up), unfinished_jobs, jobs.
@@ -68,6 +79,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "lease_extensions": extensions,
         "lease_opportunities": opportunities,
         "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
+        **_envy_figures(jobs),
         **_slo_figures(jobs),
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
         "rounds": len(result.timeline),
@@ -105,16 +117,46 @@ def priorities_table(jobs: pd.DataFrame) -> pd.DataFrame:
 def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     """Completed jobs, their completion times (seconds) and rho, of a table of jobs; None where there is nothing."""
     jct = _defined(jobs["jct"].to_numpy(dtype=np.float64))
-    rho = _defined(jobs["rho"].to_numpy(dtype=np.float64))
-    return {
+    figures = {
         "completed_jobs": int(jct.size),
         "average_jct": _finite(jct.mean()) if jct.size else None,
         "median_jct": _finite(np.median(jct)) if jct.size else None,
         "p99_jct": _finite(np.percentile(jct, 99)) if jct.size else None,
-        "average_rho": _finite(rho.mean()) if rho.size else None,
-        "worst_rho": _finite(rho.max()) if rho.size else None,
-        "unfair_fraction": float((rho > UNFAIR_RHO).mean()) if rho.size else None,
+        **_mean_figures(jct),
+        **_rho_figures(jobs, "rho"),
     }
+    for name in ("rho_static", "rho_themis"):
+        if name in jobs:
+            figures |= _rho_figures(jobs, name)
+    return figures
+
+
+def _mean_figures(jct: NDArray[np.float64]) -> dict[str, Any]:
+    """The means that a few long jobs move less."""
+    some = bool(jct.size and (jct > 0).all())
+    return {
+        "geometric_mean_jct": _finite(np.exp(np.log(jct).mean())) if some else None,
+        "harmonic_mean_jct": _finite(1 / (1 / jct).mean()) if some else None,
+    }
+
+
+def _rho_figures(jobs: pd.DataFrame, column: str) -> dict[str, Any]:
+    """Average, worst and unfair share of one kind of rho; the ending of its name goes to all of them."""
+    rho = _defined(jobs[column].to_numpy(dtype=np.float64))
+    ending = column.removeprefix("rho")
+    return {
+        f"average_rho{ending}": _finite(rho.mean()) if rho.size else None,
+        f"worst_rho{ending}": _finite(rho.max()) if rho.size else None,
+        f"unfair_fraction{ending}": float((rho > UNFAIR_RHO).mean()) if rho.size else None,
+        f"very_unfair_fraction{ending}": float((rho > VERY_UNFAIR_RHO).mean()) if rho.size else None,
+    }
+
+
+def _envy_figures(jobs: pd.DataFrame) -> dict[str, Any]:
+    if "scheduled_fraction" not in jobs:
+        return {}
+    mean, largest = pairwise_envy(jobs["scheduled_fraction"].to_numpy(dtype=np.float64))
+    return {"mean_envy": mean, "largest_envy": largest}
 
 
 def _slo_figures(jobs: pd.DataFrame) -> dict[str, Any]:

@@ -57,39 +57,61 @@ class Preset:
         }
 
 
+# The scheduler and simulator that came with Gavel, OSDI'20.
+_GAVEL = Preset(
+    "gavel",
+    MechanismSettings(
+        round_seconds=360.0,
+        recompute_interval_seconds=1920.0,
+        free_decision_at_start=True,
+        decide_early_when_idle=False,
+        initial_credit_rounds=0.5,
+        max_overdraft_rounds=None,
+        late_jobs_add_type_time=False,
+        priority="time_fraction",
+        queue="per_type",
+        accelerator_order=("v100", "p100", "k80"),
+        shuffle_accelerators=True,
+        shuffle_seed_offset=5,
+        tie_breaks=("deficit", "share"),
+        idle_fill="queue_order",
+        undecided_jobs_block_gpus=True,
+        placement="in_order",
+        pair_rows="all",
+        priority_digits=None,
+    ),
+    SimulatorSettings(
+        round_end="slowest",
+        whole_steps=True,
+        idle_gap_counts_as_service=True,
+        pairs_end_together=True,
+        max_zero_step_rounds=5,
+        batch_size_adaptation="off",
+    ),
+    choice="published",
+)
+
+# Those of Shockwave, NSDI'23, which grew out of them.
+_SHOCKWAVE = dataclasses.replace(
+    _GAVEL.replace(
+        round_seconds=120.0,
+        recompute_interval_seconds=1000.0,
+        decide_at_rate_changes=False,
+        restart_penalty_seconds=20.0,
+        restart_penalty_slack_seconds=5.0,
+        overtime_factor=1.5,
+        batch_size_adaptation="published",
+    ),
+    name="shockwave",
+)
+
 _PRESETS = {
     "default": Preset(),
-    # The scheduler and simulator that came with Gavel, OSDI'20.
-    "gavel": Preset(
-        "gavel",
-        MechanismSettings(
-            round_seconds=360.0,
-            recompute_interval_seconds=1920.0,
-            free_decision_at_start=True,
-            decide_early_when_idle=False,
-            initial_credit_rounds=0.5,
-            max_overdraft_rounds=None,
-            late_jobs_add_type_time=False,
-            priority="time_fraction",
-            queue="per_type",
-            accelerator_order=("v100", "p100", "k80"),
-            shuffle_accelerators=True,
-            shuffle_seed_offset=5,
-            tie_breaks=("deficit", "share"),
-            idle_fill="queue_order",
-            undecided_jobs_block_gpus=True,
-            placement="in_order",
-            pair_rows="all",
-            priority_digits=None,
-        ),
-        SimulatorSettings(
-            round_end="slowest",
-            whole_steps=True,
-            idle_gap_counts_as_service=True,
-            pairs_end_together=True,
-            max_zero_step_rounds=5,
-        ),
-        choice="published",
+    "gavel": _GAVEL,
+    "shockwave": _SHOCKWAVE,
+    # To the letter: progress is rounded past the end of some jobs, which then hold their GPUs for five rounds.
+    "shockwave_published": dataclasses.replace(
+        _SHOCKWAVE.replace(finished_jobs_linger_rounds=5), name="shockwave_published"
     ),
 }
 

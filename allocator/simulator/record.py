@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.jobs import JobTable
 from allocator.simulator.cost import busy_cost
-from allocator.simulator.fairness import isolated_jct
+from allocator.simulator.fairness import isolated_jct, round_contention, static_contention
 from allocator.simulator.observers import RoundOutcome
 
 if TYPE_CHECKING:
@@ -276,12 +276,47 @@ class RunRecord:
         result[shown] = isolated_jct(
             jobs.arrival_time[shown],
             gone[shown],
-            jobs.total_steps[shown],
+            self._work()[shown],
             jobs.scale_factor[shown],
             jobs.rates[shown],
             self.cluster.capacity,
         )
         return result
+
+    def _work(self) -> _Floats:
+        """(N,) steps of each job; where batch sizes change, as many as its profile would take at the present rate."""
+        jobs = self.jobs
+        if jobs.course is None or jobs.training is None:
+            return jobs.total_steps
+        steps: _Floats = jobs.training.profiles.total_seconds * jobs.training.profiled_rate(jobs.rates)
+        return steps
+
+    def contended_jct(self) -> dict[str, _Floats]:
+        """(N,) seconds of the profile of each job, stretched by contention: static, and by rounds (Themis).
+
+        Empty where profiles are not known, or the run had no rounds. nan where a job did not complete or had no round.
+        """
+        training = self.jobs.training
+        if training is None or self.fluid or not len(self.outcomes):
+            return {}
+        n, gpus = len(self.jobs), float(self.cluster.total_gpus)
+        alone = training.profiles.total_seconds
+        completed = ~np.isnan(self.jobs.completion_time)
+        last = np.zeros(n, dtype=np.int64)
+        last[self.row_job] = self.row_round
+        admitted = np.searchsorted(self.round_start, np.nan_to_num(training.admitted_seconds, nan=np.inf))
+        first = np.where(completed, np.minimum(admitted, last), 0)
+        active = np.array([o.active_jobs for o in self.outcomes], dtype=np.int64)
+        by_round = np.where(completed, round_contention(active, first, np.where(completed, last + 1, 0), gpus), np.nan)
+        return {"static": alone * static_contention(n, gpus), "themis": alone * by_round}
+
+    def rounds_present(self) -> _Ints:
+        """(N,) rounds from the first to the last of each job, those in which it waited included; 0 if it never ran."""
+        jobs, n = self.jobs, len(self.jobs)
+        end = np.zeros(n, dtype=np.int64)
+        end[self.row_job] = self.row_round + 1
+        start = np.searchsorted(self.round_start, jobs.arrival_time)
+        return np.where(end > 0, end - np.minimum(start, np.maximum(end - 1, 0)), 0)
 
     def status(self) -> list[str]:
         """(N,) "completed", "dropped" (given up), "unserved" (no type can run it) or "unfinished"."""

@@ -16,6 +16,7 @@ from allocator.jobs import JobTable
 from allocator.protocol import Policy, RoundDecision
 from allocator.simulator.observers import RoundOutcome
 from allocator.simulator.presets import Preset
+from allocator.simulator.training import Restarts, TrainingRounds
 from allocator.simulator.world import World
 from throughputs import InputError
 
@@ -26,6 +27,9 @@ __all__ = ["RoundWorld"]
 
 # Relative to the steps of one round.
 STEP_TOLERANCE = 1e-9
+
+# What a job whose end is not noticed yet is taken to have left.
+_UNNOTICED_STEPS = 1e-6
 
 _Floats = NDArray[np.float64]
 
@@ -61,6 +65,12 @@ class RoundWorld(World):
             if settings.mechanism.placement == "off":
                 raise InputError("settings", field="placement", found="off", expected="on, to know which gangs spread")
             self._spread = _SpreadGangs(cluster)
+        own = self.settings
+        self._restarts = Restarts(own, self.round_seconds, len(jobs)) if own.restart_penalty_seconds else None
+        self._training = None if jobs.training is None else TrainingRounds(jobs, self._n_types)
+        self._run_seconds = np.zeros(len(jobs))
+        if own.finished_jobs_linger_rounds:
+            jobs.least_steps_remaining = _UNNOTICED_STEPS
         self._set_rates()
 
     def _set_rates(self) -> None:
@@ -70,12 +80,14 @@ class RoundWorld(World):
         self._steps_per_round = self._steps_of(self._rates)
         slowest = [jobs.rates] if jobs.unconsolidated_rates is None else [jobs.rates, jobs.unconsolidated_rates]
         self._may_stand_still = any(bool((self._steps_of(rates)[jobs.rates > 0] <= 0).any()) for rates in slowest)
+        self._may_stand_still |= self.settings.finished_jobs_linger_rounds > 0
         self._known_jobs: NDArray[np.int64] | None = None
         self._known_full: _Floats = self._steps_per_round
         self._known_rates: _Floats = self._rates
         self._known_pairs: NDArray[np.int64] | None = None
         if jobs.colocation is not None:
             shared = jobs.colocation.together
+            self._may_stand_still |= jobs.believed is not None
             self._may_stand_still |= bool((self._steps_of(shared)[shared > 0] <= 0).any())
 
     def _steps_of(self, rates: _Floats) -> _Floats:
@@ -85,6 +97,9 @@ class RoundWorld(World):
     def _jobs_appended(self) -> None:
         new = len(self.jobs) - len(self._zero_step_rounds)
         self._zero_step_rounds = np.concatenate([self._zero_step_rounds, np.zeros(new, dtype=np.int64)])
+        self._run_seconds = np.concatenate([self._run_seconds, np.zeros(new)])
+        if self._restarts is not None:
+            self._restarts.jobs_appended(len(self.jobs))
         self._set_rates()
 
     def _step(self) -> bool:
@@ -147,7 +162,8 @@ class RoundWorld(World):
         one, other = columns.group[decision.jobs[shared]], columns.group[partner[shared]]
         rates = self._known_rates.copy()
         rates[shared] = columns.together[one, other, decision.accelerator[shared]]
-        self._known_rates, self._known_full = rates, self._steps_of(rates)
+        # Two jobs that were wrongly believed to fit do no step; what that is divided by does not matter.
+        self._known_rates, self._known_full = np.where(rates > 0, rates, 1.0), self._steps_of(rates)
 
     def _run_round(self, decision: RoundDecision) -> None:
         jobs, clock = decision.jobs, self._clock
@@ -157,6 +173,7 @@ class RoundWorld(World):
             self._look_up(decision)
         full = self._known_full
         left = table.total_steps.take(jobs) - table.steps_done.take(jobs)
+        np.maximum(left, 0.0, out=left)
         steps = np.minimum(full, left)
         finish = clock + steps / self._known_rates
         if self._known_pairs is not None and self.settings.pairs_end_together:
@@ -167,17 +184,31 @@ class RoundWorld(World):
         else:
             end = clock + self.round_seconds
             np.minimum(finish, end, out=finish)
+        if self._restarts is not None:
+            steps, trained = self._restarts.charge(jobs, steps, finish - clock, self.round)
+            finish = clock + trained
         counted_from = self._last_end if self.settings.idle_gap_counts_as_service else clock
         active = len(self.core.active)
         self.core.record(decision, finish - counted_from)
+        if self._known_pairs is not None and table.believed is not None:
+            first = self._known_pairs
+            self.core.measured_together(jobs[first], jobs[first + 1], decision.accelerator[first])
         table.steps_done[jobs] += steps
         done = steps * self._nearly >= left
+        if self.settings.finished_jobs_linger_rounds:
+            limit = self.settings.finished_jobs_linger_rounds
+            done &= (left > 0) | (self._zero_step_rounds[jobs] + 1 >= limit)
+        if self.settings.overtime_factor is not None:
+            self._run_seconds[jobs] += finish - clock
+            done |= self._in_overtime(jobs)
         if done.any():
             self._complete(jobs[done], finish[done])
         if self._may_stand_still:
-            self._note_zero_steps(jobs, steps)
+            self._note_zero_steps(jobs, steps, done)
         else:
             self._stalled_rounds = 0
+        if self._training is not None:
+            self._follow_training(jobs[~done], self._known_rates[~done])
         outcome = RoundOutcome(self.round, clock, end, decision, finish, steps, active)
         for observer in self.observers:
             observer.round_ended(outcome)
@@ -186,7 +217,25 @@ class RoundWorld(World):
         if active - len(jobs) > self._max_waiting:
             self._saturate(active - len(jobs))
 
-    def _note_zero_steps(self, jobs: NDArray[np.int64], steps: _Floats) -> None:
+    def _in_overtime(self, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(K,) whether the job has run for longer than is tolerated."""
+        assert self.settings.overtime_factor is not None
+        assert self.jobs.training is not None
+        profiled = self.jobs.training.profiles.total_seconds[jobs]
+        late: NDArray[np.bool_] = self._run_seconds[jobs] > np.floor(self.settings.overtime_factor * np.floor(profiled))
+        return late
+
+    def _follow_training(self, ran: NDArray[np.int64], rates: _Floats) -> None:
+        """Report the round to the ledger of training, and take over the rates of batch sizes that changed."""
+        assert self._training is not None
+        elapsed = (self.round + 1) * self.round_seconds
+        changed, step_factor = self._training.round_ended(ran, rates, self.core.active, elapsed)
+        if len(changed):
+            exact = self.settings.batch_size_adaptation == "exact"
+            self.core.rates_changed(changed, step_factor if exact else None)
+            self._set_rates()
+
+    def _note_zero_steps(self, jobs: NDArray[np.int64], steps: _Floats, done: NDArray[np.bool_]) -> None:
         idle = steps <= 0
         if idle.all():
             self._note_stall()
@@ -197,7 +246,7 @@ class RoundWorld(World):
             self.core.note_trouble()
         limit = self.settings.max_zero_step_rounds
         if limit is not None:
-            self._give_up(jobs[self._zero_step_rounds[jobs] >= limit])
+            self._give_up(jobs[(self._zero_step_rounds[jobs] >= limit) & ~done])
 
 
 class _SpreadGangs:

@@ -31,6 +31,15 @@ class SimulatorSettings:
         completion (`allocator.simulator.fluid`). The settings of rounds and queues then mean nothing.
     unconsolidated_throughputs : a gang whose GPUs are on more than one server goes at the throughput that the table
         has for that. Policies reckon with the consolidated one.
+    restart_penalty_seconds : a gang that did not run the round before trains so much less; not in the first round.
+    restart_penalty_slack_seconds : a gang that is done more than this before a full round is over pays no penalty;
+        None: every gang pays.
+    batch_size_adaptation : whether jobs of mode accordion and gns change their batch size. "off": never; "exact": as
+        their rule says, keeping their progress; "published": as the simulator of Shockwave does, one of their rounds
+        late and with progress rounded up to a whole epoch.
+    finished_jobs_linger_rounds : with "published", progress may be rounded to the end of a job and beyond, and the job
+        keeps its GPUs for so many rounds then; 0: progress is never rounded that far.
+    overtime_factor : a job counts as completed when it has run for so many times its profiled duration; None: never.
     max_waiting_jobs : the run is cut short as saturated when more jobs wait in a round; None: no limit.
     max_clock_seconds : the run is cut short as saturated when the clock passes this time; None: no limit.
 
@@ -48,17 +57,33 @@ class SimulatorSettings:
     max_rounds_without_progress: int = 100
     ideal: bool = False
     unconsolidated_throughputs: bool = False
+    restart_penalty_seconds: float = 0.0
+    restart_penalty_slack_seconds: float | None = None
+    batch_size_adaptation: Literal["off", "exact", "published"] = "exact"
+    finished_jobs_linger_rounds: int = 0
+    overtime_factor: float | None = None
     max_waiting_jobs: int | None = None
     max_clock_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.round_end not in ("fixed", "slowest"):
             raise InputError("simulator settings", field="round_end", found=self.round_end, expected="fixed or slowest")
+        if self.batch_size_adaptation not in ("off", "exact", "published"):
+            found = self.batch_size_adaptation
+            expected = "off, exact or published"
+            raise InputError("simulator settings", field="batch_size_adaptation", found=found, expected=expected)
         for name in ("max_zero_step_rounds", "max_rounds_without_progress"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 1")
-        for name in ("max_waiting_jobs", "max_clock_seconds"):
+        for name in (
+            "max_waiting_jobs",
+            "max_clock_seconds",
+            "restart_penalty_seconds",
+            "restart_penalty_slack_seconds",
+            "finished_jobs_linger_rounds",
+            "overtime_factor",
+        ):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 0")

@@ -56,6 +56,12 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     """Columns of the table of jobs that only some runs have."""
     jobs, n = record.jobs, len(record.jobs)
     columns: dict[str, Any] = {}
+    jct = jobs.completion_time - jobs.arrival_time
+    for name, fair in record.contended_jct().items():
+        columns[f"rho_{name}"] = jct / fair
+    if columns:
+        present = record.rounds_present()
+        columns["scheduled_fraction"] = _rounds_run(record) / np.maximum(present, 1)
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
     if not np.isnan(jobs.deadline).all():

@@ -111,9 +111,14 @@ class World(ABC):
         """Go on to the next round or event; False when nobody is left to run."""
 
     def _admit(self) -> None:
-        self.core.arrive(self._arrivals.due(self._clock))
+        self._arrive(self._arrivals.due(self._clock))
         if self.more_jobs is not None:
             self._lengthen()
+
+    def _arrive(self, jobs: NDArray[np.int64]) -> None:
+        if self.jobs.training is not None:
+            self.jobs.training.admit(jobs, self._clock)
+        self.core.arrive(jobs)
 
     def _lengthen(self) -> None:
         """Lengthen the trace before the last of its jobs has had an effect: the cluster never runs dry."""
@@ -126,7 +131,7 @@ class World(ABC):
             self._count_unserved(known)
             self._jobs_appended()
             if arrivals.next_time <= self._clock:
-                self.core.arrive(arrivals.due(self._clock))
+                self._arrive(arrivals.due(self._clock))
 
     def _jobs_appended(self) -> None:  # noqa: B027 - a world that keeps nothing per job has nothing to do
         """The job table has grown at its end."""

@@ -1,0 +1,93 @@
+"""What is known of how the jobs train, kept job by job as they run: the ledger behind `TrainingView`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.planning import TrainingView
+from throughputs.training import Profiles
+
+if TYPE_CHECKING:
+    from allocator.cluster import Cluster
+    from throughputs import Trace
+
+__all__ = ["TrainingLedger"]
+
+_COLUMNS = ("epochs_done", "batch_size", "admitted_seconds", "measured_samples", "measured_seconds")
+
+
+class TrainingLedger:
+    """Epochs, batch sizes and measured progress of N jobs; written by the world.
+
+    Parameters
+    ----------
+    profiles : the epochs of the jobs as they were profiled.
+    profiled_type : position of the accelerator type on which they were; None: for each job the fastest.
+
+    Attributes
+    ----------
+    epochs_done, batch_size, admitted_seconds, measured_samples, measured_seconds : (N,) see `TrainingView`.
+    """
+
+    def __init__(self, profiles: Profiles, profiled_type: int | None = None) -> None:
+        n = len(profiles)
+        self.profiles = profiles
+        self._profiled_type = profiled_type
+        self.epochs_done = np.zeros(n, dtype=np.int64)
+        self.batch_size = profiles.batch_size[profiles.offsets[:-1]].copy()
+        self.admitted_seconds = np.full(n, np.nan)
+        self.measured_samples = np.zeros(n)
+        self.measured_seconds = np.zeros(n)
+
+    @classmethod
+    def of_trace(
+        cls, trace: Trace, throughputs: Any, cluster: Cluster, rates: NDArray[np.float64], *, published: bool = False
+    ) -> TrainingLedger:
+        """Profiles from a throughput table; with an array of rates the batch sizes of the jobs are not known.
+
+        The profile is that of the type of the cluster on which most GPUs are, or of the fastest where there is no
+        figure for it. `published` : as in `throughputs.training.profile_trace`.
+        """
+        if not callable(getattr(throughputs, "rates", None)):
+            best = rates.max(axis=1, initial=0.0)
+            seconds = np.divide(trace.total_steps, best, out=np.ones(len(trace)), where=best > 0)
+            return cls(Profiles.steady(trace.total_steps, seconds))
+        from throughputs.training import profile_trace
+
+        # The type with most GPUs, the first of several.
+        position = int(np.argmax(cluster.capacity))
+        name = cluster.accelerators[position]
+        if name not in throughputs.accelerators:
+            return cls(profile_trace(trace, throughputs, published=published))
+        return cls(profile_trace(trace, throughputs, accelerator=name, published=published), position)
+
+    def profiled_rate(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(N,) rate of each job on the type it was profiled on, of its (N, M) `rates`."""
+        best: NDArray[np.float64] = rates.max(axis=1, initial=0.0)
+        if self._profiled_type is None:
+            return best
+        there = rates[:, self._profiled_type]
+        return np.where(there > 0, there, best)
+
+    def admit(self, jobs: NDArray[np.int64], clock: float) -> None:
+        """Jobs (positions) were admitted at `clock`, seconds."""
+        self.admitted_seconds[jobs] = clock
+
+    def measure(self, jobs: NDArray[np.int64], steps_per_second: NDArray[np.float64], until: float) -> None:
+        """Jobs were seen at this throughput, which is taken to hold since they were last seen, `until` seconds."""
+        seconds = until - self.measured_seconds[jobs]
+        self.measured_samples[jobs] += steps_per_second * self.batch_size[jobs] * seconds
+        self.measured_seconds[jobs] = until
+
+    def append(self, later: TrainingLedger) -> None:
+        """Add the jobs of another ledger at the end."""
+        self.profiles = self.profiles.joined(later.profiles)
+        for name in _COLUMNS:
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
+
+    def view(self, active: NDArray[np.int64]) -> TrainingView:
+        """What is known of the `active` jobs (positions)."""
+        return TrainingView(self.profiles.take(active), *(getattr(self, name)[active] for name in _COLUMNS))

@@ -1,0 +1,172 @@
+"""Planners behind the decision core: when they are asked, what they are told, and what becomes of their plans."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from allocator.allocation import Allocation
+from allocator.cluster import Cluster
+from allocator.jobs import JobTable
+from allocator.mechanism.core import DecisionCore
+from allocator.mechanism.settings import MechanismSettings
+from allocator.planning import Plan, PlannedRound, Planner
+from allocator.simulator import preset, simulate
+from throughputs import InputError, Trace
+
+SETTINGS = MechanismSettings(round_seconds=100.0)
+
+
+class TurnsPolicy:
+    """Plans that the active jobs run in turns, one in each round."""
+
+    name = "turns"
+    heterogeneity_aware = True
+    fills_idle_gpus = True
+    preemptive = True
+
+    def __init__(self, rounds=4, replan_rounds=8):
+        self.n_rounds, self.replan_rounds = rounds, replan_rounds
+        self.asked = []
+
+    def new_memory(self):
+        return {"plans": 0}
+
+    def allocate(self, state):
+        return Allocation(self.name, state.throughputs, np.full(state.rates.shape, 1 / state.n_jobs), "order")
+
+    def plan(self, state, upcoming, memory):
+        memory["plans"] += 1
+        self.asked.append((upcoming.number, state.throughputs.jobs, memory["plans"]))
+        rounds = [PlannedRound(np.array([i % state.n_jobs]), np.array([0])) for i in range(self.n_rounds)]
+        return Plan(self.allocate(state), tuple(rounds))
+
+
+def table(n, cluster, size=1):
+    trace = Trace(["job"] * n, [size] * n, [1e6] * n, [0.0] * n)
+    return JobTable.from_trace(trace, np.ones((n, 1)), cluster, training=True)
+
+
+def core_of(policy, n=2, gpus=1):
+    cluster = Cluster({"v100": gpus})
+    return DecisionCore(policy, cluster, table(n, cluster), SETTINGS)
+
+
+def run(core, rounds, start=0):
+    chosen = []
+    for number in range(start, start + rounds):
+        decision = core.next_round(100.0 * number)
+        core.record(decision, np.full(len(decision.jobs), 100.0))
+        chosen.append(decision.jobs.tolist())
+    return chosen
+
+
+def test_a_planner_is_known_by_its_methods():
+    assert isinstance(TurnsPolicy(), Planner)
+
+
+def test_rounds_come_from_the_plan_and_a_new_one_is_made_at_its_end():
+    policy = TurnsPolicy(rounds=4)
+    core = core_of(policy)
+    core.arrive([0, 1])
+    assert run(core, 6) == [[0], [1], [0], [1], [0], [1]]
+    assert [number for number, _, _ in policy.asked] == [0, 4]
+
+
+def test_jobs_that_come_or_go_are_a_reason_to_plan():
+    policy = TurnsPolicy(rounds=20)
+    core = core_of(policy, n=3)
+    core.arrive([0, 1])
+    run(core, 3)
+    core.arrive([2])
+    run(core, 2, start=3)
+    core.complete([0])
+    run(core, 1, start=5)
+    assert [(number, jobs) for number, jobs, _ in policy.asked] == [(0, (0, 1)), (3, (0, 1, 2)), (5, (1, 2))]
+
+
+def test_a_plan_is_renewed_every_so_many_rounds_whatever_else_happens():
+    policy = TurnsPolicy(rounds=20, replan_rounds=4)
+    core = core_of(policy, n=3)
+    core.arrive([0, 1])
+    run(core, 3)
+    core.arrive([2])
+    run(core, 6, start=3)
+    assert [number for number, _, _ in policy.asked] == [0, 3, 4, 8]
+
+
+def test_changed_rates_are_none():
+    policy = TurnsPolicy(rounds=20)
+    core = core_of(policy)
+    core.arrive([0, 1])
+    run(core, 2)
+    core.rates_changed(np.array([1]))
+    run(core, 2, start=2)
+    assert len(policy.asked) == 1
+
+
+def test_an_empty_cluster_has_an_empty_round():
+    policy = TurnsPolicy()
+    core = core_of(policy)
+    core.arrive([0])
+    run(core, 1)
+    core.complete([0])
+    assert run(core, 2, start=1) == [[], []]
+    core.arrive([1])
+    assert run(core, 1, start=3) == [[1]]
+
+
+def test_memory_belongs_to_the_run_and_is_put_away_with_it():
+    policy = TurnsPolicy(rounds=2)
+    core = core_of(policy)
+    core.arrive([0, 1])
+    run(core, 3)
+    copied = pickle.loads(pickle.dumps(core))
+    copied.policy = policy
+    assert run(copied, 3, start=3) == run(core, 3, start=3)
+    assert [plans for _, _, plans in policy.asked] == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ((), "a plan of at least 1 round"),
+        (([0, 1],), "at most \\[1\\] GPUs"),
+        (([0, 0],), "each job once"),
+    ],
+)
+def test_a_plan_that_the_cluster_cannot_run_is_refused(rounds, expected):
+    class Bad(TurnsPolicy):
+        def plan(self, state, upcoming, memory):  # noqa: ARG002
+            planned = tuple(PlannedRound(np.array(jobs), np.zeros(len(jobs), dtype=int)) for jobs in rounds)
+            return Plan(self.allocate(state), planned)
+
+    core = core_of(Bad())
+    core.arrive([0, 1])
+    with pytest.raises(InputError, match=expected):
+        core.next_round(0.0)
+
+
+def test_a_simulation_under_a_planner_ends_and_tells_how_jobs_train():
+    seen = []
+
+    class Watching(TurnsPolicy):
+        def plan(self, state, upcoming, memory):
+            seen.append(copy.deepcopy(state.training))
+            return super().plan(state, upcoming, memory)
+
+    trace = Trace(["job"] * 2, [1, 1], [500.0, 300.0], [0.0, 250.0])
+    result = simulate(
+        trace, Cluster({"v100": 1}), Watching(), np.ones((2, 1)), preset=preset("default").replace(round_seconds=100.0)
+    )
+    assert result.jobs["completion_time"].tolist() == [600.0, 800.0]
+    first, second = seen[0], seen[1]
+    assert first.admitted_seconds.tolist() == [0.0]
+    assert second.admitted_seconds.tolist() == [0.0, 300.0]
+    # 300 of 500 steps are 60 of 100 epochs; three rounds of 100 s were measured at 1 step/s.
+    assert second.epochs_done.tolist() == [60, 0]
+    assert second.measured_seconds.tolist() == [300.0, 0.0]
+    assert second.measured_samples.tolist() == [300.0, 0.0]

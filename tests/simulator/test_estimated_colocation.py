@@ -1,0 +1,192 @@
+"""What pairs of jobs do is estimated until they have run: in decisions, in rounds and without rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from allocator.cluster import Cluster
+from allocator.estimated import BelievedColocation, Estimation
+from allocator.registry import get_policy
+from allocator.simulator import preset, simulate
+from tests.simulator.worlds import make_trace
+from throughputs import (
+    InputError,
+    PackedColumns,
+    default_colocation,
+    default_table,
+    estimation_errors,
+    gavel_trace,
+    retained_fractions,
+)
+
+TABLE = default_table().with_colocation(default_colocation(), default_table().scale_factors)
+CLUSTER = Cluster({"v100": 2, "p100": 2, "k80": 2})
+WORLDS = [("default", False), ("gavel", False), ("default", True)]
+
+
+def columns(seed: int, groups: int = 6, sizes: int = 2) -> PackedColumns:
+    """Groups of one or two gang sizes with random rates, a fifth of the pairs of which do not fit."""
+    rng = np.random.default_rng(seed)
+    size = 1 + np.arange(groups) % sizes
+    alone = rng.uniform(1, 9, (groups, 2))
+    kept = rng.uniform(0.2, 1.0, (groups, groups, 2)) * (rng.random((groups, groups, 2)) > 0.2)
+    fits = (kept > 0) & (kept.swapaxes(0, 1) > 0) & (size[:, None] == size[None, :])[..., None]
+    return PackedColumns(np.arange(groups), alone, np.where(fits, kept, 0.0) * alone[:, None], size)
+
+
+def run(estimation=None, name="default", ideal=False, seed=3, **options):
+    trace = gavel_trace(30, 1200.0, seed=seed, multi_gpu=True)
+    settings = preset(name).replace(ideal=ideal)
+    policy = get_policy("max_min_fairness_packed")
+    return simulate(trace, CLUSTER, policy, TABLE, preset=settings, seed=seed, estimation=estimation, **options)
+
+
+@pytest.mark.parametrize(("name", "ideal"), WORLDS)
+def test_estimates_from_everything_are_the_truth(name, ideal):
+    known, estimated = run(None, name, ideal), run(Estimation(1.0), name, ideal)
+    assert estimated.record.jobs.believed.error == 0.0
+    np.testing.assert_array_equal(estimated.jobs["jct"], known.jobs["jct"])
+
+
+@pytest.mark.parametrize(("name", "ideal"), WORLDS)
+def test_what_has_run_is_known_and_the_rest_is_not(name, ideal):
+    result = run(Estimation(0.1, 3), name, ideal)
+    believed, truth = result.record.jobs.believed, result.record.jobs.colocation
+    before = BelievedColocation(truth, Estimation(0.1, 3), 3)
+    rounds = result.rounds[result.rounds["partner"].notna()]
+    ran = np.zeros(truth.together.shape, dtype=bool)
+    types = {accelerator: j for j, accelerator in enumerate(CLUSTER.accelerators)}
+    for job, partner, accelerator in zip(rounds["job_id"], rounds["partner"], rounds["accelerator"], strict=True):
+        ran[truth.group[int(job)], truth.group[int(partner)], types[accelerator]] = True
+    assert ran.any()
+    assert (believed.together[ran] == truth.together[ran]).all()
+    # Pairs that have run and did not fit leave no row without rounds, so there may be more than those.
+    new = (believed.together != before.together) & ~ran
+    assert not new.any() if not ideal else (believed.together[new] == truth.together[new]).all()
+    assert before.error > 0.01
+    assert believed.measured_pairs >= len(np.unique(np.argwhere(ran | ran.swapaxes(0, 1)), axis=0)) / 2
+    assert set(result.jobs["status"]) <= {"completed", "unserved"}
+
+
+@pytest.mark.parametrize(("name", "ideal"), WORLDS)
+def test_two_jobs_wrongly_believed_to_fit_lose_a_round_at_most(name, ideal):
+    # Beside one of its own kind each keeps 0.9, beside the other nothing; from one reference model nobody knows.
+    kept = np.array([[0.9, 0.0], [0.0, 0.9]])[..., None]
+    pairs = PackedColumns([0, 1], [[1.0], [1.0]], kept, accelerators=["v100"])
+    trace = make_trace([3600.0, 3600.0])
+    policy, cluster = get_policy("max_min_fairness_packed"), Cluster({"v100": 1})
+    settings = preset(name).replace(ideal=ideal)
+    result = simulate(trace, cluster, policy, pairs, preset=settings, estimation=Estimation(1.0, 1))
+    assert result.record.jobs.believed.measured_pairs == 1
+    assert not result.record.jobs.believed.together[0, 1, 0]
+    lost = 0.0 if ideal else 360.0
+    assert 7200.0 - 1e-6 <= result.makespan <= 7200.0 + lost + 1e-6
+    assert set(result.jobs["status"]) == {"completed"}
+
+
+def test_errors_are_those_of_the_estimator():
+    """One gang size, every type a reference model: both draw profiles, and the mean errors agree over seeds."""
+    names = [name for name in TABLE.job_types if 1 in TABLE.scale_factors_of(name)]
+    truth = retained_fractions(TABLE, names, TABLE.accelerators, 1)
+    together = truth * (alone := TABLE.rates(names, [1] * len(names), TABLE.accelerators))[:, None]
+    pairs = PackedColumns(range(len(names)), alone, together)
+    mine = [BelievedColocation(pairs, Estimation(0.2, 8), seed).error for seed in range(12)]
+    theirs = estimation_errors(truth, [0.2], [8], trials=12, seed=5)
+    theirs = theirs[theirs["pairs"] == "all"]["mean_absolute_error"]
+    assert np.mean(mine) == pytest.approx(theirs.mean(), abs=3 * theirs.std() / np.sqrt(12) + 3 * np.std(mine) / 3.4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_measuring_puts_the_truth_in_the_place_of_the_estimate(seed):
+    truth = columns(seed)
+    believed = BelievedColocation(truth, Estimation(0.3, 2), seed)
+    first = believed.together.copy()
+    assert (first == 0)[truth.group_scale_factors[:, None] != truth.group_scale_factors[None, :]].all()
+    rng = np.random.default_rng(seed)
+    seen: set[tuple[int, int, int]] = set()
+    for _ in range(8):
+        one, other = rng.choice([0, 2, 4], 3), rng.choice([0, 2, 4], 3)
+        j = rng.integers(0, 2, 3)
+        keys = {(min(a, b), max(a, b), c) for a, b, c in zip(one, other, j, strict=True)}
+        wrong = [
+            (first[a, b, c], first[b, a, c]) != (truth.together[a, b, c], truth.together[b, a, c])
+            for a, b, c in keys - seen
+        ]
+        assert believed.measure(one, other, j) == any(wrong)
+        seen |= keys
+        assert believed.measured_pairs == len(seen)
+    measured = np.zeros(first.shape, dtype=bool)
+    for a, b, c in seen:
+        measured[a, b, c] = measured[b, a, c] = True
+    np.testing.assert_array_equal(believed.together, np.where(measured, truth.together, first))
+
+
+def test_gang_sizes_do_not_disturb_each_other():
+    truth = columns(1)
+    single = np.flatnonzero(truth.group_scale_factors == 1)
+    square = np.ix_(single, single)
+    alone = PackedColumns([0], truth.alone[single], truth.together[square])
+    both = BelievedColocation(truth, Estimation(0.4, 2), 7).together[square]
+    np.testing.assert_array_equal(both, BelievedColocation(alone, Estimation(0.4, 2), 7).together)
+
+
+def test_more_reference_models_and_profiles_help_on_average():
+    def error(percentage, models):
+        jobs = gavel_trace(3, 0.0, seed=0, multi_gpu=True)
+        pairs = simulate(jobs, CLUSTER, get_policy("max_min_fairness_packed"), TABLE).record.jobs.colocation
+        return np.mean([BelievedColocation(pairs, Estimation(percentage, models), seed).error for seed in range(3)])
+
+    assert error(0.1, 4) > error(0.5, 16) > error(1.0, None) == 0.0
+
+
+class CrashError(Exception):
+    """Stands in for a crash."""
+
+
+class StopAt:
+    """Observer that crashes the run in a given round."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def decided(self, *_: object) -> None: ...
+
+    def round_ended(self, outcome) -> None:
+        if outcome.index == self.index:
+            raise CrashError
+
+
+@pytest.mark.parametrize(("name", "ideal"), WORLDS)
+def test_a_resumed_run_knows_what_it_had_measured(name, ideal, tmp_path):
+    estimation, path = Estimation(0.1, 3), tmp_path / "run.checkpoint"
+    whole = run(estimation, name, ideal)
+    with pytest.raises(CrashError):
+        run(estimation, name, ideal, checkpoint=path, checkpoint_every=10, observers=[StopAt(25)])
+    with pytest.raises(InputError, match="estimation"):
+        run(Estimation(0.2, 3), name, ideal, checkpoint=path, resume=True)
+    resumed = run(estimation, name, ideal, checkpoint=path, resume=True)
+    np.testing.assert_array_equal(resumed.jobs["jct"], whole.jobs["jct"])
+    assert resumed.record.jobs.believed.measured_pairs == whole.record.jobs.believed.measured_pairs
+
+
+def test_policies_that_do_not_pack_take_no_notice():
+    trace, policy = gavel_trace(10, 600.0, seed=0), get_policy("max_min_fairness_perf")
+    known = simulate(trace, CLUSTER, policy, TABLE)
+    estimated = simulate(trace, CLUSTER, policy, TABLE, estimation=Estimation(0.1, 3))
+    assert estimated.record.jobs.believed is None
+    np.testing.assert_array_equal(known.jobs["jct"], estimated.jobs["jct"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"profiling_percentage": 1.1}, "profiling_percentage"),
+        ({"profiling_percentage": float("nan")}, "profiling_percentage"),
+        ({"reference_models": 0}, "reference_models"),
+    ],
+)
+def test_bad_settings(changes, field):
+    with pytest.raises(InputError) as caught:
+        Estimation(**changes)
+    assert caught.value.field == field

@@ -1,0 +1,398 @@
+"""The true course: every rule on jobs made by hand, a plain restatement job by job, and what never happens."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from throughputs import InputError, ThroughputTable, Trace, default_table
+from throughputs.traces.shockwave_generator import shockwave_trace
+from throughputs.training import (
+    STEADY_EPOCHS,
+    AdaptationRules,
+    Course,
+    CriticalWindow,
+    ModelRules,
+    default_rules,
+    profile_trace,
+)
+
+SIZES = (10, 20, 40)
+# 100 samples: 10, 5 and 3 steps for an epoch with batch sizes of 10, 20 and 40
+NET = ModelRules(
+    100,
+    40,
+    {"course": {10: (CriticalWindow(0, 3), CriticalWindow(6, 8)), 20: (CriticalWindow(0, 1),)}},
+    {(10, 1): (3, 5), (20, 1): (4,)},
+)
+RULES = AdaptationRules({"Net": NET})
+TABLE = ThroughputTable([(f"Net (batch size {b})", 1) for b in SIZES], ["a", "b"], [[8.0, 4.0], [6.0, 3.0], [4.0, 0.0]])
+
+
+def course(mode: str, epochs: float = 10, size: int = 10, table: ThroughputTable = TABLE, **settings: Any) -> Course:
+    steps = epochs * -(-100 // size)
+    return Course([f"Net (batch size {size})"], [1], [mode], [steps], table, ["b", "a"], RULES, **settings)
+
+
+def told(course: Course, steps: float, ran: bool = True) -> list[float]:
+    """One round of a single job; empty, or its new total, steps done and rates."""
+    done = np.array([steps])
+    active = np.array([0])
+    change = course.book(active if ran else active[:0], done)
+    done[change.jobs] = change.steps_done
+    course.observe(active, done)
+    return [*change.total_steps, *change.steps_done, *change.rates.ravel()]
+
+
+def test_the_start() -> None:
+    start = course("gns", epochs=9.5, size=40)
+    assert (start.batch_size[0], start.iterations_per_epoch[0], start.epochs[0]) == (40, 3, 10)
+    assert start.total_steps.tolist() == [28.5]
+    assert not start.adaptive[0]
+    assert course("gns").adaptive[0]
+    assert course("accordion", size=20).adaptive[0]
+    assert not course("static").adaptive[0]
+
+
+def test_published_gns_asks_early_and_changes_late() -> None:
+    job = course("gns", published=True)
+    assert told(job, 10) == []  # epoch 1: from epoch 2 on it looks one ahead, at the switch of epoch 3
+    assert told(job, 11) == []  # any part of epoch 1: counted as 2, so it asks
+    assert told(job, 11, ran=False) == []  # nothing is made while it does not run
+    assert job.batch_size[0] == 10
+    assert told(job, 21) == [50, 15, 3.0, 6.0]  # progress up to the end of epoch 3
+    assert (job.batch_size[0], job.iterations_per_epoch[0], job.epochs[0]) == (20, 5, 10)
+    assert told(job, 18) == []  # counted as 4: looks at epoch 5 and asks again
+    # 25 steps of 40 samples would do, but they are 9 epochs, so all 10 are counted in full
+    assert told(job, 23) == [30, 15, 0.0, 4.0]
+    assert told(job, 20) == []
+    assert told(job, 25) == []  # at the largest batch size nothing changes
+
+
+def test_published_gns_doubles_once_at_a_time() -> None:
+    job = course("gns", published=True)
+    told(job, 60)
+    assert told(job, 61)[0] == 50
+    assert job.batch_size[0] == 20
+    assert told(job, 40)[0] == 30
+    assert job.batch_size[0] == 40
+
+
+def test_published_gns_asks_although_it_did_not_run() -> None:
+    job = course("gns", published=True)
+    job.observe(np.array([0]), np.array([25.0]))
+    assert told(job, 26) != []
+    late = course("gns", published=True)
+    assert told(late, 26) == []
+
+
+def test_rounding_stops_short_of_the_end() -> None:
+    job = course("gns", published=True)
+    told(job, 90)
+    assert told(job, 95)[:2] == [50, 47.5]
+
+
+def test_published_rounding_reaches_the_end_without_finishing() -> None:
+    job = course("gns", published=True, past_the_end=True)
+    told(job, 90)
+    total, done = told(job, 95)[:2]
+    assert done >= total
+    assert job.epochs_done(np.array([done])).tolist() == [10]
+    assert told(job, done) == []  # such a job changes no more
+
+
+def test_published_accordion() -> None:
+    job = course("accordion", epochs=9.5, published=True)
+    assert told(job, 20) == []  # counted as 2: critical
+    assert told(job, 21) == []  # counted as 3: asks for the largest
+    assert told(job, 29) == [30, 9, 0.0, 4.0]  # ceil(95 * 10 / 40) = 24 steps would be 8 epochs; all 10 in full
+    assert job.batch_size[0] == 40
+
+
+def test_published_accordion_returns() -> None:
+    job = course("accordion", published=True)
+    told(job, 30)
+    assert told(job, 31)[:2] == [30, 12]  # 4 epochs of 3 steps
+    assert told(job, 15) == []  # counted as 5
+    assert told(job, 16) == []  # counted as 6: critical, asks for the initial one
+    assert told(job, 17) == [100, 60, 4.0, 8.0]  # 120 steps would be 12 epochs
+    assert told(job, 70) == []  # counted as 7: still critical
+    assert told(job, 71) == []  # counted as 8: asks for the largest
+    assert told(job, 81)[:2] == [30, 27]
+
+
+def test_mended_gns_follows_the_epochs() -> None:
+    job = course("gns")
+    assert told(job, 29.9) == []
+    assert told(job, 30) == [50, 15, 3.0, 6.0]  # at once, and not a step more
+    assert told(job, 20) == []
+    assert told(job, 24.9) == []
+    assert told(job, 26) == pytest.approx([30, 15.6, 0.0, 4.0])
+    assert told(job, 29.9) == []
+
+
+def test_mended_gns_may_skip_a_rung() -> None:
+    job = course("gns")
+    assert told(job, 55) == [30, 16.5, 0.0, 4.0]
+    assert job.batch_size[0] == 40
+
+
+def test_mended_accordion_goes_and_comes_back() -> None:
+    job = course("accordion", epochs=9.5)
+    assert told(job, 29) == []
+    assert told(job, 31)[0] == math.ceil(95 * 3 / 10) == 29
+    assert told(job, 17) == []
+    assert told(job, 18.5) == pytest.approx([95, 18.5 * 95 / 29, 4.0, 8.0])
+    assert told(job, 79) == []
+    assert told(job, 80)[0] == 29
+    assert told(job, 28.99) == []
+
+
+def test_mended_does_nothing_without_running() -> None:
+    job = course("gns")
+    assert told(job, 40, ran=False) == []
+    assert told(job, 40) != []
+
+
+def test_a_finished_job_is_left_alone() -> None:
+    for published in (False, True):
+        job = course("gns", published=published)
+        told(job, 50)
+        assert told(job, 100) == []
+
+
+def test_a_batch_size_without_throughput_is_not_taken() -> None:
+    small = ThroughputTable(TABLE.keys[:2], TABLE.accelerators, TABLE.isolated[:2])
+    for published in (False, True):
+        job = course("gns", table=small, published=published)
+        for steps in (50, 60, 40, 45):
+            told(job, steps)
+        assert job.batch_size[0] == 20
+        assert not course("accordion", table=small, published=published).adaptive[0]
+
+
+def test_models_without_rules() -> None:
+    table = ThroughputTable([("Other", 1)], ["a"], [[2.0]])
+    job = Course(["Other", "Other"], [1, 1], ["gns", "static"], [1000.0, 7.0], table, ["a"])
+    assert job.epochs.tolist() == [STEADY_EPOCHS, 7]
+    assert job.iterations_per_epoch.tolist() == [10, 1]
+    assert job.epochs_done(np.array([999.0, 7.0])).tolist() == [99, 7]
+    assert not job.adaptive.any()
+    odd = Course(["Other"], [1], ["static"], [333.3], table, ["a"])
+    steps = odd.iterations_per_epoch * np.arange(STEADY_EPOCHS + 1)
+    assert [int(odd.epochs_done(s[np.newaxis])[0]) for s in steps] == list(range(STEADY_EPOCHS + 1))
+
+
+def test_bad_input() -> None:
+    with pytest.raises(InputError, match="mode"):
+        Course(["Other"], [1], [], [10.0], TABLE, ["a"])
+    with pytest.raises(InputError, match="accelerator"):
+        Course(["Net (batch size 10)"], [1], ["gns"], [10.0], TABLE, ["c"], RULES)
+    with pytest.raises(InputError, match="job type"):
+        Course(["Net (batch size 11)"], [1], ["gns"], [10.0], TABLE, ["a"], RULES)
+    one = course("gns")
+    with pytest.raises(InputError, match="published"):
+        one.append(course("gns", published=True))
+    with pytest.raises(InputError, match="accelerators"):
+        one.append(Course(["Net (batch size 10)"], [1], ["gns"], [10.0], TABLE, ["a"], RULES))
+
+
+class PlainJob:
+    """One job of the published simulator, in words of its rules rather than arrays."""
+
+    def __init__(self, trace: Trace, job: int) -> None:
+        found = default_rules().find(trace.job_type[job])
+        assert found is not None
+        self.model, self.initial = found
+        self.name = trace.job_type[job].split(" (")[0]
+        self.gpus, self.mode = int(trace.scale_factor[job]), trace.mode[job]
+        self.size, self.total, self.done = self.initial, float(trace.total_steps[job]), 0.0
+        self.epochs = math.ceil(self.total / self.iterations())
+        self.flag = ""
+
+    def iterations(self) -> int:
+        return math.ceil(self.model.samples_per_epoch / self.size)
+
+    def schedule(self, epoch: int) -> int:
+        doublings = self.model.doublings.get((self.initial, self.gpus), ())
+        return min(self.initial * 2 ** sum(at <= epoch for at in doublings), self.model.largest_batch_size)
+
+    def critical(self, epoch: int) -> bool:
+        if self.name == "ResNet-50":
+            return epoch % 30 < 10
+        if self.name == "ResNet-18":
+            return epoch < 10 or 150 <= epoch < 160 or 250 <= epoch < 260
+        return epoch < (30 if self.initial in (512, 1024) else 40 if self.initial == 2048 else 10)
+
+    def complete_round(self) -> None:
+        if not self.flag or self.done >= self.total or self.initial == self.model.largest_batch_size:
+            return
+        before, old = self.iterations(), self.size
+        largest = self.model.largest_batch_size
+        self.size = (2 * old if self.mode == "gns" else largest) if self.flag == "big" else self.initial
+        self.total = math.ceil(self.total * old / self.size)
+        if math.ceil(self.total / self.iterations()) != self.epochs:
+            self.total = self.epochs * self.iterations()
+        self.done = math.ceil(self.done / before) * self.iterations()
+        self.flag = ""
+
+    def after_round(self) -> None:
+        epoch = math.ceil(self.done / self.iterations())
+        largest = self.model.largest_batch_size
+        if self.mode == "gns" and self.size < largest and self.schedule(epoch + 1) > self.size:
+            self.flag = "big"
+        if self.mode == "accordion" and self.name != "Transformer":
+            if self.size == self.initial and not self.critical(epoch) and self.size < largest:
+                self.flag = "big"
+            elif self.size > self.initial and self.critical(epoch):
+                self.flag = "small"
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), pace=st.floats(0.002, 0.2))
+def test_published_equals_the_plain_statement(seed: int, pace: float) -> None:
+    trace = shockwave_trace(25, 5.0, seed=seed)
+    whole = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100"],
+                   published=True, past_the_end=True)  # fmt: skip
+    plain = [PlainJob(trace, job) for job in range(len(trace))]
+    done, total = np.zeros(len(trace)), trace.total_steps.copy()
+    rng = np.random.default_rng(seed)
+    active = np.ones(len(trace), dtype=bool)
+    for _ in range(60):
+        ran = np.flatnonzero(active & (done < total) & (rng.random(len(trace)) < 0.6))
+        for job in ran.tolist():
+            step = min(math.ceil(trace.total_steps[job] * pace), total[job] - done[job])
+            done[job] += step
+            plain[job].done += step
+        active[ran] &= done[ran] < total[ran]
+        change = whole.book(ran, done)
+        done[change.jobs], total[change.jobs] = change.steps_done, change.total_steps
+        whole.observe(np.flatnonzero(active), done)
+        for job in ran.tolist():
+            plain[job].complete_round()
+        for job in np.flatnonzero(active).tolist():
+            plain[job].after_round()
+        assert whole.batch_size.tolist() == [job.size for job in plain]
+        assert total.tolist() == [job.total for job in plain] == whole.total_steps.tolist()
+        assert done.tolist() == [job.done for job in plain]
+        assert whole.epochs_done(done).tolist() == [job.done // job.iterations() for job in plain]
+    assert (whole.batch_size != [job.initial for job in plain]).any()
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), pace=st.floats(0.001, 0.1))
+def test_mended_course_never_loses_or_invents_progress(seed: int, pace: float) -> None:
+    trace = shockwave_trace(25, 5.0, seed=seed, modes={"static": 0.1, "accordion": 0.45, "gns": 0.45})
+    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100", "k80"])
+    largest = np.array([default_rules().find(name)[0].largest_batch_size for name in trace.job_type])  # type: ignore[index]
+    initial, epochs = jobs.batch_size.copy(), jobs.epochs.copy()
+    rng = np.random.default_rng(seed)
+    done, total, behind = np.zeros(len(trace)), trace.total_steps.copy(), np.zeros(len(trace), dtype=int)
+    for _ in range(60):
+        ran = np.flatnonzero((done < total) & (rng.random(len(trace)) < 0.7))
+        done[ran] += np.minimum(total[ran] * pace * rng.uniform(0.2, 2, len(ran)), total[ran] - done[ran])
+        before, size = done / total, jobs.batch_size.copy()
+        change = jobs.book(ran, done)
+        done[change.jobs], total[change.jobs] = change.steps_done, change.total_steps
+        jobs.observe(np.flatnonzero(done < total), done)
+
+        changed = np.isin(np.arange(len(trace)), change.jobs)
+        assert np.isin(change.jobs, ran).all()
+        assert (changed == (jobs.batch_size != size)).all()
+        np.testing.assert_allclose(done / total, before, rtol=1e-12)
+        assert (done[changed] < total[changed]).all()
+        assert (np.ceil(total / jobs.iterations_per_epoch) == epochs).all()
+        assert (total == jobs.total_steps).all()
+        ratio = jobs.batch_size / initial
+        assert (ratio >= 1).all()
+        assert (jobs.batch_size <= np.maximum(largest, initial)).all()
+        gns = trace.mode == "gns"
+        assert (jobs.batch_size[gns] >= size[gns]).all()
+        assert (np.log2(ratio[gns]) % 1 == 0).all()
+        assert (np.isin(jobs.batch_size, initial) | (jobs.batch_size == largest) | gns).all()
+        assert (jobs.batch_size[trace.mode == "static"] == initial[trace.mode == "static"]).all()
+        assert (total[jobs.batch_size == initial] == trace.total_steps[jobs.batch_size == initial]).all()
+        now = jobs.epochs_done(done)
+        assert (now >= behind).all()
+        assert (now <= epochs).all()
+        behind = now
+        names = [
+            f"{name.split(' (')[0]} (batch size {b})" for name, b in zip(trace.job_type, jobs.batch_size, strict=True)
+        ]
+        rates = default_table().rates(names, trace.scale_factor, ["v100", "k80"])
+        assert (change.rates == rates[change.jobs]).all()
+
+
+def test_short_rounds_follow_the_profile_of_the_course() -> None:
+    trace = shockwave_trace(90, 5.0, seed=11)
+    keep = np.flatnonzero(trace.duration < 2000)
+    columns = {name: getattr(trace, name)[keep] for name in Trace.column_names()}
+    trace = Trace(**columns)
+    profile = profile_trace(trace, default_table(), view="course")
+    jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100"])
+    done = np.zeros(len(trace))
+    everyone = np.arange(len(trace))
+    for step in range(1, 2000):
+        done = jobs.total_steps * (step / 2000)
+        change = jobs.book(everyone, done)
+        done[change.jobs] = change.steps_done
+        at = profile.offsets[:-1] + jobs.epochs_done(done)
+        assert (jobs.batch_size == profile.batch_size[at]).all()
+    assert (jobs.batch_size != profile.batch_size[profile.offsets[:-1]]).sum() > 10
+
+
+def test_courses_joined_and_packed_away() -> None:
+    trace = shockwave_trace(40, 5.0, seed=6)
+
+    def of(rows: slice, published: bool) -> Course:
+        columns = (trace.job_type, trace.scale_factor, trace.mode, trace.total_steps)
+        return Course(*(column[rows] for column in columns), default_table(), ["v100"], published=published)
+
+    for published in (False, True):
+        whole, parts = of(slice(None), published), of(slice(0, 7), published)
+        for rows in (slice(7, 8), slice(8, 8), slice(8, 40)):
+            parts.append(of(rows, published))
+        rng = np.random.default_rng(0)
+        done = np.zeros(len(trace))
+        for _ in range(80):
+            ran = np.flatnonzero(rng.random(len(trace)) < 0.5)
+            done[ran] += whole.total_steps[ran] * 0.02
+            changes = [one.book(ran, done.copy()) for one in (whole, parts)]
+            for name in ("jobs", "total_steps", "steps_done", "rates"):
+                np.testing.assert_array_equal(*(getattr(change, name) for change in changes))
+            done[changes[0].jobs] = changes[0].steps_done
+            for one in (whole, parts):
+                one.observe(np.flatnonzero(done < one.total_steps), done)
+            parts = pickle.loads(pickle.dumps(parts))
+        assert (whole.batch_size == parts.batch_size).all()
+        assert whole.batch_size.tolist() != of(slice(None), published).batch_size.tolist()
+
+
+def test_a_packed_course_holds_our_classes_and_arrays_only() -> None:
+    class Narrow(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            assert module.split(".")[0] in ("throughputs", "numpy"), (module, name)
+            return super().find_class(module, name)
+
+    packed = pickle.dumps(course("gns"))
+    assert Narrow(io.BytesIO(packed)).load().batch_size.tolist() == [10]
+
+
+def test_static_jobs_cost_nothing_and_stay() -> None:
+    trace = shockwave_trace(50, 5.0, seed=1, modes={"static": 1.0})
+    for published in (False, True):
+        jobs = Course(trace.job_type, trace.scale_factor, trace.mode, trace.total_steps, default_table(), ["v100"],
+                      published=published)  # fmt: skip
+        assert not jobs.adaptive.any()
+        everyone = np.arange(50)
+        change = jobs.book(everyone, trace.total_steps * 0.9)
+        jobs.observe(everyone, trace.total_steps * 0.9)
+        assert len(change) == 0
+        assert change.rates.shape == (0, 1)

@@ -1,0 +1,206 @@
+"""Ladders of batch sizes: which sizes a job may train with, how fast it is with each, and which one holds when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.table import ThroughputTable
+from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
+
+__all__ = ["Ladders"]
+
+_NEVER = np.iinfo(np.int64).max
+_NO_WINDOW = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Ladders:
+    """The ladders of K kinds of job; jobs of one type, gang size and mode are of one kind.
+
+    A ladder begins with the initial batch size, rung 0. That of an accordion job has the largest one above it, that
+    of a gns job a rung for each doubling. A ladder ends below the first batch size without a throughput.
+
+    Attributes
+    ----------
+    batch_size : (K, L) samples; above the top of a ladder its top is repeated.
+    rates : (K, L, M) steps/s on M accelerator types, 0 where it cannot run.
+    top : (K,) highest rung; 0 for jobs that never change.
+    samples_per_epoch : (K,) size of the data set.
+    doubles : (K,) bool, a gns job.
+    switches : (K, L - 1) epoch from which a gns job is above each rung.
+    windows : (K, W, 4) first, end, every and before of the critical windows of an accordion job.
+    """
+
+    batch_size: NDArray[np.int64]
+    rates: NDArray[np.float64]
+    top: NDArray[np.int64]
+    samples_per_epoch: NDArray[np.int64]
+    doubles: NDArray[np.bool_]
+    switches: NDArray[np.int64]
+    windows: NDArray[np.int64]
+
+    @classmethod
+    def of_jobs(
+        cls,
+        job_type: Sequence[str] | NDArray[np.object_],
+        scale_factor: Sequence[int] | NDArray[np.int64],
+        mode: Sequence[str] | NDArray[np.object_],
+        table: ThroughputTable,
+        accelerators: Sequence[str],
+        rules: AdaptationRules,
+        view: View,
+    ) -> tuple[Ladders, NDArray[np.int64]]:
+        """Ladders, and the kind of each of N jobs (-1 where the rules do not know the model).
+
+        Raises
+        ------
+        InputError
+            The table does not know a job type, scale factor or accelerator type.
+        """
+        kinds: dict[tuple[str, int, str], int] = {}
+        ladders: list[_Ladder] = []
+        of_job = np.full(len(job_type), -1, dtype=np.int64)
+        sizes = np.asarray(scale_factor, dtype=np.int64).tolist()
+        for job, key in enumerate(zip(job_type, sizes, mode, strict=True)):
+            kind = kinds.get(key)
+            if kind is None:
+                found = rules.find(key[0])
+                kind = -1 if found is None else len(ladders)
+                if found is not None:
+                    ladders.append(_ladder(*key, *found, table, accelerators, view))
+                kinds[key] = kind
+            of_job[job] = kind
+        return cls._of(ladders, len(accelerators)), of_job
+
+    @classmethod
+    def _of(cls, ladders: Sequence[_Ladder], M: int) -> Ladders:
+        K, L = len(ladders), max((len(ladder.batch_size) for ladder in ladders), default=1)
+        W = max((len(ladder.windows) for ladder in ladders), default=0)
+        batch_size, rates = np.zeros((K, L), dtype=np.int64), np.zeros((K, L, M))
+        switches = np.full((K, L - 1), _NEVER)
+        windows = np.full((K, W, 4), _NO_WINDOW)
+        for k, ladder in enumerate(ladders):
+            rungs = len(ladder.batch_size)
+            batch_size[k] = ladder.batch_size + ladder.batch_size[-1:] * (L - rungs)
+            rates[k, :rungs], rates[k, rungs:] = ladder.rates, ladder.rates[-1]
+            switches[k, : len(ladder.switches)] = ladder.switches
+            windows[k, : len(ladder.windows)] = np.array(ladder.windows or np.zeros((0, 4)))
+        return cls(
+            batch_size,
+            rates,
+            np.array([len(ladder.batch_size) - 1 for ladder in ladders], dtype=np.int64),
+            np.array([ladder.samples_per_epoch for ladder in ladders], dtype=np.int64),
+            np.array([ladder.doubles for ladder in ladders], dtype=np.bool_),
+            switches,
+            windows,
+        )
+
+    def __len__(self) -> int:
+        return len(self.top)
+
+    @property
+    def iterations_per_epoch(self) -> NDArray[np.int64]:
+        """(K, L) steps of an epoch with each batch size, the last one perhaps with fewer samples."""
+        return -(-self.samples_per_epoch[:, np.newaxis] // self.batch_size)
+
+    def doublings(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) rung that gns jobs of some kinds are on in some epochs, each of shape (n,)."""
+        return np.asarray((self.switches[kind] <= epoch[:, np.newaxis]).sum(axis=1), dtype=np.int64)
+
+    def critical(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(n,) whether accordion jobs of some kinds are in a critical window in some epochs, each of shape (n,)."""
+        first, end, every, before = np.moveaxis(self.windows[kind], 2, 0)
+        at = np.broadcast_to(epoch[:, np.newaxis], first.shape)
+        phase = np.where(every > 0, at % np.maximum(every, 1), at)
+        inside: NDArray[np.bool_] = ((first <= phase) & (phase < end) & (at < before)).any(axis=1)
+        return inside
+
+    def rung(self, kind: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) rung that jobs of some kinds are to be on in some epochs, each of shape (n,)."""
+        doubled = self.doublings(kind, epoch)
+        return np.where(self.doubles[kind], doubled, np.where(self.critical(kind, epoch), 0, self.top[kind]))
+
+    def joined(self, later: Ladders) -> Ladders:
+        """These kinds, and behind them those of `later`."""
+        L = max(self.batch_size.shape[1], later.batch_size.shape[1])
+        W = max(self.windows.shape[1], later.windows.shape[1])
+        both = [one._widened(L, W) for one in (self, later)]
+        names = ("batch_size", "rates", "top", "samples_per_epoch", "doubles", "switches", "windows")
+        return Ladders(*(np.concatenate([getattr(one, name) for one in both]) for name in names))
+
+    def _widened(self, L: int, W: int) -> Ladders:
+        K, rungs = self.batch_size.shape
+        extra = L - rungs
+        return Ladders(
+            np.concatenate([self.batch_size, np.repeat(self.batch_size[:, -1:], extra, axis=1)], axis=1),
+            np.concatenate([self.rates, np.repeat(self.rates[:, -1:], extra, axis=1)], axis=1),
+            self.top,
+            self.samples_per_epoch,
+            self.doubles,
+            np.concatenate([self.switches, np.full((K, extra), _NEVER)], axis=1),
+            np.concatenate([self.windows, np.full((K, W - self.windows.shape[1], 4), _NO_WINDOW)], axis=1),
+        )
+
+
+@dataclass(frozen=True)
+class _Ladder:
+    """One of them; `switches` has an entry for each rung above the first."""
+
+    batch_size: list[int]
+    rates: NDArray[np.float64]
+    samples_per_epoch: int
+    doubles: bool
+    switches: list[int]
+    windows: list[tuple[int, int, int, int]]
+
+
+def _ladder(
+    job_type: str,
+    gpus: int,
+    mode: str,
+    model: ModelRules,
+    initial: int,
+    table: ThroughputTable,
+    accelerators: Sequence[str],
+    view: View,
+) -> _Ladder:
+    sizes, switches, windows = _rungs(mode, model, initial, gpus, view)
+    rates = table.rates([job_type], [gpus], accelerators)
+    for size in sizes[1:]:
+        name = with_batch_size(job_type, size)
+        known = name in table.job_types and gpus in table.scale_factors_of(name)
+        faster = table.rates([name], [gpus], accelerators) if known else np.zeros_like(rates)
+        if not faster.any():
+            break
+        rates = np.concatenate([rates, faster])
+    return _Ladder(
+        sizes[: len(rates)],
+        rates,
+        model.samples_per_epoch,
+        mode == "gns",
+        switches[: len(rates) - 1],
+        [_packed(window) for window in windows] if len(rates) > 1 else [],
+    )
+
+
+def _rungs(
+    mode: str, model: ModelRules, initial: int, gpus: int, view: View
+) -> tuple[list[int], list[int], tuple[CriticalWindow, ...]]:
+    """Batch sizes from the initial one, the epochs from which a gns job has each, the windows of an accordion job."""
+    largest = model.largest_batch_size
+    if initial < largest and mode == "gns":
+        switches = list(model.doublings.get((initial, gpus), ()))
+        sizes = [min(initial << rung, largest) for rung in range(len(switches) + 1)]
+        rungs = 1 + sum(above > below for below, above in pairwise(sizes))
+        return sizes[:rungs], switches[: rungs - 1], ()
+    windows = model.windows(initial, view) if initial < largest and mode == "accordion" else None
+    return ([initial], [], ()) if windows is None else ([initial, largest], [], windows)
+
+
+def _packed(window: CriticalWindow) -> tuple[int, int, int, int]:
+    return window.first, window.end, window.every, _NEVER if window.before is None else window.before

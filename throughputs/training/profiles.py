@@ -1,0 +1,116 @@
+"""How jobs train, epoch by epoch: batch sizes and durations, as a policy is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.errors import InputError
+
+__all__ = ["STEADY_EPOCHS", "Profiles"]
+
+# Into how many epochs the work of a job is divided when nothing is known of its data set.
+STEADY_EPOCHS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Profiles:
+    """The epochs of N jobs, one job after the other.
+
+    Attributes
+    ----------
+    offsets : (N + 1,) job i has the epochs from offsets[i] up to offsets[i + 1].
+    batch_size : (T,) batch size of each epoch, samples.
+    epoch_seconds : (T,) duration of each epoch on the job's own gang, seconds.
+    samples_per_epoch : (N,) samples that one epoch of a job goes through.
+
+    Raises
+    ------
+    InputError
+        Shapes that do not fit together, a job without epochs, or a figure that is not positive.
+    """
+
+    offsets: NDArray[np.int64]
+    batch_size: NDArray[np.int64]
+    epoch_seconds: NDArray[np.float64]
+    samples_per_epoch: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        n = len(self.samples_per_epoch)
+        total = int(self.offsets[-1]) if len(self.offsets) else -1
+        fits = self.offsets.shape == (n + 1,) and self.batch_size.shape == self.epoch_seconds.shape == (total,)
+        if not fits or self.offsets[0] != 0:
+            raise InputError("profiles", field="offsets", found=self.offsets.shape, expected=f"{n + 1} numbers, from 0")
+        if (np.diff(self.offsets) < 1).any():
+            job = int(np.argmax(np.diff(self.offsets) < 1))
+            raise InputError("profiles", field="epochs", found=f"none for job {job}", expected="at least 1 epoch")
+        for name in ("batch_size", "epoch_seconds", "samples_per_epoch"):
+            values = getattr(self, name)
+            if not (np.isfinite(values) & (values > 0)).all():
+                found = values[~(np.isfinite(values) & (values > 0))][0]
+                raise InputError("profiles", field=name, found=found, expected="a finite number above 0")
+
+    @classmethod
+    def of_jobs(
+        cls, batch_sizes: Sequence[ArrayLike], epoch_seconds: Sequence[ArrayLike], samples_per_epoch: ArrayLike
+    ) -> Profiles:
+        """From one list of batch sizes and one of durations (seconds) for each job."""
+        lengths = [len(np.atleast_1d(sizes)) for sizes in batch_sizes]
+        return cls(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.concatenate([np.empty(0), *map(np.atleast_1d, batch_sizes)]).astype(np.int64),
+            np.concatenate([np.empty(0), *map(np.atleast_1d, epoch_seconds)]).astype(np.float64),
+            np.asarray(samples_per_epoch, dtype=np.int64),
+        )
+
+    @classmethod
+    def steady(cls, total_steps: ArrayLike, total_seconds: ArrayLike, epochs: int = STEADY_EPOCHS) -> Profiles:
+        """Jobs that always train in the same way: `epochs` equal epochs, with batches of one sample.
+
+        Parameters
+        ----------
+        total_steps, total_seconds : (N,) of each job, above 0; seconds when it runs all the time.
+        epochs : into how many parts the progress of a job is divided.
+        """
+        seconds = np.asarray(total_seconds, dtype=np.float64)
+        n = len(seconds)
+        samples = np.maximum(np.rint(np.asarray(total_steps, dtype=np.float64) / epochs), 1).astype(np.int64)
+        ones = np.ones(n * epochs, dtype=np.int64)
+        return cls(np.arange(n + 1) * epochs, ones, np.repeat(seconds / epochs, epochs), samples)
+
+    def __len__(self) -> int:
+        return len(self.samples_per_epoch)
+
+    @property
+    def epochs(self) -> NDArray[np.int64]:
+        """(N,) epochs of each job."""
+        return np.diff(self.offsets)
+
+    @property
+    def total_seconds(self) -> NDArray[np.float64]:
+        """(N,) seconds that each job needs when it runs all the time."""
+        return np.add.reduceat(self.epoch_seconds, self.offsets[:-1]) if len(self) else np.empty(0)
+
+    @property
+    def job(self) -> NDArray[np.int64]:
+        """(T,) the job that each epoch belongs to."""
+        return np.repeat(np.arange(len(self)), self.epochs)
+
+    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> Profiles:
+        """The profiles of some of the jobs (positions), in that order."""
+        length = self.epochs[jobs]
+        offsets = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
+        rows = np.arange(int(offsets[-1])) + np.repeat(self.offsets[:-1][jobs] - offsets[:-1], length)
+        return Profiles(offsets, self.batch_size[rows], self.epoch_seconds[rows], self.samples_per_epoch[jobs])
+
+    def joined(self, later: Profiles) -> Profiles:
+        """These jobs, and behind them those of `later`."""
+        return Profiles(
+            np.concatenate([self.offsets, self.offsets[-1] + later.offsets[1:]]),
+            np.concatenate([self.batch_size, later.batch_size]),
+            np.concatenate([self.epoch_seconds, later.epoch_seconds]),
+            np.concatenate([self.samples_per_epoch, later.samples_per_epoch]),
+        )

@@ -1,0 +1,250 @@
+"""Rules by which training jobs change their batch size: what the modes "accordion" and "gns" mean for each model.
+
+>>> rules = default_rules()
+>>> model, batch_size = rules.find("ResNet-18 (batch size 64)")
+>>> model.samples_per_epoch, batch_size, model.doublings[64, 1]
+(50000, 64, (11, 31))
+
+Accordion trains with the largest batch size outside of critical windows; gns (gradient noise scale) doubles the batch
+size from some epochs on. Sources: P. Zheng et al., "Shockwave: Fair and Efficient Cluster Scheduling for Dynamic
+Adaptation in Machine Learning", NSDI 2023, and its public artifact; S. Agarwal et al., "Accordion", MLSys 2021;
+S. McCandlish et al., "An Empirical Model of Large-Batch Training", 2018.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.files import read_text
+
+__all__ = ["AdaptationRules", "CriticalWindow", "ModelRules", "View", "default_rules", "read_rules"]
+
+View = Literal["profile", "course"]
+"""Which critical windows: those that profiles are drawn with, or those that the true course of a job follows."""
+
+_OTHERWISE = "otherwise"
+_JOB_TYPE = re.compile(r"(?P<model>.+) \(batch size (?P<size>[1-9]\d*)\)")
+
+
+@dataclass(frozen=True)
+class CriticalWindow:
+    """Epochs during which an accordion job keeps its initial batch size.
+
+    Attributes
+    ----------
+    first, end : the epochs first, ..., end - 1, counted from 0.
+    every : period in epochs with which the window comes back; 0: it does not.
+    before : no epoch from here on belongs to it; None: no such bound.
+    """
+
+    first: int
+    end: int
+    every: int = 0
+    before: int | None = None
+
+
+@dataclass(frozen=True)
+class ModelRules:
+    """How jobs of one model train and adapt.
+
+    Attributes
+    ----------
+    samples_per_epoch : size of the data set.
+    largest_batch_size : no adaptation goes beyond it; a job that begins there, or above, never changes.
+    critical : for each view the critical windows by initial batch size, None for all sizes not named. An accordion
+        job for which there are no windows at all never changes.
+    doublings : by (initial batch size, GPUs) the epochs from which a gns job trains with 2, 4, 8, ... times its
+        initial batch size; a job without an entry never changes.
+    batch_size : of jobs whose type names none; None: every job type has to.
+    """
+
+    samples_per_epoch: int
+    largest_batch_size: int
+    critical: Mapping[View, Mapping[int | None, tuple[CriticalWindow, ...]]] = field(default_factory=dict)
+    doublings: Mapping[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    batch_size: int | None = None
+
+    def windows(self, initial_batch_size: int, view: View) -> tuple[CriticalWindow, ...] | None:
+        """Critical windows of an accordion job; None if it never changes."""
+        by_size = self.critical.get(view, {})
+        return by_size.get(initial_batch_size, by_size.get(None))
+
+
+@dataclass(frozen=True)
+class AdaptationRules:
+    """Rules for any number of models.
+
+    Attributes
+    ----------
+    models : by name, as job types begin: ``"LM"`` for ``"LM (batch size 20)"``.
+    accordion_start : profiles keep the initial batch size of an accordion job up to this share of its epochs.
+    source : where the rules come from, in words.
+    """
+
+    models: Mapping[str, ModelRules]
+    accordion_start: float = 0.0
+    source: str = "adaptation rules"
+
+    def find(self, job_type: str) -> tuple[ModelRules, int] | None:
+        """Rules and batch size of a job type, as in ``"LM (batch size 20)"``; None if the model is not known."""
+        named = _JOB_TYPE.fullmatch(job_type)
+        if named is not None and named["model"] in self.models:
+            return self.models[named["model"]], int(named["size"])
+        model = self.models.get(job_type)
+        return (model, model.batch_size) if model is not None and model.batch_size is not None else None
+
+
+def stated_batch_size(job_type: str) -> int | None:
+    """Batch size that a job type names, or None."""
+    named = _JOB_TYPE.fullmatch(job_type)
+    return None if named is None else int(named["size"])
+
+
+def with_batch_size(job_type: str, batch_size: int) -> str:
+    """The job type of the same model with another batch size."""
+    named = _JOB_TYPE.fullmatch(job_type)
+    return f"{job_type if named is None else named['model']} (batch size {batch_size})"
+
+
+@cache
+def default_rules() -> AdaptationRules:
+    """The rules that come with the package: six models of the Shockwave artifact."""
+    resource = files("throughputs.training") / "tables" / "shockwave.toml"
+    return _parse(resource.read_text(encoding="utf-8"), "default adaptation rules")
+
+
+def read_rules(path: str | os.PathLike[str]) -> AdaptationRules:
+    """Rules from a TOML file; its keys are described in docs/training.md.
+
+    Raises
+    ------
+    InputError
+        The file is not TOML, or names the key that cannot be used.
+    OSError
+        The file cannot be opened.
+    """
+    return _parse(read_text(Path(path)), str(path))
+
+
+def _parse(text: str, source: str) -> AdaptationRules:
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        number = int(line[1]) if line else text.count("\n") + 1  # "at end of document"
+        raise InputError(source, line=number, expected=f"TOML ({error})") from error
+    return _Reader(source).rules(content)
+
+
+class _Reader:
+    """Checks every value of the file; errors name its path, such as ``models.LM.doublings.20.1``."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def rules(self, content: dict[str, Any]) -> AdaptationRules:
+        self._known(content, "", ("source", "accordion_start", "models"))
+        start = content.get("accordion_start", 0.0)
+        if isinstance(start, bool) or not isinstance(start, int | float) or not 0 <= start <= 1:
+            raise self._error("accordion_start", start, "a share from 0 to 1")
+        stated = content.get("source", self.source)
+        if not isinstance(stated, str):
+            raise self._error("source", stated, "text")
+        models = self._table(content.get("models"), "models")
+        if not models:
+            raise self._error("models", None, "at least one model, [models.NAME]")
+        return AdaptationRules(
+            {name: self._model(value, f"models.{name}") for name, value in models.items()}, float(start), stated
+        )
+
+    def _model(self, value: object, where: str) -> ModelRules:
+        table = self._table(value, where)
+        names = ("samples_per_epoch", "largest_batch_size", "critical", "doublings", "batch_size")
+        self._known(table, where, names)
+        samples, largest = (self._whole(table.get(name), f"{where}.{name}", 1) for name in names[:2])
+        batch_size = table.get("batch_size")
+        return ModelRules(
+            samples,
+            largest,
+            self._critical(table.get("critical", {}), f"{where}.critical"),
+            self._doublings(table.get("doublings", {}), f"{where}.doublings"),
+            None if batch_size is None else self._whole(batch_size, f"{where}.batch_size", 1),
+        )
+
+    def _critical(self, value: object, where: str) -> dict[View, dict[int | None, tuple[CriticalWindow, ...]]]:
+        table = self._table(value, where)
+        views: tuple[View, ...] = get_args(View)
+        self._known(table, where, views)
+        return {
+            view: {
+                None if size == _OTHERWISE else self._key(size, f"{where}.{view}"): tuple(
+                    self._window(window, f"{where}.{view}.{size}[{i}]")
+                    for i, window in enumerate(self._list(windows, f"{where}.{view}.{size}"))
+                )
+                for size, windows in self._table(table[view], f"{where}.{view}").items()
+            }
+            for view in views
+            if view in table
+        }
+
+    def _window(self, value: object, where: str) -> CriticalWindow:
+        table = self._table(value, where)
+        self._known(table, where, ("first", "end", "every", "before"))
+        first = self._whole(table.get("first"), f"{where}.first", 0)
+        end = self._whole(table.get("end"), f"{where}.end", first + 1)
+        every = self._whole(table["every"], f"{where}.every", end) if "every" in table else 0
+        before = self._whole(table["before"], f"{where}.before", 1) if "before" in table else None
+        return CriticalWindow(first, end, every, before)
+
+    def _doublings(self, value: object, where: str) -> dict[tuple[int, int], tuple[int, ...]]:
+        return {
+            (self._key(size, where), self._key(gpus, f"{where}.{size}")): self._epochs(epochs, f"{where}.{size}.{gpus}")
+            for size, by_gpus in self._table(value, where).items()
+            for gpus, epochs in self._table(by_gpus, f"{where}.{size}").items()
+        }
+
+    def _epochs(self, value: object, where: str) -> tuple[int, ...]:
+        epochs = self._list(value, where)
+        least = 1
+        for i, epoch in enumerate(epochs):
+            least = self._whole(epoch, f"{where}[{i}]", least) + 1
+        return tuple(epochs)
+
+    def _table(self, value: object, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._error(where, value, "a table")
+        return value
+
+    def _list(self, value: object, where: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise self._error(where, value, "a list")
+        return value
+
+    def _whole(self, value: object, where: str, least: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self._error(where, value, f"a whole number of at least {least}")
+        return value
+
+    def _key(self, text: str, where: str) -> int:
+        if not text.isdecimal() or int(text) < 1:
+            hint = did_you_mean(text, [_OTHERWISE]) if "critical" in where else ""
+            raise self._error(where, text, f"a whole number of at least 1 as key{hint}")
+        return int(text)
+
+    def _known(self, table: dict[str, Any], where: str, names: tuple[str, ...]) -> None:
+        for name in table:
+            if name not in names:
+                expected = f"keys among {', '.join(names)}{did_you_mean(name, names)}"
+                raise self._error(where or "top level", name, expected)
+
+    def _error(self, where: str, found: object, expected: str) -> InputError:
+        return InputError(self.source, field=where, found=found, expected=expected)
