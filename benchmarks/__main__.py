@@ -1,4 +1,4 @@
-"""``python -m benchmarks [decisions] [simulations] [solvers] [--out FILE]``: run, print tables, write JSON."""
+"""``python -m benchmarks [STUDY ...] [--out FILE]``: run, print tables, write JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import decisions, simulations, solvers
+from benchmarks import decisions, planning, simulations, solvers
 from throughputs.files import write_text
 
-STUDIES: dict[str, Any] = {"decisions": decisions, "simulations": simulations, "solvers": solvers}
+STUDIES: dict[str, Any] = {"decisions": decisions, "planning": planning, "simulations": simulations, "solvers": solvers}
 DEFAULT = ("decisions", "simulations")
 """What runs when no study is named: `solvers` takes many minutes in full."""
 

@@ -9,6 +9,8 @@
 ('optimal', 0.7)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from formulations.closed_forms import (
     isolated_shares,
     isolated_throughput,
@@ -24,7 +26,13 @@ from formulations.solution import Solution, SolverError
 from formulations.solver import TOLERANCE, solve
 from formulations.water_filling import WaterFilling
 
+if TYPE_CHECKING:
+    from formulations.planning import PlanningProgram, PlanSolution, solve_plan
+
 __all__ = [
+    "PlanSolution",
+    "PlanningProgram",
+    "solve_plan",
     "CHOICES",
     "TOLERANCE",
     "FinishTimeFairness",
@@ -49,3 +57,12 @@ __all__ = [
     "solve",
     "solve_packed",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The planning program, which few programs need, is read when it is asked for."""
+    if name in ("PlanSolution", "PlanningProgram", "solve_plan"):
+        from formulations import planning
+
+        return getattr(planning, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,41 @@
+"""What papers call the policies that they compare.
+
+>>> from allocator.policies.paper_labels import paper_label
+>>> paper_label("finish_time_fairness"), paper_label("isolated")
+('Themis', 'isolated')
+"""
+
+from __future__ import annotations
+
+__all__ = ["SHOCKWAVE_COMPARISON", "SHOCKWAVE_LABELS", "paper_label"]
+
+SHOCKWAVE_LABELS = {
+    "shockwave": "Shockwave",
+    "min_total_duration": "OSSP",
+    "finish_time_fairness": "Themis",
+    "max_min_fairness": "Gavel",
+    "allox": "AlloX",
+    "max_sum_throughput_perf": "MST",
+    "gandiva_fair": "Gandiva-Fair",
+    "isolated_plus": "Fair share",
+}
+"""Names in Zheng et al., NSDI 2023: labels by policy."""
+
+SHOCKWAVE_COMPARISON: dict[str, dict[str, float | str]] = {
+    "shockwave": {},
+    "min_total_duration": {},
+    "finish_time_fairness": {},
+    "max_min_fairness": {},
+    "allox": {"alpha": 0.2, "gangs": "one_gpu_share"},
+    "max_sum_throughput_perf": {},
+    "gandiva_fair": {},
+}
+"""The seven policies of its comparison on one type of accelerator, in the order of the figures: settings by policy.
+
+AlloX looks at a fifth of the waiting jobs and counts a gang as one GPU, which then runs 1 / w of the time.
+"""
+
+
+def paper_label(policy: str) -> str:
+    """The paper's name of a policy, or its own where the paper has none."""
+    return SHOCKWAVE_LABELS.get(policy, policy)

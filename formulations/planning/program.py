@@ -1,0 +1,275 @@
+"""The planning program of Shockwave: who runs in each of the coming rounds, stated once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs import InputError
+
+__all__ = ["DEFAULT_BASES", "FAIRNESS_ROWS", "PlanningProgram"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+DEFAULT_BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Shares of a job's epochs between which the logarithm is replaced by straight pieces."""
+
+FAIRNESS_ROWS = ("published", "own_finish", "off")
+
+_LEAST_PROGRESS = 1e-6
+"""Whose logarithm stands for that of no progress at all."""
+
+_ALMOST_DONE_EXPONENT = 100.0
+"""Exponent of the priority of late jobs with less than a round left."""
+
+_LARGEST_LOG_PRIORITY = 690.0
+"""Priorities end at e^690, about 1e299, so that they stay finite."""
+
+_WHOLE = 1e-9
+"""A number of rounds this close to a whole one is taken for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanningProgram:
+    """Rounds of a window for jobs that train in epochs: finish-time-fair Nash welfare with a makespan regulariser.
+
+    Job ``j`` holds ``w_j`` GPUs whenever it runs; ``s_jr`` says whether it does in round ``r = 1..R`` of the window,
+    ``n_j = sum_r s_jr`` in how many. ``p_j`` are the epochs that it gets through in the window::
+
+        sum_j w_j s_jr <= G  in each round,      d_j p_j <= D n_j,      0 <= p_j <= E_j - e_j
+        U_j = log of (e_j + p_j) / E_j, in straight pieces between the bases (log 0 is log 1e-6)
+        L_j = max(0, Rem_j - d_j p_j)            seconds of running left after the window
+
+    Stage 1 is asked for first, and stage 2 where no schedule fulfils the fairness rows::
+
+        (1)  max  sum_j U_j / (N R)      - k max_j L_j      with the fairness rows
+        (2)  max  sum_j pr_j U_j / (N R) - k max_j L_j      without them
+
+    ``pr_j`` is 1 for a job whose estimate ``rho_j = (now + Rem_j / s_j) / T_j`` is at most ``rhomax``, and else
+    ``rho_j^lambda``, or ``rho_j^100`` with less than a round left; at most `priority_cap`. Stage 3 orders what stage 2
+    chose, urgent and short jobs first, with each job's number of rounds ``n_j`` kept::
+
+        (3)  min  sum_{j: n_j > 0}  pr_j / n_j * sum_r (r - 1) s_jr
+
+    Fairness rows. ``end = now + R D`` is the end of the window, and ``tau_j = rhomax T_j`` the time by which job ``j``
+    is to finish:
+
+    - "published": ``end + L_j / s_j <= tau_j`` for every job. A job whose ``tau_j`` lies inside the window breaks its
+      row even when it finishes in time, so the stage is then infeasible whatever is planned. In whole rounds the row
+      reads ``L_j <= s_j (tau_j - end)``, a least number of rounds.
+    - "own_finish": the published row where ``tau_j >= end``. Elsewhere the job has to finish inside the window, and
+      it is held to its own finish: it needs ``q_j = ceil(Rem_j / D)`` rounds, the last of which it uses for
+      ``Rem_j - (q_j - 1) D`` seconds. It finishes by ``tau_j`` exactly if round ``q_j`` of its rounds is one of the
+      first ``b_j = 1 + floor((tau_j - now - (Rem_j - (q_j - 1) D)) / D)``, which is the linear row
+      ``sum_{r <= b_j} s_jr >= q_j``. In whole rounds: ``n_j >= q_j``, and ``q_j`` of them have to find their place
+      among the first ``b_j``. With ``b_j < q_j`` the job is truly late, and stage 2 is next.
+    - "off": stage 2 at once.
+
+    Parameters
+    ----------
+    gpus, rounds, round_seconds : G, R and D.
+    widths : (N,) scale factors w_j, whole; a job wider than the cluster is given no rounds.
+    epochs, epochs_done : (N,) E_j and e_j, whole, with ``e_j <= E_j``.
+    epoch_seconds : (N,) d_j, time that one epoch takes, seconds.
+    remaining_seconds : (N,) Rem_j, forecast running time left, seconds.
+    target_seconds : (N,) T_j, finish time that is fair, seconds on the clock of `now_seconds`.
+    now_seconds : time at which the window begins; D times the number of the round as published.
+    share : s_j, the share of its running time that a job may count on after the window, in (0, 1]; one figure or (N,).
+    makespan_weight : k, per second.
+    fairness_exponent : lambda.
+    largest_rho : rhomax.
+    bases : shares of the epochs from 0 to 1, increasing.
+    priority_cap : most that a priority may be; None: no limit (up to 1e299).
+    fairness_rows : one of `FAIRNESS_ROWS`.
+
+    Raises
+    ------
+    InputError : for shapes that do not fit, figures out of range, or an unknown rule.
+
+    Source: Zheng et al., NSDI 2023, sections 4 and 5 and appendix; the stages, the priorities and the pieces of the
+    logarithm as its public implementation has them.
+    """
+
+    gpus: int
+    rounds: int
+    round_seconds: float
+    widths: Integers
+    epochs: Array
+    epochs_done: Array
+    epoch_seconds: Array
+    remaining_seconds: Array
+    target_seconds: Array
+    now_seconds: float
+    share: float | Array
+    makespan_weight: float = 1e-3
+    fairness_exponent: float = 12.0
+    largest_rho: float = 1.0
+    bases: tuple[float, ...] = DEFAULT_BASES
+    priority_cap: float | None = 1e5
+    fairness_rows: str = "own_finish"
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "rounds"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < (name == "rounds"):
+                raise _error(name, value, f"a whole number, at least {int(name == 'rounds')}")
+        widths = np.asarray(self.widths)
+        if widths.ndim != 1 or (widths.size and not np.issubdtype(widths.dtype, np.integer)):
+            raise _error("widths", self.widths, "one whole number per job")
+        if (widths < 1).any():
+            raise _error("widths", widths.min(), "at least 1")
+        object.__setattr__(self, "widths", widths.astype(np.int64))
+        for name in _PER_JOB:
+            object.__setattr__(self, name, _per_job(name, getattr(self, name), len(widths)))
+        object.__setattr__(self, "share", np.broadcast_to(np.asarray(self.share), len(widths)).copy())
+        self._check_ranges()
+        for name in ("round_seconds", "largest_rho"):
+            _check_figure(name, getattr(self, name), above=True)
+        for name in ("makespan_weight", "fairness_exponent", "now_seconds"):
+            _check_figure(name, getattr(self, name), above=False)
+        if self.priority_cap is not None and not self.priority_cap >= 1:
+            raise _error("priority_cap", self.priority_cap, "at least 1, or None")
+        bases = np.asarray(self.bases, dtype=np.float64)
+        if bases.ndim != 1 or len(bases) < 2 or bases[0] != 0 or bases[-1] != 1 or not (np.diff(bases) > 0).all():
+            raise _error("bases", self.bases, "increasing shares from 0 to 1")
+        object.__setattr__(self, "bases", tuple(bases.tolist()))
+        if self.fairness_rows not in FAIRNESS_ROWS:
+            raise _error("fairness_rows", self.fairness_rows, f"one of {', '.join(FAIRNESS_ROWS)}")
+
+    def _check_ranges(self) -> None:
+        """Figures of the jobs that cannot be."""
+        limits: tuple[tuple[str, Any, str], ...] = (
+            ("epochs", self.epochs >= 1, "at least 1"),
+            ("epochs_done", (self.epochs_done >= 0) & (self.epochs_done <= self.epochs), "from 0 to the job's epochs"),
+            ("epoch_seconds", self.epoch_seconds > 0, "above 0"),
+            ("remaining_seconds", self.remaining_seconds >= 0, "at least 0"),
+            ("target_seconds", self.target_seconds > 0, "above 0"),
+            ("share", (np.asarray(self.share) > 0) & (np.asarray(self.share) <= 1), "above 0, at most 1"),
+        )
+        for name, fine, expected in limits:
+            if not np.all(fine):
+                job = int(np.flatnonzero(~fine)[0])
+                raise _error(f"{name}[{job}]", float(getattr(self, name)[job]), expected)
+
+    @property
+    def n_jobs(self) -> int:
+        """N."""
+        return len(self.widths)
+
+    @property
+    def shares(self) -> Array:
+        """(N,) s_j."""
+        return np.asarray(self.share, dtype=np.float64)
+
+    @property
+    def end_seconds(self) -> float:
+        """End of the window."""
+        return self.now_seconds + self.rounds * self.round_seconds
+
+    @cached_property
+    def priorities(self) -> Array:
+        """(N,) ``pr_j`` of stage 2."""
+        rho = (self.now_seconds + self.remaining_seconds / self.shares) / self.target_seconds
+        exponent = np.where(self.remaining_seconds < self.round_seconds, _ALMOST_DONE_EXPONENT, self.fairness_exponent)
+        with np.errstate(divide="ignore"):
+            logs = np.where(rho > self.largest_rho, exponent * np.log(rho), 0.0)
+        priorities: Array = np.exp(np.minimum(logs, _LARGEST_LOG_PRIORITY))
+        # an estimate above a rhomax below 1 may yield less than 1
+        return priorities if self.priority_cap is None else np.minimum(priorities, self.priority_cap)
+
+    @cached_property
+    def log_bases(self) -> Array:
+        """(B,) logarithms of the bases."""
+        return np.log(np.maximum(self.bases, _LEAST_PROGRESS))
+
+    @cached_property
+    def epochs_by_rounds(self) -> Array:
+        """(N, R + 1) ``p_j`` for 0..R rounds."""
+        seconds = self.round_seconds * np.arange(self.rounds + 1)
+        return np.minimum((self.epochs - self.epochs_done)[:, None], seconds / self.epoch_seconds[:, None])
+
+    @cached_property
+    def utilities_by_rounds(self) -> Array:
+        """(N, R + 1) ``U_j`` for 0..R rounds: concave, as time spent on epochs is."""
+        progress = (self.epochs_done[:, None] + self.epochs_by_rounds) / self.epochs[:, None]
+        return np.interp(progress, self.bases, self.log_bases)
+
+    @cached_property
+    def remaining_by_rounds(self) -> Array:
+        """(N, R + 1) ``L_j`` for 0..R rounds, seconds."""
+        left = self.remaining_seconds[:, None] - self.epoch_seconds[:, None] * self.epochs_by_rounds
+        # what is left of a difference of equal times is not worth a round
+        left[left < 1e-9 * self.remaining_seconds[:, None]] = 0.0
+        return np.maximum(left, 0.0)
+
+    @cached_property
+    def longest_remaining(self) -> Array:
+        """(N,) most seconds that the fairness rows leave to a job after the window; infinite where no row asks."""
+        if self.fairness_rows == "off":
+            return np.full(self.n_jobs, np.inf)
+        left: Array = self.shares * (self.largest_rho * self.target_seconds - self.end_seconds)
+        if self.fairness_rows == "published":
+            return left
+        return np.where(left >= 0, left, np.inf)
+
+    @cached_property
+    def deadlines(self) -> tuple[Integers, Integers]:
+        """(N,) rounds ``q_j`` that a job needs, and the (N,) number ``b_j`` of first rounds they have to lie in.
+
+        ``q_j = 0`` and ``b_j = R`` where no such row holds.
+        """
+        due = self.largest_rho * self.target_seconds
+        held = np.full(self.n_jobs, self.fairness_rows == "own_finish") & (due < self.end_seconds)
+        needed = np.ceil(self.remaining_seconds / self.round_seconds - _WHOLE)
+        last = self.remaining_seconds - np.maximum(needed - 1, 0) * self.round_seconds
+        until = 1 + np.floor((due - self.now_seconds - last) / self.round_seconds + _WHOLE)
+        # with nothing left to run a job has finished already, and no round helps it
+        until = np.where(needed > 0, until, np.where(due >= self.now_seconds - _WHOLE, self.rounds, -1))
+        q = np.where(held, needed, 0).astype(np.int64)
+        b = np.where(held, np.clip(until, -1, self.rounds), self.rounds).astype(np.int64)
+        return q, b
+
+    def take(self, jobs: NDArray[np.intp]) -> PlanningProgram:
+        """The same program with its jobs in another order (positions)."""
+        moved = {name: np.asarray(getattr(self, name))[jobs] for name in ("widths", *_PER_JOB)}
+        return PlanningProgram(
+            **{field.name: moved.get(field.name, getattr(self, field.name)) for field in fields(self)}
+        )
+
+    def order_by_content(self) -> NDArray[np.intp]:
+        """Positions of the jobs in an order that depends on what they are, not on where they stand.
+
+        Jobs alike in every figure stay in the order in which they are given.
+        """
+        columns = [np.asarray(getattr(self, name), dtype=np.float64) for name in (*_PER_JOB, "widths")]
+        return np.lexsort(columns)
+
+
+_PER_JOB = ("share", "epochs", "epochs_done", "epoch_seconds", "remaining_seconds", "target_seconds")
+
+
+def _error(name: str, found: object, expected: str) -> InputError:
+    return InputError("planning program", field=name, found=found, expected=expected)
+
+
+def _check_figure(name: str, value: float, *, above: bool) -> None:
+    if not np.isfinite(value) or value < 0 or (above and value == 0):
+        raise _error(name, value, "a finite number above 0" if above else "a finite number, at least 0")
+
+
+def _per_job(name: str, value: object, n_jobs: int) -> Array:
+    """Finite figures of the N jobs; of the share, one figure may stand for all."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise _error(name, value, "numbers, one per job") from error
+    if array.shape != (n_jobs,) and not (name == "share" and array.ndim == 0):
+        raise _error(name, array.shape, f"shape {(n_jobs,)}")
+    if not np.isfinite(array).all():
+        raise _error(name, array.tolist(), "finite numbers")
+    return array

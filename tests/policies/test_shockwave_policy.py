@@ -1,0 +1,312 @@
+"""Shockwave's planner: what it states, what it remembers, what it returns; and the baselines it is compared with."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator.planning import Planner, TrainingView, UpcomingRounds
+from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
+from allocator.policies.shockwave import FairFinishes
+from throughputs import InputError
+from throughputs.training import Profiles, Regimes
+from throughputs.training.forecast import dirichlet_remaining_seconds
+
+GPUS, ROUND = 8, 120.0
+
+
+def world(n_jobs, seed=0):
+    """Profiles and widths of jobs that change their batch size once or twice."""
+    rng = np.random.default_rng(seed)
+    sizes, seconds = [], []
+    for _ in range(n_jobs):
+        epochs, rungs = int(rng.integers(5, 80)), int(rng.integers(1, 4))
+        cuts = np.sort(rng.integers(0, epochs, rungs - 1))
+        rung = np.searchsorted(cuts, np.arange(epochs), side="right")
+        sizes.append(32 * 2**rung)
+        seconds.append(rng.uniform(20, 120) / 1.3**rung)
+    return Profiles.of_jobs(sizes, seconds, np.full(n_jobs, 50_000)), rng.choice([1, 1, 2, 4], n_jobs)
+
+
+def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, cluster=None, training=True):
+    """The state of some of the jobs (positions), whose labels are their positions."""
+    jobs = np.asarray(jobs)
+    part = profiles.take(jobs)
+    done = np.asarray(done)
+    admitted = np.zeros(len(jobs)) if admitted is None else np.asarray(admitted, dtype=float)
+    view = TrainingView(
+        part,
+        done,
+        part.batch_size[part.offsets[:-1] + np.minimum(done, part.epochs - 1)],
+        admitted,
+        np.zeros(len(jobs)),
+        np.zeros(len(jobs)),
+    )
+    return ClusterState(
+        Cluster({"v100": GPUS}) if cluster is None else cluster,
+        ThroughputMatrix(np.ones((len(jobs), 1)), jobs.tolist(), ["v100"], widths[jobs]),
+        steps_remaining=np.maximum(1.0, part.total_seconds * (1 - done / part.epochs)),
+        elapsed_seconds=clock - admitted,
+        clock=clock,
+        training=view if training else None,
+    )
+
+
+def by_label(plan, state):
+    labels = np.array(state.throughputs.jobs)
+    return [sorted(labels[chosen.jobs].tolist()) for chosen in plan.rounds]
+
+
+@pytest.mark.parametrize("settings", [{}, {"forecast": "causal"}, {"fairness_rows": "published"}, {"clock": "rounds"}])
+@pytest.mark.parametrize("seed", range(3))
+def test_plans_are_feasible_and_proven(seed, settings):
+    profiles, widths = world(14, seed)
+    rng = np.random.default_rng(seed)
+    policy = get_policy("shockwave", **settings)
+    state = state_of(profiles, widths, np.arange(14), rng.integers(0, profiles.epochs), clock=2400.0)
+    plan = policy.plan(state, UpcomingRounds(20, ROUND), policy.new_memory())
+    assert isinstance(policy, Planner)
+    assert len(plan.rounds) == policy.future_rounds
+    count = np.zeros(14)
+    for chosen in plan.rounds:
+        assert len(set(chosen.jobs.tolist())) == len(chosen.jobs)
+        used = widths[chosen.jobs].sum()
+        waiting = np.setdiff1d(np.arange(14), chosen.jobs)
+        assert used <= GPUS
+        # no GPU idles that a waiting job could use
+        assert not (widths[waiting] <= GPUS - used).any()
+        assert (chosen.accelerator == 0).all()
+        count[chosen.jobs] += 1
+    np.testing.assert_allclose(plan.allocation.shares[:, 0], count / policy.future_rounds)
+    assert plan.allocation.status == "optimal"
+    assert 0 <= plan.allocation.gap <= policy.relative_gap
+    assert plan.allocation.bound >= plan.allocation.objective - 1e-9 * abs(plan.allocation.objective)
+    assert plan.allocation.unserved == ()
+
+
+def test_shares_are_those_of_a_plan_without_memory():
+    profiles, widths = world(10, 1)
+    state = state_of(profiles, widths, np.arange(10), np.zeros(10, int), clock=480.0)
+    policy = get_policy("shockwave")
+    plan = policy.plan(state, UpcomingRounds(4, ROUND), policy.new_memory())
+    np.testing.assert_array_equal(policy.allocate(state).shares, plan.allocation.shares)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_order_of_jobs_does_not_matter(training):
+    """Also where jobs are alike in everything: the plan is the same, label by label."""
+    profiles, widths = world(8, 2)
+    jobs = np.concatenate([np.arange(8), np.arange(8, 12)])
+    profiles, widths = profiles.joined(profiles.take(np.zeros(4, int))), np.append(widths, [widths[0]] * 4)
+    state = state_of(profiles, widths, jobs, np.zeros(12, int), training=training)
+    shuffled = state.subset(np.random.default_rng(0).permutation(12))
+    policy, upcoming = get_policy("shockwave"), UpcomingRounds(0, ROUND)
+    plans = [by_label(policy.plan(s, upcoming, policy.new_memory()), s) for s in (state, shuffled)]
+    assert plans[0] == plans[1]
+
+
+def plain_target(series, number, momentum=0.9):
+    """The fair finish time from its (round, estimate) series."""
+    weights = [later - round_ for (round_, _), (later, _) in zip(series, [*series[1:], (number, 0)], strict=True)]
+    values = [value for _, value in series]
+    mean = np.average(values, weights=weights) if sum(weights) else values[-1]
+    return momentum * mean + (1 - momentum) * values[-1]
+
+
+class Recorder:
+    """Keeps the programs that a policy states."""
+
+    def __init__(self, monkeypatch):
+        import formulations.planning as planning
+
+        self.programs = []
+        solve = planning.solve_plan
+
+        def record(program, **settings):
+            self.programs.append(program)
+            return solve(program, **settings)
+
+        monkeypatch.setattr(planning, "solve_plan", record)
+
+
+def test_targets_follow_the_changes_of_the_set_of_jobs(monkeypatch):
+    """A run with arrivals, completions and plans without either, against a plain restatement of the targets."""
+    recorder = Recorder(monkeypatch)
+    profiles, widths = world(16, 4)
+    policy = get_policy("shockwave", clock="rounds")
+    memory, series, last = policy.new_memory(), {}, set()
+    admitted, done = np.full(16, -1.0), np.zeros(16, int)
+    durations = Regimes.of(profiles)
+    steps = [(0, range(4)), (3, range(6)), (3, range(7)), (11, range(7)), (13, range(2, 11)), (21, range(2, 11))]
+    steps += [(24, [3, 9, 10, 12, 15]), (24, [3, 9, 10, 12]), (40, range(16))]
+    for number, present in steps:
+        jobs = np.array(list(present))
+        clock = number * 115.0
+        admitted[jobs] = np.where(admitted[jobs] < 0, clock, admitted[jobs])
+        done[jobs] = np.minimum(done[jobs] + jobs % 5, profiles.epochs[jobs] - 1)
+        state = state_of(profiles, widths, jobs, done[jobs], clock=clock, admitted=admitted[jobs])
+        policy.plan(state, UpcomingRounds(number, ROUND), memory)
+        if last != set(jobs.tolist()):
+            regimes, e = durations.take(jobs), done[jobs]
+            left = np.maximum(dirichlet_remaining_seconds(regimes, e), 1.0)
+            finish = admitted[jobs] + (regimes.finished_seconds(e) + left) / min(1.0, GPUS / len(jobs))
+            series = {job: series.get(job, []) for job in jobs.tolist()}
+            for job, value in zip(jobs.tolist(), finish, strict=True):
+                series[job] = [*series[job], (number, value)]
+        last = set(jobs.tolist())
+        expected = [plain_target(series[job], number) for job in jobs.tolist()]
+        found = recorder.programs[-1]
+        np.testing.assert_allclose(found.target_seconds, expected, rtol=1e-12)
+        assert found.now_seconds == number * ROUND
+        np.testing.assert_allclose(found.share, min(1.0, GPUS / len(jobs)))
+
+
+def test_a_job_that_comes_back_is_a_new_one():
+    finishes = FairFinishes().take(np.array([-1, -1]), 0)
+    finishes.append(np.array([100.0, 200.0]), 0)
+    assert finishes.target(0, 0.9).tolist() == [100.0, 200.0]
+    finishes = finishes.take(np.array([1, -1]), 10)
+    finishes.append(np.array([400.0, 50.0]), 10)
+    np.testing.assert_allclose(finishes.target(10, 0.9), [0.9 * 200 + 0.1 * 400, 50.0])
+    np.testing.assert_allclose(finishes.target(30, 0.9), [0.9 * (10 * 200 + 20 * 400) / 30 + 0.1 * 400, 50.0])
+
+
+def test_memory_survives_pickling_and_holds_calibration(monkeypatch):
+    recorder = Recorder(monkeypatch)
+    profiles, widths = world(9, 5)
+    policy = get_policy("shockwave")
+
+    def at(number, jobs, slow):
+        state = state_of(profiles, widths, jobs, np.zeros(len(jobs), int), clock=number * ROUND)
+        if slow:
+            state.training.measured_seconds[:] = number * ROUND
+            promised = number * ROUND / state.training.profiles.epoch_seconds[state.training.profiles.offsets[:-1]]
+            state.training.measured_samples[:] = 50_000 * promised / 3
+        return state, UpcomingRounds(number, ROUND)
+
+    memory = policy.new_memory()
+    policy.plan(*at(0, np.arange(6), slow=False), memory)
+    policy.plan(*at(5, np.arange(6), slow=True), memory)
+    assert (memory.factor > 2).all()
+    thawed = pickle.loads(pickle.dumps(memory))
+    plans = [policy.plan(*at(6, np.array([8, 2, 4, 7]), slow=False), m) for m in (memory, thawed)]
+    assert [r.jobs.tolist() for r in plans[0].rounds] == [r.jobs.tolist() for r in plans[1].rounds]
+    # labels in order: 2 and 4 stay as calibrated, 7 and 8 are new
+    assert memory.jobs == [2, 4, 7, 8]
+    assert (memory.factor[:2] > 2).all()
+    assert memory.factor[2:].tolist() == [1.0, 1.0]
+    rounded = np.maximum(1, np.rint(profiles.epoch_seconds[profiles.offsets[:-1]]))[[2, 4, 7, 8]]
+    np.testing.assert_allclose(recorder.programs[-1].epoch_seconds, rounded * memory.factor)
+
+
+def test_causal_plans_do_not_see_the_future():
+    profiles, widths = world(12, 6)
+    rng = np.random.default_rng(6)
+    done = rng.integers(0, profiles.epochs)
+    later = np.arange(profiles.offsets[-1]) > (profiles.offsets[:-1] + done)[profiles.job]
+    sizes = np.where(later, 32 * 2 ** rng.integers(0, 6, len(later)), profiles.batch_size)
+    seconds = np.where(later, rng.uniform(5, 300, len(later)), profiles.epoch_seconds)
+    other = Profiles(profiles.offsets, sizes, seconds, profiles.samples_per_epoch)
+    states = [state_of(p, widths, np.arange(12), done, clock=3000.0) for p in (profiles, other)]
+    # the steps left are not part of what a plan is made from
+    causal, oracle = get_policy("shockwave", forecast="causal"), get_policy("shockwave")
+    shares = [causal.allocate(state).shares for state in states]
+    np.testing.assert_array_equal(*shares)
+    assert not np.array_equal(*(oracle.allocate(state).shares for state in states))
+
+
+def test_a_late_job_comes_first():
+    """Three like jobs, each as wide as the cluster; the one that was kept waiting is given the first rounds."""
+    profiles = Profiles.of_jobs([[32] * 40] * 3, [[60.0] * 40] * 3, [1000] * 3)
+    state = state_of(profiles, np.full(3, GPUS), [0, 1, 2], [20] * 3, clock=6000.0, admitted=[5000.0, 0.0, 5000.0])
+    policy = get_policy("shockwave")
+    plan = policy.plan(state, UpcomingRounds(50, ROUND), policy.new_memory())
+    assert [chosen.jobs.tolist() for chosen in plan.rounds[:5]] == [[1]] * 5
+
+
+def test_without_profiles_jobs_are_steady(monkeypatch):
+    recorder = Recorder(monkeypatch)
+    matrix = ThroughputMatrix([[2.0], [4.0]], ["a", "b"], ["v100"])
+    policy = get_policy("shockwave")
+    memory = policy.new_memory()
+    for steps in (1000.0, 500.0):
+        state = ClusterState(
+            Cluster({"v100": 1}), matrix, steps_remaining=np.full(2, steps), elapsed_seconds=np.zeros(2), clock=40.0
+        )
+        policy.plan(state, UpcomingRounds(1, ROUND), memory)
+    first, second = recorder.programs
+    np.testing.assert_allclose(first.epochs * first.epoch_seconds, [500.0, 250.0])
+    np.testing.assert_array_equal(first.epochs_done, 0)
+    np.testing.assert_allclose(second.epochs_done / second.epochs, 0.5)
+    np.testing.assert_allclose(second.remaining_seconds, [250.0, 125.0], rtol=0.03)
+    np.testing.assert_allclose(first.target_seconds, 40.0 + 2 * np.array([500.0, 250.0]), rtol=0.03)
+
+
+def test_jobs_that_run_nowhere_are_left_out():
+    matrix = ThroughputMatrix([[1.0], [0.0], [9.0]], ["fine", "nowhere", "wide"], ["v100"], [1, 1, 16])
+    policy = get_policy("shockwave")
+    allocation = policy.allocate(ClusterState(Cluster({"v100": 4}), matrix, steps_remaining=np.full(3, 1e6)))
+    assert allocation.shares.tolist() == [[1.0], [0.0], [0.0]]
+    assert allocation.unserved == ("nowhere", "wide")
+    memory = policy.new_memory()
+    for cluster in (Cluster({"v100": 4}), Cluster({"v100": 0})):
+        state = ClusterState(cluster, matrix)
+        plan = policy.plan(state.subset(np.array([1])), UpcomingRounds(0, ROUND), memory)
+        assert all(not len(chosen.jobs) for chosen in plan.rounds)
+        assert plan.allocation.status == "empty"
+        assert memory.jobs == []
+
+
+def test_one_type_among_several_without_gpus():
+    matrix = ThroughputMatrix([[5.0, 1.0], [5.0, 1.0]], [0, 1], ["v100", "k80"])
+    policy = get_policy("shockwave")
+    shares = policy.allocate(
+        ClusterState(Cluster({"v100": 0, "k80": 1}), matrix, steps_remaining=np.full(2, 1e5))
+    ).shares
+    assert not shares[:, 0].any()
+    assert shares[:, 1].sum() == pytest.approx(1.0)
+    with pytest.raises(InputError, match="GPUs of one type"):
+        policy.allocate(ClusterState(Cluster({"v100": 1, "k80": 1}), matrix))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"future_rounds": 0},
+        {"forecast": "prophet"},
+        {"calibration_band": -0.1},
+        {"relative_gap": 0.0},
+        {"time_limit_seconds": 0.0},
+        {"momentum": 1.5},
+        {"clock": "sundial"},
+        {"replan_rounds": 0},
+        {"round_seconds": 0.0},
+    ],
+)
+def test_bad_settings_say_so(settings):
+    with pytest.raises(InputError, match=next(iter(settings))):
+        get_policy("shockwave", **settings)
+
+
+@pytest.mark.parametrize("name", ["gandiva_fair", "isolated_plus"])
+def test_equal_shares_do_not_look_at_gangs(name):
+    types = ["v100", "k80"]
+    matrix = ThroughputMatrix(np.ones((5, 2)), range(5), types, [1, 2, 4, 8, 1])
+    policy = get_policy(name)
+    shares = policy.allocate(ClusterState(Cluster({"v100": 1, "k80": 3}), matrix)).shares
+    np.testing.assert_allclose(shares, np.tile([1 / 5, 3 / 5], (5, 1)))
+    plenty = policy.allocate(ClusterState(Cluster({"v100": 2, "k80": 6}), matrix)).shares
+    np.testing.assert_allclose(plenty, np.tile([1 / 4, 3 / 4], (5, 1)))
+    assert getattr(policy, "strict_queue", False) == (name == "isolated_plus")
+
+
+def test_the_policies_of_the_paper_by_their_labels():
+    for name, settings in SHOCKWAVE_COMPARISON.items():
+        assert get_policy(name, **settings).name == name
+        assert name in SHOCKWAVE_LABELS
+    labels = [paper_label(name) for name in SHOCKWAVE_COMPARISON]
+    assert labels == ["Shockwave", "OSSP", "Themis", "Gavel", "AlloX", "MST", "Gandiva-Fair"]
+    assert paper_label("nash_welfare") == "nash_welfare"
