@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from allocator.audit import Audit
     from allocator.protocol import ClusterState
-    from formulations import Pairs
+    from formulations import Pairs, WarmStart
 
 __all__ = ["Allocation"]
 
@@ -44,6 +44,7 @@ class Allocation:
     pairs : shares of time of pairs of jobs on the same GPUs; None from policies that do not pack. `shares` are then
         those of jobs alone.
     pair_rates : (P, 2) throughput of the two jobs of each pair on its type, steps/s.
+    warm_start : what the next decision may start from; None from policies that solve no program.
     state, decided_by : what the policy knew, and the policy; what `audit` reads. Not kept when pickled.
     """
 
@@ -63,6 +64,7 @@ class Allocation:
     dropped_slos: tuple[Any, ...] = ()
     pairs: Pairs | None = None
     pair_rates: NDArray[np.float64] | None = None
+    warm_start: WarmStart | None = field(default=None, repr=False)
     state: ClusterState | None = field(default=None, repr=False)
     decided_by: Any = field(default=None, repr=False)
 

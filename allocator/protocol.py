@@ -7,6 +7,7 @@ The simulator and the runtimes are worlds around the same decision core; none of
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from allocator.allocation import Allocation
     from allocator.entities import Membership
     from allocator.planning import TrainingView
+    from formulations import WarmStart
 
 __all__ = ["ClusterState", "Policy", "RoundDecision"]
 
@@ -48,6 +50,7 @@ class ClusterState:
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
     membership : the entities, and which of them each job belongs to; None: no entities.
     training : how the jobs train, epoch by epoch, for policies that plan; None where it is not known.
+    warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
 
     Raises
     ------
@@ -69,6 +72,7 @@ class ClusterState:
     colocation: PackedColumns | None = None
     membership: Membership | None = None
     training: TrainingView | None = None
+    warm_start: WarmStart | None = None
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class ClusterState:
         current_partner: NDArray[np.int64] | None = None,
         membership: Membership | None = None,
         training: TrainingView | None = None,
+        warm_start: WarmStart | None = None,
     ) -> None:
         n = throughputs.n_jobs
         object.__setattr__(self, "cluster", cluster)
@@ -162,6 +167,7 @@ class ClusterState:
             found = f"profiles of {len(training.profiles)} jobs"
             raise InputError("cluster state", field="training", found=found, expected=f"{n} jobs")
         object.__setattr__(self, "training", training)
+        object.__setattr__(self, "warm_start", warm_start)
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""
@@ -187,7 +193,16 @@ class ClusterState:
             current_partner=self._partners_among(jobs),
             membership=None if self.membership is None else self.membership.take(jobs),
             training=None if self.training is None else self.training.take(jobs),
+            warm_start=self.warm_start,
         )
+
+    def after(self, last: Allocation | None) -> ClusterState:
+        """The same state, with what the `last` decision left for this one."""
+        if last is None or last.warm_start is None:
+            return self
+        state = copy(self)
+        object.__setattr__(state, "warm_start", last.warm_start)
+        return state
 
     def _partners_among(self, jobs: NDArray[np.intp]) -> NDArray[np.int64]:
         """(K,) positions among `jobs` of their partners, -1 where the partner is none of them."""

@@ -11,6 +11,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from formulations.assignment import Line, assign_to_lines
+from formulations.attainable_floors import KeptFloors, keep_most_floors
 from formulations.closed_forms import (
     isolated_shares,
     isolated_throughput,
@@ -18,25 +20,29 @@ from formulations.closed_forms import (
     proportional_throughput,
 )
 from formulations.filling import Hierarchy
+from formulations.floors import maximise_worth
+from formulations.linear_fractional import maximise_ratio
 from formulations.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
+from formulations.packed_attainable_floors import keep_most_packed_floors
+from formulations.packed_floors import maximise_packed_ratio, maximise_packed_worth
 from formulations.polytope import Polytope
 from formulations.selection import CHOICES
 from formulations.solution import Solution, SolverError
 from formulations.solver import TOLERANCE, solve
+from formulations.warm_start import WarmStart
 from formulations.water_filling import WaterFilling
 
 if TYPE_CHECKING:
     from formulations.planning import PlanningProgram, PlanSolution, solve_plan
 
 __all__ = [
-    "PlanSolution",
-    "PlanningProgram",
-    "solve_plan",
     "CHOICES",
     "TOLERANCE",
     "FinishTimeFairness",
     "Hierarchy",
+    "KeptFloors",
+    "Line",
     "Makespan",
     "MaxMin",
     "MaxSum",
@@ -45,17 +51,28 @@ __all__ = [
     "PackedPolytope",
     "PackedSolution",
     "Pairs",
+    "PlanSolution",
+    "PlanningProgram",
     "Polytope",
     "Solution",
     "SolverError",
     "Threshold",
+    "WarmStart",
     "WaterFilling",
+    "assign_to_lines",
     "isolated_shares",
     "isolated_throughput",
+    "keep_most_floors",
+    "keep_most_packed_floors",
+    "maximise_packed_ratio",
+    "maximise_packed_worth",
+    "maximise_ratio",
+    "maximise_worth",
     "proportional_shares",
     "proportional_throughput",
     "solve",
     "solve_packed",
+    "solve_plan",
 ]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.backends.highs_model import with_model
 from throughputs import InputError
 
 __all__ = ["Line", "assign_to_lines"]
@@ -109,70 +110,119 @@ def _single(p: Array, F: Whole) -> tuple[Whole, Whole, float | None, str]:
     return j[column].astype(np.int64), k[column].astype(np.int64), None, "linear_sum_assignment"
 
 
-_MARGIN = 1.25
-"""Positions to begin with, over those that gangs without any gap between them would fill."""
-
 _GROWTH = 1.5
+"""By how much positions grow where the relaxation wants more."""
 
 
 def _gangs(p: Array, F: Whole, s: Whole, precision: float) -> tuple[Whole, Whole, float | None, str]:
     """The integer program over the positions and columns that can matter.
 
     Two neighbouring positions that a type uses hold more than F GPUs together (else they were one), so twice the GPUs
-    asked for over F are always enough; the relaxation's prices of jobs tell whether fewer are. A column whose reduced
-    cost exceeds the distance of an assignment from the relaxation's value is in no better assignment and is left out.
+    asked for over F are always enough; the relaxation's prices of jobs tell whether fewer are. Gangs put into the
+    first positions with room, on the types that the relaxation gives them, are often within `precision` of its value.
+    If not, a column whose reduced cost exceeds the distance of an assignment from that value is in no better one and is
+    left out.
     """
     total = int(s.sum())
     most = np.where(F > 0, np.minimum(len(p), 2 * -(-total // np.maximum(F, 1))), 0)
+    unit = float(np.median(p[np.isfinite(p)]))
+    kind, level = _greedy(p, F, s)
     # an exact answer is proven over every position that could be of use
     few = precision == 0.0 or len(p) * int(most.sum()) <= _FEW
-    levels = most if few else np.minimum(most, int(np.ceil(_MARGIN * total / F.sum())) + 1)
-    unit = float(np.median(p[np.isfinite(p)]))
+    depth = np.array([level[kind == j].max(initial=0) for j in range(len(F))])
+    levels = most if few else np.minimum(most, depth + 1 + depth // 8)
+    needed = 0.0
     while True:
         program = _Positions(p / unit, F, s, levels)
-        relaxed = program.relaxed()
-        wanting = levels < most
-        if relaxed is not None:
-            beyond = np.where(np.isfinite(p), (levels + 1) * p / unit - relaxed.of_jobs[:, None], np.inf).min(axis=0)
-            wanting &= beyond < -_ROUNDING * relaxed.value
-            if not wanting.any():
-                break
+        relaxed = program.relaxed(level)
+        # reduced cost of the first position that is not in the program
+        beyond = np.where(np.isfinite(p), (levels + 1) * p / unit - relaxed.of_jobs[:, None], np.inf).min(axis=0)
+        wanting = (levels < most) & (beyond < needed - _ROUNDING * relaxed.value)
+        if not wanting.any():
+            found = _placed(program, relaxed, p / unit, F, s, precision)
+            distance = found.value - relaxed.value
+            wanting = (levels < most) & (beyond <= distance)
+            if distance <= precision * relaxed.value or not wanting.any():
+                bound = relaxed.value if wanting.any() else found.bound
+                return found.type, found.level, bound * unit, "highs"
+            needed = distance
         levels = np.where(wanting, np.minimum(most, np.ceil(levels * _GROWTH).astype(np.int64)), levels)
-    value, reach = relaxed.value, 0.0
-    # first only the jobs that the relaxation splits are placed anew
-    split = np.isin(program.job, program.job[(relaxed.columns > _SPLIT) & (relaxed.columns < 1.0 - _SPLIT)])
-    columns = np.flatnonzero(split | (relaxed.columns >= 1.0 - _SPLIT))
-    while True:
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    type: Whole
+    level: Whole
+    value: float
+    bound: float
+
+
+def _placed(program: _Positions, relaxed: _Relaxed, p: Array, F: Whole, s: Whole, precision: float) -> _Placed:
+    """Jobs in the positions of `program`, and a bound on any such; where it exceeds the value of the relaxation it is
+    one for columns of less reduced cost than the distance between the two."""
+    share = np.zeros(p.shape)
+    np.add.at(share, (program.job, program.type), relaxed.columns)
+    kind = share.argmax(axis=1)
+    level = _first_fit(p, F, s, kind)
+    value, best = relaxed.value, float((level * p[np.arange(len(p)), kind]).sum())
+    bound, reach = value, 0.0
+    while best - value > max(reach, precision * value) and reach < np.inf:
+        wide = min((best - value) * (1.0 + _ROUNDING), max(4.0 * reach, _FIRST_REACH * value))
+        columns = np.flatnonzero(relaxed.reduced <= wide)
+        reach = np.inf if len(columns) == len(program.job) else wide
         found = program.whole(columns, precision)
-        distance = np.inf if found is None else found.value - value
-        whole = len(columns) == len(program.job)
-        if distance <= max(reach, precision * value) or (whole and found is not None):
-            break
-        if whole:
-            # gaps in the lines may need positions that the relaxation does not
-            levels = np.minimum(most, levels + 1 + levels // 2)
-            program = _Positions(p / unit, F, s, levels)
-            again = program.relaxed()
-            assert again is not None
-            relaxed = again
-        reach = min(distance * (1.0 + _ROUNDING), max(4.0 * reach, _FIRST_REACH * value))
-        columns = np.flatnonzero(relaxed.reduced <= reach)
-    assert found is not None
-    chosen = columns[found.columns > 0.5]
-    j, k = np.zeros(len(p), dtype=np.int64), np.zeros(len(p), dtype=np.int64)
-    j[program.job[chosen]], k[program.job[chosen]] = program.type[chosen], program.level[chosen]
-    further = np.where(levels < most, beyond, np.inf).min()
-    proven = distance <= reach and further > distance
-    return j, k, (max(value, found.bound) if proven else value) * unit, "highs"
+        if found is not None and found.value < best:
+            chosen = columns[found.columns > 0.5]
+            best = found.value
+            kind[program.job[chosen]], level[program.job[chosen]] = program.type[chosen], program.level[chosen]
+        if found is not None and best - value <= reach:
+            bound = max(value, min(found.bound, best))
+    return _Placed(kind, level, best, bound)
+
+
+def _greedy(p: Array, F: Whole, s: Whole) -> tuple[Whole, Whole]:
+    """Type and position of each job: those that take longest on their fastest type choose first, the cheapest place."""
+    kind, level = np.zeros(len(p), dtype=np.int64), np.zeros(len(p), dtype=np.int64)
+    room: list[list[int]] = [[] for _ in F]
+    for i in np.argsort(-(p.min(axis=1) / s), kind="stable").tolist():
+        places = [(_place(room[j], int(s[i])), j) for j in np.flatnonzero(np.isfinite(p[i])).tolist()]
+        k, j = min(places, key=lambda place: (place[0] * p[i, place[1]], place))
+        _take(room[j], k, int(F[j]), int(s[i]))
+        kind[i], level[i] = j, k
+    return kind, level
+
+
+def _first_fit(p: Array, F: Whole, s: Whole, kind: Whole) -> Whole:
+    """Position of each job on its type: the longest per GPU first, each as far at the end as there is room."""
+    level = np.zeros(len(p), dtype=np.int64)
+    room: list[list[int]] = [[] for _ in F]
+    for i in np.argsort(-(p[np.arange(len(p)), kind] / s), kind="stable").tolist():
+        j = int(kind[i])
+        level[i] = _place(room[j], int(s[i]))
+        _take(room[j], int(level[i]), int(F[j]), int(s[i]))
+    return level
+
+
+def _place(room: list[int], size: int) -> int:
+    """First position with `size` GPUs left, of positions with `room`, or a new one."""
+    return next((k for k, left in enumerate(room, start=1) if left >= size), len(room) + 1)
+
+
+def _take(room: list[int], k: int, gpus: int, size: int) -> None:
+    if k > len(room):
+        room.append(gpus)
+    room[k - 1] -= size
 
 
 _FEW = 20_000
 """Columns up to which every position that could be of use is in the program."""
 
 _ROUNDING = 1e-9
-_SPLIT = 1e-6
 _FIRST_REACH = 1e-4
 """Reduced cost, relative to the value, up to which columns are in the first integer program."""
+
+_NEAR = 6
+"""Positions on either side of a first guess whose columns the relaxation begins with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,22 +255,35 @@ class _Positions:
         start = np.cumsum(levels) - levels
         one = csr_array((np.ones(C), (self.job, np.arange(C))), shape=(len(p), C))
         slot = start[self.type] + within
-        room = csr_array((s[self.job].astype(np.float64), (slot, np.arange(C))), shape=(int(levels.sum()), C))
+        self.gang, self.slot = s[self.job].astype(np.float64), slot
+        room = csr_array((self.gang, (slot, np.arange(C))), shape=(int(levels.sum()), C))
         self.rows = csr_array(vstack([one, room], format="csr"))
         self.most = np.concatenate([np.ones(len(p)), np.repeat(F, levels)]).astype(np.float64)
         self.least = np.concatenate([np.ones(len(p)), np.full(int(levels.sum()), -np.inf)])
         self.cost = self.level * p[self.job, self.type]
         self.n_jobs = len(p)
 
-    def relaxed(self) -> _Relaxed | None:
-        """Value, prices of the jobs' rows and reduced costs without whole numbers; None where there is no room."""
-        solver = self._run(np.arange(len(self.job)), {})
-        if solver is None:
-            return None
-        solution = solver.getSolution()
+    def relaxed(self, guess: Whole) -> _Relaxed:
+        """Value, prices of the jobs' rows and reduced costs without whole numbers.
+
+        Begins with the columns near a `guess` (jobs,) of positions and adds those that the prices ask for.
+        """
+        inside = np.abs(self.level - guess[self.job]) <= _NEAR
+        while True:
+            columns = np.flatnonzero(inside)
+            solver = self._run(columns, {})
+            assert solver is not None
+            solution = solver.getSolution()
+            prices = np.asarray(solution.row_dual)
+            reduced = self.cost - prices[self.job] - self.gang * prices[self.n_jobs + self.slot]
+            asked = ~inside & (reduced < -_ROUNDING * self.cost)
+            if not asked.any():
+                break
+            inside |= asked
         value = float(solver.getInfo().objective_function_value)
-        columns, of_jobs = np.asarray(solution.col_value), np.asarray(solution.row_dual)[: self.n_jobs]
-        return _Relaxed(value, columns, of_jobs, np.asarray(solution.col_dual))
+        amounts = np.zeros(len(self.job))
+        amounts[columns] = np.asarray(solution.col_value)
+        return _Relaxed(value, amounts, prices[: self.n_jobs], np.maximum(reduced, 0.0))
 
     def whole(self, columns: NDArray[np.intp], precision: float) -> _Whole | None:
         """The integer program over some of the columns; None where they hold no assignment."""
@@ -235,25 +298,14 @@ class _Positions:
         import highspy
         from scipy.sparse import csr_array
 
-        matrix = csr_array(self.rows[:, columns])
-        model: Any = highspy.HighsLp()
-        model.num_row_, model.num_col_ = matrix.shape
-        model.col_cost_ = self.cost[columns]
-        model.col_lower_, model.col_upper_ = np.zeros(len(columns)), np.ones(len(columns))
-        model.row_lower_, model.row_upper_ = self.least, self.most
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.num_row_, model.a_matrix_.num_col_ = matrix.shape
-        model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
-        model.a_matrix_.value_ = matrix.data
-        if whole:
-            model.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
-        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-        options: dict[str, Any] = {"output_flag": False, "log_to_console": False, "threads": 1, **whole}
-        for option, value in options.items():
-            if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-                raise RuntimeError(f"HiGHS refused the option {option}={value}")
-        if solver.passModel(model) == highspy.HighsStatus.kError:
-            raise RuntimeError("HiGHS refused the model")
+        solver = with_model(
+            csr_array(self.rows[:, columns]),
+            self.cost[columns],
+            (self.least, self.most),
+            upper=1.0,
+            whole=np.ones(len(columns), dtype=bool) if whole else None,
+            options=whole,
+        )
         solver.run()
         status = solver.getModelStatus()
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):

@@ -13,11 +13,11 @@ from formulations.polytope import Polytope
 from formulations.solution import SolverError
 from formulations.solver import solve
 
-__all__ = ["KeptFloors", "keep_most_floors"]
+__all__ = ["UNMET", "KeptFloors", "fastest_mix", "keep_most_floors", "most_switched_on"]
 
 Array = NDArray[np.float64]
 
-_UNMET = 1e-6
+UNMET = 1e-6
 """Fraction of a floor that may be missing for it to count as attainable: what branch and bound resolves."""
 
 
@@ -35,6 +35,12 @@ class KeptFloors:
     kept: NDArray[np.bool_]
     dropped: NDArray[np.bool_]
     floors: Array
+
+    def among(self, jobs: NDArray[np.bool_], needed: Array) -> KeptFloors:
+        """The same of more jobs, of which `jobs` (N,) marks those of this set; what others need (N,) is given up."""
+        kept, dropped, floors = np.zeros(len(jobs), dtype=bool), np.asarray(needed > 0), np.zeros(len(jobs))
+        kept[jobs], dropped[jobs], floors[jobs] = self.kept, self.dropped, self.floors
+        return KeptFloors(kept, dropped, floors)
 
 
 def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | None = None) -> KeptFloors:
@@ -57,12 +63,12 @@ def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | N
     fits = np.minimum(1.0, polytope.capacity[types] / polytope.scale_factors[:, None])
     # alone on the cluster a job goes as fast as its best mix of types
     wanted = needed > 0
-    hopeless = wanted & ~(_alone(polytope.rates[:, types], fits) >= needed * (1.0 - _UNMET))
+    hopeless = wanted & ~(fastest_mix(polytope.rates[:, types], fits) >= needed * (1.0 - UNMET))
     open_ = np.flatnonzero(wanted & ~hopeless)
     if not len(open_):
         return KeptFloors(np.zeros(len(needed), dtype=bool), hopeless, np.zeros(len(needed)))
     kept, level = open_, _attainable(polytope, open_, needed)
-    if level < 1.0 - _UNMET:
+    if level < 1.0 - UNMET:
         listed = open_ if order is None else np.asarray(order)[np.isin(order, open_)]
         kept = _branch_and_bound(polytope, listed, needed)
         level = _attainable(polytope, kept, needed) if len(kept) else 1.0
@@ -72,8 +78,14 @@ def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | N
     return KeptFloors(mask, wanted & ~mask, np.where(mask, needed, 0.0) * min(level, 1.0))
 
 
-def _alone(rates: Array, fits: Array) -> Array:
-    """(N,) throughput of each job when it has the cluster to itself: fastest types first until its time is used."""
+def fastest_mix(rates: Array, fits: Array) -> Array:
+    """(N,) throughput of each job when it has the cluster to itself: fastest types first until its time is used.
+
+    Parameters
+    ----------
+    rates : (N, M) steps/s.
+    fits : (N, M) share of time for which a type has room for the job's gang.
+    """
     order = np.argsort(-rates, axis=1, kind="stable")
     ranked, room = np.take_along_axis(rates, order, axis=1), np.take_along_axis(fits, order, axis=1)
     before = np.cumsum(room, axis=1) - room
@@ -87,8 +99,7 @@ def _attainable(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> fl
 
 
 def _branch_and_bound(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> NDArray[np.intp]:
-    """A largest set among `jobs` whose floors can be kept, by HiGHS."""
-    import highspy
+    """A largest set among `jobs` whose floors can be kept."""
     from scipy.sparse import csr_array, eye_array, hstack, vstack
 
     part = polytope.restricted(jobs, np.flatnonzero(polytope.capacity > 0))
@@ -97,14 +108,34 @@ def _branch_and_bound(polytope: Polytope, jobs: NDArray[np.intp], floors: Array)
     demand = columns.rate.multiply(-1.0 / floors[jobs][:, None])
     blocks = [(columns.time, csr_array((K, K))), (columns.usage, csr_array((M, K))), (demand, eye_array(K))]
     rows = csr_array(vstack([hstack(block) for block in blocks], format="csr"))
-    C = rows.shape[1]
+    upper = np.concatenate([np.ones(K), part.capacity, np.zeros(K)])
+    return jobs[most_switched_on(rows, np.full(len(upper), -np.inf), upper, K)]
+
+
+def most_switched_on(rows: Any, lower: Array, upper: Array, n_switches: int) -> NDArray[np.bool_]:
+    """Which of the last columns are 1 when as many as possible are, by HiGHS's branch and bound::
+
+        max  sum y      lower <= rows (x, y) <= upper,   0 <= x <= 1,   y_i in {0, 1}
+
+    Parameters
+    ----------
+    rows : sparse (R, C), its last `n_switches` columns those of y.
+    lower, upper : (R,), -inf and inf for no limit.
+
+    Raises
+    ------
+    SolverError
+        HiGHS did not finish.
+    """
+    import highspy
+
+    C, K = rows.shape[1], n_switches
     model: Any = highspy.HighsLp()
     model.num_row_, model.num_col_ = rows.shape
     model.sense_ = highspy.ObjSense.kMaximize
     model.col_cost_ = np.concatenate([np.zeros(C - K), np.ones(K)])
     model.col_lower_, model.col_upper_ = np.zeros(C), np.ones(C)
-    model.row_lower_ = np.full(len(rows.indptr) - 1, -highspy.kHighsInf)
-    model.row_upper_ = np.concatenate([np.ones(K), part.capacity, np.zeros(K)])
+    model.row_lower_, model.row_upper_ = lower, upper
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.num_row_, model.a_matrix_.num_col_ = rows.shape
     model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = rows.indptr, rows.indices, rows.data
@@ -122,4 +153,4 @@ def _branch_and_bound(polytope: Polytope, jobs: NDArray[np.intp], floors: Array)
     status = solver.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
         raise SolverError(f"HiGHS on the floors to keep: {solver.modelStatusToString(status)}")
-    return jobs[np.asarray(solver.getSolution().col_value)[-K:] > 0.5]
+    return np.asarray(np.asarray(solver.getSolution().col_value)[-K:] > 0.5)

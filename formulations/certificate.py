@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from formulations.objectives import MaxSum, NashWelfare, Objective, Threshold, relative_gap
 from formulations.polytope import Polytope
+from formulations.sharper import sharper
 from formulations.solution import Answer
 
 __all__ = ["Certificate", "certify", "relative_gap"]
@@ -18,6 +19,10 @@ Array = NDArray[np.float64]
 
 _DUST = 1e-9
 """Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
+
+
+_GOOD = 1e-10
+"""Relative gap up to which nothing is done to prove a smaller one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +61,10 @@ def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certifi
         raise TypeError(f"no certificate for {type(objective).__name__}")
     prices, bound = _without_dust(polytope, objective.gains, prices)
     value = objective.value(u)
+    if relative_gap(value, bound) > _GOOD:
+        _, higher = sharper(polytope, shares, objective.gains, prices, given=True)
+        at_higher = polytope.supply_at(objective.gains, higher)
+        prices, bound = (higher, at_higher) if at_higher < bound else (prices, bound)
     return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices)
 
 
@@ -67,6 +76,11 @@ def _certify_threshold(
     level = objective.level(u)
     prices, supply = _without_dust(polytope, multipliers, prices)
     bound = objective.bound(polytope.counts * multipliers, supply)
+    if relative_gap(level, bound) > _GOOD:
+        exact, higher = sharper(polytope, shares, multipliers, prices)
+        proven = objective.bound(polytope.counts * exact, polytope.supply_at(exact, higher))
+        if objective.worse(proven, bound) != bound:
+            multipliers, prices, bound = exact, higher, proven
     alone = objective.easiest_level(polytope.fastest)
     bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
     with np.errstate(all="ignore"):

@@ -93,11 +93,11 @@ def maximise_ratio(
         if bound <= attained * (1.0 + 1e-11):
             break
     assert best is not None
-    value, answer, path = best
+    value, chosen, path = best
     gap = relative_gap(value, bound) if value < bound else 0.0
-    spent = _total(reduced, denominator, answer.shares)
-    # the ratio improves by 1 / D for each unit of N - r D
-    scaled = replace(answer, multipliers=answer.multipliers / spent, prices=answer.prices / spent)
+    spent = _total(reduced, denominator, chosen.shares)
+    # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
+    scaled = replace(chosen, multipliers=answer.multipliers / spent, prices=answer.prices / spent)
     return reduced.solution(
         replace(scaled, iterations=len(attempts)),
         shape,

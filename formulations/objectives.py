@@ -88,6 +88,10 @@ class Threshold(Objective):
     def slope(self, level: float) -> Array:
         """(N,) how fast each demand grows when the level improves."""
 
+    def scaled(self, level: float) -> Array:
+        """(N,) part of each demand that a step towards the level scales: all of it, or only what still grows."""
+        return self.demand(level)
+
     @abstractmethod
     def levels(self, u: Array) -> Array:
         """(N,) best level that throughputs `u` attain for each job alone."""
@@ -120,6 +124,10 @@ class Threshold(Objective):
     def report(self, level: float) -> float:
         """The objective's value at a level."""
         return level
+
+    def level_of(self, value: float) -> float:
+        """The level at which the objective has this value."""
+        return value
 
     def report_price(self, price: Array, level: float) -> Array:  # noqa: ARG002
         """Improvement of the reported value per GPU, from the improvement of the level per GPU."""
@@ -207,6 +215,10 @@ class Makespan(MaxMin):
     def report(self, level: float) -> float:
         """Seconds."""
         return 1.0 / level if level > 0 else np.inf
+
+    def level_of(self, value: float) -> float:
+        """Part of the steps left per second."""
+        return 1.0 / value if value > 0 else np.inf
 
     def report_price(self, price: Array, level: float) -> Array:
         """Seconds saved per GPU."""

@@ -106,7 +106,7 @@ def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choi
         tried = (_choose(polytope, objective.gains, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
         return next((choice for choice in tried if choice is not None), Choice(best.shares))
     if isinstance(objective, NashWelfare | WaterFilling):
-        return _even(polytope, best)
+        return _even(polytope, best, raising=isinstance(objective, NashWelfare))
     assert isinstance(objective, Threshold)
     level = objective.level(polytope.throughput(best.shares))
     if not (np.isfinite(level) and level > 0):
@@ -137,15 +137,42 @@ def _is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArr
     return polytope.n_jobs <= _MANY and is_unique(polytope, worth, prices, demanding)
 
 
-def _even(polytope: Polytope, best: Certificate) -> Choice:
-    """Throughputs are unique at the optimum, which is efficient; only by which types they are reached is left."""
+def _even(polytope: Polytope, best: Certificate, *, raising: bool) -> Choice:
+    """Throughputs are unique at the optimum, which is efficient; only by which types they are reached is left.
+
+    What rounding leaves of capacity is worth nothing to speak of, but it may be the world to a job that has next to
+    nothing. Total worth counts only where throughputs may be `raising` by it: a lexicographic optimum is kept to.
+    """
     u = polytope.throughput(best.shares)
     for engine, relaxation in product(_ENGINES, _RELAXATIONS):
-        floors = u * (1.0 - relaxation)
-        chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS, engine)
+        if raising:
+            floors = u * (1.0 - relaxation)
+            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS, engine)
+        else:
+            chosen = _spread(polytope, u, relaxation, best.shares, engine)
         if chosen is not None and (polytope.throughput(chosen.shares) >= u * (1.0 - _ACCEPTED_LOSS)).all():
             return chosen
     return Choice(best.shares, 0.0)
+
+
+def _spread(polytope: Polytope, u: Array, relaxation: float, start: Array, engine: Engine) -> Choice | None:
+    """The most even shares with throughputs `u` (N,), up to a relaxation; None when the engine does not find them."""
+    weights = polytope.normalised_worth * polytope.fastest
+    try:
+        answer = solve_with_floors(
+            polytope,
+            None,
+            u * (1.0 - relaxation),
+            weights / weights.max(),
+            start=start,
+            precision=_PRECISION,
+            engine=engine,
+        )
+    except RuntimeError:
+        return None
+    shares = _without_dust(polytope, polytope.repaired(answer.shares))
+    found = polytope.throughput(shares)
+    return Choice(shares * np.divide(u, found, out=np.ones_like(u), where=found > u)[:, None], 0.0)
 
 
 def _own_merit(polytope: Polytope, objective: Objective, best: Certificate) -> tuple[float, bool]:
@@ -211,12 +238,12 @@ def _choose(
     capacity_prices = np.clip(answer.prices, 0.0, None)
     most = polytope.supply(earned, capacity_prices) - owed
     gap = max(most - total, 0.0) / most if most > 0 else np.inf
-    # where there are several optima, evenness has to choose
+    # among several optima evenness has to choose
     if (
         evenness == 0.0
         and polytope.n_jobs <= _MANY
         and not is_unique(polytope, earned, capacity_prices, multipliers > _HELD * gains)
-    ):  # evenness has to choose among several optima
+    ):
         return None
     # the square costs e/2; what is missing beyond it was not found
     return Choice(shares, gap) if gap <= 2 * max(evenness, EVENNESS) else None

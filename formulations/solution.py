@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.warm_start import WarmStart
+
 __all__ = ["Answer", "Attempt", "NotAcceptedError", "Solution", "SolverError"]
 
 Array = NDArray[np.float64]
@@ -40,12 +42,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One backend that was tried, with the gap that its answer was proven to."""
+    """One backend that was tried, with the gap that its answer was proven to; `warm`: from an earlier decision."""
 
     solver: str
     gap: float
     seconds: float
     note: str = ""
+    warm: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,7 @@ class Solution:
     solver : backend whose answer this is.
     seconds : time for everything, and `phases` split into build, solve (with its proof) and choose.
     attempts : every backend that was tried, in order.
+    warm_start : what the next decision may start from (`formulations.solve`); None where there is nothing to pass on.
     """
 
     shares: Array
@@ -86,3 +90,4 @@ class Solution:
     iterations: int = 0
     attempts: tuple[Attempt, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)
+    warm_start: WarmStart | None = field(default=None, repr=False)

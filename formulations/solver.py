@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from formulations.backends import AUTO, Backend, get_backend
 from formulations.certificate import Certificate, certify
-from formulations.objectives import Makespan, MaxSum, Objective
+from formulations.objectives import Makespan, MaxMin, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope, parts
 from formulations.reductions import Classes, classes_of
+from formulations.remainder import Remainder
 from formulations.selection import Choice, balance, check_choice, published_makespan
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
+from formulations.warm_start import Start, WarmStart
 from formulations.water_filling import Level, WaterFilling, WaterLevel, fill
 
 __all__ = ["TOLERANCE", "solve"]
@@ -27,6 +29,12 @@ TOLERANCE = 1e-7
 _AIM, _SMALL = 1e-9, 512
 """Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
 
+_PUBLISHED_PRICES = 16_000
+"""Number of classes from which a published point may be that of prices: below, it is that of an interior point."""
+
+_ALONE = 1e-6
+"""Relative distance from the level of the hardest job alone within which prices say nothing about the next decision."""
+
 _PUBLISHED_GAP = 1e-4
 """Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
 
@@ -38,6 +46,7 @@ def solve(
     solver: str = "auto",
     choice: str = "balanced",
     tolerance: float = TOLERANCE,
+    warm: WarmStart | None = None,
 ) -> Solution:
     """Best allocation in `polytope` for `objective`, with its certificate.
 
@@ -48,6 +57,8 @@ def solve(
     solver : "auto" (fastest exact path first, the next one when the proven gap is above tolerance) or a backend name.
     choice : which of the optima, see `formulations.selection`.
     tolerance : relative gap up to which the answer is called optimal.
+    warm : what an earlier decision left (`Solution.warm_start`), to begin from where that saves time: same objective,
+        same types, most of the jobs. Proof and choice are the same as without.
 
     Raises
     ------
@@ -58,8 +69,8 @@ def solve(
     """
     started = perf_counter()
     check_choice(choice)
-    # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
-    order = ("homogeneous", *AUTO) if choice == "published" and isinstance(objective, MaxSum) else AUTO
+    # which of the optima is taken hangs on where the published solver happens to end
+    order = ("homogeneous", *AUTO) if choice == "published" and isinstance(objective, MaxMin | MaxSum) else AUTO
     backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
@@ -68,14 +79,20 @@ def solve(
     classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
     part = polytope.restricted(jobs[classes.first], types, classes.counts)
     goal = objective.of_classes(jobs[classes.first], classes.counts)
+    if choice == "published" and len(classes.first) < _PUBLISHED_PRICES and solver == "auto":
+        backends = [backend for backend in backends if backend.name != "prices"]
+    starts: tuple[Start, ...] = ()
+    if warm is not None and choice == "balanced":
+        starts = warm.starts(type(goal).__name__, polytope.columns.matrix.accelerators, types)
     built = perf_counter()
 
     # the published point is taken as it is, at the precision of its solver; its gap is reported
     enough = max(tolerance, _PUBLISHED_GAP) if choice == "published" else tolerance
     if isinstance(goal, WaterFilling):
-        best, attempts = _fill(backends, part, goal, enough)
+        best, attempts, passed_on = _fill(backends, part, goal, enough, starts)
     else:
-        best, attempts = _solve_in_turn(backends, part, goal, enough)
+        best, attempts = _solve_in_turn(backends, part, goal, enough, *starts[:1])
+        passed_on = (_start_from(part, goal, best.certificate),)
     solved = perf_counter()
 
     proof = best.certificate
@@ -109,6 +126,7 @@ def solve(
         iterations=best.iterations,
         attempts=tuple(attempts),
         phases={"build": built - started, "solve": solved - built, "choose": done - solved},
+        warm_start=_warm_start(type(goal).__name__, polytope, types, passed_on),
     )
 
 
@@ -154,26 +172,32 @@ class _Best:
 
 
 def _solve_in_turn(
-    backends: list[Backend], polytope: Polytope, objective: Objective, enough: float
+    backends: list[Backend], polytope: Polytope, objective: Objective, enough: float, start: Start | None = None
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
-    and all attempts."""
+    and all attempts. Each that can begin from `start` is asked to before it is asked to begin from nothing."""
     aim = min(enough, _AIM) if enough < _PUBLISHED_GAP else enough
     best: _Best | None = None
     attempts: list[Attempt] = []
     declined: list[str] = []
-    for backend in backends:
+    turns = [
+        (backend, begin)
+        for backend in backends
+        for begin in ((start, None) if backend.starts and start is not None else (None,))
+    ]
+    for backend, begin in turns:
         began = perf_counter()
         try:
-            answer = backend.load()(polytope, objective)
+            run = backend.load()
+            answer = run(polytope, objective) if begin is None else run(polytope, objective, begin)
         except NotAcceptedError as error:
             declined.append(f"{backend.name}: {error}")
             continue
         except (RuntimeError, np.linalg.LinAlgError) as error:
-            attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error)))
+            attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error), warm=begin is not None))
             continue
         certificate = certify(polytope, objective, answer)
-        attempts.append(Attempt(backend.name, certificate.gap, perf_counter() - began))
+        attempts.append(Attempt(backend.name, certificate.gap, perf_counter() - began, warm=begin is not None))
         if best is None or certificate.gap < best.certificate.gap:
             best = _Best(certificate, backend.name, answer.iterations)
         if best.certificate.gap <= (aim if polytope.n_jobs <= _SMALL else enough):
@@ -184,20 +208,28 @@ def _solve_in_turn(
 
 
 def _fill(
-    backends: list[Backend], polytope: Polytope, objective: WaterFilling, enough: float
-) -> tuple[_Best, list[Attempt]]:
+    backends: list[Backend], polytope: Polytope, objective: WaterFilling, enough: float, starts: tuple[Start, ...]
+) -> tuple[_Best, list[Attempt], tuple[Start, ...]]:
     """Water filling, each level proven; the allocation is the last level's, bound and prices are the first's."""
     attempts: list[Attempt] = []
+    passed_on: list[Start] = []
+    rest = Remainder(polytope)
 
     def solve_level(level: WaterLevel) -> Level:
-        best, tried = _solve_in_turn(backends, polytope, level, enough)
+        at = len(passed_on)
+        begin = [part for start in starts[at : at + 1] for part in rest.start(start)]
+        best, tried = _solve_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
         attempts.extend(tried)
-        proof = best.certificate
-        return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, best)
+        proof = rest.among_all(best.certificate)
+        passed_on.append(_start_from(polytope, level, proof))
+        return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, (best, proof))
 
-    levels = fill(objective, polytope.rates.max(axis=1), solve_level)
-    first, last = levels[0].source.certificate, levels[-1].source.certificate
-    most = objective.value(polytope.rates.max(axis=1))
+    def settle(level: Level, fixed: NDArray[np.bool_], due: Array) -> Array:
+        return rest.settle(level.source[0].certificate, fixed, due)
+
+    levels = fill(objective, polytope.fastest, solve_level, settle)
+    first, last = levels[0].source[1], levels[-1].source[1]
+    most = objective.value(polytope.fastest)
     whole = replace(
         first,
         shares=last.shares,
@@ -205,8 +237,25 @@ def _fill(
         bound=min(first.bound, most),
         gap=max(level.gap for level in levels),
     )
-    iterations = sum(level.source.iterations for level in levels)
-    return _Best(whole, levels[0].source.solver, iterations), attempts
+    iterations = sum(level.source[0].iterations for level in levels)
+    return _Best(whole, levels[0].source[0].solver, iterations), attempts, tuple(passed_on)
+
+
+def _start_from(polytope: Polytope, objective: Objective, proof: Certificate) -> Start:
+    """Where the next decision may begin: prices of the level, or of the objective where there is no level."""
+    if not isinstance(objective, Threshold):
+        return Start(proof.prices, 0.0)
+    level, alone = objective.level_of(proof.objective), objective.easiest_level(polytope.fastest)
+    # where a job holds the level that can do no better alone, capacity is worth nothing
+    held_alone = abs(level - alone) <= _ALONE * abs(alone)
+    return Start(np.zeros_like(proof.dual_prices) if held_alone else proof.dual_prices, level)
+
+
+def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], starts: tuple[Start, ...]) -> WarmStart:
+    prices = np.zeros((len(starts), len(polytope.capacity)))
+    prices[:, types] = [start.prices for start in starts]
+    accelerators = polytope.columns.matrix.accelerators
+    return WarmStart(objective, accelerators, prices, np.array([start.level for start in starts]))
 
 
 def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:

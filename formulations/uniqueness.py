@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from formulations.polytope import Polytope
 
-__all__ = ["is_unique"]
+__all__ = ["Freedom", "free_columns", "is_unique", "rank_of"]
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _TIED = 1e-7
 """Reduced cost, relative to what the job earns, up to which a column counts as free: on the safe side."""
@@ -32,37 +33,68 @@ def is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArra
     prices : (M,) of an optimum.
     demanding : (N,) jobs whose throughput is held by a demand.
     """
+    freedom = Freedom(polytope, *free_columns(polytope, worth, prices), demanding)
+    loose = np.flatnonzero(freedom.degrees > 0)
+    if not len(loose):
+        return True
+    total = polytope.supply(worth, prices)
+    priced = prices * polytope.capacity > _TIED * total
+    if int(freedom.degrees[loose].sum()) > int(priced.sum()):
+        return False
+    moves = freedom.moves(loose)[:, priced]
+    return rank_of(moves) == len(moves)
+
+
+def free_columns(polytope: Polytope, worth: Array, prices: Array) -> tuple[Mask, Mask]:
+    """(N, M) columns without reduced cost, and (N,) jobs whose time is worth nothing, so that they may idle."""
     cost = polytope.scale_factors[:, None] * prices
     profit = np.maximum((worth - cost).max(axis=1), 0.0)
     scale = worth.max(axis=1)
     free = (cost + profit[:, None] - worth <= _TIED * scale[:, None]) & (polytope.rates > 0)
-    idle = profit <= _TIED * scale
-    # where all free columns yield the same, the row of the demand is that of time again
-    most = np.where(free, polytope.rates, 0.0).max(axis=1)
-    least = np.where(idle, 0.0, np.where(free, polytope.rates, np.inf).min(axis=1))
-    freedom = free.sum(axis=1) + idle - 1 - (demanding & (most - least > _INDEPENDENT * most))
-    loose = np.flatnonzero(freedom > 0)
-    priced = prices * polytope.capacity > _TIED * float(polytope.counts @ profit + polytope.capacity @ prices)
-    if not len(loose):
-        return True
-    if int(freedom[loose].sum()) > int(priced.sum()):
-        return False
-    effects = [_directions(polytope.rates[i], free[i], bool(idle[i]), bool(demanding[i])) for i in loose]
-    moves = np.concatenate(effects)[:, priced]
-    size = np.linalg.norm(np.concatenate(effects), axis=1, keepdims=True)
-    singular = np.linalg.svd(moves / size, compute_uv=False)
-    return len(singular) == len(moves) and bool(singular[-1] > _INDEPENDENT)
+    return free, profit <= _TIED * scale
 
 
-def _directions(rates: Array, free: NDArray[np.bool_], idle: bool, demanding: bool) -> Array:
-    """(freedom, M) independent changes of a job's shares that keep its time and its throughput."""
-    types = np.flatnonzero(free)
-    rows = [np.ones(len(types) + idle)]
-    if demanding:
-        # idle time gives no throughput
-        rows.append(np.append(rates[types], 0.0) if idle else rates[types])
-    _, singular, basis = np.linalg.svd(np.array(rows))
-    rank = int((singular > _INDEPENDENT * singular[0]).sum())
-    moves = np.zeros((len(basis) - rank, len(rates)))
-    moves[:, types] = basis[rank:, : len(types)]
-    return moves
+class Freedom:
+    """What jobs may change about their shares without a change of their time or their throughput.
+
+    Parameters
+    ----------
+    polytope : N jobs.
+    free : (N, M) columns that may be used.
+    idle : (N,) jobs that may leave time unused.
+    demanding : (N,) jobs whose throughput must stay.
+
+    Attributes
+    ----------
+    degrees : (N,) number of independent changes.
+    """
+
+    def __init__(self, polytope: Polytope, free: Mask, idle: Mask, demanding: Mask) -> None:
+        self._rates, self._free, self._idle, self._demanding = polytope.rates, free, idle, demanding
+        # where all free columns yield the same, the row of the demand is that of time again
+        most = np.where(free, polytope.rates, 0.0).max(axis=1)
+        least = np.where(idle, 0.0, np.where(free, polytope.rates, np.inf).min(axis=1))
+        self.degrees = free.sum(axis=1) + idle - 1 - (demanding & (most - least > _INDEPENDENT * most))
+
+    def moves(self, jobs: NDArray[np.intp]) -> Array:
+        """(sum of degrees, M) independent changes of the jobs' shares, each of length 1."""
+        moves = np.concatenate([self._moves(job) for job in jobs])
+        return np.asarray(moves / np.linalg.norm(moves, axis=1, keepdims=True))
+
+    def _moves(self, job: int) -> Array:
+        rates, idle = self._rates[job], bool(self._idle[job])
+        types = np.flatnonzero(self._free[job])
+        rows = [np.ones(len(types) + idle)]
+        if self._demanding[job]:
+            # idle time gives no throughput
+            rows.append(np.append(rates[types], 0.0) if idle else rates[types])
+        _, singular, basis = np.linalg.svd(np.array(rows))
+        rank = int((singular > _INDEPENDENT * singular[0]).sum())
+        moves = np.zeros((len(basis) - rank, len(rates)))
+        moves[:, types] = basis[rank:, : len(types)]
+        return moves
+
+
+def rank_of(moves: Array, least: float = _INDEPENDENT) -> int:
+    """Number of independent ones among `moves` (k, M) of length 1, up to singular values of `least`."""
+    return int((np.linalg.svd(moves, compute_uv=False) > least).sum()) if moves.size else 0

@@ -6,7 +6,8 @@ the time on their fastest type are full and simply stop rising, so only capacity
 type that was not exhausted before for those who go on, and there are hardly more levels than types.
 
 The multipliers say exactly who is held: a job whose multiplier is positive in one optimum of a level's dual cannot rise
-in any allocation that attains the level (complementary slackness). No threshold on throughputs is needed.
+in any allocation that attains the level (complementary slackness). No threshold on throughputs is needed. Held jobs
+that have no choice left leave the programs of the levels above, with the capacity that they use (`remainder`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from throughputs import InputError
 
 __all__ = ["Level", "WaterFilling", "WaterLevel", "fill"]
 
-_SAME = 8e-9
+_SAME = 2e-8
 """Relative difference up to which a throughput is what was demanded."""
 
 _HOLDS = 1e-6
@@ -74,10 +75,6 @@ class WaterFilling(Objective):
             if not (np.isfinite(values).all() and (values > 0).all()):
                 raise InputError("objective", field=name, found=values.tolist(), expected="positive numbers")
 
-    def start(self, fastest: Array) -> WaterLevel:
-        """The first level, for jobs whose fastest type gives them `fastest` (N,)."""
-        return WaterLevel.after(self, np.zeros(len(self.units)), fastest / self.units)
-
     def value(self, u: Array) -> float:
         """The least that a member of the top has per weight, at throughputs `u`; no less than the first level's height.
 
@@ -120,13 +117,16 @@ class WaterLevel(Threshold):
 
         max t      u_i >= d_i (base_i + time_i(t))
 
-    Fixed jobs have no room, so that their demand is what they have. `below` is the height of all levels before, to
-    which a gap is relative: of a level that cannot rise at all, the gap to its own height would mean nothing.
+    Fixed jobs have no room, so that their demand is what they have. The level is over the jobs at `rows` of the
+    filling: those that are settled have left the program, though entities still count them. `below` is the height of
+    all levels before, to which a gap is relative: of a level that cannot rise at all, the gap to its own height would
+    mean nothing.
     """
 
     units: Array
     base: Array
     filling: Filling
+    rows: NDArray[np.intp]
     below: float = 0.0
     maximise = True
     higher_level_is_better = True
@@ -136,7 +136,7 @@ class WaterLevel(Threshold):
     def after(cls, objective: WaterFilling, base: Array, room: Array, below: float = 0.0) -> WaterLevel:
         """The level above `base` (N,) for jobs with `room` (N,) left."""
         filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
-        return cls(objective.units, base, filling, below)
+        return cls(objective.units, base, filling, np.arange(len(base)), below)
 
     def gap(self, value: float, bound: float) -> float:
         """Distance of a level from its bound, relative to the height of all levels together."""
@@ -144,27 +144,35 @@ class WaterLevel(Threshold):
 
     def demand(self, level: float) -> Array:
         """``d_i (base_i + time_i(t))``."""
-        return np.asarray(self.units * (self.base + self.filling.times(level)[0]))
+        return np.asarray(self.units * (self.base + self.filling.times(level)[0][self.rows]))
 
     def slope(self, level: float) -> Array:
         """``d_i`` times the growth of its time; 0 for jobs that are fixed, full or waiting."""
-        return np.asarray(self.units * self.filling.times(level)[1])
+        return np.asarray(self.units * self.filling.times(level)[1][self.rows])
+
+    def scaled(self, level: float) -> Array:
+        """What jobs get beyond their base; nothing for those that are fixed or waiting."""
+        return np.asarray(self.units * self.filling.times(level)[0][self.rows])
 
     def levels(self, u: Array) -> Array:
         """(N,) level whose demand `u` meets; below 0 for a fixed job that lost throughput."""
         given = u / self.units - self.base
-        most = self.filling.room
+        most = self.filling.room[self.rows]
         full = given >= most - _SAME * (self.base + most)
-        return np.where(full, self.filling.full_level, self.filling.levels(np.where(full, most, given)))
+        everyone = self.filling.room.copy()
+        everyone[self.rows] = np.where(full, most, given)
+        return np.where(full, self.filling.full_level, self.filling.levels(everyone)[self.rows])
 
     def first_guess(self, fastest: Array) -> float:  # noqa: ARG002
         """The level at which the first job is full: up to there all demands are linear."""
         filling = self.filling
         rising = filling.times(0.0)[1] > 0
-        return float(filling.levels(filling.room * (1.0 - 1e-12))[rising].min())
+        return float(filling.levels(filling.room * (1.0 - 1e-12))[rising].min(initial=filling.full_level))
 
     def bound(self, multipliers: Array, supply: float) -> float:
         """Root of ``multipliers . demand(t) = supply``: the left side is piecewise linear and increasing."""
+        # full jobs demand exactly what they can earn
+        supply *= 1.0 + 8.0 * np.finfo(np.float64).eps
         low, high = 0.0, self.filling.full_level
         if float(multipliers @ self.demand(high)) <= supply:
             return high
@@ -184,16 +192,12 @@ class WaterLevel(Threshold):
         raise NotImplementedError("a water level is solved by a sequence of linear programs")
 
     def take(self, jobs: NDArray[np.intp]) -> WaterLevel:
-        """Over some jobs, where there are no entities."""
-        old = self.filling
-        if not old.hierarchy.is_flat:
-            raise NotImplementedError("entities share time among all their jobs")
-        part = Filling(Hierarchy.flat(len(jobs)), old.weights[jobs], old.counts[jobs], old.room[jobs])
-        return WaterLevel(self.units[jobs], self.base[jobs], part, self.below)
+        """For some jobs only; time is handed on as it would be among all."""
+        return WaterLevel(self.units[jobs], self.base[jobs], self.filling, self.rows[jobs], self.below)
 
     def key(self) -> Array:
         """Unit, base and room."""
-        return np.column_stack([self.units, self.base, self.filling.room, self.filling.weights])
+        return np.column_stack([self.units, self.base, self.filling.room[self.rows], self.filling.weights[self.rows]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +212,12 @@ class Level:
     source: Any = field(default=None, repr=False)
 
 
-def fill(objective: WaterFilling, fastest: Array, solve: Callable[[WaterLevel], Level]) -> list[Level]:
+def fill(
+    objective: WaterFilling,
+    fastest: Array,
+    solve: Callable[[WaterLevel], Level],
+    settle: Callable[[Level, NDArray[np.bool_], Array], Array] | None = None,
+) -> list[Level]:
     """Fill level by level until all jobs are fixed; the last level's allocation is the answer.
 
     Parameters
@@ -216,19 +225,22 @@ def fill(objective: WaterFilling, fastest: Array, solve: Callable[[WaterLevel], 
     objective : over N jobs (or classes).
     fastest : (N,) throughput of each job alone on its fastest type.
     solve : solves and proves one level.
+    settle : told of a level, of the jobs (N,) that are fixed by then and of the throughput (N,) that all have come to,
+        it may settle some of them for good, and returns the most throughput (N,) that each job can still come to (see
+        `formulations.remainder`).
     """
     most = fastest / objective.units
     base, fixed = np.zeros(len(most)), np.zeros(len(most), dtype=bool)
     levels: list[Level] = []
     while not fixed.all():
         below = sum(level.height for level in levels)
-        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, most - base), below)
+        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, np.maximum(most - base, 0.0)), below)
         solved = solve(level)
         levels.append(solved)
         time, growth = level.filling.times(solved.height)
         demand = base + time
-        # what was found is feasible to the last bit, and a little less leaves the next level an interior
-        base = np.minimum(demand, solved.u / objective.units) * (1.0 - _LEEWAY)
+        # what was found is feasible to the last bit
+        base = np.minimum(demand, solved.u / objective.units)
         full = base >= most * (1.0 - _SAME)
         if solved.height >= level.filling.full_level * (1.0 - _SAME):
             break
@@ -237,6 +249,11 @@ def fill(objective: WaterFilling, fastest: Array, solve: Callable[[WaterLevel], 
             weight = solved.multipliers * objective.units * growth
             holding = weight == weight.max()
         fixed = fixed | full | holding
+        # a little less leaves the next level an interior
+        if settle is not None and not fixed.all():
+            most = settle(solved, fixed, base * objective.units) / objective.units * (1.0 - _LEEWAY)
+            fixed |= base >= most * (1.0 - _SAME)
+        base *= 1.0 - _LEEWAY
     return levels
 
 
@@ -251,4 +268,4 @@ def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Arra
     mean = total / float(objective.counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0, posinf=np.inf)
-    return np.asarray((weight > _HOLDS * mean) & (weight > slack * total))
+        return np.asarray((weight > _HOLDS * mean) & (weight > slack * total))

@@ -9,6 +9,7 @@ array([1.48])
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -76,6 +77,33 @@ class PriceTable:
     def constant(cls, prices: Mapping[str, float], source: str = "prices") -> PriceTable:
         """Prices that never change, dollars per GPU hour by accelerator type."""
         return cls({name: ([0.0], [price]) for name, price in prices.items()}, source)
+
+    def __repr__(self) -> str:
+        """Types in order with their price, or the number of prices and a digest of the history: equal for equal tables.
+
+        Prices have all their digits, so that the text may stand for the table where runs are told apart.
+        """
+        return f"PriceTable({', '.join(f'{name}: {self._told(name)}' for name in sorted(self._times))})"
+
+    def _told(self, name: str) -> str:
+        times, prices = self._times[name], self._prices[name]
+        if (prices == prices[0]).all():
+            return repr(prices[0].item())
+        digest = hashlib.sha256(np.stack([times, prices]).tobytes()).hexdigest()[:16]
+        return f"{len(prices)} prices {digest}"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same types have the same histories."""
+        if not isinstance(other, PriceTable):
+            return NotImplemented
+        return self._times.keys() == other._times.keys() and all(
+            np.array_equal(mine[name], theirs[name])
+            for mine, theirs in ((self._times, other._times), (self._prices, other._prices))
+            for name in mine
+        )
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
     @property
     def accelerators(self) -> tuple[str, ...]:

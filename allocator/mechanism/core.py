@@ -244,7 +244,7 @@ class DecisionCore:
         state = self.jobs.snapshot(active, clock, self.cluster, prices, training=self._plans is not None)
         started = time.perf_counter()
         if self._plans is None:
-            allocation = self.policy.allocate(state)
+            allocation = self.policy.allocate(state.after(self.allocation))
         else:
             allocation = self._plans.renew(self.policy, state, active, self._rounds, self.settings.round_seconds)
         self.policy_seconds += time.perf_counter() - started

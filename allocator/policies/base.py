@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,21 @@ from numpy.typing import NDArray
 from allocator.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState
-from throughputs import InputError, PlainColumns, ThroughputMatrix
+from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:
-    from formulations import Objective
+    from formulations import Objective, PackedSolution, Solution
 
-__all__ = ["Array", "BlindPolicy", "ClosedFormPolicy", "ProgramPolicy", "runnable_rates"]
+__all__ = [
+    "Array",
+    "BlindPolicy",
+    "ClosedFormPolicy",
+    "Named",
+    "ProgramPolicy",
+    "certified",
+    "named_accelerator",
+    "runnable_rates",
+]
 
 Array = NDArray[np.float64]
 
@@ -33,10 +42,13 @@ class ProgramPolicy(ABC):
     choice : which of the optima, "balanced" or "published" (`formulations.selection`). Only "balanced" looks at what
         a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
         factor, are closed to it. "published" believes the rates as the paper states the program.
+    warm_starts : begin from the prices of the decision before (`ClusterState.warm_start`) where that saves time; with
+        solver "auto" and choice "balanced" only. The answer is proven as any other, and the same within tolerance.
     """
 
     solver: str = "auto"
     choice: str = "balanced"
+    warm_starts: bool = True
 
     name: ClassVar[str] = ""
     heterogeneity_aware: ClassVar[bool] = True
@@ -53,7 +65,7 @@ class ProgramPolicy(ABC):
 
     def prepare(self) -> None:
         """Import the solver, by a decision about nothing: a first real one is then as quick as any other."""
-        name = getattr(self, "reference_accelerator", None) or "v100"
+        name = named_accelerator(self)
         self.allocate(ClusterState(Cluster({name: 1}), ThroughputMatrix([[1.0]], ["job"], [name])))
 
     def allocate(self, state: ClusterState) -> Allocation:
@@ -61,7 +73,6 @@ class ProgramPolicy(ABC):
         from formulations import Polytope, solve
 
         started = perf_counter()
-        matrix = state.throughputs
         believed = self.believed_rates(state)
         usable = np.where(runnable_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
         # a job that gains nothing anywhere has no place in an objective
@@ -76,28 +87,65 @@ class ProgramPolicy(ABC):
             self.objective(part, believed),
             solver=self.solver,
             choice=self.choice,
+            warm=state.warm_start if self.warm_starts and self.solver == "auto" and self.choice == "balanced" else None,
         )
         shares = solution.shares
         if not whole:
             shares = np.zeros((state.n_jobs, len(state.capacity)))
             shares[able] = solution.shares
-        return Allocation(
-            policy=self.name,
-            throughputs=matrix,
-            shares=np.clip(shares, 0.0, 1.0),
-            status=solution.status,
-            objective=solution.objective,
-            objective_unit=solution.unit,
-            bound=solution.bound,
-            gap=solution.gap,
-            prices=solution.prices,
-            unserved=tuple(matrix.jobs[i] for i in np.flatnonzero(~can_gain)),
-            solver=solution.solver,
-            seconds=perf_counter() - started,
-            fallbacks=tuple(attempt.solver for attempt in solution.attempts if attempt.solver != solution.solver),
-            state=state,
-            decided_by=self,
-        )
+        seconds = perf_counter() - started
+        return certified(self, state, solution, shares, ~can_gain, seconds, warm_start=solution.warm_start)
+
+
+class Named(Protocol):
+    """A class of policies with a registered name."""
+
+    name: ClassVar[str]
+
+
+def certified(
+    policy: Named,
+    state: ClusterState,
+    solution: Solution | PackedSolution,
+    shares: Array,
+    left_out: NDArray[np.bool_],
+    seconds: float,
+    **more: Any,
+) -> Allocation:
+    """The allocation of a program's solution.
+
+    Parameters
+    ----------
+    shares : (N, M) share of time of every job alone, those that took no part in the program included.
+    left_out : (N,) whether the job cannot be served.
+    seconds : time the decision took.
+    more : other fields of the allocation.
+    """
+    return Allocation(
+        policy=policy.name,
+        throughputs=state.throughputs,
+        shares=np.clip(shares, 0.0, 1.0),
+        status=solution.status,
+        objective=solution.objective,
+        objective_unit=solution.unit,
+        bound=solution.bound,
+        gap=solution.gap,
+        prices=solution.prices,
+        unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
+        solver=solution.solver,
+        seconds=seconds,
+        fallbacks=tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver)),
+        state=state,
+        decided_by=policy,
+        **more,
+    )
+
+
+def named_accelerator(policy: object) -> str:
+    """An accelerator type that the settings of a policy speak of; v100 if they speak of none."""
+    prices = getattr(policy, "prices", None)
+    priced = prices.accelerators if isinstance(prices, PriceTable) else tuple(prices or ())
+    return str(getattr(policy, "reference_accelerator", None) or next(iter(priced), "v100"))
 
 
 def runnable_rates(state: ClusterState) -> Array:

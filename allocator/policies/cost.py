@@ -1,35 +1,36 @@
-"""Throughput per dollar, with and without deadlines."""
+"""Throughput per dollar, with and without deadlines, with and without space sharing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from allocator.allocation import Allocation
-from allocator.policies.base import Array, ProgramPolicy, runnable_rates
+from allocator.policies.base import Array, ProgramPolicy, certified, runnable_rates
 from allocator.policies.labels import label_order
+from allocator.policies.packed import PairingPolicy, served_part
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs import InputError, PlainColumns, PriceTable
 
 if TYPE_CHECKING:
-    from formulations import MaxSum, Solution
-    from formulations.attainable_floors import KeptFloors
+    from formulations import KeptFloors, MaxSum, PackedPolytope, PackedSolution, Polytope, Solution
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
 _COSTS = ("by_type", "total")
 _INFEASIBLE = ("drop_fewest", "drop_all")
 _EVENNESS = 1e-7
 _SECONDS_PER_HOUR = 3600.0
+_UNITS = {"by_type": "steps/s per $/h", "total": "steps/$"}
 
 
 @dataclass(frozen=True)
-class _ThroughputPerCost(ProgramPolicy):
-    """The two statements of throughput per dollar, and the rows for deadlines.
+class _Priced:
+    """What policies that count dollars have in common.
 
     Parameters
     ----------
@@ -41,6 +42,7 @@ class _ThroughputPerCost(ProgramPolicy):
     prices: PriceTable | Mapping[str, float] | None = None
     cost: str = "by_type"
 
+    name: ClassVar[str] = ""
     reads_prices: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -48,22 +50,6 @@ class _ThroughputPerCost(ProgramPolicy):
             raise InputError("policy", field="cost", found=self.cost, expected=f"one of {', '.join(_COSTS)}")
         # a GPU that is left unused to save its price is not there to be filled
         object.__setattr__(self, "fills_idle_gpus", self.cost == "by_type")
-
-    def believed_rates(self, state: ClusterState) -> Array:
-        """Steps/s per dollar and hour on each type."""
-        return state.rates / self.dollars_per_hour(state)
-
-    def objective(self, state: ClusterState, rates: Array) -> MaxSum:  # noqa: ARG002
-        """Every step counts 1."""
-        from formulations import MaxSum
-
-        return MaxSum(np.ones(state.n_jobs))
-
-    def allocate(self, state: ClusterState) -> Allocation:
-        """Solve the program for `state`."""
-        if self.cost == "by_type":
-            return replace(super().allocate(state), objective_unit="steps/s per $/h")
-        return self._allocate_with_floors(state, None)
 
     def dollars_per_hour(self, state: ClusterState) -> Array:
         """(M,) price of a GPU of each type at the time of `state`, dollars per hour.
@@ -86,55 +72,83 @@ class _ThroughputPerCost(ProgramPolicy):
             )
         return prices
 
-    def _allocate_with_floors(self, state: ClusterState, needed: Array | None) -> Allocation:
-        """Solve with the throughputs (N,) that jobs need for their deadlines; 0 for none, inf if already missed."""
+
+def _checked_infeasible(infeasible: str) -> None:
+    if infeasible not in _INFEASIBLE:
+        expected = f"one of {', '.join(_INFEASIBLE)}"
+        raise InputError("policy", field="infeasible", found=infeasible, expected=expected)
+
+
+def _insisted(kept: KeptFloors, needed: Array, infeasible: str) -> KeptFloors:
+    """What of the throughputs `needed` (N,) is asked for, given the largest set that can be kept."""
+    if infeasible == "drop_fewest" or not kept.dropped.any():
+        return kept
+    nobody = np.zeros(len(needed), dtype=bool)
+    return replace(kept, kept=nobody, dropped=np.asarray(needed > 0), floors=np.zeros(len(needed)))
+
+
+def _needed(state: ClusterState) -> Array | None:
+    """(N,) steps/s that jobs need for their deadlines, 0 for none, inf if already missed; None without deadlines."""
+    left, time = state.steps_remaining, state.slo_seconds
+    if not np.isfinite(time[left > 0]).any():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = np.where(time > 0, left / time, np.inf)
+    return np.where(left > 0, needed, 0.0)
+
+
+def _dropped(state: ClusterState, kept: KeptFloors | None) -> tuple[Any, ...]:
+    return () if kept is None else tuple(state.throughputs.jobs[i] for i in np.flatnonzero(kept.dropped))
+
+
+@dataclass(frozen=True)
+class _ThroughputPerCost(_Priced, ProgramPolicy):
+    """The two statements of throughput per dollar, and the rows for deadlines."""
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """Steps/s per dollar and hour on each type."""
+        return state.rates / self.dollars_per_hour(state)
+
+    def objective(self, state: ClusterState, rates: Array) -> MaxSum:  # noqa: ARG002
+        """Every step counts 1."""
+        from formulations import MaxSum
+
+        return MaxSum(np.ones(state.n_jobs))
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
+        if self.cost == "by_type":
+            return replace(super().allocate(state), objective_unit=_UNITS["by_type"])
+        return self._allocate_with_floors(state, None)
+
+    def _allocate_with_floors(self, state: ClusterState, needed: Array | None, infeasible: str = "") -> Allocation:
+        """Solve with the throughputs (N,) that jobs need for their deadlines."""
+        from formulations import Polytope, keep_most_floors
+
         started = perf_counter()
-        matrix = state.throughputs
         usable = runnable_rates(state) if self.choice == "balanced" else state.rates
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         usable = np.where(can_gain[:, None], usable, 0.0)
-        solution, kept = self._solve(state, usable, needed)
-        return Allocation(
-            policy=self.name,
-            throughputs=matrix,
-            shares=np.clip(solution.shares, 0.0, 1.0),
-            status=solution.status,
-            objective=solution.objective,
-            objective_unit=solution.unit,
-            bound=solution.bound,
-            gap=solution.gap,
-            prices=solution.prices,
-            unserved=tuple(matrix.jobs[i] for i in np.flatnonzero(~can_gain)),
-            solver=solution.solver,
-            seconds=perf_counter() - started,
-            fallbacks=tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver)),
-            dropped_slos=() if kept is None else tuple(matrix.jobs[i] for i in np.flatnonzero(kept.dropped)),
-            state=state,
-            decided_by=self,
-        )
-
-    def _solve(self, state: ClusterState, usable: Array, needed: Array | None) -> tuple[Solution, KeptFloors | None]:
-        from formulations import Polytope
-        from formulations.attainable_floors import keep_most_floors
-        from formulations.floors import maximise_worth
-        from formulations.linear_fractional import maximise_ratio
-
-        matrix, prices = state.throughputs, self.dollars_per_hour(state)
-        polytope = Polytope(PlainColumns(matrix.with_rates(usable)), state.capacity)
+        polytope = Polytope(PlainColumns(state.throughputs.with_rates(usable)), state.capacity)
         kept = None
         if needed is not None:
-            kept = keep_most_floors(polytope, needed, label_order(matrix.jobs))
-            if kept.dropped.any() and getattr(self, "infeasible", "") == "drop_all":
-                nobody = np.zeros(state.n_jobs, dtype=bool)
-                kept = replace(kept, kept=nobody, dropped=np.asarray(needed > 0), floors=np.zeros(state.n_jobs))
-        floors = None if kept is None else kept.floors
+            kept = keep_most_floors(polytope, needed, label_order(state.throughputs.jobs))
+            kept = _insisted(kept, needed, infeasible)
+        solution = self._solve(state, polytope, None if kept is None else kept.floors)
+        seconds, dropped = perf_counter() - started, _dropped(state, kept)
+        return certified(self, state, solution, solution.shares, ~can_gain, seconds, dropped_slos=dropped)
+
+    def _solve(self, state: ClusterState, polytope: Polytope, floors: Array | None) -> Solution:
+        from formulations import maximise_ratio, maximise_worth
+
+        prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
         if self.cost == "total":
             steps = np.full(state.n_jobs, _SECONDS_PER_HOUR)
-            cost = matrix.scale_factors[:, None] * prices
-            return maximise_ratio(polytope, steps, cost, floors, unit="steps/$", solver=self.solver), kept
+            cost = state.scale_factors[:, None] * prices
+            return maximise_ratio(polytope, steps, cost, floors, unit=unit, solver=self.solver)
         evenness = _EVENNESS if self.choice == "balanced" else 0.0
-        worth, unit = usable / prices, "steps/s per $/h"
-        return maximise_worth(polytope, worth, floors, evenness=evenness, unit=unit, solver=self.solver), kept
+        worth = polytope.rates / prices
+        return maximise_worth(polytope, worth, floors, evenness=evenness, unit=unit, solver=self.solver)
 
 
 @register(
@@ -183,15 +197,62 @@ class MaxSumThroughputPerCostSlos(_ThroughputPerCost):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.infeasible not in _INFEASIBLE:
-            expected = f"one of {', '.join(_INFEASIBLE)}"
-            raise InputError("policy", field="infeasible", found=self.infeasible, expected=expected)
+        _checked_infeasible(self.infeasible)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
-        left, time = state.steps_remaining, state.slo_seconds
-        if not np.isfinite(time[left > 0]).any():
+        needed = _needed(state)
+        if needed is None:
             return super().allocate(state)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.where(time > 0, left / time, np.inf)
-        return self._allocate_with_floors(state, np.where(left > 0, needed, 0.0))
+        return self._allocate_with_floors(state, needed, self.infeasible)
+
+
+@register(
+    "max_sum_throughput_normalized_by_cost_packed_SLOs",
+    paper=_PAPER + " and 3.1",
+    program="max_(x,z) sum_ij u_ij / c_j with u_i >= n_i / S_i for jobs with a deadline, u_ij with pairs",
+)
+@dataclass(frozen=True)
+class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
+    """Raise the throughput per dollar while jobs meet their deadlines, with space sharing.
+
+        cost="by_type"   max_(x,z)  sum_ij u_ij / c_j               (x, z) in the polytope with pairs
+        cost="total"     max_(x,z)  sum_ij u_ij / sum_j c_j v_j     the same, (x, z) not 0
+        with             sum_j u_ij >= n_i / S_i                    for every job with a deadline, S_i seconds from now
+
+    u_ij: throughput of job i on type j, alone and in pairs; v_j: GPUs of type j in use, those of a pair counted once;
+    c_j: dollars per hour of a GPU of type j. Deadlines that cannot all be met are given up as in
+    `max_sum_throughput_normalized_by_cost_perf_SLOs`: as few as possible, and `Allocation.dropped_slos` says which.
+
+    Parameters
+    ----------
+    infeasible : "drop_fewest", or "drop_all" as in the published system, which then drops every deadline.
+    """
+
+    infeasible: str = "drop_fewest"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checked_infeasible(self.infeasible)
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
+        from formulations import keep_most_packed_floors
+
+        started = perf_counter()
+        part, needed, kept = served_part(state), _needed(state), None
+        if needed is not None:
+            able, labels = part.able, part.state.throughputs.jobs
+            found = keep_most_packed_floors(part.polytope, needed[able], label_order(labels))
+            kept = _insisted(found.among(able, needed), needed, self.infeasible)
+        solution = self._solve_with_floors(part.state, part.polytope, None if kept is None else kept.floors[part.able])
+        return part.allocation(self, solution, started, dropped_slos=_dropped(state, kept))
+
+    def _solve_with_floors(self, state: ClusterState, polytope: PackedPolytope, floors: Array | None) -> PackedSolution:
+        from formulations import maximise_packed_ratio, maximise_packed_worth
+
+        prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
+        if self.cost == "total":
+            return maximise_packed_ratio(polytope, prices / _SECONDS_PER_HOUR, floors, unit=unit, solver=self.solver)
+        gains = np.repeat(1.0 / prices[None], state.n_jobs, axis=0)
+        return maximise_packed_worth(polytope, gains, floors, unit=unit, solver=self.solver)

@@ -16,13 +16,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.policies.base import Array
+from allocator.policies.base import Array, Named, certified, named_accelerator
 from allocator.policies.finish_time import FinishTimeFairnessPerf
 from allocator.policies.makespan import MinTotalDurationPerf
 from allocator.policies.max_min import MaxMinFairnessPerf
@@ -31,21 +32,24 @@ from allocator.registry import register
 from throughputs import PackedColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
-    from formulations import Objective, Pairs
+    from formulations import Makespan, Objective, PackedPolytope, PackedSolution, Pairs
 
 __all__ = [
     "FinishTimeFairnessPacked",
     "MaxMinFairnessPacked",
     "MinTotalDurationPacked",
     "PackedPolicy",
+    "PairingPolicy",
+    "ServedPart",
+    "served_part",
 ]
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
 
 
 @dataclass(frozen=True)
-class PackedPolicy(ABC):
-    """A policy that is an objective over the polytope with pairs.
+class PairingPolicy(ABC):
+    """A policy that is a program over the polytope with pairs.
 
     Parameters
     ----------
@@ -61,52 +65,72 @@ class PackedPolicy(ABC):
     packs: ClassVar[bool] = True
 
     @abstractmethod
-    def objective(self, state: ClusterState) -> Objective:
-        """The objective for the jobs of `state`."""
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
 
     def prepare(self) -> None:
         """Import the solver, by a decision about two jobs that may share."""
-        matrix = ThroughputMatrix([[1.0], [1.0]], [0, 1], ["v100"])
-        pairs = PackedColumns([0, 0], [[1.0]], [[[0.6]]], accelerators=["v100"])
-        self.allocate(ClusterState(Cluster({"v100": 1}), matrix, colocation=pairs))
+        name = named_accelerator(self)
+        matrix = ThroughputMatrix([[1.0], [1.0]], [0, 1], [name])
+        pairs = PackedColumns([0, 0], [[1.0]], [[[0.6]]], accelerators=[name])
+        self.allocate(ClusterState(Cluster({name: 1}), matrix, colocation=pairs))
+
+
+@dataclass(frozen=True)
+class PackedPolicy(PairingPolicy):
+    """A policy that is an objective over the polytope with pairs."""
+
+    @abstractmethod
+    def objective(self, state: ClusterState) -> Objective:
+        """The objective for the jobs of `state`."""
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
-        from formulations import PackedPolytope, Pairs, solve_packed
+        from formulations import solve_packed
 
         started = perf_counter()
-        matrix = state.throughputs
-        # A job that gains nothing alone has no normaliser; one that is through needs nothing.
-        can_gain = (_fitting(state.packed, state).rates > 0).any(axis=1) & (state.steps_remaining > 0)
-        able = np.flatnonzero(can_gain)
-        part = state if len(able) == state.n_jobs else state.subset(able)
-        columns = _fitting(part.packed, part)
-        solution = solve_packed(
-            PackedPolytope(columns, state.capacity.astype(np.float64)), self.objective(part), solver=self.solver
-        )
-        shares = np.zeros(state.rates.shape)
-        shares[able] = np.clip(solution.shares, 0.0, 1.0)
-        found = solution.pairs
-        pairs = Pairs(able[found.first], able[found.second], found.accelerator, np.clip(found.share, 0.0, 1.0))
-        return Allocation(
-            policy=self.name,
-            throughputs=matrix,
-            shares=shares,
-            status=solution.status,
-            objective=solution.objective,
-            objective_unit=solution.unit,
-            bound=solution.bound,
-            gap=solution.gap,
-            prices=solution.prices,
-            unserved=tuple(matrix.jobs[i] for i in np.flatnonzero(~can_gain)),
-            solver=solution.solver,
-            seconds=perf_counter() - started,
-            fallbacks=tuple(attempt.solver for attempt in solution.attempts if attempt.solver != solution.solver),
-            pairs=pairs,
-            pair_rates=_pair_rates(columns, found),
-            state=state,
-            decided_by=self,
-        )
+        part = served_part(state)
+        solution = solve_packed(part.polytope, self.objective(part.state), solver=self.solver)
+        return part.allocation(self, solution, started)
+
+
+@dataclass(frozen=True, eq=False)
+class ServedPart:
+    """The jobs of a state that gain something alone and have steps left.
+
+    Attributes
+    ----------
+    whole : the state with all N jobs. state : that with these jobs only.
+    able : (N,) which they are.
+    polytope : over these jobs, without columns on types that have fewer GPUs than the gang needs.
+    """
+
+    whole: ClusterState
+    state: ClusterState
+    able: NDArray[np.bool_]
+    polytope: PackedPolytope
+
+    def allocation(self, policy: Named, solution: PackedSolution, started: float, **more: Any) -> Allocation:
+        """Of all jobs, from the solution for these; `started` is when the decision began, `more` as in `certified`."""
+        from formulations import Pairs
+
+        jobs, found = np.flatnonzero(self.able), solution.pairs
+        shares = np.zeros(self.whole.rates.shape)
+        shares[jobs] = solution.shares
+        pairs = Pairs(jobs[found.first], jobs[found.second], found.accelerator, np.clip(found.share, 0.0, 1.0))
+        rates = _pair_rates(self.polytope.columns, found)
+        more |= {"pairs": pairs, "pair_rates": rates}
+        return certified(policy, self.whole, solution, shares, ~self.able, perf_counter() - started, **more)
+
+
+def served_part(state: ClusterState) -> ServedPart:
+    """What a program with pairs is about: a job that gains nothing alone has no normaliser, one that is through needs
+    nothing."""
+    from formulations import PackedPolytope
+
+    able = np.asarray((_fitting(state.packed, state).rates > 0).any(axis=1) & (state.steps_remaining > 0))
+    part = state if able.all() else state.subset(np.flatnonzero(able))
+    return ServedPart(state, part, able, PackedPolytope(_fitting(part.packed, part), state.capacity))
 
 
 def _fitting(columns: PackedColumns, state: ClusterState) -> PackedColumns:
@@ -183,8 +207,30 @@ class MinTotalDurationPacked(PackedPolicy):
         min_(x,z)  max_i  n_i / u_i                                 (x, z) in the polytope with pairs
 
     n: steps left.
+
+    Parameters
+    ----------
+    choice : which of the optima: "balanced" (`formulations.packed.choice`), or "published", the point on which the
+        published system acts, up to 5 % above the optimum (`formulations.packed.published`).
     """
 
-    def objective(self, state: ClusterState) -> Objective:
+    choice: str = "balanced"
+
+    def objective(self, state: ClusterState) -> Makespan:
         """As of `min_total_duration_perf`."""
         return MinTotalDurationPerf().objective(state, state.rates)
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`, and choose."""
+        from formulations import solve_packed
+        from formulations.packed.published import published_makespan
+        from formulations.selection import check_choice
+
+        check_choice(self.choice)
+        started = perf_counter()
+        part = served_part(state)
+        objective = self.objective(part.state)
+        solution = solve_packed(part.polytope, objective, solver=self.solver)
+        if self.choice == "published":
+            solution = published_makespan(part.polytope, objective, solution)
+        return part.allocation(self, solution, started)

@@ -17,7 +17,7 @@ from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs import InputError
-from throughputs.training import ForecastMode, Profiles, Regimes, forecast
+from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import CALIBRATION_BAND
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["FairFinishes", "Shockwave", "ShockwaveMemory"]
 
 _CLOCKS = ("rounds", "seconds")
+_RHO_FROM = ("admission", "start")
 
 
 @dataclass(eq=False)
@@ -140,7 +141,7 @@ class Shockwave:
               + (1 - momentum) * latest F_j
 
     Asked for first is a plan with ``pr_j = 1`` that keeps every job to its T_j (`fairness_rows`). If there is none,
-    jobs whose estimate ``rho_j = (now + Rem_j / s) / T_j`` exceeds `largest_rho` are given more weight,
+    jobs whose estimate ``rho_j = (now - a_j + Rem_j / s) / (T_j - a_j)`` exceeds `largest_rho` are given more weight,
     ``pr_j = rho_j^lambda``, and the urgent ones come early in the window. GPUs that are left go to the jobs with the
     longest run time left. See `formulations.planning.PlanningProgram`.
 
@@ -165,7 +166,10 @@ class Shockwave:
     relative_gap, time_limit_seconds : when the search for a better plan ends.
     form, solver, ordering : "rounds": a number of rounds for each job, which are given their places then; "binaries":
         every s_jr, as published. These three, and the two before, are those of `formulations.planning.solve_plan`.
-    momentum : see above.
+    momentum : see above; 0.9 as published. The mean is slow to take in better forecasts, the latest estimate swings
+        with the number of jobs.
+    rho_from : a_j: "admission" of the job, or "start" of the clock, as published. Counted from the start of the clock
+        rho is the closer to 1 the later a job arrives, whatever happens to it.
     clock : what "now" is: "seconds", or "rounds": the number of the round times D, whatever the rounds lasted.
     replan_rounds : a plan is replaced after so many rounds.
     round_seconds : D where no round is about to start (`allocate`).
@@ -176,7 +180,7 @@ class Shockwave:
     fairness_exponent: float = 12.0
     largest_rho: float = 1.0
     bases: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    forecast: ForecastMode = "oracle"
+    forecast: ForecastMode = "causal"
     calibration_band: float | None = CALIBRATION_BAND
     whole_seconds: bool = True
     fairness_rows: str = "own_finish"
@@ -186,8 +190,9 @@ class Shockwave:
     form: str = "rounds"
     solver: str = "auto"
     ordering: str = "auto"
-    momentum: float = 0.9
+    momentum: float = 0.5
     clock: str = "seconds"
+    rho_from: str = "admission"
     replan_rounds: int = 8
     round_seconds: float = 120.0
 
@@ -206,6 +211,7 @@ class Shockwave:
             ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
             ("solver", self.solver in self.solvers, f"one of {', '.join(self.solvers)}"),
             ("momentum", 0 <= self.momentum <= 1, "a weight from 0 to 1"),
+            ("rho_from", self.rho_from in _RHO_FROM, f"one of {', '.join(_RHO_FROM)}"),
             ("clock", self.clock in _CLOCKS, f"one of {', '.join(_CLOCKS)}"),
             ("replan_rounds", self.replan_rounds >= 1, "at least 1 round"),
             ("round_seconds", self.round_seconds > 0, "a length above 0"),
@@ -216,7 +222,15 @@ class Shockwave:
     @classmethod
     def published(cls, **settings: Any) -> Shockwave:
         """The policy with the settings of the published system, but for `settings`."""
-        published = {"fairness_rows": "published", "priority_cap": None, "form": "binaries", "clock": "rounds"}
+        published: dict[str, Any] = {
+            "forecast": "oracle",
+            "fairness_rows": "published",
+            "priority_cap": None,
+            "form": "binaries",
+            "momentum": 0.9,
+            "clock": "rounds",
+            "rho_from": "start",
+        }
         return cls(**published | settings)
 
     def prepare(self) -> None:
@@ -301,7 +315,7 @@ class Shockwave:
             done = view.epochs_done[jobs]
         # a job that is still here is in its last epoch at the latest
         done = np.clip(done, 0, regimes.epochs - 1)
-        ahead = forecast(
+        ahead = forecast_jobs(
             regimes,
             done,
             mode=self.forecast,
@@ -312,9 +326,9 @@ class Shockwave:
         )
         memory.factor = ahead.factor
         share = min(1.0, gpus / len(jobs))
+        arrived = np.maximum(state.clock - state.elapsed_seconds[jobs], 0.0)
+        start = arrived if view is None else view.admitted_seconds[jobs]
         if changed:
-            arrived = np.maximum(state.clock - state.elapsed_seconds[jobs], 0.0)
-            start = arrived if view is None else view.admitted_seconds[jobs]
             memory.finishes.append(start + (ahead.finished_seconds + ahead.remaining_seconds) / share, upcoming.number)
         return PlanningProgram(
             gpus=gpus,
@@ -334,6 +348,7 @@ class Shockwave:
             bases=self.bases,
             priority_cap=self.priority_cap,
             fairness_rows=self.fairness_rows,
+            start_seconds=start if self.rho_from == "admission" else 0.0,
         )
 
     def _as_plan(

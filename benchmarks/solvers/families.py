@@ -6,6 +6,8 @@ so that identical jobs stay identical.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -81,10 +83,10 @@ def many_types(n_jobs: int, n_types: int, rng: np.random.Generator) -> Instance:
 
 
 def _published_jobs(
-    n_jobs: int, n_types: int, mix: object, rng: np.random.Generator
+    n_jobs: int, n_types: int, mix: Mapping[int, float], rng: np.random.Generator
 ) -> tuple[Array, NDArray[np.int64]]:
     """(N, M) rates and (N,) gang sizes of jobs drawn from the published table."""
-    shares = dict(mix)  # type: ignore[call-overload]
+    shares = dict(mix)
     table = default_table()
     sizes = rng.choice(list(shares), n_jobs, p=list(shares.values()))
     rates = np.empty((n_jobs, n_types))

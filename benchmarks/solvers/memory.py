@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -61,7 +61,7 @@ def main(decision: str, family: str, n_jobs: str, n_types: str, path: str, seed:
 def _input_bytes(program: Program) -> int:
     """Rates, gang sizes, capacity and the objective's figures."""
     polytope, objective = program.polytope, program.objective
-    own = [getattr(objective, field.name) for field in fields(objective)]  # type: ignore[arg-type]
+    own = [getattr(objective, field.name) for field in fields(objective)] if is_dataclass(objective) else []
     arrays = [polytope.rates, polytope.scale_factors, polytope.capacity, *own]
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path as FilePath
+from textwrap import fill
 from typing import Any
 
 from benchmarks.solvers.report import duration
@@ -22,6 +23,7 @@ Row = dict[str, Any]
 # Okabe and Ito's palette, which colour-blind readers can tell apart; ours in strong lines, peers in thin ones.
 _STYLES: dict[str, dict[str, Any]] = {
     "auto": {"color": "#D55E00", "linewidth": 2.6, "marker": "o", "zorder": 6},
+    "warm": {"color": "#F2A97E", "linewidth": 1.6, "marker": "o", "zorder": 7},
     "structured": {"color": "#0072B2", "linewidth": 1.6, "marker": "s", "zorder": 5},
     "compiled": {"color": "#009E73", "linewidth": 1.6, "marker": "^", "zorder": 5},
     "prices": {"color": "#8C6BB1", "linewidth": 1.6, "marker": "h", "zorder": 5},
@@ -94,13 +96,16 @@ def _picture(rows: Sequence[Row], targets: Sequence[Row], axis: str, stem: FileP
         for j, (family, jobs) in enumerate(columns):
             here = [row for row in rows if row["decision"] == decision and column(row) == (family, jobs)]
             _panel(grid[i, j], here, paths, axis)
+            if not here:
+                # a decision that is not taken on this family
+                grid[i, j].set_axis_off()
             if axis == "jobs":
                 crosses += _targets(grid[i, j], targets, here)
             if i == 0:
                 title = _family_title(family) + (f"\n{jobs:,} jobs" if jobs else "")
                 grid[i, j].set_title(title, fontsize=9.5, color=_INK)
             if j == 0:
-                grid[i, j].set_ylabel(_decision_title(decision), fontsize=10, color=_INK)
+                grid[i, j].set_ylabel(fill(_decision_title(decision), 22), fontsize=10, color=_INK)
             if i == len(decisions) - 1:
                 grid[i, j].set_xlabel("jobs" if axis == "jobs" else "accelerator types", fontsize=9, color=_INK)
     marks = sorted({row[axis] for row in rows})
@@ -109,7 +114,7 @@ def _picture(rows: Sequence[Row], targets: Sequence[Row], axis: str, stem: FileP
     written = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
     for path in written:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=160)
+        figure.savefig(path, dpi=120)
     return written
 
 

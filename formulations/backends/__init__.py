@@ -11,14 +11,13 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 
-from formulations.objectives import Objective
-from formulations.polytope import Polytope
 from formulations.solution import Answer
 from throughputs import InputError
 
 __all__ = ["AUTO", "BACKENDS", "Backend", "available", "get_backend"]
 
-Run = Callable[[Polytope, Objective], Answer]
+Run = Callable[..., Answer]
+"""Called with a polytope and an objective, and with a `formulations.warm_start.Start` where the backend takes one."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class Backend:
     name : what users write for ``solver=``.
     module, function : where it is, below this package; imported at first use only.
     description : one line.
+    starts : whether it can begin from prices and a level.
     requires : packages it imports.
     install : how to get them.
     """
@@ -38,6 +38,7 @@ class Backend:
     module: str
     function: str
     description: str
+    starts: bool = False
     requires: tuple[str, ...] = ()
     install: str = "pip install cluster-allocator"
 
@@ -65,25 +66,50 @@ class Backend:
 
 
 _BACKENDS = "formulations.backends"
-_ECOS_INSTALL = "pip install cluster-allocator[ecos]"
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(
-            "compiled", "compiled", "solve", "up to 96 classes of identical jobs: Clarabel directly", ("clarabel",)
+            "compiled",
+            "compiled",
+            "solve",
+            "up to 96 classes of identical jobs: Clarabel directly",
+            starts=True,
+            requires=("clarabel",),
         ),
-        Backend("prices", "prices", "solve", "many classes: responses to prices, interior point over the undecided"),
         Backend(
-            "structured", "structured", "solve", "interior point on the structure: M prices, a block per job class"
+            "prices",
+            "prices",
+            "solve",
+            "many classes: responses to prices, interior point over the undecided",
+            starts=True,
+        ),
+        Backend(
+            "structured",
+            "structured",
+            "solve",
+            "interior point on the structure: M prices, a block per job class",
+            starts=True,
         ),
         Backend("homogeneous", "homogeneous", "solve", "the path of the published system's solver, on the structure"),
-        Backend("highs", "highs", "solve", "direct sparse linear programs in HiGHS", ("highspy",)),
-        Backend("clarabel", "convex", "solve_clarabel", "cvxpy, Clarabel interior point", ("cvxpy", "clarabel")),
-        Backend("ecos", "convex", "solve_ecos", "cvxpy, ECOS interior point", ("cvxpy", "ecos"), _ECOS_INSTALL),
-        Backend("scs", "convex", "solve_scs", "cvxpy, SCS operator splitting (low accuracy)", ("cvxpy", "scs")),
-        Backend("cvxpy_highs", "convex", "solve_highs", "cvxpy, HiGHS simplex", ("cvxpy", "highspy")),
-        Backend("cbc", "cbc", "solve", "PuLP, CBC simplex", ("pulp",)),
+        Backend("highs", "highs", "solve", "direct sparse linear programs in HiGHS", requires=("highspy",)),
+        Backend(
+            "clarabel", "convex", "solve_clarabel", "cvxpy, Clarabel interior point", requires=("cvxpy", "clarabel")
+        ),
+        Backend(
+            "ecos",
+            "convex",
+            "solve_ecos",
+            "cvxpy, ECOS interior point",
+            requires=("cvxpy", "ecos"),
+            install="pip install cluster-allocator[ecos]",
+        ),
+        Backend(
+            "scs", "convex", "solve_scs", "cvxpy, SCS operator splitting (low accuracy)", requires=("cvxpy", "scs")
+        ),
+        Backend("cvxpy_highs", "convex", "solve_highs", "cvxpy, HiGHS simplex", requires=("cvxpy", "highspy")),
+        Backend("cbc", "cbc", "solve", "PuLP, CBC simplex", requires=("pulp",)),
     )
 }
 

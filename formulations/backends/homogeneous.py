@@ -35,7 +35,7 @@ from formulations.objectives import Makespan, MaxMin, MaxSum, Objective
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 
-__all__ = ["feasible_point", "solve"]
+__all__ = ["HomogeneousPath", "feasible_point", "solve"]
 
 Array = NDArray[np.float64]
 
@@ -107,10 +107,10 @@ def _walk(
         gains=gains,
     )
     with np.errstate(all="ignore"):
-        return _Path(program).walk()
+        return HomogeneousPath(program).walk()
 
 
-class _Path:
+class HomogeneousPath:
     """One walk.
 
     The point is one stacked vector ``[x, y, z (rows), tau, s (rows), kappa]``, so that the pairs (z, s) and
@@ -132,16 +132,16 @@ class _Path:
         self.n_pairs = float(self.pair_weights.sum())
         # squared norms in equilibrated units: columns of x and rows of z are multiplied by E and F, rows of s divided
         self.norm_weights, self.dual_norm_weights = self.weights * scaling.squares, self.weights / scaling.squares
-        self._start(scaling)
+        self._start(scaling.squares)
 
-    def _start(self, scaling: Scaling) -> None:
+    def _start(self, squares: Array) -> None:
         """Least-squares primal and dual points, moved into the cone along its axis."""
         at = self.at
-        self.system.factor(scaling.squares[at.rows :])
+        self.system.factor(squares[at.rows :])
         b = np.zeros((2, at.size))
         b[0, at.rows :], b[1, : at.rows] = self.b[at.rows :], self.b[: at.rows]
         primal, dual = self.system.solve(b)
-        F = np.sqrt(scaling.squares[at.rows :])
+        F = np.sqrt(squares[at.rows :])
         self.point = np.ones(at.size + 1 + len(F) + 1)
         self.point[: at.rows] = primal[: at.rows]
         self.point[at.rows : at.size] = _inside(dual[at.rows :] * F) / F

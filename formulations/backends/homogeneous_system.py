@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 
 from formulations.backends.pairs import pairs_of
 
-__all__ = ["EmbeddedProgram", "Layout", "Scaling", "System"]
+__all__ = ["EQUILIBRATIONS", "NO_ENTRY", "REGULARISATION", "EmbeddedProgram", "Layout", "Scaling", "System"]
 
 Array = NDArray[np.float64]
 
-_REGULARISATION = 7e-8
+REGULARISATION = 7e-8
 """delta: what the published solver adds to (subtracts from) the diagonal of the equilibrated system."""
 
 # Passes of the equilibration, and largest entry up to which a row or column counts as empty.
-_EQUILIBRATIONS = 3
-_NO_ENTRY = 1e-6
+EQUILIBRATIONS = 3
+NO_ENTRY = 1e-6
 
 # Refinement: sensitivity of a share to its reduced cost from which it is needed, and when it is done.
 _LOOSE = 1e5
@@ -118,7 +118,7 @@ class Scaling:
         entries[-1] = program.scale_factors
         of_y = np.full(K, float(program.levelled))
         rows, columns, column_y = np.ones_like(entries), np.ones((M, K)), 1.0
-        for _ in range(_EQUILIBRATIONS):
+        for _ in range(EQUILIBRATIONS):
             largest = entries.max(axis=1)
             by_row = entries.copy()
             by_row[1:-1] = largest[1:-1, None]
@@ -141,7 +141,7 @@ class Scaling:
 
 def _divisors(largest: Array) -> Array:
     """Roots; 1 for a row or column without entries."""
-    return np.asarray(np.sqrt(np.where(largest < _NO_ENTRY, 1.0, largest)))
+    return np.asarray(np.sqrt(np.where(largest < NO_ENTRY, 1.0, largest)))
 
 
 class System:
@@ -158,7 +158,7 @@ class System:
         self.ns = self.n * self.s
         self.nss = self.ns * self.s
         self.A = A = np.zeros((M, K)) if program.demand is None else program.demand
-        self.regularisation = _REGULARISATION * scaling.squares
+        self.regularisation = REGULARISATION * scaling.squares
         self.of_shares = layout.shares_of(self.regularisation)
         first, second = self.pairs.first, self.pairs.second
         # a^0, a^1, a^2

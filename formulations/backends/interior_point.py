@@ -22,20 +22,20 @@ system are therefore written as sums of positive terms (pairs of types, leave-on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.pairs import pairs_of
+from formulations.backends.progress import NEARLY_SOLVED, Progress
 
 __all__ = ["InteriorPoint", "StructuredProgram", "solve_structured"]
 
 Array = NDArray[np.float64]
 
 _STEP_TO_BOUNDARY = 0.9995
-_NEARLY_SOLVED = 1e-5
 _NEARNESS = 0.5
 # with budgets: how near the boundary a step may end, the least and the most that may be left of the vanishing products
 # (more while budgets are not met), the step below which the predictor is not trusted, the least product relative to
@@ -181,7 +181,7 @@ class _Iteration:
         self.X, self.S = X, S
 
     def run(self, tolerance: float, max_iterations: int) -> InteriorPoint:
-        best, best_merit, stalled = self._snapshot(0), np.inf, 0
+        progress = Progress(self._snapshot(0))
         if self.log:
             # products need not get smaller than is asked for: budgets are met by full steps only
             self.smallest = _SMALLEST * tolerance * self.total_budget / self.size
@@ -189,23 +189,15 @@ class _Iteration:
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
             self._residuals()
-            # far from the optimum the residuals say nothing about which iterate is best
-            merit = max(relative, self._largest_residual()) if relative < _NEARLY_SOLVED else relative
+            merit = max(relative, self._largest_residual()) if relative < NEARLY_SOLVED else relative
             if not np.isfinite(merit):
                 break
-            if relative < _NEARLY_SOLVED:
-                if merit < best_merit:
-                    best, best_merit, stalled = self._snapshot(iteration), merit, 0
-                else:
-                    stalled += 1
-            elif iteration == max_iterations or best_merit == np.inf:
-                best = self._snapshot(iteration)
+            last = iteration == max_iterations
+            progress.see(relative, merit, partial(self._snapshot, iteration), last=last)
             solved = relative < tolerance and not (self.log and self._off_budget() > 10.0 * tolerance)
-            if solved or stalled > 4 or iteration == max_iterations:
+            if solved or progress.stopped or last or not self._step(gap):
                 break
-            if not self._step(gap):
-                break
-        return best
+        return progress.best
 
     def _snapshot(self, iteration: int) -> InteriorPoint:
         M = self.M

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.backends.interior_point import StructuredProgram
+from formulations.backends.written_out import WrittenOut
 from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
@@ -34,75 +36,64 @@ LinearSolver = Callable[[LinearProgram], tuple[Array, Array]]
 
 _ROUNDS = 60
 
-_LEAST_DEMAND = 1e-4
-"""Part of a job's fastest rate below which its demand is no measure of accuracy."""
-
 
 def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: LinearSolver) -> Answer:
-    """Solve by one linear program, or for finish-time fairness by a short sequence.
+    """Solve by one linear program, or for demands that bend by a short sequence.
 
     A threshold objective with demands linear in the level is one program. Otherwise: at a level solve
-    ``max k, u_i >= k demand_i(level)``; the multipliers prove a bound, which is the next level. Levels then move
-    monotonically and stop at the optimum after a few programs, each a Newton step on k = 1.
+    ``max k, u_i >= demand_i(level) - (1 - k) scaled_i(level)``; the multipliers prove a bound, which is the next level.
+    Levels then move monotonically and stop at the optimum after a few programs, each a Newton step on k = 1.
     """
     if isinstance(objective, MaxSum):
-        x, dual = solve(_assemble(polytope, None, objective.totals))
-        return _answer(polytope, None, x, dual, 1)
+        return _solve(polytope, solve, gains=objective.gains)
     if isinstance(objective, MaxMin):
-        x, dual = solve(_assemble(polytope, objective.weights, None))
-        return _answer(polytope, objective.weights, x, dual, 1)
+        return _solve(polytope, solve, demand=objective.weights, scaled=objective.weights)
     if not isinstance(objective, Threshold):
         raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
-    fastest = polytope.rates.max(axis=1)
-    level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
+    better = 1.0 if objective.higher_level_is_better else -1.0
+    level, bound = objective.first_guess(polytope.fastest), objective.easiest_level(polytope.fastest)
+    most, tried = -better * np.inf, {level}
     for round_ in range(1, _ROUNDS + 1):
-        demand = objective.demand(level)
-        x, dual = solve(_assemble(polytope, demand, None))
-        answer = _answer(polytope, demand, x, dual, round_)
-        supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
-        bound = objective.worse(objective.bound(polytope.counts * answer.multipliers, supply), bound)
+        answer = _solve(polytope, solve, demand=objective.demand(level), scaled=objective.scaled(level), level=1.0)
+        supply = polytope.supply_at(answer.multipliers, answer.prices)
+        proven = objective.bound(polytope.counts * answer.multipliers, supply)
         attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
-        if abs(attained - bound) <= 1e-11 * abs(bound) or not abs(bound - level) > 1e-13 * abs(bound):
+        # a program that holds at its level may say nothing of better ones
+        if round_ == 1 or better * (bound - proven) > 0:
+            bound, proof = objective.worse(proven, bound), answer
+        if round_ == 1 or better * (attained - most) > 0:
+            most, best = attained, answer
+        # without a new bound the level was far from what can be had, which was nothing in the units of the program
+        level = bound if objective.gap(level, bound) > 1e-13 else most
+        if objective.gap(most, bound) <= 1e-11 or level in tried:
             break
-        level = bound
-    return answer
+        tried.add(level)
+    return Answer(best.shares, proof.multipliers, proof.prices, round_)
 
 
-def _assemble(polytope: Polytope, weights: Array | None, gains: Array | None) -> LinearProgram:
-    from scipy.sparse import csr_array, hstack, vstack
-
-    columns = polytope.columns.general
-    N, C = columns.rate.shape
-    usage = columns.usage.multiply(np.repeat(polytope.counts, len(polytope.capacity)))
-    rows = vstack([columns.time, usage], format="csr")
-    limit = np.concatenate([np.ones(N), polytope.capacity])
-    if weights is None:
-        assert gains is not None
-        return LinearProgram(gains @ columns.rate, rows, limit)
-    # so is the level, whose coefficients a solver might otherwise take for zeros
-    scale = _row_scale(polytope, weights)
-    slope = weights / scale
-    slope = slope / slope.max()
-    demand = hstack([columns.rate.multiply(-1.0 / scale[:, None]), csr_array(slope[:, None])])
-    rows = vstack([hstack([rows, csr_array((rows.shape[0], 1))]), demand], format="csr")
-    cost = np.zeros(C + 1)
-    cost[-1] = 1.0
-    return LinearProgram(cost, rows, np.concatenate([limit, np.zeros(N)]))
-
-
-def _row_scale(polytope: Polytope, weights: Array) -> Array:
-    """(N,) what each row of demands is divided by.
-
-    Rates of different jobs span orders of magnitude, and solvers meet rows to an absolute tolerance: it should be one
-    of the job's demand, or of its fastest rate where next to nothing is demanded.
-    """
-    fastest = polytope.rates.max(axis=1)
-    return np.asarray(np.maximum(weights / np.max(weights / fastest), _LEAST_DEMAND * fastest))
-
-
-def _answer(polytope: Polytope, weights: Array | None, x: Array, dual: Array, programs: int) -> Answer:
-    N, M = polytope.rates.shape
-    multipliers = dual[N + M :]
-    if weights is not None:
-        multipliers = multipliers / (_row_scale(polytope, weights) * polytope.counts)
-    return Answer(x[: N * M].reshape(N, M), multipliers, dual[N : N + M], programs)
+def _solve(
+    polytope: Polytope,
+    solve: LinearSolver,
+    *,
+    gains: Array | None = None,
+    demand: Array | None = None,
+    scaled: Array | None = None,
+    level: float | None = None,
+) -> Answer:
+    """One program: a weighted sum, or the largest level k at which ``demand - (1 - k) scaled`` is met."""
+    floors = None if demand is None or scaled is None else demand - scaled
+    written = WrittenOut(
+        StructuredProgram(
+            rates=polytope.rates.T,
+            scale_factors=polytope.scale_factors.astype(np.float64),
+            counts=polytope.counts,
+            capacity=polytope.capacity,
+            slopes=scaled,
+            floors=floors,
+            gains=None if gains is None else gains * polytope.rates.T,
+        ),
+        level=level,
+    )
+    x, dual = solve(LinearProgram(written.cost, written.matrix.tocsr(), written.limit))
+    shares, multipliers, prices = written.read(x, dual)
+    return Answer(np.ascontiguousarray(shares.T), multipliers if demand is not None else np.zeros(0), prices, 1)

@@ -44,6 +44,8 @@ _SAMPLE_PRECISION = 1e-6
 _DIFFERENCE = 0.02
 """Relative change of a price by which slopes are measured on the sample."""
 _NEWTON_STEPS = 12
+_FURTHEST, _DEAREST = 0.3, 1.5
+"""Relative error of given prices, and what all capacity costs at them per budget, beyond which they are no start."""
 _MOST_UNDECIDED = 40_000
 _MARGIN = 3.0
 """Jobs are settled if they would be so with this many times the estimated error of the prices."""
@@ -158,10 +160,11 @@ class _Jobs:
         in_chunks(len(b), work)
 
 
-def solve_by_prices(market: Market) -> PricedShares | None:
+def solve_by_prices(market: Market, start: Array | None = None) -> PricedShares | None:
     """Shares, multipliers and prices of a market of many classes; None when the method does not get there.
 
-    Every class has a positive rate somewhere; capacity is positive.
+    Every class has a positive rate somewhere; capacity is positive. `start` (M,), at least 0 and not all 0: prices to
+    begin from instead of those of a sample.
     """
     jobs = _Jobs(market)
     shares, multipliers = np.empty(market.rates.shape[::-1]), np.empty(len(jobs))
@@ -169,7 +172,9 @@ def solve_by_prices(market: Market) -> PricedShares | None:
     if (jobs.totals(free).usage <= market.capacity).all():
         jobs.respond(free, shares, multipliers)
         return PricedShares(shares, multipliers, free, jobs.passes)
-    near = _approach(jobs)
+    near = _approach(jobs, start)
+    if near is None:
+        return None
     for _ in range(_ROUNDS):
         within = _MARGIN * near.error
         open_jobs = jobs.undecided(near.prices, within)
@@ -202,11 +207,20 @@ def _size_of(prices: Array) -> Array:
     return np.asarray(np.maximum(prices, _SMALLEST_PRICE * prices.max()))
 
 
-def _approach(jobs: _Jobs) -> _Near:
-    """Prices near the optimum: those of a sample, then Newton steps over all jobs."""
+def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
+    """Prices near the optimum: those of a sample, or those given, then Newton steps over all jobs.
+
+    None where the given prices are nowhere near.
+    """
     capacity = jobs.market.capacity
     sample = _Jobs(_sample(jobs, _few(len(jobs))))
-    prices = _without_dust(jobs, _solve_market(sample.market, _SAMPLE_PRECISION)[0])
+    if start is None:
+        prices = _without_dust(jobs, _solve_market(sample.market, _SAMPLE_PRECISION)[0])
+    else:
+        prices = _without_dust(jobs, start)
+        # nobody spends more than the budget
+        if float(prices @ capacity) > _DEAREST * jobs.total or not prices.any():
+            return None
     curvature = _slopes(sample, prices)
     best, before = _Near(prices, np.inf), None
     for _ in range(_NEWTON_STEPS):
@@ -215,6 +229,8 @@ def _approach(jobs: _Jobs) -> _Near:
             curvature = _corrected(curvature, prices - before[0], before[1] - excess)
         step = _newton_step(curvature, prices, excess)
         error = float((np.abs(step) / _size_of(prices)).max())
+        if start is not None and before is None and not error <= _FURTHEST:
+            return None
         if error >= 0.5 * best.error and best.error < 1e-3:
             break
         if error < best.error:

@@ -14,30 +14,38 @@ from formulations.backends.structured import own_engine
 from formulations.objectives import NashWelfare, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
-from formulations.solution import Answer
+from formulations.solution import Answer, NotAcceptedError
+from formulations.warm_start import Start
 
 __all__ = ["solve", "solve_log"]
 
 Array = NDArray[np.float64]
 
 _PRECISION = 1e-11
-_MANY = 3000
-"""Number of classes from which prices come first."""
+_MANY, _MANY_WARM = 3000, 1500
+"""Number of classes from which prices come first; the same where there are prices to start from."""
 
 _PROBE = 4096
 _DIGITS = 12
 """Decimals to which two jobs' relative rates must agree to be one class."""
 
 
-def solve(polytope: Polytope, objective: Objective) -> Answer:
+def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
     """Solve `NashWelfare`; rows without a positive rate and types without capacity are not allowed here."""
     if not isinstance(objective, NashWelfare):
         raise TypeError(f"logarithmic utilities are not those of {type(objective).__name__}")
-    return solve_log(polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity)
+    return solve_log(
+        polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity, start
+    )
 
 
 def solve_log(
-    rates: Array, scale_factors: NDArray[np.int64] | Array, budgets: Array, counts: Array, capacity: Array
+    rates: Array,
+    scale_factors: NDArray[np.int64] | Array,
+    budgets: Array,
+    counts: Array,
+    capacity: Array,
+    start: Start | None = None,
 ) -> Answer:
     """Maximise ``sum_i n_i B_i log(sum_j T_ij x_ij)`` over the polytope.
 
@@ -46,32 +54,43 @@ def solve_log(
     rates : (N, M) T, a positive one in every row.
     scale_factors, budgets, counts : (N,) s, B and n.
     capacity : (M,) c, positive.
+    start : prices to begin from; `NotAcceptedError` where that saves nothing or leads nowhere.
 
     Returns the shares (N, M), the multipliers ``B_i / u_i`` of throughput, and the prices.
     """
+    if start is not None and len(rates) < _MANY_WARM:
+        raise NotAcceptedError("few jobs are solved as quickly from nothing")
     types = _merge_types(rates, capacity)
     relative = np.ascontiguousarray(rates[:, types.first].T, dtype=np.float64)
     fastest = relative.max(axis=0)
     relative /= fastest
     market = Market(relative, np.asarray(scale_factors, dtype=np.float64), budgets, counts, types.capacity)
     classes = _merge_jobs(market)
+    begin = None if start is None else start.prices[types.first]
     if classes is None:
-        shares, multipliers, prices, iterations = _solve(market)
+        shares, multipliers, prices, iterations = _solve(market, begin)
     else:
         together = np.bincount(classes.of, counts, len(classes.first)).astype(np.float64)
-        shares, multipliers, prices, iterations = _solve(market.take(classes.first, together))
+        shares, multipliers, prices, iterations = _solve(market.take(classes.first, together), begin)
         shares, multipliers = shares[classes.of], multipliers[classes.of]
     if len(types.first) < len(capacity):
         shares, prices = shares[:, types.of] * types.part, prices[types.of]
     return Answer(shares, multipliers / fastest, prices, iterations)
 
 
-def _solve(market: Market) -> tuple[Array, Array, Array, int]:
-    """Shares (K, M), multipliers (K,), prices (M,) and the number of iterations or passes."""
-    if len(market.budgets) > _MANY:
-        priced = solve_by_prices(market)
+def _solve(market: Market, begin: Array | None) -> tuple[Array, Array, Array, int]:
+    """Shares (K, M), multipliers (K,), prices (M,) and the number of iterations or passes; `begin`: prices (M,)."""
+    if begin is not None and len(market.budgets) < _MANY_WARM:
+        raise NotAcceptedError("few jobs are solved as quickly from nothing")
+    contended = float(market.capacity.sum()) < float(market.counts @ market.scale_factors)
+    if begin is not None and not contended and len(market.budgets) <= _MANY:
+        raise NotAcceptedError("with GPUs for all, prices are a poor guide to few jobs")
+    if begin is not None or len(market.budgets) > _MANY:
+        priced = solve_by_prices(market, begin)
         if priced is not None:
             return priced.shares, priced.multipliers, priced.prices, priced.passes
+    if begin is not None:
+        raise NotAcceptedError("these prices are no start")
     program = StructuredProgram(
         rates=market.rates,
         scale_factors=market.scale_factors,

@@ -135,20 +135,37 @@ def keep(jobs: Jobs, market: Market, states: States, loads: Array) -> Totals:
     return _added(in_chunks(len(jobs), _quiet(work), chunk=_CHUNK), market)
 
 
-def settle(jobs: Jobs, market: Market, box: Box, states: States) -> tuple[NDArray[np.intp], Totals]:
-    """Jobs that may leave their mix (`states`) somewhere in the box around a market, and what the others take there."""
+def settle(
+    jobs: Jobs, market: Market, box: Box, states: States, fewest: int = 0
+) -> tuple[NDArray[np.intp], Totals, Box]:
+    """Jobs that may leave their mix (`states`) somewhere in the box around a market, and what the others take there.
 
-    def work(parts: Iterator[slice]) -> list[tuple[NDArray[np.intp], Array]]:
+    The box is widened, and returned so, until it leaves at least `fewest` jobs undecided.
+    """
+    fewest = min(fewest, len(jobs))
+
+    def work(parts: Iterator[slice]) -> list[tuple[NDArray[np.intp], Array, Array]]:
         found = []
         for part in parts:
             chunk = _Chunk(jobs, market, part)
             chunk.mix(states[part])
-            settled = chunk.settled(box)
-            found.append((np.flatnonzero(~settled) + part.start, chunk.sums(chunk.loads * settled)))
+            reach = chunk.reach(box)
+            settled = reach >= 1.0
+            undecided = np.flatnonzero(~settled) + part.start
+            nearest = np.partition(reach, fewest)[:fewest] if fewest < len(reach) else reach
+            found.append((undecided, chunk.sums(chunk.loads * settled), nearest))
         return found
 
     found = in_chunks(len(jobs), _quiet(work), chunk=_CHUNK)
-    return np.concatenate([undecided for undecided, _ in found]), _added([sums for _, sums in found], market)
+    undecided = np.concatenate([some for some, _, _ in found])
+    if len(undecided) < fewest:
+        nearest = np.sort(np.concatenate([distances for _, _, distances in found]))[:fewest]
+        within = nearest[np.isfinite(nearest)]
+        if len(within) > len(undecided):
+            # a little more, so that rounding does not leave out the last of them
+            by = float(within[-1]) * (1.0 + _ROUNDING)
+            return settle(jobs, market, Box(by * box.prices, by * box.level), states)
+    return undecided, _added([sums for _, sums, _ in found], market), box
 
 
 def respond_all(jobs: Jobs, market: Market, states: States, shares: Array, multipliers: Array) -> None:
@@ -216,60 +233,67 @@ class _Chunk:
             sums[2] = np.bincount(self.states, loads * self.growth / self.span, size)
         return sums
 
-    def settled(self, box: Box) -> NDArray[np.bool_]:
-        """(K,) whether the mix is the best everywhere in the box."""
+    def reach(self, box: Box) -> Array:
+        """(K,) how many times as wide the box may be before the mix is not the best everywhere in it; below 1: it is
+        not so in the box itself."""
         prices, width = np.append(self.market.prices, 0.0), np.append(box.prices, 0.0)
-        settled = np.ones(self.n, dtype=bool)
+        reach = np.full(self.n, np.inf)
         bound = self.states < self.mixes.n_pairs
         if self.demand is not None:
-            settled &= self._line_is_lowest(prices, width)
+            self._until_line_is_not_lowest(reach, prices, width)
+            if self.gain is not None:
+                reach[~bound] = np.inf
             if self.growth is not None:
-                settled &= self._stays_between(box.level)
+                self._until_outside(reach, box.level)
         if self.gain is not None:
             first, second = self.first, self.second
-            worth_more = prices[second] - prices[first] - self.gain * self.span >= width[first] + width[second]
-            settled &= np.where(bound, worth_more, self._corner_is_best(prices, width))
-        return settled
+            profit = prices[second] - prices[first] - self.gain * self.span
+            corner = self._until_another_corner(prices, width)
+            np.fmin(reach, np.where(bound, profit / (width[first] + width[second]), corner), out=reach)
+        return reach
 
-    def _line_is_lowest(self, prices: Array, width: Array) -> NDArray[np.bool_]:
+    def _until_line_is_not_lowest(self, reach: Array, prices: Array, width: Array) -> None:
         """Every other type, or idleness, is dearer than the line through the two types of the mix."""
         mixes, states = self.mixes, self.states
         cheap, step = prices[mixes.first][states], (prices[mixes.second] - prices[mixes.first])[states]
         wide, wider = width[mixes.first][states], width[mixes.second][states]
-        room = np.full(self.n, np.inf)
         for kind in range(self.M + 1):
             w = (self.rates[kind] - self.low) / self.span
             gap = prices[kind] - cheap
             gap -= w * step
-            gap -= np.abs(w) * wider
+            moves = np.abs(w) * wider
             np.subtract(1.0, w, out=w)
-            gap -= np.abs(w, out=w) * wide
-            gap -= width[kind]
+            moves += np.abs(w, out=w) * wide
+            moves += width[kind]
             gap += np.where((mixes.first == kind) | (mixes.second == kind), np.inf, 0.0)[states]
-            np.minimum(room, gap, out=room)
-        lowest = room >= 0.0
-        return lowest if self.gain is None else lowest | (states >= mixes.n_pairs)
+            # nothing between two that do not move: not a number, which the minimum does not mind
+            gap /= moves
+            np.fmin(reach, gap, out=reach)
 
-    def _stays_between(self, level: float) -> NDArray[np.bool_]:
+    def _until_outside(self, reach: Array, level: float) -> None:
         """The demand stays between the rates of the mix; a demand does not fall to nothing."""
         assert self.demand is not None
         assert self.growth is not None
         moved = self.growth * level
-        above = self.demand - self.low
-        return np.asarray(
-            (np.abs(self.span) - np.abs(above) >= moved) & ((self.first == self.M) | (np.abs(above) >= moved))
-        )
+        # below 0 where the demand has left the mix already
+        above = np.copysign(1.0, self.span) * (self.demand - self.low)
+        np.fmin(reach, (np.abs(self.span) - above) / moved, out=reach)
+        above /= moved
+        above[self.first == self.M] = np.inf
+        np.fmin(reach, above, out=reach)
 
-    def _corner_is_best(self, prices: Array, width: Array) -> NDArray[np.bool_]:
+    def _until_another_corner(self, prices: Array, width: Array) -> Array:
         """No other type, nor idleness, pays more than the one type of the mix."""
         assert self.gain is not None
         own = np.where(self.share > 0.0, self.second, self.M)
         left = prices[own] - self.gain * self.rates.ravel().take(own * self.n + np.arange(self.n))
-        left += width[own]
-        best = np.ones(self.n, dtype=bool)
+        reach = np.full(self.n, np.inf)
         for kind in range(self.M + 1):
-            best &= (prices[kind] - width[kind] - self.gain * self.rates[kind] >= left) | (own == kind)
-        return best
+            gap = prices[kind] - self.gain * self.rates[kind] - left
+            gap[own == kind] = np.inf
+            gap /= width[own] + width[kind]
+            np.fmin(reach, gap, out=reach)
+        return reach
 
     def write(self, shares: Array, multipliers: Array) -> None:
         """Fill in the shares and multipliers."""

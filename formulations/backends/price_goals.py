@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.mixes import Market
+from formulations.backends.small_engine import small_engine
 from formulations.backends.structured import solve_threshold, solve_with_floors
 from formulations.objectives import MaxMin, Threshold
 from formulations.polytope import Polytope
+from formulations.solution import NotAcceptedError
+from formulations.warm_start import Start
 
 __all__ = ["SMALLEST_PRICE", "Goal", "LevelGoal", "Place", "WorthGoal"]
 
@@ -67,13 +70,22 @@ class Goal(ABC):
         """Whether no level can be better, however much capacity there is."""
         return False
 
+    def without_dust(self, prices: Array, capacity: Array, dust: float) -> Array:
+        """Prices (M,), 0 where an interior point left a capacity that is worth a part `dust` of all at most."""
+        worth = np.clip(prices, 0.0, None) * capacity
+        return np.where(worth <= dust * max(float(worth.sum()), self.most), 0.0, prices)
+
     @abstractmethod
     def need(self) -> Array:
         """(K,) about how much of its time every job needs, or earns where there is no need; in any unit."""
 
     @abstractmethod
-    def solve(self, part: Polytope) -> Place:
-        """Prices and level for all of a small program."""
+    def solve(self, part: Polytope) -> tuple[Place, int]:
+        """Prices and level for all of a small program, and the iterations it took."""
+
+    @abstractmethod
+    def place(self, start: Start) -> Place:
+        """Where a start is; NotAcceptedError where that can be nowhere near."""
 
 
 class LevelGoal(Goal):
@@ -113,12 +125,18 @@ class LevelGoal(Goal):
         """Time on the fastest type at the level of the hardest job alone."""
         return np.asarray(self.objective.demand(self.alone) / self.fastest)
 
-    def solve(self, part: Polytope) -> Place:
+    def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""
-        answer = solve_threshold(part, self.objective, precision=_ROUGH)
+        answer = solve_threshold(part, self.objective, small_engine, precision=_ROUGH)
         level = self.objective.level(part.throughput(part.repaired(answer.shares)))
         near = abs(level - self.alone) <= _SAME_LEVEL * abs(self.alone)
-        return Place(answer.prices, self.alone if near else self.moved(level, 0.0))
+        return Place(answer.prices, self.alone if near else self.moved(level, 0.0)), answer.iterations
+
+    def place(self, start: Start) -> Place:
+        """Prices of a level have no unit; the level is as good as it can be at most."""
+        if not start.level > 0.0:
+            raise NotAcceptedError("no level to start from")
+        return Place(start.prices / start.prices.max(), self.moved(start.level, 0.0))
 
 
 class WorthGoal(Goal):
@@ -150,10 +168,22 @@ class WorthGoal(Goal):
         """Time for the floor on the fastest type; what is earned there where there are no floors."""
         if self.floors is not None:
             return self.floors / self.fastest
+        return self.gain_on_fastest
+
+    @property
+    def gain_on_fastest(self) -> Array:
+        """(K,) what a GPU of the gang earns on the fastest type."""
         assert self.gain is not None
         return np.asarray(self.gain * self.fastest)
 
-    def solve(self, part: Polytope) -> Place:
+    def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""
         worth = self.gains[:, None] * part.rates
-        return Place(solve_with_floors(part, worth, self.floors, 0.0, precision=_ROUGH).prices, 0.0)
+        answer = solve_with_floors(part, worth, self.floors, 0.0, precision=_ROUGH)
+        return Place(answer.prices, 0.0), answer.iterations
+
+    def place(self, start: Start) -> Place:
+        """No job pays more for a GPU than it earns."""
+        if start.prices.max() > float(self.gain_on_fastest.max()):
+            raise NotAcceptedError("prices that nobody pays")
+        return Place(start.prices, 0.0)

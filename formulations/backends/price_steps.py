@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Curvature", "newton_step"]
+__all__ = ["Curvature", "newton_step", "shortened"]
 
 Array = NDArray[np.float64]
 
@@ -17,6 +17,9 @@ _FLATTEST = 1e-6
 
 _LEAST_SEEN = 1e-2
 """Part of the expected change that must be seen for a correction."""
+
+_LONGEST, _LEAST_PAID = 0.5, 0.25
+"""Relative change of a price that a step is cut to; part of the highest price that cheaper ones count as then."""
 
 
 @dataclass(eq=False)
@@ -34,7 +37,9 @@ class Curvature:
             above, below = prices.copy(), prices.copy()
             above[j] += step
             below[j] = max(below[j] - step, 0.0)
-            slopes[j] = (usage(below) - usage(above)) / (above[j] - below[j])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # a price that nobody pays has no step; that is told below
+                slopes[j] = (usage(below) - usage(above)) / (above[j] - below[j])
         scaled = slopes * unit * unit[:, None]
         if not np.isfinite(scaled).all():
             raise RuntimeError("usage cannot be told from prices")
@@ -97,3 +102,16 @@ def newton_step(curvature: Array, growth: Array, excess: Array, prices: Array) -
             break
         free |= wanted
     return step, by
+
+
+def shortened(step: Array, by: float, prices: Array) -> tuple[Array, float]:
+    """A step of prices (M,) and level cut to where its model may still hold.
+
+    A price may fall to nothing at once. How far it may rise is a matter of what is paid now: where hardly anybody
+    answers to prices, steps are as long as one likes.
+    """
+    falls = prices + step <= 0.0
+    paid = np.maximum(prices, _LEAST_PAID * prices.max())
+    rises = np.where(falls | (paid <= 0.0), 0.0, np.abs(step) / np.where(paid > 0.0, paid, 1.0))
+    cut = min(1.0, _LONGEST / max(float(rises.max()), abs(by), 1e-300))
+    return np.where(falls, step, cut * step), float(np.clip(by * cut, -_LONGEST, _LONGEST))

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
 from formulations.backends.responses import level_at_prices
 from formulations.fast import in_use
-from formulations.objectives import MaxMin, MaxSum, NashWelfare, Objective, Threshold
+from formulations.objectives import FinishTimeFairness, MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
+from formulations.warm_start import Start
 
 __all__ = ["Engine", "own_engine", "solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
 
@@ -52,17 +53,25 @@ def own_engine(program: StructuredProgram, precision: float, *, fast: bool | Non
     return solve_structured(program, tolerance=precision)
 
 
-def solve(polytope: Polytope, objective: Objective) -> Answer:
-    """Solve any objective of this package; polytope rows without a positive rate are not allowed here."""
+def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+    """Solve any objective of this package; polytope rows without a positive rate are not allowed here.
+
+    Raises `NotAcceptedError` where a `start` is given and saves nothing: an interior point cannot begin from one, but
+    a sequence of levels can, and so can a search for prices.
+    """
     if isinstance(objective, NashWelfare):
         from formulations.backends import log_utilities
 
-        return log_utilities.solve(polytope, objective)
-    return solve_with_engine(polytope, objective, own_engine)
+        return log_utilities.solve(polytope, objective, start)
+    return solve_with_engine(polytope, objective, own_engine, start)
 
 
-def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine) -> Answer:
+def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, start: Start | None = None) -> Answer:
     """The same with a given engine."""
+    if start is not None:
+        if not isinstance(objective, FinishTimeFairness):
+            raise NotAcceptedError("a single program, or one with a good first level, has no use for a start")
+        return _solve_by_levels(polytope, objective, engine, _PRECISION, start)
     if isinstance(objective, MaxSum):
         if not objective.gains.any():
             # nothing is worth anything
@@ -82,30 +91,47 @@ def solve_threshold(
     return _solve_by_levels(polytope, objective, engine, precision)
 
 
-def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, finest: float) -> Answer:
+def _solve_by_levels(
+    polytope: Polytope, objective: Threshold, engine: Engine, finest: float, start: Start | None = None
+) -> Answer:
     """Close in on the level by max-min programs, each a Newton step on its dual (see `backends.linear`).
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
-    progress, never correctness.
+    progress, never correctness. With prices to start from, the first level is the bound that they prove.
     """
-    fastest = polytope.rates.max(axis=1)
+    fastest = polytope.fastest
     relative = np.divide(polytope.rates.T, fastest, order="C")
     level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
+    if start is not None:
+        worth = float(polytope.capacity @ start.prices)
+        at = objective.worse(start.level, bound) if start.level > 0.0 else bound
+        level = level_at_prices(objective, relative, fastest, polytope.loads, worth, start.prices, at)
+        if not np.isfinite(level):
+            raise NotAcceptedError("the prices to start from prove no level")
+        level = bound = objective.worse(level, bound)
     precision, iterations, last = _ROUGH, 0, np.inf
+    best, proof, most = None, None, np.nan
     for _ in range(_ROUNDS):
         answer = _solve_max_min(polytope, objective.demand(level), precision, engine)
         iterations += answer.iterations
         supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
-        bound = objective.worse(objective.bound(polytope.counts * answer.multipliers, supply), bound)
+        proven = objective.bound(polytope.counts * answer.multipliers, supply)
         attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
-        gap = abs(attained - bound) / abs(bound)
+        # a finer program may end less well, and one that holds at its level may say nothing of better ones
+        if best is None or objective.worse(most, attained) != attained:
+            best, most = answer, attained
+        if proof is None or objective.worse(proven, bound) != bound:
+            proof = answer
+        bound = objective.worse(proven, bound)
+        gap = abs(most - bound) / abs(bound)
         if gap <= 4 * finest or (precision == finest and _STALLED * last <= gap <= _GOOD):
             break
         last = gap
         following = bound
         if gap > _NEAR and len(polytope.capacity) <= _FEW_TYPES:
             worth = float(polytope.capacity @ answer.prices)
-            priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
+            with np.errstate(over="ignore"):
+                priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
             following = objective.worse(priced, bound) if np.isfinite(priced) else bound
         moved = abs(following - level) / abs(following)
         if precision == finest and not moved > 1e-13:
@@ -113,12 +139,14 @@ def _solve_by_levels(polytope: Polytope, objective: Threshold, engine: Engine, f
         level = following
         # a Newton step squares the error, up to what the next program can resolve
         precision = max(finest, min(_ROUGH, min(gap, moved) ** 2 * 1e-2))
-    return Answer(answer.shares, answer.multipliers, answer.prices, iterations)
+    assert best is not None
+    assert proof is not None
+    return Answer(best.shares, proof.multipliers, proof.prices, iterations)
 
 
 def _solve_max_min(polytope: Polytope, weights: Array, precision: float, engine: Engine) -> Answer:
     """``max t, u_k >= w_k t``; rates and the level are scaled to be near 1."""
-    fastest = polytope.rates.max(axis=1)
+    fastest = polytope.fastest
     slopes = weights / fastest
     return _answer(fastest, engine(_program(polytope, fastest, slopes=slopes / slopes.max()), precision))
 
@@ -127,7 +155,7 @@ def solve_with_floors(
     polytope: Polytope,
     gains: Array | None,
     floors: Array | None,
-    curvature: float,
+    curvature: float | Array,
     *,
     start: Array | None = None,
     precision: float = _PRECISION,
@@ -141,18 +169,23 @@ def solve_with_floors(
     ----------
     gains : (N, M) q, worth of each column; None for none: any feasible point, and then a central one.
     floors : (N,) f, throughput to keep; None for none.
-    curvature : e; any e > 0 makes the optimum unique.
+    curvature : e; any e > 0 makes the optimum unique. Where there is no worth, (N,) weights of the squares instead.
     start : (N, M) feasible shares to begin near.
     precision : relative gap to solve to.
     """
-    fastest = polytope.rates.max(axis=1)
+    fastest = polytope.fastest
     worth = None if gains is None else np.ascontiguousarray(gains.T)
+    bend = None
+    if isinstance(curvature, np.ndarray):
+        bend = curvature
+    elif worth is not None and curvature > 0:
+        bend = curvature * worth.max(axis=0)
     program = _program(
         polytope,
         fastest,
         floors=None if floors is None else floors / fastest,
         gains=worth,
-        curvature=curvature * worth.max(axis=0) if worth is not None and curvature > 0 else None,
+        curvature=bend,
         start=None if start is None else np.ascontiguousarray(start.T),
     )
     return _answer(fastest, engine(program, precision))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from formulations.backends import interior_point as original
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram
+from formulations.backends.progress import NEARLY_SOLVED
 from formulations.fast.newton import iterate
 
 __all__ = ["solve_structured"]
@@ -16,7 +17,7 @@ Array = NDArray[np.float64]
 _RULES = np.array(
     [
         original._NEARNESS,
-        original._NEARLY_SOLVED,
+        NEARLY_SOLVED,
         original._STEP_TO_BOUNDARY,
         original._STEP_WITH_BUDGETS,
         original._FASTEST,

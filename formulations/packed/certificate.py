@@ -51,19 +51,25 @@ def _not_beside_itself(program: PackedProgram, y: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """What a weighted sum of throughputs can come to: ``supply >= max sum_k n_k weight_k u_k``, with its prices."""
+    """What a weighted sum of throughputs can come to, ``supply >= max sum_kj n_k weight_kj u_kj``, and its prices.
+
+    Where GPUs in use cost something, ``sum_j d_j v_j`` is taken off the sum.
+    """
 
     supply: float
     prices: Array
 
 
-def dual_bound(program: PackedProgram, weights: Array, time_multipliers: Array, prices: Array) -> Dual:
+def dual_bound(
+    program: PackedProgram, weights: Array, time_multipliers: Array, prices: Array, gpu_cost: Array | None = None
+) -> Dual:
     """Bound the weighted throughput from any prices and any multipliers of time.
 
-    For ``m, p >= 0`` that pay for every column::
+    For weights (K,) or (K, M), cost d (M,) of a GPU in use (none when omitted) and ``m, p >= 0`` that pay for every
+    column::
 
-        m_k >= weight_k T_kj - s_k p_j
-        m_k + m_l >= weight_k T'_{k|l,j} + weight_l T'_{l|k,j} - s_k p_j
+        m_k >= weight_kj T_kj - s_k (p_j + d_j)
+        m_k + m_l >= weight_kj T'_{k|l,j} + weight_lj T'_{l|k,j} - s_k (p_j + d_j)
 
     the cluster earns at most ``sum_k n_k m_k + c . p``. Without sharing the least m has a closed form; with it the
     given m are taken and raised: first to the columns alone, then each class by half of the worst of its pairs (both
@@ -72,27 +78,29 @@ def dual_bound(program: PackedProgram, weights: Array, time_multipliers: Array, 
     """
     prices = np.clip(np.nan_to_num(prices), 0.0, None)
     m = np.clip(np.nan_to_num(time_multipliers), 0.0, None)
-    best = _paid(program, weights, m, prices)
+    weights = weights[:, None] if weights.ndim == 1 else weights
+    d = np.zeros_like(prices) if gpu_cost is None else gpu_cost
+    best = _paid(program, weights, m, prices, d)
     dust = prices * program.capacity <= _DUST * best
     if (prices[dust] > 0).any():
         # a type with next to no GPUs may be worth little and yet have a price that the bound needs
         without = np.where(dust, 0.0, prices)
-        free = _paid(program, weights, m, without)
+        free = _paid(program, weights, m, without, d)
         if free <= best * (1.0 + _DUST):
             return Dual(free, without)
     return Dual(best, prices)
 
 
-def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array) -> float:
-    g = program.group
-    m = np.maximum(m, (weights[:, None] * program.rates - program.gangs[:, None] * prices).max(axis=1))
+def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_cost: Array) -> float:
+    g, due = program.group, prices + gpu_cost
+    m = np.maximum(m, (weights * program.rates - program.gangs[:, None] * due).max(axis=1))
     if program.useful.any():
         # profit of a member before its half of the pair is paid for
-        profit = weights[:, None, None] * program.partner_rates - m[:, None, None]
+        profit = weights[:, None, :] * program.partner_rates - m[:, None, None]
         partner = np.maximum.reduceat(profit, program.starts).transpose(1, 0, 2)[g]
         k = np.arange(len(g))
         partner[k, g] = _best_other(program, profit[k, g])
-        lacking = np.where(program.useful[g], profit + partner - program.gangs[:, None, None] * prices, 0.0)
+        lacking = np.where(program.useful[g], profit + partner - program.gangs[:, None, None] * due, 0.0)
         m = m + 0.5 * np.maximum(lacking.max(axis=(1, 2)), 0.0)
     return float(program.counts @ m + program.capacity @ prices)
 

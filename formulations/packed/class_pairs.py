@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.backends.highs_model import TIGHT, new_solver
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
 __all__ = ["ColumnGeneration"]
@@ -59,9 +60,12 @@ class Columns:
         return Columns(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def profit(self, weights: Array, m: Array, prices: Array) -> Array:
-        """(C,) what a unit of time earns beyond what it pays for, relative to the larger of the two."""
+        """(C,) what a unit of time earns beyond what it pays for, relative to the larger of the two.
+
+        `weights` (K, M): of a step; m (K,): of a job's time; prices (M,): of a GPU.
+        """
         paid = m[self.one] + m[self.other] + self.gang * prices[self.type]
-        earned = weights[self.one] * self.rate_one + weights[self.other] * self.rate_other
+        earned = weights[self.one, self.type] * self.rate_one + weights[self.other, self.type] * self.rate_other
         return np.asarray((earned - paid) / np.maximum(np.maximum(paid, earned), 1e-300))
 
 
@@ -131,18 +135,8 @@ class ColumnGeneration:
         self.partnering = Partnering(program)
         K, M = program.rates.shape
         self.K, self.M = K, M
-        self.solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-        for option, value in (
-            ("output_flag", False),
-            ("threads", 1),
-            ("presolve", "off"),
-            ("primal_feasibility_tolerance", 1e-10),
-            ("dual_feasibility_tolerance", 1e-10),
-            ("small_matrix_value", 1e-12),
-        ):
-            if self.solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-                raise RuntimeError(f"HiGHS refused the option {option}={value}")
-        self.gains = np.zeros(K)
+        self.solver: Any = new_solver({"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
+        self.gains, self.gpu_cost, self.gain_scale = np.zeros((K, M)), np.zeros(M), 1.0
         self.level_scale = 1.0
         self._pass_rows()
         nothing = np.zeros(0, dtype=np.intp)
@@ -233,24 +227,29 @@ class ColumnGeneration:
         self.pairs = self.pairs.with_more(more)
 
     def _cost(self, pairs: Columns) -> Array:
-        worth = self.gains[pairs.one] * pairs.rate_one + self.gains[pairs.other] * pairs.rate_other
-        return np.asarray(worth * pairs.unit)
+        j = pairs.type
+        worth = self.gains[pairs.one, j] * pairs.rate_one + self.gains[pairs.other, j] * pairs.rate_other
+        return np.asarray((worth - pairs.gang * self.gpu_cost[j]) * pairs.unit)
 
     def _aim(self, goal: Goal) -> None:
         """Set costs, floors and the level's column."""
         program, solver, K, M = self.program, self.solver, self.K, self.M
         fastest = program.fastest
         infinite = self.highs.kHighsInf
-        gains = np.zeros(K) if goal.gains is None else goal.gains
-        self.gains = gains / max(float((program.counts * gains * fastest).max()), 1e-300) if gains.any() else gains
-        self.gain_scale = 1.0 if not gains.any() else float((program.counts * gains * fastest).max())
+        gains = goal.gains_by_type(program)
+        if gains.any():
+            self.gain_scale = max(float((program.counts * gains.max(axis=1) * fastest).max()), 1e-300)
+        else:
+            self.gain_scale = 1.0
+        self.gains, self.gpu_cost = gains / self.gain_scale, goal.costs(program) / self.gain_scale
         has_demand = goal.slopes is not None or goal.floors is not None
         upper = np.full(K, infinite)
         if has_demand:
             upper = np.zeros(K) if goal.floors is None else -goal.floors / fastest
         rows = (K + M + np.arange(K)).astype(np.int32)
         solver.changeRowsBounds(K, rows, np.full(K, -infinite), upper)
-        alone = (program.counts * self.gains)[:, None] * program.rates
+        alone = program.counts[:, None] * self.gains * program.rates
+        alone -= (program.counts * program.gangs)[:, None] * self.gpu_cost
         cost = np.concatenate([[0.0 if goal.slopes is None else 1.0], alone.ravel(), self._cost(self.pairs)])
         solver.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
         solver.changeColBounds(0, 0.0, 0.0 if goal.slopes is None else infinite)
@@ -284,9 +283,9 @@ class ColumnGeneration:
     def _extend(self, point: PackedPoint) -> bool:
         """Add the pairs that pay most; whether there were any."""
         program = self.program
-        weights = point.demand_multipliers + self.gains * self.gain_scale
-        m, prices = point.time_multipliers, point.prices
-        offers = weights[:, None, None] * program.partner_rates - m[:, None, None]
+        weights = point.demand_multipliers[:, None] + self.gains * self.gain_scale
+        m, prices = point.time_multipliers, point.prices + self.gpu_cost * self.gain_scale
+        offers = weights[:, None, :] * program.partner_rates - m[:, None, None]
         found = self.partnering.columns(*self.partnering.best(offers))
         profit = found.profit(weights, m, prices)
         # columns that are in the model do not pay, up to tolerance

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from formulations.packed.polytope import Pairs
 from formulations.packed.program import PackedPoint, PackedProgram
+from formulations.packed.reduction import Reduction
 
-__all__ = ["expand"]
+__all__ = ["expand", "of_jobs"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -36,6 +37,19 @@ class _Side:
     slot: Index
     end: Array
     length: Array
+
+
+def of_jobs(reduction: Reduction, point: PackedPoint, n_types: int) -> tuple[Array, Pairs]:
+    """Shares (N, M) of all jobs alone, and pairs of jobs, from the times of the classes; M is `n_types`."""
+    program, N = reduction.program, len(reduction.served)
+    shares = np.zeros((N, n_types))
+    if program is None:
+        return shares, Pairs.none()
+    found = expand(program, point, reduction.of, reduction.jobs)
+    pairs = Pairs(found.first, found.second, reduction.types[found.accelerator].astype(np.int64), found.share)
+    alone = np.where(program.rates > 0, point.alone, 0.0)
+    shares[np.ix_(reduction.jobs, reduction.types)] = alone[reduction.of]
+    return shares, pairs
 
 
 def expand(program: PackedProgram, point: PackedPoint, of: Index, jobs: Index) -> Pairs:

@@ -3,7 +3,7 @@
 The program of `formulations.packed.program` with n_k jobs in class k, x over the options o of a class (alone on type j,
 or on type j beside group b)::
 
-    maximise    t + sum_k n_k g_k u_k
+    maximise    t + sum_kj n_k g_kj u_kj - sum_j d_j v_j      v_j: GPUs of type j in use
     subject to  u_k = a_k . x_k,   u_k - v_k = f_k + w_k t       multiplier lambda_k
                 sum_o x_ko + y_k = 1                             multiplier m_k
                 capacity of type j, slack z_j                    multiplier p_j, its price
@@ -23,12 +23,13 @@ differences from the pivots.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.backends.progress import NEARLY_SOLVED, Progress
 from formulations.packed.partner_options import Options
 from formulations.packed.program import Goal, PackedProgram
 
@@ -38,7 +39,6 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _STEP_TO_BOUNDARY = 0.9995
-_NEARLY_SOLVED = 1e-5
 _MOST_ITERATIONS = 80
 
 
@@ -73,8 +73,9 @@ class _Iteration:
         K = self.K
         self.w = np.zeros(K) if goal.slopes is None else goal.slopes
         self.f = np.zeros(K) if goal.floors is None else goal.floors / self.unit
-        gains = np.zeros(K) if goal.gains is None else goal.gains
-        self.worth = np.where(options.real, self.A * gains[options.of], 0.0)
+        gains = goal.gains_by_type(program)
+        self.earned = np.where(options.real, self.A * gains[options.of, options.type], 0.0)
+        self.worth = self.earned - options.gpus * goal.costs(program)[options.type]
         # without demands v is free, and has no dual
         self.live = np.ones(len(self.A), dtype=bool)
         self.live[options.of_v] = self.has_demand
@@ -112,25 +113,18 @@ class _Iteration:
         self.S[o.of_y], self.S[o.of_v] = m, lam
 
     def run(self, tolerance: float) -> PartnerPoint:
-        best, best_merit, stalled = self._snapshot(0), np.inf, 0
+        progress = Progress(self._snapshot(0))
         for iteration in range(_MOST_ITERATIONS + 1):
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
             self._residuals()
-            # far from the optimum the residuals say nothing about which iterate is best
-            merit = max(relative, self._largest_residual()) if relative < _NEARLY_SOLVED else relative
+            merit = max(relative, self._largest_residual()) if relative < NEARLY_SOLVED else relative
             if not np.isfinite(merit):
                 break
-            if relative < _NEARLY_SOLVED:
-                if merit < best_merit:
-                    best, best_merit, stalled = self._snapshot(iteration), merit, 0
-                else:
-                    stalled += 1
-            elif best_merit == np.inf:
-                best = self._snapshot(iteration)
-            if merit < tolerance or stalled > 4 or iteration == _MOST_ITERATIONS or not self._step(gap):
+            progress.see(relative, merit, partial(self._snapshot, iteration))
+            if merit < tolerance or progress.stopped or iteration == _MOST_ITERATIONS or not self._step(gap):
                 break
-        return best
+        return progress.best
 
     def _snapshot(self, iteration: int) -> PartnerPoint:
         o = self.o
@@ -139,7 +133,7 @@ class _Iteration:
     def _gap(self) -> tuple[float, float]:
         """Complementarity gap, and a size of the objective to compare it with."""
         gap = float(self.weight @ (self.X * self.S) + self.z @ self.p[: self.o.M])
-        return gap, abs(self.t) if not self.fixed else abs(float(self.o.n @ (self.worth * self.X)))
+        return gap, abs(self.t) if not self.fixed else abs(float(self.o.n @ (self.earned * self.X)))
 
     def _residuals(self) -> None:
         """Residuals of the equations: dual (C,), time and demand (K,), common rows, level."""

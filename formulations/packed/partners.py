@@ -71,12 +71,13 @@ class Partners:
         fastest = parts.fastest
         slopes = None if goal.slopes is None else goal.slopes[order] / fastest
         top = 1.0 if slopes is None else float(slopes.max())
-        gains = None if goal.gains is None else goal.gains[order] * fastest
+        gains = None if goal.gains is None else goal.gains_by_type(self.program)[order] * fastest[:, None]
         most = 1.0 if gains is None else max(float(gains.max()), 1e-300)
         scaled = Goal(
             None if slopes is None else slopes / top,
             None if goal.floors is None else goal.floors[order] / fastest,
             None if gains is None else gains / most,
+            None if goal.gpu_cost is None else goal.gpu_cost / most,
         )
         found = solve_partner_prices(parts, self.options, scaled, precision)
         if not np.isfinite(found.times).all():

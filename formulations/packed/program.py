@@ -97,14 +97,26 @@ class PackedProgram:
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What is wanted: ``max t + sum_k n_k g_k u_k`` subject to ``u_k >= f_k + w_k t``; arrays over classes.
+    """What is wanted: ``max t + sum_kj n_k g_kj u_kj - sum_j d_j v_j`` subject to ``sum_j u_kj >= f_k + w_k t``.
 
-    `slopes` w bring the level t in; `floors` f and `gains` g may each be absent.
+    u_kj is the throughput of a job of class k on type j, v_j the GPUs of type j in use. `slopes` w (K,) bring the level
+    t in; `floors` f (K,), `gains` g, (K,) or by type (K, M), and `gpu_cost` d (M,) may each be absent.
     """
 
     slopes: Array | None = None
     floors: Array | None = None
     gains: Array | None = None
+    gpu_cost: Array | None = None
+
+    def gains_by_type(self, program: PackedProgram) -> Array:
+        """(K, M) g."""
+        if self.gains is None:
+            return np.zeros(program.rates.shape)
+        return self.gains if self.gains.ndim == 2 else np.repeat(self.gains[:, None], len(program.capacity), axis=1)
+
+    def costs(self, program: PackedProgram) -> Array:
+        """(M,) d."""
+        return np.zeros(len(program.capacity)) if self.gpu_cost is None else self.gpu_cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +145,8 @@ def useful_pairs(alone: Array, together: Array, scale_factors: Array, jobs: Arra
     A pair on type j is of no use when ``T'_a / T_a + T'_b / T_b <= 1`` (0/0 counts as 0, anything else over 0 as
     infinite). Write r_a, r_b for the two ratios. Instead of sharing for a time z, let a run alone for r_a z and then
     b alone for r_b z: both have the same throughput as before, they take ``(r_a + r_b) s z <= s z`` GPU time, and
-    neither is busy for longer than z. So every objective that looks at throughputs has an optimum without such pairs,
-    and multipliers that allow for the jobs alone allow for these pairs.
+    neither is busy for longer than z. So every objective that looks at throughputs on types and wants GPUs in use to
+    be few has an optimum without such pairs, and multipliers that allow for the jobs alone allow for these pairs.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(together > 0, together / alone[:, None, :], 0.0)

@@ -14,13 +14,13 @@ from formulations.certificate import relative_gap
 from formulations.objectives import Objective
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
-from formulations.packed.expansion import expand
+from formulations.packed.expansion import of_jobs
 from formulations.packed.levels import Proof, optimise, prove
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.water_filling import fill_packed
-from formulations.solution import Attempt, NotAcceptedError, SolverError
+from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
 from formulations.water_filling import WaterFilling, WaterLevel
 
 __all__ = ["PackedSolution", "solve_packed"]
@@ -29,45 +29,15 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class PackedSolution:
-    """A certified allocation with space sharing.
+class PackedSolution(Solution):
+    """A certified allocation with space sharing: `shares` (N, M) are those of each job alone.
 
     Attributes
     ----------
-    shares : (N, M) share of time of each job alone on each type.
     pairs : the pairs of jobs that share GPUs, with their share of time; only those above 0.
-    status : "optimal" when `gap` is within the tolerance, "feasible" when it is not, "empty" when no job could be
-        served.
-    objective : value at the allocation; nan when empty.
-    bound : no allocation is better than this, proven from prices and multipliers.
-    gap : relative distance between the two.
-    efficiency_gap : relative distance of the total normalised throughput (of a sum: of the sum) from the most that is
-        possible at this objective; 0 proves Pareto efficiency. nan where it is not known.
-    prices : (M,) improvement of the objective per additional GPU of each type.
-    multipliers : (N,) weight with which each job holds the objective where it is (sums to 1 over demands).
-    served : (N,) whether the job gains anything from any column.
-    unit : unit of objective; prices are in it per GPU.
-    solver : engine whose answer this is.
-    seconds : time for everything, and `phases` split into build, solve (with its proof), choose and expand.
-    attempts : every engine that was tried, in order.
     """
 
-    shares: Array
-    pairs: Pairs
-    status: str
-    objective: float
-    bound: float
-    gap: float
-    efficiency_gap: float
-    prices: Array
-    multipliers: Array
-    served: NDArray[np.bool_]
-    unit: str
-    solver: str
-    seconds: float
-    iterations: int = 0
-    attempts: tuple[Attempt, ...] = ()
-    phases: dict[str, float] = field(default_factory=dict)
+    pairs: Pairs = field(kw_only=True)
 
 
 def solve_packed(
@@ -113,11 +83,8 @@ def solve_packed(
     decided = perf_counter()
 
     N, M = program.n_jobs, len(program.capacity)
-    pairs = expand(reduction.program, chosen.point, reduction.of, reduction.jobs)
-    pairs = Pairs(pairs.first, pairs.second, reduction.types[pairs.accelerator].astype(np.int64), pairs.share)
-    shares, prices, multipliers = np.zeros((N, M)), np.zeros(M), np.zeros(N)
-    alone = np.where(reduction.program.rates > 0, chosen.point.alone, 0.0)
-    shares[np.ix_(reduction.jobs, reduction.types)] = alone[reduction.of]
+    shares, pairs = of_jobs(reduction, chosen.point, M)
+    prices, multipliers = np.zeros(M), np.zeros(N)
     prices[reduction.types] = best.proof.prices
     multipliers[reduction.jobs] = chosen.point.demand_multipliers[reduction.of]
     u = program.throughput(shares, pairs)[reduction.jobs]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.backends.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
 __all__ = ["Explicit", "Statement", "clarabel", "highs"]
@@ -50,8 +51,12 @@ class Explicit:
         K, M = program.rates.shape
         fastest, n = program.fastest, program.counts
         top = 1.0 if goal.slopes is None else float((goal.slopes / fastest).max())
-        most = 1.0 if goal.gains is None else max(float((n * goal.gains * fastest).max()), 1e-300)
-        columns, dual = self.run(self._statement(goal, top, most))
+        most = (
+            max(float((n * goal.gains_by_type(program).max(axis=1) * fastest).max()), 1e-300)
+            if goal.gains is not None
+            else 1.0
+        )
+        columns, dual = self.run(self.statement(goal, top, most))
         shared = np.zeros((K, len(program.alone), M))
         shared[self.k, self.b, self.j] = columns[K * M : K * M + len(self.k)]
         of_demand = dual[-K:] if goal.slopes is not None or goal.floors is not None else np.zeros(K)
@@ -64,7 +69,8 @@ class Explicit:
             iterations=0,
         )
 
-    def _statement(self, goal: Goal, top: float, most: float) -> Statement:
+    def statement(self, goal: Goal, top: float = 1.0, most: float = 1.0) -> Statement:
+        """For a goal, the level in units of `top` and the sum in units of `most`."""
         from scipy.sparse import csr_array, hstack, vstack
 
         program = self.program
@@ -83,7 +89,7 @@ class Explicit:
         limit = np.concatenate([np.ones(K + M), np.zeros(balance.shape[0] + beside.shape[0])])
         equal = np.zeros(len(limit), dtype=bool)
         equal[K + M : K + M + balance.shape[0]] = True
-        cost = np.zeros(C) if goal.gains is None else n[k] * goal.gains[k] * rate / most
+        cost = n[k] * (goal.gains_by_type(program)[k, j] * rate - gpus * goal.costs(program)[j]) / most
         if goal.slopes is None and goal.floors is None:
             return Statement(cost, rows, limit, equal)
         demand = csr_array((-rate / fastest[k], (k, column)), shape=(K, C))
@@ -131,37 +137,10 @@ class Explicit:
 
 def highs(statement: Statement) -> tuple[Array, Array]:
     """HiGHS, from scratch and with its own choice of algorithm."""
-    import highspy
-
     matrix = statement.matrix.tocsr()
-    model: Any = highspy.HighsLp()
-    rows, columns = matrix.shape
-    model.num_row_, model.num_col_ = rows, columns
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_ = statement.cost
-    model.col_lower_, model.col_upper_ = np.zeros(columns), np.full(columns, highspy.kHighsInf)
-    model.row_lower_ = np.where(statement.equal, statement.limit, -highspy.kHighsInf)
-    model.row_upper_ = statement.limit
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.num_row_, model.a_matrix_.num_col_ = rows, columns
-    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
-    model.a_matrix_.value_ = matrix.data
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    options: list[tuple[str, object]] = [("output_flag", False), ("threads", 1)]
-    options += [(f"{side}_feasibility_tolerance", 1e-10) for side in ("primal", "dual")]
-    if columns > _SIMPLEX:
-        options.append(("solver", "ipm"))
-    for option, value in options:
-        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-            raise RuntimeError(f"HiGHS refused the option {option}={value}")
-    if solver.passModel(model) == highspy.HighsStatus.kError:
-        raise RuntimeError("HiGHS refused the model")
-    solver.run()
-    status = solver.getModelStatus()
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise RuntimeError(f"HiGHS stopped with status {solver.modelStatusToString(status)}")
-    solution = solver.getSolution()
-    return np.asarray(solution.col_value), np.abs(np.asarray(solution.row_dual))
+    options = {**TIGHT, "solver": "ipm"} if matrix.shape[1] > _SIMPLEX else TIGHT
+    rows = np.where(statement.equal, statement.limit, -np.inf), statement.limit
+    return run_to_optimum(with_model(matrix, statement.cost, rows, maximise=True, options=options))
 
 
 _SIMPLEX = 10_000

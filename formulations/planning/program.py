@@ -50,14 +50,14 @@ class PlanningProgram:
         (1)  max  sum_j U_j / (N R)      - k max_j L_j      with the fairness rows
         (2)  max  sum_j pr_j U_j / (N R) - k max_j L_j      without them
 
-    ``pr_j`` is 1 for a job whose estimate ``rho_j = (now + Rem_j / s_j) / T_j`` is at most ``rhomax``, and else
-    ``rho_j^lambda``, or ``rho_j^100`` with less than a round left; at most `priority_cap`. Stage 3 orders what stage 2
-    chose, urgent and short jobs first, with each job's number of rounds ``n_j`` kept::
+    ``pr_j`` is 1 for a job whose estimate ``rho_j = (now - a_j + Rem_j / s_j) / (T_j - a_j)`` is at most ``rhomax``,
+    and else ``rho_j^lambda``, or ``rho_j^100`` with less than a round left; at most `priority_cap`. Stage 3 orders
+    what stage 2 chose, urgent and short jobs first, with each job's number of rounds ``n_j`` kept::
 
         (3)  min  sum_{j: n_j > 0}  pr_j / n_j * sum_r (r - 1) s_jr
 
-    Fairness rows. ``end = now + R D`` is the end of the window, and ``tau_j = rhomax T_j`` the time by which job ``j``
-    is to finish:
+    Fairness rows. ``end = now + R D`` is the end of the window, and ``tau_j = a_j + rhomax (T_j - a_j)`` the time by
+    which job ``j`` is to finish:
 
     - "published": ``end + L_j / s_j <= tau_j`` for every job. A job whose ``tau_j`` lies inside the window breaks its
       row even when it finishes in time, so the stage is then infeasible whatever is planned. In whole rounds the row
@@ -80,6 +80,8 @@ class PlanningProgram:
     target_seconds : (N,) T_j, finish time that is fair, seconds on the clock of `now_seconds`.
     now_seconds : time at which the window begins; D times the number of the round as published.
     share : s_j, the share of its running time that a job may count on after the window, in (0, 1]; one figure or (N,).
+    start_seconds : a_j, when a job's time begins to count, before its T_j; one figure or (N,). As published it is 0 for
+        every job, which makes late arrivals look fairly served whatever happens: both sides of the fraction grow.
     makespan_weight : k, per second.
     fairness_exponent : lambda.
     largest_rho : rhomax.
@@ -112,6 +114,7 @@ class PlanningProgram:
     bases: tuple[float, ...] = DEFAULT_BASES
     priority_cap: float | None = 1e5
     fairness_rows: str = "own_finish"
+    start_seconds: float | Array = 0.0
 
     def __post_init__(self) -> None:
         for name in ("gpus", "rounds"):
@@ -126,7 +129,8 @@ class PlanningProgram:
         object.__setattr__(self, "widths", widths.astype(np.int64))
         for name in _PER_JOB:
             object.__setattr__(self, name, _per_job(name, getattr(self, name), len(widths)))
-        object.__setattr__(self, "share", np.broadcast_to(np.asarray(self.share), len(widths)).copy())
+        for name in _ONE_FOR_ALL:
+            object.__setattr__(self, name, np.broadcast_to(np.asarray(getattr(self, name)), len(widths)).copy())
         self._check_ranges()
         for name in ("round_seconds", "largest_rho"):
             _check_figure(name, getattr(self, name), above=True)
@@ -148,7 +152,8 @@ class PlanningProgram:
             ("epochs_done", (self.epochs_done >= 0) & (self.epochs_done <= self.epochs), "from 0 to the job's epochs"),
             ("epoch_seconds", self.epoch_seconds > 0, "above 0"),
             ("remaining_seconds", self.remaining_seconds >= 0, "at least 0"),
-            ("target_seconds", self.target_seconds > 0, "above 0"),
+            ("start_seconds", self.starts >= 0, "at least 0"),
+            ("target_seconds", self.target_seconds > self.starts, "above 0 and the job's start"),
             ("share", (np.asarray(self.share) > 0) & (np.asarray(self.share) <= 1), "above 0, at most 1"),
         )
         for name, fine, expected in limits:
@@ -167,6 +172,16 @@ class PlanningProgram:
         return np.asarray(self.share, dtype=np.float64)
 
     @property
+    def starts(self) -> Array:
+        """(N,) a_j."""
+        return np.asarray(self.start_seconds, dtype=np.float64)
+
+    @property
+    def due(self) -> Array:
+        """(N,) ``tau_j = a_j + rhomax (T_j - a_j)``, seconds."""
+        return self.starts + self.largest_rho * (self.target_seconds - self.starts)
+
+    @property
     def end_seconds(self) -> float:
         """End of the window."""
         return self.now_seconds + self.rounds * self.round_seconds
@@ -174,7 +189,8 @@ class PlanningProgram:
     @cached_property
     def priorities(self) -> Array:
         """(N,) ``pr_j`` of stage 2."""
-        rho = (self.now_seconds + self.remaining_seconds / self.shares) / self.target_seconds
+        estimate = self.now_seconds + self.remaining_seconds / self.shares
+        rho = np.maximum(estimate - self.starts, 0.0) / (self.target_seconds - self.starts)
         exponent = np.where(self.remaining_seconds < self.round_seconds, _ALMOST_DONE_EXPONENT, self.fairness_exponent)
         with np.errstate(divide="ignore"):
             logs = np.where(rho > self.largest_rho, exponent * np.log(rho), 0.0)
@@ -212,7 +228,7 @@ class PlanningProgram:
         """(N,) most seconds that the fairness rows leave to a job after the window; infinite where no row asks."""
         if self.fairness_rows == "off":
             return np.full(self.n_jobs, np.inf)
-        left: Array = self.shares * (self.largest_rho * self.target_seconds - self.end_seconds)
+        left: Array = self.shares * (self.due - self.end_seconds)
         if self.fairness_rows == "published":
             return left
         return np.where(left >= 0, left, np.inf)
@@ -223,7 +239,7 @@ class PlanningProgram:
 
         ``q_j = 0`` and ``b_j = R`` where no such row holds.
         """
-        due = self.largest_rho * self.target_seconds
+        due = self.due
         held = np.full(self.n_jobs, self.fairness_rows == "own_finish") & (due < self.end_seconds)
         needed = np.ceil(self.remaining_seconds / self.round_seconds - _WHOLE)
         last = self.remaining_seconds - np.maximum(needed - 1, 0) * self.round_seconds
@@ -250,7 +266,10 @@ class PlanningProgram:
         return np.lexsort(columns)
 
 
-_PER_JOB = ("share", "epochs", "epochs_done", "epoch_seconds", "remaining_seconds", "target_seconds")
+_PER_JOB = ("share", "start_seconds", "epochs", "epochs_done", "epoch_seconds", "remaining_seconds", "target_seconds")
+
+_ONE_FOR_ALL = ("share", "start_seconds")
+"""Where one figure may stand for all jobs."""
 
 
 def _error(name: str, found: object, expected: str) -> InputError:
@@ -263,12 +282,12 @@ def _check_figure(name: str, value: float, *, above: bool) -> None:
 
 
 def _per_job(name: str, value: object, n_jobs: int) -> Array:
-    """Finite figures of the N jobs; of the share, one figure may stand for all."""
+    """Finite figures of the N jobs, or one for all where that may be."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise _error(name, value, "numbers, one per job") from error
-    if array.shape != (n_jobs,) and not (name == "share" and array.ndim == 0):
+    if array.shape != (n_jobs,) and not (name in _ONE_FOR_ALL and array.ndim == 0):
         raise _error(name, array.shape, f"shape {(n_jobs,)}")
     if not np.isfinite(array).all():
         raise _error(name, array.tolist(), "finite numbers")

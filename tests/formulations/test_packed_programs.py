@@ -7,106 +7,22 @@ import json
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, hstack, vstack
 
 from formulations import (
     FinishTimeFairness,
     Makespan,
     MaxMin,
-    MaxSum,
     SolverError,
     isolated_throughput,
     proportional_throughput,
     solve,
 )
-from formulations.packed import PackedPolytope, Pairs, solve_packed
-from formulations.packed.certificate import dual_bound
+from formulations.packed import PackedPolytope, solve_packed
 from formulations.packed.engines import ENGINES
-from formulations.packed.program import useful_pairs
-from formulations.packed.reduction import reduce
 from formulations.polytope import Polytope
+from tests.formulations.packed_reference import KINDS, check_feasible, draw_packed, explicit
 from throughputs import InputError
 from throughputs.packed import PackedColumns
-
-KINDS = ("max_min", "makespan", "finish_time", "max_sum")
-
-
-def draw_packed(seed, largest=8):
-    """Groups with ties and zero rates, mixed gangs, some above capacity, weights over decades, little capacity."""
-    rng = np.random.default_rng(seed)
-    N, G, M = int(rng.integers(1, largest + 1)), int(rng.integers(1, 6)), int(rng.integers(1, 4))
-    alone = rng.uniform(0.01, 1, (G, M)) * 10.0 ** rng.uniform(-1, 2, (G, 1))
-    if rng.random() < 0.4:
-        alone = np.maximum(np.round(alone, 1), 0.1)
-    if rng.random() < 0.4:
-        alone[rng.random((G, M)) < 0.3] = 0
-    sizes = rng.choice([1, 2, 4], G, p=[0.7, 0.2, 0.1]) if rng.random() < 0.5 else np.ones(G, dtype=np.int64)
-    together = alone[:, None, :] * rng.uniform(0.2, 1.0, (G, G, M))
-    if rng.random() < 0.5:
-        together[rng.random((G, G, M)) < 0.4] = 0
-    if rng.random() < 0.2:
-        together = np.round(together, 1)
-    together[sizes[:, None] != sizes[None, :]] = 0
-    capacity = rng.integers(0 if rng.random() < 0.3 else 1, N + 2, M).astype(float)
-    if rng.random() < 0.15:
-        capacity[rng.integers(0, M)] = 10.0 ** -rng.integers(2, 7)
-    group = rng.integers(0, G, N)
-    columns = PackedColumns(group, alone, together, sizes)
-    polytope = PackedPolytope(columns, capacity)
-    yardstick = proportional_throughput(columns.rates, capacity)
-    yardstick = np.where(yardstick > 0, yardstick, 1.0)
-    weights = 10.0 ** rng.uniform(-3, 3, N) if rng.random() < 0.3 else rng.choice([1.0, 1.0, 5.0], N)
-    steps = 10.0 ** rng.uniform(2, 5, N) if rng.random() < 0.7 else np.full(N, 100.0)
-    elapsed = rng.uniform(0, 1e4, N) * (rng.random() < 0.7)
-    objectives = {
-        "max_min": MaxMin(weights * yardstick / columns.scale_factors),
-        "makespan": Makespan(steps),
-        "finish_time": FinishTimeFairness(elapsed, steps, steps / yardstick + rng.uniform(0, 1e4, N)),
-        "max_sum": MaxSum(rng.choice([0.5, 1.0, 2.0], N)),
-    }
-    return polytope, objectives
-
-
-def explicit(polytope, served, weights=None, gains=None, floors=None):
-    """Optimum of the program over all pairs of served jobs, by simplex: of the level, or of the sum with floors."""
-    general = polytope.columns.general
-    capacity = polytope.capacity
-    kept = np.array([all(served[i] for i in members) for members in general.members])
-    kept &= capacity[general.accelerator] > 0
-    time, rate, usage = general.time[:, kept], general.rate[:, kept], general.usage[:, kept]
-    N, C = rate.shape
-    # rows in units of their limits, and time in units of what there is: tolerances of the solver are absolute
-    unit = min(1.0, float(capacity.max()))
-    usage = usage.multiply(unit / np.where(capacity > 0, capacity, 1.0)[:, None])
-    rows, limits = [time, usage], [np.full(N, 1 / unit), np.ones(len(capacity))]
-    cost = np.zeros(C) if gains is None else -(gains @ rate)
-    jobs = np.flatnonzero(served)
-    if floors is not None:
-        rows.append(-rate[jobs])
-        limits.append(-floors[jobs] / unit)
-    matrix = vstack(rows)
-    if weights is not None:
-        fastest = rate.max(axis=1).toarray().ravel()[jobs]
-        slopes = weights[jobs] / fastest
-        top = slopes.max()
-        demand = hstack([-rate[jobs].multiply(1 / fastest[:, None]), csr_array((slopes / top)[:, None])])
-        matrix = vstack([hstack([matrix, csr_array((matrix.shape[0], 1))]), demand])
-        limits.append(np.zeros(len(jobs)))
-        cost = np.append(cost, -1.0)
-        unit = unit / top
-    options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    result = linprog(cost, A_ub=matrix, b_ub=np.concatenate(limits), bounds=(0, None), method="highs", options=options)
-    assert result.status == 0, result.message
-    return -unit * float(result.fun)
-
-
-def check_feasible(polytope, solution):
-    assert polytope.violation(solution.shares, solution.pairs) <= 1e-12
-    pairs = solution.pairs
-    assert (pairs.first < pairs.second).all()
-    assert (pairs.share > 0).all()
-    assert len(set(zip(pairs.first, pairs.second, pairs.accelerator, strict=True))) == len(pairs)
 
 
 @pytest.mark.parametrize("solver", ["auto", "class_pairs", "partners"])
@@ -185,149 +101,6 @@ def test_every_engine_agrees(engine):
             check_feasible(polytope, other)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_job_order_does_not_matter(kind):
-    """The same jobs in another order get the same times alone and the same throughput."""
-    rng = np.random.default_rng(5)
-    for seed in range(4000, 4060):
-        polytope, objectives = draw_packed(seed, largest=12)
-        order = rng.permutation(polytope.n_jobs)
-        columns = polytope.columns
-        shuffled = PackedPolytope(
-            PackedColumns(columns.group[order], columns.alone, columns.together, columns.group_scale_factors),
-            polytope.capacity,
-        )
-        one = solve_packed(polytope, objectives[kind])
-        other = solve_packed(shuffled, objectives[kind].take(order))
-        np.testing.assert_array_equal(one.shares[order], other.shares, err_msg=f"seed {seed}")
-        assert one.objective == pytest.approx(other.objective, rel=1e-12, nan_ok=True)
-        np.testing.assert_allclose(
-            polytope.throughput(one.shares, one.pairs)[order],
-            shuffled.throughput(other.shares, other.pairs),
-            rtol=1e-10,
-            atol=1e-12,
-        )
-
-
-def test_distinct_jobs_in_another_order_get_the_same_pairs_to_the_last_bit():
-    rng = np.random.default_rng(6)
-    for seed in range(20):
-        N, M = 9, 2
-        alone = rng.uniform(1, 5, (N, M))
-        together = alone[:, None, :] * rng.uniform(0.4, 0.9, (N, N, M))
-        order = rng.permutation(N)
-        position = np.argsort(order)
-        weights = rng.choice([1.0, 2.0], N)
-        one = solve_packed(PackedPolytope(PackedColumns(np.arange(N), alone, together), [2, 2]), MaxMin(weights))
-        shuffled = PackedColumns(np.arange(N), alone[order], together[np.ix_(order, order)])
-        other = solve_packed(PackedPolytope(shuffled, [2, 2]), MaxMin(weights[order]))
-        found = {}
-        for i, k, j, share in zip(
-            one.pairs.first, one.pairs.second, one.pairs.accelerator, one.pairs.share, strict=True
-        ):
-            found[frozenset((int(position[i]), int(position[k]))), int(j)] = share
-        expected = {
-            (frozenset((int(i), int(k))), int(j)): share
-            for i, k, j, share in zip(
-                other.pairs.first, other.pairs.second, other.pairs.accelerator, other.pairs.share, strict=True
-            )
-        }
-        assert found == expected, f"seed {seed}"
-        np.testing.assert_array_equal(one.shares[order], other.shares)
-
-
-@pytest.mark.parametrize("solver", ["class_pairs", "partners"])
-def test_identical_jobs_get_identical_shares(solver):
-    """Equal times alone, equal times beside each group of jobs, equal throughput."""
-    for seed in range(5000, 5040):
-        polytope, objectives = draw_packed(seed)
-        columns = polytope.columns
-        G = len(columns.alone)
-        thrice = np.repeat(np.arange(polytope.n_jobs), 3)
-        tripled = PackedPolytope(
-            PackedColumns(columns.group[thrice], columns.alone, columns.together, columns.group_scale_factors),
-            polytope.capacity,
-        )
-        solution = solve_packed(tripled, objectives["max_min"].take(thrice), solver=solver)
-        assert (np.ptp(solution.shares.reshape(-1, 3, solution.shares.shape[1]), axis=1) == 0).all()
-        beside = np.zeros((len(thrice), G))
-        group = tripled.columns.group
-        pairs = solution.pairs
-        np.add.at(beside, (pairs.first, group[pairs.second]), pairs.share)
-        np.add.at(beside, (pairs.second, group[pairs.first]), pairs.share)
-        assert np.ptp(beside.reshape(-1, 3, G), axis=1).max(initial=0) <= 1e-10
-        u = tripled.throughput(solution.shares, pairs).reshape(-1, 3)
-        np.testing.assert_allclose(u, u[:, :1].repeat(3, axis=1), rtol=1e-9, atol=1e-12)
-
-
-def test_expansion_has_few_pairs():
-    """Two groups of n_a and n_b jobs need n_a + n_b - 1 pairs of jobs, one group of n jobs at most n."""
-    for sizes in ((7, 5), (2, 2), (9, 1), (12, 8)):
-        together = np.zeros((2, 2, 1))
-        together[0, 1] = together[1, 0] = 0.9
-        columns = PackedColumns(np.repeat([0, 1], sizes), np.ones((2, 1)), together)
-        polytope = PackedPolytope(columns, [1.0])
-        solution = solve_packed(polytope, MaxMin(np.repeat([1 / sizes[0], 1 / sizes[1]], sizes)))
-        assert solution.objective == pytest.approx(0.9)
-        assert len(solution.pairs) == sum(sizes) - np.gcd(*sizes)
-        check_feasible(polytope, solution)
-    for n in (2, 3, 6, 7):
-        columns = PackedColumns(np.zeros(n, dtype=int), np.ones((1, 1)), np.full((1, 1, 1), 0.9))
-        solution = solve_packed(PackedPolytope(columns, [1.0]), MaxMin(np.ones(n)))
-        assert solution.objective == pytest.approx(1.8 / n)
-        assert len(solution.pairs) == (n // 2 if n % 2 == 0 else n)
-
-
-def test_pruning_never_changes_the_objective():
-    """The explicit program has the same optimum with and without the pairs that are dropped."""
-    dropped = 0
-    for seed in range(6000, 6080):
-        polytope, objectives = draw_packed(seed)
-        columns = polytope.columns
-        jobs = np.bincount(columns.group, minlength=len(columns.alone)).astype(float)
-        useful = useful_pairs(columns.alone, columns.together, columns.group_scale_factors.astype(float), jobs)
-        dropped += int(((columns.together > 0) & ~useful).sum())
-        pruned = PackedColumns(
-            columns.group, columns.alone, np.where(useful, columns.together, 0.0), columns.group_scale_factors
-        )
-        served = solve_packed(polytope, objectives["max_min"]).served
-        if not served.any():
-            continue
-        weights = objectives["max_min"].weights
-        full = explicit(polytope, served, weights=weights)
-        few = explicit(PackedPolytope(pruned, polytope.capacity), served, weights=weights)
-        assert few == pytest.approx(full, rel=1e-8), f"seed {seed}"
-    assert dropped > 100
-
-
-def test_a_pair_may_be_the_only_way_to_run_on_a_type():
-    """A rate together where the rate alone is 0 is never pruned."""
-    together = np.zeros((2, 2, 1))
-    together[0, 1, 0], together[1, 0, 0] = 0.3, 0.1
-    columns = PackedColumns([0, 1], [[0.0], [1.0]], together)
-    solution = solve_packed(PackedPolytope(columns, [1.0]), MaxMin(np.ones(2)))
-    assert solution.served.all()
-    assert solution.objective == pytest.approx(0.25, rel=1e-9)
-
-
-def test_any_multipliers_bound_the_optimum():
-    """Weak duality: no prices and multipliers, however wrong, give a bound that is passed."""
-    rng = np.random.default_rng(0)
-    for seed in range(7000, 7060):
-        polytope, objectives = draw_packed(seed)
-        objective = objectives["max_min"]
-        best = solve_packed(polytope, objective)
-        if best.status == "empty":
-            continue
-        program = reduce(polytope, objective.key()).program
-        few = objective.take(reduce(polytope, objective.key()).first)
-        K, M = program.rates.shape
-        for scale in (0.1, 1.0, 10.0):
-            weights = rng.exponential(size=K) / program.fastest
-            dual = dual_bound(program, weights, scale * rng.exponential(size=K), scale * rng.exponential(size=M))
-            assert few.bound(program.counts * weights, dual.supply) >= best.objective * (1 - 1e-9), f"seed {seed}"
-
-
 def test_without_pairs_it_is_the_plain_program():
     for seed in range(8000, 8020):
         polytope, objectives = draw_packed(seed)
@@ -398,36 +171,6 @@ def test_types_with_next_to_no_gpus():
             check_feasible(polytope, solution)
 
 
-def test_a_job_is_not_its_own_partner():
-    """One long job and two short ones of a group: the long one cannot fill more than half of the time in pairs."""
-    columns = PackedColumns([0, 0, 0], [[1.0]], [[[0.9]]])
-    steps = np.array([10.0, 1.0, 1.5])
-    for solver in ("class_pairs", "partners", "highs"):
-        polytope = PackedPolytope(columns, [1.0])
-        solution = solve_packed(polytope, Makespan(steps), solver=solver)
-        assert 1 / solution.objective == pytest.approx(explicit(polytope, np.ones(3, bool), weights=steps), rel=1e-8)
-        check_feasible(polytope, solution)
-
-
-def test_nothing_to_serve():
-    none = PackedColumns([], np.zeros((0, 1)), np.zeros((0, 0, 1)), accelerators=["v100"])
-    assert solve_packed(PackedPolytope(none, [1]), MaxMin(np.zeros(0))).status == "empty"
-    idle = PackedColumns([0, 0], [[0.0]], [[[0.0]]])
-    solution = solve_packed(PackedPolytope(idle, [1]), MaxMin(np.ones(2)))
-    assert solution.status == "empty"
-    assert not solution.served.any()
-    busy = PackedColumns([0, 0], [[1.0]], [[[0.6]]])
-    assert solve_packed(PackedPolytope(busy, [0]), MaxMin(np.ones(2))).status == "empty"
-
-
-def test_a_job_that_gains_nothing_is_set_aside():
-    columns = PackedColumns([0, 1, 0], [[1.0], [0.0]], np.full((2, 2, 1), 0.6) * np.array([1, 0])[:, None, None])
-    solution = solve_packed(PackedPolytope(columns, [1]), MaxMin(np.ones(3)))
-    assert solution.served.tolist() == [True, False, True]
-    assert solution.objective == pytest.approx(0.6)
-    assert solution.shares[1].sum() == 0
-
-
 def test_next_engine_is_tried_and_counted(monkeypatch):
     from formulations.packed import class_pairs
 
@@ -446,28 +189,6 @@ def test_unknown_solver_names_the_nearest():
     polytope, objectives = draw_packed(1)
     with pytest.raises(InputError, match="did you mean 'partners'"):
         solve_packed(polytope, objectives["max_min"], solver="partner")
-
-
-def test_polytope_says_what_is_wrong():
-    columns = PackedColumns([0], [[1.0, 2.0]], np.zeros((1, 1, 2)))
-    with pytest.raises(InputError, match=r"capacity.*shape \(2,\)"):
-        PackedPolytope(columns, [1])
-    with pytest.raises(InputError, match="finite, at least 0"):
-        PackedPolytope(columns, [1, -1])
-
-
-def test_violation_sees_every_row():
-    columns = PackedColumns([0, 0, 1], [[1.0], [1.0]], np.full((2, 2, 1), 0.6) * np.eye(2)[:, :, None], [1, 2])
-    polytope = PackedPolytope(columns, [1.0])
-
-    def pairs(first, second, share):
-        return Pairs(np.array([first]), np.array([second]), np.array([0]), np.array([share]))
-
-    assert polytope.violation(np.array([[0.5], [0.0], [0.0]]), pairs(0, 1, 0.5)) == 0
-    assert polytope.violation(np.array([[0.5], [0.0], [0.0]]), pairs(0, 1, 0.6)) == pytest.approx(0.1)
-    assert polytope.violation(np.array([[0.0], [0.0], [0.7]]), Pairs.none()) == pytest.approx(0.4)
-    assert polytope.violation(np.zeros((3, 1)), pairs(0, 2, 0.1)) == pytest.approx(0.1)
-    assert polytope.violation(np.array([[-0.2], [0.0], [0.0]]), Pairs.none()) == pytest.approx(0.2)
 
 
 REFERENCES = [

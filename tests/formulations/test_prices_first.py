@@ -18,7 +18,8 @@ PER_BLOCK = 28
 @pytest.fixture
 def from_200_jobs(monkeypatch):
     """The path taken at sizes that would not need it."""
-    monkeypatch.setattr(prices, "_SMALLEST", 200)
+    for least in ("_SMALLEST", "_MANY"):
+        monkeypatch.setattr(prices, least, 200)
 
 
 def by_prices(polytope: Polytope, objective: Objective) -> Certificate | None:
@@ -135,7 +136,7 @@ def test_a_job_that_holds_the_level_alone(polytope_of):
 
 def test_says_what_it_does_not_take(draw_many):
     polytope, objectives = draw_many(0, 40)
-    with pytest.raises(SolverError, match="40 classes of jobs are fewer than 16000"):
+    with pytest.raises(SolverError, match="40 classes of jobs are fewer than 3000"):
         solve(polytope, objectives["max_min"], solver="prices")
     with pytest.raises(SolverError, match="NashWelfare is not piecewise linear"):
         solve(polytope, NashWelfare(np.ones(40)), solver="prices")

@@ -68,9 +68,7 @@ def close(kind: str, objective: Objective, one: float, other: float) -> bool:
     if kind == "nash_welfare":
         assert isinstance(objective, NashWelfare)
         return abs(one - other) <= 1e-7 * float(objective.totals.sum())
-    # where next to no GPUs of a type are wanted by jobs whose weights differ a millionfold, a level is less exact
-    tolerance = 2e-6 if kind == "water_filling" else 2.5e-8
-    return abs(one - other) <= tolerance * max(abs(one), abs(other))
+    return abs(one - other) <= 2.5e-8 * max(abs(one), abs(other))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import linear_sum_assignment, linprog
+from scipy.sparse import csr_array
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, default_table, get_policy
 from formulations.assignment import assign_to_lines
@@ -100,6 +101,31 @@ def test_bound_of_an_inexact_placement_holds(seed):
     assert rough.bound <= exact.seconds * (1 + 1e-9)
     assert exact.seconds <= rough.seconds <= exact.seconds * 1.021
     assert exact.gap <= 1e-7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_long_queues_are_within_precision_of_the_whole_relaxation(seed):
+    """Few GPUs and many gangs: most positions and columns are never looked at, and the bound is that of all of them."""
+    rng = np.random.default_rng(seed)
+    m, gpus = 110, np.array([4, 4, 2])
+    times, sizes = draw_times(seed, m), rng.choice([1, 2, 4], m, p=[0.6, 0.2, 0.2])
+    line = assign_to_lines(times, gpus, sizes, precision=1e-3)
+    assert line.gap <= 1e-3
+    for j, k in product(range(3), range(1, int(line.position.max()) + 1)):
+        assert sizes[(line.accelerator == j) & (line.position == k)].sum() <= gpus[j]
+    fits = np.isfinite(times) & (sizes[:, None] <= gpus)
+    able = fits.any(axis=1)
+    np.testing.assert_array_equal(line.position > 0, able)
+    deepest = 2 * int(np.ceil(sizes[able].sum() / gpus.min()))
+    job, kind = np.nonzero(fits)
+    level = np.tile(np.arange(1, deepest + 1), len(job))
+    job, kind = np.repeat(job, deepest), np.repeat(kind, deepest)
+    columns = np.arange(len(job))
+    each = csr_array((np.ones(len(job)), (job, columns)), shape=(m, len(job)))[np.flatnonzero(able)]
+    rows = csr_array((sizes[job], (kind * deepest + level - 1, columns)), shape=(3 * deepest, len(job)))
+    cost = level * times[job, kind]
+    relaxed = linprog(cost, rows, np.repeat(gpus, deepest), each, np.ones(int(able.sum())))
+    assert relaxed.fun * (1 - 1e-7) <= line.bound <= line.seconds
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ def by_label(plan, state):
     return [sorted(labels[chosen.jobs].tolist()) for chosen in plan.rounds]
 
 
-@pytest.mark.parametrize("settings", [{}, {"forecast": "causal"}, {"fairness_rows": "published"}, {"clock": "rounds"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"forecast": "causal"}, {"forecast": "oracle"}, {"fairness_rows": "published"}, {"clock": "rounds"}],
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_plans_are_feasible_and_proven(seed, settings):
     profiles, widths = world(14, seed)
@@ -136,7 +139,7 @@ def test_targets_follow_the_changes_of_the_set_of_jobs(monkeypatch):
     """A run with arrivals, completions and plans without either, against a plain restatement of the targets."""
     recorder = Recorder(monkeypatch)
     profiles, widths = world(16, 4)
-    policy = get_policy("shockwave", clock="rounds")
+    policy = get_policy("shockwave", clock="rounds", forecast="oracle", momentum=0.9)
     memory, series, last = policy.new_memory(), {}, set()
     admitted, done = np.full(16, -1.0), np.zeros(16, int)
     durations = Regimes.of(profiles)
@@ -212,7 +215,7 @@ def test_causal_plans_do_not_see_the_future():
     other = Profiles(profiles.offsets, sizes, seconds, profiles.samples_per_epoch)
     states = [state_of(p, widths, np.arange(12), done, clock=3000.0) for p in (profiles, other)]
     # the steps left are not part of what a plan is made from
-    causal, oracle = get_policy("shockwave", forecast="causal"), get_policy("shockwave")
+    causal, oracle = (get_policy("shockwave", forecast=mode) for mode in ("causal", "oracle"))
     shares = [causal.allocate(state).shares for state in states]
     np.testing.assert_array_equal(*shares)
     assert not np.array_equal(*(oracle.allocate(state).shares for state in states))
@@ -225,6 +228,21 @@ def test_a_late_job_comes_first():
     policy = get_policy("shockwave")
     plan = policy.plan(state, UpcomingRounds(50, ROUND), policy.new_memory())
     assert [chosen.jobs.tolist() for chosen in plan.rounds[:5]] == [[1]] * 5
+
+
+def test_plans_do_not_depend_on_when_the_clock_began():
+    """But for the published reckoning, by which everybody is served fairly as time goes on."""
+    profiles, widths = world(14, 8)
+    rng = np.random.default_rng(8)
+    done, admitted = rng.integers(0, profiles.epochs), rng.uniform(0, 4000, 14)
+
+    def shares(rho_from, later):
+        policy = get_policy("shockwave", rho_from=rho_from)
+        state = state_of(profiles, widths, np.arange(14), done, clock=6000.0 + later, admitted=admitted + later)
+        return policy.plan(state, UpcomingRounds(50, ROUND), policy.new_memory()).allocation.shares
+
+    np.testing.assert_array_equal(shares("admission", 0.0), shares("admission", 2.0**20))
+    assert not np.array_equal(shares("start", 0.0), shares("start", 2.0**20))
 
 
 def test_without_profiles_jobs_are_steady(monkeypatch):
@@ -282,6 +300,7 @@ def test_one_type_among_several_without_gpus():
         {"time_limit_seconds": 0.0},
         {"momentum": 1.5},
         {"clock": "sundial"},
+        {"rho_from": "birth"},
         {"replan_rounds": 0},
         {"round_seconds": 0.0},
     ],

@@ -178,3 +178,24 @@ def test_unknown_extensions_are_refused(prices: PriceTable, tmp_path: Path) -> N
     for call in (lambda: read_prices(tmp_path / "p.json"), lambda: write_prices(prices, tmp_path / "p.txt")):
         with pytest.raises(InputError, match=r"\.csv, \.csv\.gz or \.parquet"):
             call()
+
+
+def test_text_tells_tables_apart(prices: PriceTable) -> None:
+    """The same histories read anew, from elsewhere and in another order have the same text; others have not."""
+    assert (
+        repr(PriceTable.constant({"v100": 0.74, "k80": 0.1 + 0.2}))
+        == "PriceTable(k80: 0.30000000000000004, v100: 0.74)"
+    )
+    again = PriceTable({"k80": ([100], [0.25]), "v100": ([0, 3600, 7200], [1.0, 2.0, 0.5])}, "another file")
+    assert repr(again) == repr(prices)
+    assert again == prices
+    assert hash(again) == hash(prices)
+    for other in (
+        {"v100": ([0, 3600, 7200], [1.0, 2.0, 0.6]), "k80": ([100], [0.25])},
+        {"v100": ([0, 3601, 7200], [1.0, 2.0, 0.5]), "k80": ([100], [0.25])},
+        {"v100": ([0, 3600, 7200], [1.0, 2.0, 0.5]), "k80": ([100], [0.26])},
+        {"v100": ([0, 3600, 7200], [1.0, 2.0, 0.5])},
+    ):
+        assert repr(PriceTable(other)) != repr(prices)
+        assert PriceTable(other) != prices
+    assert prices != "prices"

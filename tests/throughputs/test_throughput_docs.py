@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import throughputs
-from throughputs import Trace, default_table, read_table, read_trace, write_trace
+from throughputs import Trace, default_table, read_prices, read_table, read_trace, write_trace
 
 FORMATS = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 MODULES = sorted(m.name for m in pkgutil.walk_packages(throughputs.__path__, "throughputs."))
@@ -52,6 +53,31 @@ def test_named_columns_example(examples: Path) -> None:
     trace = read_trace(examples / "trace.csv")
     assert trace.total_steps.tolist() == [250000, 90000.5]
     assert trace.priority_weight.tolist() == [1, 5]
+
+
+def test_prices_example(examples: Path) -> None:
+    prices = read_prices(examples / "prices.csv")
+    assert [prices.price_at(t, ["v100"]).item() for t in (0, 1800, 3600)] == [0.9, 0.7, 0.6]
+    assert prices.price_at(1e6, ["k80"]).item() == 0.135
+
+
+def test_instance_example() -> None:
+    from allocator import get_policy
+    from allocator.instance import allocation_to_json, state_from_json
+
+    (text,) = re.findall(r"```json\n(.*?)```", FORMATS.read_text(), flags=re.DOTALL)
+    state = state_from_json(json.loads(text))
+    assert state.gpu_prices.tolist() == [0.74, 0.43, 0.135]
+    assert state.slo_seconds.tolist() == [86400.0, float("inf")]
+    policy = get_policy("max_sum_throughput_normalized_by_cost_packed_SLOs")
+    answer = allocation_to_json(policy.allocate(state))
+    assert sorted(answer) == sorted(set(re.findall(r"`(\w+)`", _answer_fields())))
+
+
+def _answer_fields() -> str:
+    """First column of the table of the answer."""
+    table = FORMATS.read_text().split("The answer:")[1].split("## ")[0]
+    return "\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
 
 
 def test_the_page_names_every_column_and_count() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from throughputs import InputError
-from throughputs.training import Profiles, Regimes, forecast
+from throughputs.training import Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import (
     calibration_factor,
     dirichlet_remaining_seconds,
@@ -122,7 +122,7 @@ def test_causal_forecast_does_not_see_the_future(seed):
     measured = rng.uniform(0, 3e6, len(sizes)), rng.uniform(0, 4000, len(sizes))
 
     def causal(sizes, seconds):
-        return forecast(
+        return forecast_jobs(
             Regimes.of(profiles_of(sizes, seconds), whole_seconds=seed % 2 == 0),
             done,
             mode="causal",
@@ -147,13 +147,13 @@ def test_causal_forecast_does_not_see_the_future(seed):
 def test_causal_is_exact_about_steady_jobs_but_for_the_epoch_under_way():
     regimes = Regimes.of(profiles_of([[32] * 50], [[20.0] * 50]))
     for done in range(0, 50, 7):
-        left = forecast(regimes, np.array([done]), mode="causal").remaining_seconds[0]
+        left = forecast_jobs(regimes, np.array([done]), mode="causal").remaining_seconds[0]
         assert 20.0 * (49 - done) - 20 <= left <= 20.0 * (50 - done)
 
 
 def test_a_job_of_one_epoch():
     regimes = Regimes.of(profiles_of([[32], [32]], [[0.2], [7.5]]))
-    ahead = forecast(regimes, np.array([0, 1]))
+    ahead = forecast_jobs(regimes, np.array([0, 1]))
     assert regimes.seconds.tolist() == [1.0, 8.0]
     assert ahead.remaining_seconds.tolist() == [1.0, 1.0]
     assert dirichlet_remaining_seconds(regimes, np.array([0, 1])).tolist() == [0.0, 1.0]
@@ -209,12 +209,12 @@ def test_calibration_is_kept_until_measurements_leave_the_band_again():
 def test_calibration_stretches_everything_but_a_job_that_is_over():
     regimes = Regimes.of(profiles_of([[8] * 10, [8] * 10], [[100.0] * 10] * 2, samples=1000))
     done, horizon = np.array([4, 10]), np.array([2000.0, 2000.0])
-    plain = forecast(regimes, done)
-    slower = forecast(regimes, done, measured_samples=np.full(2, 4000.0), measured_seconds=horizon)
+    plain = forecast_jobs(regimes, done)
+    slower = forecast_jobs(regimes, done, measured_samples=np.full(2, 4000.0), measured_seconds=horizon)
     assert slower.factor.tolist() == [5.0, 5.0]
     assert slower.remaining_seconds.tolist() == [5 * plain.remaining_seconds[0], 1.0]
     assert slower.finished_seconds.tolist() == [2000.0, 5000.0]
-    believed = forecast(regimes, done, measured_samples=np.full(2, 4000.0), measured_seconds=horizon, band=None)
+    believed = forecast_jobs(regimes, done, measured_samples=np.full(2, 4000.0), measured_seconds=horizon, band=None)
     assert believed.factor.tolist() == [1.0, 1.0]
 
 
@@ -223,7 +223,7 @@ def test_true_forecast_is_what_is_left():
     regimes = Regimes.of(profiles_of(sizes, seconds), whole_seconds=False)
     done = np.array([len(s) // 2 for s in sizes])
     expected = [s[e:].sum() for s, e in zip(seconds, done, strict=True)]
-    np.testing.assert_allclose(forecast(regimes, done, mode="true").remaining_seconds, expected, rtol=1e-12)
+    np.testing.assert_allclose(forecast_jobs(regimes, done, mode="true").remaining_seconds, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["oracle", "causal", "true"])
@@ -234,9 +234,11 @@ def test_jobs_do_not_matter_to_each_other(mode):
     done, some = rng.integers(0, profiles.epochs + 1), rng.permutation(12)[:7]
     samples, seconds = rng.uniform(0, 1e6, 12), rng.uniform(0, 900, 12)
     regimes = Regimes.of(profiles, whole_seconds=False)
-    whole = forecast(regimes, done, mode=mode, measured_samples=samples, measured_seconds=seconds)
+    whole = forecast_jobs(regimes, done, mode=mode, measured_samples=samples, measured_seconds=seconds)
     for part in (Regimes.of(profiles.take(some), whole_seconds=False), regimes.take(some)):
-        found = forecast(part, done[some], mode=mode, measured_samples=samples[some], measured_seconds=seconds[some])
+        found = forecast_jobs(
+            part, done[some], mode=mode, measured_samples=samples[some], measured_seconds=seconds[some]
+        )
         for name in ("remaining_seconds", "epoch_seconds", "finished_seconds", "factor"):
             np.testing.assert_array_equal(getattr(found, name), getattr(whole, name)[some])
 
@@ -255,13 +257,13 @@ def test_runs_cover_the_epochs_and_join():
 def test_no_jobs(mode):
     regimes = Regimes.of(profiles_of([[1]], [[1.0]]).take(np.empty(0, dtype=int)))
     none = np.empty(0)
-    ahead = forecast(regimes, none.astype(int), mode=mode, measured_samples=none, measured_seconds=none)
+    ahead = forecast_jobs(regimes, none.astype(int), mode=mode, measured_samples=none, measured_seconds=none)
     assert ahead.remaining_seconds.shape == ahead.epoch_seconds.shape == ahead.factor.shape == (0,)
 
 
 def test_bad_input_says_so():
     regimes = Regimes.of(profiles_of([[1]], [[1.0]]))
     with pytest.raises(InputError, match="oracle, causal, true"):
-        forecast(regimes, np.array([0]), mode="prophet")
+        forecast_jobs(regimes, np.array([0]), mode="prophet")
     with pytest.raises(InputError, match=r"measured_samples.*shape \(1,\)"):
-        forecast(regimes, np.array([0]), measured_samples=np.zeros(2), measured_seconds=np.zeros(1))
+        forecast_jobs(regimes, np.array([0]), measured_samples=np.zeros(2), measured_seconds=np.zeros(1))

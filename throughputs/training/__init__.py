@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from throughputs.training.course import STEADY_EPOCHS, Course, CourseChange
-from throughputs.training.forecast import Forecast, ForecastMode, Regimes, forecast
+from throughputs.training.forecast import Forecast, ForecastMode, Regimes, forecast_jobs
 from throughputs.training.profile import profile_trace
 from throughputs.training.profiles import Profiles
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, default_rules, read_rules
@@ -20,7 +20,7 @@ __all__ = [
     "Profiles",
     "Regimes",
     "default_rules",
-    "forecast",
+    "forecast_jobs",
     "profile_trace",
     "read_rules",
 ]

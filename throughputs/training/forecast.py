@@ -1,9 +1,9 @@
 """How long a job still runs: a forecast from its profile, from what it did so far, or from what was measured.
 
 >>> import numpy as np
->>> from throughputs.training import Profiles, Regimes, forecast
+>>> from throughputs.training import Profiles, Regimes, forecast_jobs
 >>> profiles = Profiles.of_jobs([[32] * 6 + [64] * 4], [[20.0] * 6 + [15.0] * 4], [50_000])
->>> ahead = forecast(Regimes.of(profiles), np.array([4]), mode="oracle")
+>>> ahead = forecast_jobs(Regimes.of(profiles), np.array([4]), mode="oracle")
 >>> ahead.remaining_seconds.round(1), ahead.epoch_seconds
 (array([83.3]), array([20.]))
 
@@ -31,7 +31,7 @@ __all__ = [
     "Regimes",
     "calibration_factor",
     "dirichlet_remaining_seconds",
-    "forecast",
+    "forecast_jobs",
     "mean_epoch_seconds",
     "true_remaining_seconds",
 ]
@@ -51,7 +51,7 @@ CALIBRATION_BAND = 0.4
 """Relative distance of measured from profiled progress up to which the profile is believed."""
 
 OVER_SECONDS = 1.0
-"""What a job is said to need still when it has no epochs left, seconds; the least that `forecast` says of any job."""
+"""What a job without epochs left is said to need still, seconds; `forecast_jobs` says no less of any job."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,7 @@ class Forecast:
     factor: Array
 
 
-def forecast(
+def forecast_jobs(
     regimes: Regimes,
     epochs_done: Whole,
     *,
