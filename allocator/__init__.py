@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
     from allocator.entities import Entities, Entity
+    from allocator.estimated import Estimation
+    from allocator.planning import Plan, PlannedRound, Planner, UpcomingRounds
     from allocator.protocol import ClusterState, Policy, RoundDecision
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
@@ -30,12 +32,17 @@ __all__ = [
     "ClusterState",
     "Entities",
     "Entity",
+    "Estimation",
     "InputError",
+    "Plan",
+    "PlannedRound",
+    "Planner",
     "Policy",
     "RoundDecision",
     "SimulationResult",
     "ThroughputMatrix",
     "Trace",
+    "UpcomingRounds",
     "default_table",
     "get_policy",
     "list_policies",
@@ -55,12 +62,17 @@ _HOME = {
     "ClusterState": "allocator.protocol",
     "Entities": "allocator.entities",
     "Entity": "allocator.entities",
+    "Estimation": "allocator.estimated",
     "InputError": "throughputs",
+    "Plan": "allocator.planning",
+    "PlannedRound": "allocator.planning",
+    "Planner": "allocator.planning",
     "Policy": "allocator.protocol",
     "RoundDecision": "allocator.protocol",
     "SimulationResult": "allocator.simulator.result",
     "ThroughputMatrix": "throughputs",
     "Trace": "throughputs",
+    "UpcomingRounds": "allocator.planning",
     "default_table": "throughputs",
     "get_policy": "allocator.registry",
     "list_policies": "allocator.registry",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ def solve(
     cluster: Cluster | str,
     *,
     jobs: pd.DataFrame | None = None,
+    gpu_prices: Mapping[str, float] | None = None,
     entities: EntitiesLike | None = None,
     **settings: Any,
 ) -> Allocation:
@@ -42,8 +44,10 @@ def solve(
         gives the GPUs of each gang. `PackedColumns` say also what jobs do in pairs, for policies that pack.
     cluster : the cluster, or text such as ``"v100:4,k80:8"``.
     jobs : what else the policy may read, by job label: priority_weight, steps_remaining, elapsed_seconds,
-        isolated_seconds, entity (name; empty: none), arrival_rank (order of the jobs in entities that serve first come,
-        first served; by default the longest in the cluster first, then by label). What is missing takes its default.
+        isolated_seconds, slo_seconds (seconds left to the deadline; nan or inf: none), entity (name; empty: none),
+        arrival_rank (order of the jobs in entities that serve first come, first served; by default the longest in the
+        cluster first, then by label). What is missing takes its default.
+    gpu_prices : dollars per GPU hour of every type of the cluster, for policies that count them; 1 for each if omitted.
     entities : the entities that jobs name, in any form that `allocator.entities.Entities.parse` takes. Policies without
         water filling ignore them.
 
@@ -70,7 +74,10 @@ def solve(
     membership = _membership(jobs, matrix, entities, columns.get("elapsed_seconds"))
     if colocation is not None:
         colocation = on_types(colocation, cluster.accelerators)
-    return policy.allocate(ClusterState(cluster, matrix, **columns, membership=membership, colocation=colocation))
+    prices = None if gpu_prices is None else _priced(gpu_prices, cluster)
+    return policy.allocate(
+        ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
+    )
 
 
 def load_throughputs(source: str | Path | None = None, *, colocated: bool = False) -> ThroughputTable:
@@ -104,15 +111,22 @@ def _in_cluster_order(matrix: ThroughputMatrix, cluster: Cluster) -> ThroughputM
     )
 
 
+def _priced(gpu_prices: Mapping[str, float], cluster: Cluster) -> NDArray[np.float64]:
+    from throughputs import PriceTable
+
+    return PriceTable.constant(gpu_prices, "gpu_prices").price_at(0.0, cluster.accelerators)
+
+
 _COLUMNS = {"priority_weight": "priority_weights", "steps_remaining": "steps_remaining",
             "elapsed_seconds": "elapsed_seconds", "isolated_seconds": "isolated_seconds"}  # fmt: skip
+_DEADLINES = "slo_seconds"
 _ENTITY_COLUMNS = ("entity", "arrival_rank")
 
 
 def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[str, Any]:
     if jobs is None:
         return {}
-    known = (*_COLUMNS, *_ENTITY_COLUMNS)
+    known = (*_COLUMNS, _DEADLINES, *_ENTITY_COLUMNS)
     unknown = [str(column) for column in jobs.columns if column not in known]
     if unknown:
         raise InputError("jobs", field=unknown[0], found="an unknown column", expected=f"some of {', '.join(known)}")
@@ -126,7 +140,11 @@ def _job_columns(jobs: pd.DataFrame | None, matrix: ThroughputMatrix) -> dict[st
         )
     ordered = jobs.loc[list(matrix.jobs)]
     numbers = [str(column) for column in jobs.columns if column in _COLUMNS]
-    return {_COLUMNS[column]: ordered[column].to_numpy(dtype=np.float64) for column in numbers}
+    columns = {_COLUMNS[column]: ordered[column].to_numpy(dtype=np.float64) for column in numbers}
+    if _DEADLINES in jobs.columns:
+        due = ordered[_DEADLINES].to_numpy(dtype=np.float64)
+        columns[_DEADLINES] = np.where(np.isnan(due), np.inf, due)
+    return columns
 
 
 def _membership(

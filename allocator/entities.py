@@ -160,8 +160,7 @@ class Entities:
                 columns.append([cell or value for cell in reader.text(field, empty="").tolist()])
         rows = []
         for line, cells in enumerate(zip(*columns, strict=True), start=first_line):
-            row = dict(zip(("name", *empty), cells, strict=True))
-            rows.append(_entity(row, lambda field, line=line: {"line": line, "field": field}, source))  # type: ignore[misc]
+            rows.append(_entity(dict(zip(("name", *empty), cells, strict=True)), _field_of_line(line), source))
         return cls(rows, source=source)
 
     @classmethod
@@ -341,6 +340,10 @@ def _entity(row: dict[Any, Any], where: Callable[[str], dict[str, Any]], source:
         return Entity(**row)
     except InputError as error:
         raise InputError(source, **where(error.field or ""), found=error.found, expected=error.expected) from None
+
+
+def _field_of_line(line: int) -> Callable[[str], dict[str, Any]]:
+    return lambda field: {"line": line, "field": field}
 
 
 def _path_in(key: str) -> Callable[[str], dict[str, Any]]:

@@ -5,7 +5,8 @@ The schema is described in docs/formats.md. An instance holds the cluster and th
     {"cluster": {"v100": 4, "k80": 8},
      "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1, "k80": 0.9}, "scale_factor": 1,
                "priority_weight": 1.0, "num_steps_remaining": 5000, "time_since_start": 120.0,
-               "entity": "vision"}],
+               "slo_seconds": 3600.0, "entity": "vision"}],
+     "gpu_prices": {"v100": 0.74, "k80": 0.135},
      "entities": {"vision": {"weight": 2, "policy": "fifo"}}}
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.allocation import Allocation
 from allocator.cluster import Cluster
@@ -62,7 +64,8 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
         repeated = next(i for i in ids if list(map(str, ids)).count(str(i)) > 1)
         raise InputError(source, field="jobs[].job_id", found=repeated, expected="distinct job ids")
     columns = {
-        name: np.array([row[name] for row in rows], dtype=float) for name in ("weight", "left", "elapsed", "isolated")
+        name: np.array([row[name] for row in rows], dtype=float)
+        for name in ("weight", "left", "elapsed", "isolated", "due")
     }
     matrix = ThroughputMatrix(
         np.array([row["rates"] for row in rows], dtype=float).reshape(len(rows), len(cluster.accelerators)),
@@ -77,9 +80,22 @@ def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:
         steps_remaining=columns["left"],
         elapsed_seconds=columns["elapsed"],
         isolated_seconds=columns["isolated"],
+        slo_seconds=columns["due"],
+        gpu_prices=_gpu_prices(data, cluster, source),
         membership=_membership(data, rows, source),
         colocation=None if data.get("pairs") is None else from_json(data["pairs"], matrix, source),
     )
+
+
+def _gpu_prices(data: dict[str, Any], cluster: Cluster, source: str) -> NDArray[np.float64] | None:
+    """(M,) dollars per GPU hour; None where the instance tells none."""
+    if data.get("gpu_prices") is None:
+        return None
+    prices = _field(data, "gpu_prices", dict, source, "an object of dollars per GPU hour by accelerator type")
+    missing = [name for name in cluster.accelerators if name not in prices]
+    if missing:
+        raise InputError(source, field="gpu_prices", found=sorted(prices), expected=f"also a price of {missing[0]}")
+    return np.array([_number(prices[name], f"gpu_prices.{name}", source) for name in cluster.accelerators], dtype=float)
 
 
 def _membership(data: dict[str, Any], rows: list[dict[str, Any]], source: str) -> Membership | None:
@@ -155,6 +171,7 @@ def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
             str(job): float(rate) for job, rate in zip(matrix.jobs, allocation.effective_throughput, strict=True)
         },
         "unserved": list(allocation.unserved),
+        "dropped_slos": list(allocation.dropped_slos),
         "solver": allocation.solver,
         "fallbacks": list(allocation.fallbacks),
         "seconds": allocation.seconds,
@@ -204,6 +221,7 @@ def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
         ),
         "elapsed": _number(job.get("time_since_start", 0.0), f"{where}.time_since_start", source),
         "isolated": _number(job.get("isolated_seconds", 0.0), f"{where}.isolated_seconds", source),
+        "due": _due(job.get("slo_seconds"), f"{where}.slo_seconds", source),
         "entity": job.get("entity"),
         "rank": None
         if job.get("arrival_rank") is None
@@ -224,6 +242,15 @@ def _number(value: Any, field: str, source: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value) or value < 0:
         raise InputError(source, field=field, found=value, expected="a finite number, at least 0")
     return value
+
+
+def _due(value: Any, field: str, source: str) -> float:
+    """Seconds left to the deadline; inf for null, none."""
+    if value is None:
+        return np.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise InputError(source, field=field, found=value, expected="a finite number of seconds, or null")
+    return float(value)
 
 
 def _finite(value: float) -> float | None:

@@ -141,15 +141,14 @@ def pareto_efficiency(case: Case) -> tuple[Property, Array]:
 
 def _best_without_loss(case: Case, jobs: NDArray[np.intp], gains: Array, floors: Array) -> tuple[Array, float, Array]:
     """Throughputs of `jobs` at the most total worth with nobody below its floor, the bound on it, and prices (M,)."""
-    from formulations import PackedPolytope, Polytope
-    from formulations.floors import maximise_worth
-    from formulations.packed_floors import maximise_packed_worth
+    from formulations import PackedPolytope, Polytope, maximise_packed_worth, maximise_worth
 
     if case.columns is not None:
         worth, needed = np.zeros(len(case.labels)), np.zeros(len(case.labels))
         worth[jobs], needed[jobs] = gains, floors
-        shared = maximise_packed_worth(PackedPolytope(case.columns, case.capacity), worth, needed)
-        return shared.throughput[jobs], shared.bound, shared.prices
+        shared = PackedPolytope(case.columns, case.capacity)
+        found = maximise_packed_worth(shared, worth, needed)
+        return shared.throughput(found.shares, found.pairs)[jobs], found.bound, found.prices
     matrix = ThroughputMatrix.trusted(
         case.rates[jobs], jobs=range(len(jobs)), accelerators=case.accelerators, scale_factors=case.sizes[jobs]
     )

@@ -21,8 +21,10 @@ def properties_table(audit: Audit) -> Table:
     from rich.text import Text
 
     table = Table(title=Text(f"Audit of {audit.policy}"), box=box.SIMPLE_HEAD)
-    for name, justify in (("property", "left"), ("holds", "left"), ("value", "right"), ("worst job", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for name in ("property", "holds"):
+        table.add_column(name)
+    table.add_column("value", justify="right")
+    table.add_column("worst job")
     table.add_column("", overflow="fold")
     for each in audit.properties:
         worst = "" if each.worst_job is None else str(each.worst_job)

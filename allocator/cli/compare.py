@@ -2,156 +2,156 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options import (
-    DEFAULT_CLUSTER,
-    ChoiceOption,
-    ClusterOption,
-    IdealOption,
-    JsonOption,
-    MaxClockOption,
-    MaxWaitingOption,
-    PreloadOption,
-    PresetOption,
-    PricesOption,
-    QueueOption,
-    RecomputeOption,
-    RoundOption,
-    SeedOption,
-    ServersOption,
-    SettingOption,
-    SlosOption,
-    SolverOption,
-    ThroughputsOption,
-    UnconsolidatedOption,
-    WindowOption,
-    console,
-    extra_figures,
-    make_cluster,
-    make_policy,
-    make_preset,
-    make_prices,
-    make_table,
-    make_window,
-    make_workload,
-    print_json,
-)
+from allocator.cli.groups import option_groups
+from allocator.cli.options import JsonOption, console, print_json
+from allocator.cli.runs import RunOptions, Runs
 from throughputs import InputError
 
 if TYPE_CHECKING:
+    from allocator.simulator.presets import Comparison
+    from allocator.simulator.result import SimulationResult
     from throughputs import ThroughputTable, Trace
 
-DEFAULT_POLICIES = (
-    "max_min_fairness_perf,finish_time_fairness_perf,min_total_duration_perf,max_sum_throughput_perf,"
-    "max_min_fairness,finish_time_fairness,isolated,fifo_perf,fifo"
+FAIR_SHARE_RUN = "isolated_plus"
+"""Policy under which every job has its fair share; completion times of the others are also related to its run."""
+
+STEPS_OF_THE_PAPER = (
+    "The steps of the jobs fit the embedded throughputs. The paper has others: "
+    "`allocator data fetch shockwave-throughputs`, then --throughputs with its file tacc_throughputs.json."
 )
 
 
+@option_groups
 def compare_command(
+    *,
     policies: Annotated[
-        str, typer.Option("--policies", help="Names of policies.", metavar="NAME,...")
-    ] = DEFAULT_POLICIES,
-    trace: Annotated[
-        Path | None, typer.Option("--trace", help="Jobs; drawn by the embedded generator if omitted.", metavar="FILE")
+        str | None, typer.Option("--policies", help="Names of policies; the preset's if omitted.", metavar="NAME,...")
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", help="Number of jobs to draw when there is no --trace.")] = 160,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="Jobs; drawn by the generator of the preset if omitted.", metavar="FILE"),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", help="Number of jobs to draw when there is no --trace; the preset's if omitted."),
+    ] = None,
     mean_interarrival: Annotated[
-        float, typer.Option("--mean-interarrival", help="Mean time between their arrivals.", metavar="SECONDS")
-    ] = 600.0,
+        float | None,
+        typer.Option(
+            "--mean-interarrival",
+            help="Mean time between their arrivals; the preset's if omitted.",
+            metavar="SECONDS",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for report.html and the results.", metavar="DIR")] = Path(
         "comparison"
     ),
-    throughputs: ThroughputsOption = None,
-    cluster: ClusterOption = DEFAULT_CLUSTER,
-    gpus_per_server: ServersOption = None,
-    preset: PresetOption = "default",
-    round_seconds: RoundOption = None,
-    queue: QueueOption = None,
-    recompute_interval: RecomputeOption = None,
-    ideal: IdealOption = False,
-    unconsolidated: UnconsolidatedOption = False,
-    window: WindowOption = None,
-    preload: PreloadOption = False,
-    slos: SlosOption = False,
-    prices: PricesOption = None,
-    max_waiting: MaxWaitingOption = None,
-    max_clock: MaxClockOption = None,
-    seed: SeedOption = 0,
-    solver: SolverOption = None,
-    choice: ChoiceOption = None,
-    settings: SettingOption = None,
+    run: RunOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate several policies over the same jobs and compare them.
 
     Ends with a table and one self-contained page, DIR/report.html: completion times, who ran where, queue, prices.
+    The preset says what is compared where nothing else is said: --preset shockwave repeats the comparison of its paper.
     """
     from allocator.report.html import write_report
-    from allocator.report.progress import policy_progress
-    from allocator.simulator.engine import simulate
-    from allocator.simulator.output import save_result
     from throughputs.files import write_text
 
-    names = [name.strip() for name in policies.split(",") if name.strip()]
-    if not names or len(set(names)) != len(names):
-        raise InputError("--policies", found=policies, expected="distinct names of policies, separated by commas")
-    chosen = make_preset(
-        preset,
-        settings,
-        round_seconds=round_seconds,
-        queue=queue,
-        recompute_interval_seconds=recompute_interval,
-        ideal=ideal,
-        unconsolidated_throughputs=unconsolidated,
-        max_waiting_jobs=max_waiting,
-        max_clock_seconds=max_clock,
+    names = _names(policies, run.preset)
+    runs = run.runs(names)
+    usual = runs.preset.comparison
+    drawn = replace(
+        usual,
+        jobs=usual.jobs if jobs is None else jobs,
+        mean_interarrival_seconds=usual.mean_interarrival_seconds if mean_interarrival is None else mean_interarrival,
+        seed=usual.seed if run.seed is None else run.seed,
     )
-    measured, priced = make_window(window), make_prices(prices)
-    acting = [make_policy(name, solver, choice or chosen.choice) for name in names]
-    gpus, table = make_cluster(cluster, gpus_per_server), make_table(throughputs, acting)
-    drawn = _workload(trace, jobs, mean_interarrival, seed, table)
-    workload = make_workload(drawn, gpus, slos=slos, preloaded=preload, seed=seed)
-    results, summaries = [], []
-    with policy_progress(names, plain_lines=not as_json) as progress:
-        for name, policy in zip(names, acting, strict=True):
-            result = simulate(
-                workload,
-                gpus,
-                policy,
-                table,
-                preset=chosen,
-                seed=seed,
-                window=measured,
-                prices=priced,
-                progress=progress(name),
-            )
-            results.append(result)
-            summaries.append(save_result(result, out / name))
-    described = f"{len(workload)} jobs ({workload.source}) on {gpus}, preset {chosen.name}"
+    workload = runs.workload(_jobs(trace, drawn, runs.table))
+    results, summaries = _simulated(names, runs, workload, out, plain_lines=not as_json)
+    described = f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
     report = write_report(results, out / "report.html", description=described, summaries=summaries)
-    import json
-
     write_text(out / "comparison.json", json.dumps(summaries, indent=2, allow_nan=False) + "\n")
     if as_json:
         print_json(summaries)
         return
-    from allocator.report.terminal import comparison_table
+    _show(summaries, described)
+    if trace is None and usual.generator == "shockwave" and run.throughputs is None:
+        console().print(STEPS_OF_THE_PAPER, style="dim", soft_wrap=True)
+    console().print(f"Report: {report}", soft_wrap=True)
+
+
+def _simulated(
+    names: Sequence[str], runs: Runs, workload: Trace, out: Path, *, plain_lines: bool
+) -> tuple[list[SimulationResult], list[dict[str, Any]]]:
+    """Results and summaries of all policies, in the order of their names; each is saved when it is there."""
+    from allocator.report.presentation import Presentation
+    from allocator.report.progress import policy_progress
+    from allocator.simulator.fairness import isolated_rho
+    from allocator.simulator.output import save_result
+
+    results: dict[str, SimulationResult] = {}
+    saved: dict[str, dict[str, Any]] = {}
+    policies = dict(zip(names, runs.policies, strict=True))
+    with policy_progress(names, plain_lines=plain_lines) as progress:
+        # The run that others are measured by comes first.
+        for name in sorted(names, key=lambda name: name != FAIR_SHARE_RUN):
+            results[name] = runs.simulate(workload, policies[name], progress(name))
+            jobs, fair = results[name].jobs, results.get(FAIR_SHARE_RUN)
+            if fair is not None:
+                jobs["rho_isolated"] = isolated_rho(jobs["jct"].to_numpy(), fair.jobs["jct"].to_numpy())
+            saved[name] = save_result(results[name], out / name)
+    summaries = [saved[name] for name in names]
+    for summary, label in zip(summaries, Presentation.of(summaries).labels, strict=True):
+        if label != summary["policy"]:
+            summary["paper_label"] = label
+    return [results[name] for name in names], summaries
+
+
+def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
+    """Print the comparison."""
+    from allocator.report.bar_charts import terminal_bars
+    from allocator.report.terminal import comparison_table, entities_table, extra_figures
 
     screen = console()
-    screen.print(comparison_table(summaries, title=described))
+    screen.print(comparison_table(summaries, title=title))
+    for part in terminal_bars(summaries):
+        screen.print(part)
     for summary in summaries:
         for line in extra_figures(summary):
             screen.print(f"{summary['policy']}: {line}")
-    screen.print(f"Report: {report}", soft_wrap=True)
+    if any(summary.get("by_entity") for summary in summaries):
+        screen.print(entities_table(summaries))
 
 
-def _workload(path: Path | None, jobs: int, mean_interarrival: float, seed: int, table: ThroughputTable) -> Trace:
+def _names(policies: str | None, preset_name: str) -> list[str]:
+    """Policies of ``--policies``, or those of the preset."""
+    from allocator.simulator.presets import preset
+
+    if policies is None:
+        return list(preset(preset_name).comparison.policies)
+    names = [name.strip() for name in policies.split(",") if name.strip()]
+    if not names or len(set(names)) != len(names):
+        raise InputError("--policies", found=policies, expected="distinct names of policies, separated by commas")
+    return names
+
+
+def _jobs(path: Path | None, what: Comparison, table: ThroughputTable) -> Trace:
+    """The jobs of a file, or of a generator."""
     from throughputs import TraceGenerator, read_trace
+    from throughputs.traces.shockwave_generator import shockwave_trace
 
     if path is not None:
         return read_trace(path)
-    return TraceGenerator(n_jobs=jobs, mean_interarrival=mean_interarrival, seed=seed, table=table).generate()
+    if what.generator == "shockwave":
+        return shockwave_trace(what.jobs, what.mean_interarrival_seconds, seed=what.seed, table=table)
+    return TraceGenerator(
+        n_jobs=what.jobs, mean_interarrival=what.mean_interarrival_seconds, seed=what.seed, table=table
+    ).generate()

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a run is put together from them."""
+"""Options that several commands share, and what is made of their values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
     from allocator.cluster import Cluster
     from allocator.protocol import Policy
-    from allocator.simulator.presets import Preset
-    from throughputs import ThroughputTable, Trace
+    from throughputs import ThroughputTable
     from throughputs.prices import PriceTable
-
-SLO_STREAM = 6
 
 DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
 
-ClusterOption = Annotated[str, typer.Option("--cluster", help="GPUs by accelerator type.", metavar="TYPE:COUNT,...")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="GPUs by accelerator type; if omitted the preset's, usually v100:36,p100:36,k80:36.",
+        metavar="TYPE:COUNT,...",
+    ),
+]
 ServersOption = Annotated[
     str | None,
     typer.Option("--gpus-per-server", help="GPUs in one server of each type; 1 if omitted.", metavar="TYPE:COUNT,..."),
@@ -37,9 +41,6 @@ ThroughputsOption = Annotated[
     ),
 ]
 PresetOption = Annotated[str, typer.Option("--preset", help="Settings of a published system, or the default.")]
-RoundOption = Annotated[
-    float | None, typer.Option("--round", help="Length of a round; the preset's if omitted.", metavar="SECONDS")
-]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.")]
 SolverOption = Annotated[
     str | None,
@@ -53,38 +54,11 @@ ChoiceOption = Annotated[
 ]
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Any other setting of the preset; may be repeated.", metavar="NAME=VALUE"),
-]
-QueueOption = Annotated[
-    str | None,
-    typer.Option("--queue", help="per_type: types choose one after the other; global: one queue of all types."),
-]
-RecomputeOption = Annotated[
-    float | None,
-    typer.Option("--recompute-interval", help="Least time between two decisions of the policy.", metavar="SECONDS"),
-]
-IdealOption = Annotated[
-    bool, typer.Option("--ideal", help="No rounds: every job gets exactly its shares at every moment.")
-]
-UnconsolidatedOption = Annotated[
-    bool,
     typer.Option(
-        "--unconsolidated", help="Gangs spread over servers go at the throughput that the table has for that."
+        "--set",
+        help="Any other setting of the preset, or policy.NAME of the policies that have it; may be repeated.",
+        metavar="NAME=VALUE",
     ),
-]
-WindowOption = Annotated[
-    str | None,
-    typer.Option(
-        "--window",
-        help="Measure the jobs FIRST to END-1 only and stop when they have completed; later ones load the cluster.",
-        metavar="FIRST:END",
-    ),
-]
-PreloadOption = Annotated[
-    bool, typer.Option("--preload", help="Start with a full cluster: the first jobs of the trace arrive at once.")
-]
-SlosOption = Annotated[
-    bool, typer.Option("--slos", help="Draw a deadline for jobs without one: 1.2, 2 or 10 times the duration.")
 ]
 PricesOption = Annotated[
     str | None,
@@ -94,14 +68,6 @@ PricesOption = Annotated[
         metavar="FILE|TYPE:PRICE,...",
     ),
 ]
-MaxWaitingOption = Annotated[
-    int | None,
-    typer.Option("--max-waiting", help="Stop as saturated when more jobs wait than that.", metavar="JOBS"),
-]
-MaxClockOption = Annotated[
-    float | None,
-    typer.Option("--max-clock", help="Stop as saturated when the simulated clock passes this.", metavar="SECONDS"),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
 
 
@@ -110,19 +76,6 @@ def make_cluster(text: str, gpus_per_server: str | None) -> Cluster:
     from allocator.cluster import Cluster
 
     return Cluster.parse(text, gpus_per_server)
-
-
-def make_preset(name: str, changes: list[str] | None = None, **options: Any) -> Preset:
-    """Preset of ``--preset`` with the settings that have options of their own (None, False: as it is) and ``--set``."""
-    from allocator.simulator.presets import preset
-
-    settings = {key: value for key, value in options.items() if value is not None and value is not False}
-    for change in changes or []:
-        key, equals, value = change.partition("=")
-        if not equals:
-            raise InputError("--set", found=change, expected="NAME=VALUE, as in recompute_interval_seconds=0")
-        settings[key.strip()] = _value(value.strip())
-    return preset(name).replace(**settings)
 
 
 def make_window(text: str | None) -> tuple[int, int] | None:
@@ -154,19 +107,6 @@ def make_prices(text: str | None) -> PriceTable | None:
     return PriceTable.constant(constants, "--prices")
 
 
-def make_workload(trace: Trace, cluster: Cluster, *, slos: bool, preloaded: bool, seed: int) -> Trace:
-    """The trace with what ``--slos`` and ``--preload`` ask for."""
-    import numpy as np
-
-    from allocator.simulator.arrivals import preload
-    from allocator.simulator.deadlines import assign_slos
-
-    if slos:
-        # A stream of its own, so that nothing else changes with the draw.
-        trace = assign_slos(trace, np.random.default_rng([seed, SLO_STREAM]))
-    return preload(trace, cluster) if preloaded else trace
-
-
 def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
     """Policy by name with those of the two settings that are given and that it has."""
     from allocator.registry import get_policy, settings_of
@@ -184,19 +124,20 @@ def make_table(path: Path | None, policies: Sequence[Policy]) -> ThroughputTable
     return load_throughputs(path, colocated=any(getattr(policy, "packs", False) for policy in policies))
 
 
-def extra_figures(summary: dict[str, Any]) -> list[str]:
-    """Lines for what only some runs have: a limit that was met, cost, deadlines, weights."""
-    lines = []
-    if summary["status"] != "completed":
-        lines.append(f"{summary['status']}: {summary['status_detail']}; {summary['unfinished_jobs']} jobs unfinished")
-    if summary["cost"] is not None:
-        lines.append(f"cost ${summary['cost']:,.2f}")
-    if summary["slo_jobs"]:
-        lines.append(f"{summary['slo_attainment']:.1%} of {summary['slo_jobs']} jobs with a deadline kept it")
-    for row in summary.get("by_priority", []):
-        jct = "-" if row["average_jct"] is None else f"{row['average_jct'] / 3600:.2f} h"
-        lines.append(f"weight {row['priority_weight']:g}: {row['jobs']} jobs, average JCT {jct}")
-    return lines
+def parse_value(text: str) -> Any:
+    """A setting's value: JSON where it is JSON (numbers, true, null, lists), else the text itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def named_value(option: str, text: str) -> tuple[str, str]:
+    """Name and value of ``NAME=VALUE``."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip() and value.strip()):
+        raise InputError(option, found=text, expected="NAME=VALUE, as in round_seconds=720")
+    return name.strip(), value.strip()
 
 
 def console() -> Console:
@@ -215,12 +156,3 @@ def print_json(data: Any) -> None:
 def _plain(value: Any) -> Any:
     """NumPy's scalars and arrays as Python's."""
     return value.tolist()
-
-
-def _value(text: str) -> Any:
-    """A setting's value: JSON where it is JSON (numbers, true, null, lists), else the text itself."""
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        return text
-    return tuple(value) if isinstance(value, list) else value

@@ -14,6 +14,7 @@ from allocator.cluster import Cluster
 __all__ = ["Placement"]
 
 _Gpus = tuple[int, ...]
+_NOWHERE: _Gpus = ()
 
 
 class GangSizes(Protocol):
@@ -66,8 +67,8 @@ class Placement:
         if jobs == last_jobs:
             return last_gpus
         held = self._held[j]
-        gpus: list[_Gpus] = list(map(held.get, jobs))  # type: ignore[arg-type]
-        if None in gpus:
+        gpus = [held.get(job, _NOWHERE) for job in jobs]
+        if _NOWHERE in gpus:
             gangs = [sizes[job] for job in jobs]
             if max(gangs) == 1 and (self._per_server[j] == 1 or not self.consolidated):
                 self._place_singles(j, gpus)
@@ -80,13 +81,13 @@ class Placement:
         return gpus
 
     def _place_in_order(self, j: int, sizes: list[int], gpus: list[_Gpus]) -> None:
-        """Fill in `gpus` where None; entries that a larger gang takes are replaced."""
+        """Fill in `gpus` where nowhere; entries that a larger gang takes are replaced."""
         used: set[int] = set()
         largest_first = sorted(range(len(gpus)), key=lambda k: -sizes[k])
         for size, same_size in groupby(largest_first, key=sizes.__getitem__):
             new = []
             for k in same_size:
-                if gpus[k] is not None and used.isdisjoint(gpus[k]):
+                if gpus[k] and used.isdisjoint(gpus[k]):
                     used.update(gpus[k])
                 else:
                     new.append(k)
@@ -96,17 +97,17 @@ class Placement:
                 used.update(gpus[k])
 
     def _place_singles(self, j: int, gpus: list[_Gpus]) -> None:
-        """Fill in `gpus` where None, for gangs of one GPU where servers do not matter."""
+        """Fill in `gpus` where nowhere, for gangs of one GPU where servers do not matter."""
         used = set(gpus)
         free = [gpu for gpu in self._single[j] if gpu not in used]
-        for k, gpu in zip([k for k, ids in enumerate(gpus) if ids is None], free, strict=False):
+        for k, gpu in zip([k for k, ids in enumerate(gpus) if not ids], free, strict=False):
             gpus[k] = gpu
 
     def _keep_then_place(self, j: int, sizes: list[int], gpus: list[_Gpus]) -> None:
-        """Fill in `gpus` where None, without touching the others."""
-        used = set(chain.from_iterable(ids for ids in gpus if ids is not None))
+        """Fill in `gpus` where nowhere, without touching the others."""
+        used = set(chain.from_iterable(gpus))
         free = [gpu for gpu in self._ids[j] if gpu not in used]
-        new = sorted((k for k, ids in enumerate(gpus) if ids is None), key=lambda k: -sizes[k])
+        new = sorted((k for k, ids in enumerate(gpus) if not ids), key=lambda k: -sizes[k])
         start, per_server = self._ids[j].start, self._per_server[j]
         if per_server == 1 or not self.consolidated:
             in_order = iter(free)

@@ -17,7 +17,7 @@ from allocator.registry import register
 from throughputs import InputError
 
 if TYPE_CHECKING:
-    from formulations.assignment import Line
+    from formulations import Line
 
 _GANGS = ("whole", "one_gpu_share")
 _TOLERANCE = 1e-7
@@ -128,7 +128,7 @@ class AlloX:
         free: NDArray[np.int64],
         sizes: NDArray[np.int64],
     ) -> Line:
-        from formulations.assignment import assign_to_lines
+        from formulations import assign_to_lines
 
         with np.errstate(divide="ignore"):
             seconds = state.steps_remaining[waiting, None] / usable[waiting]

@@ -15,7 +15,8 @@ def label_order(labels: Sequence[Hashable]) -> NDArray[np.intp]:
 
     def key(i: int) -> tuple[bool, int, str]:
         label = labels[i]
-        whole = isinstance(label, int | np.integer)
-        return (not whole, int(label) if whole else 0, "" if whole else str(label))  # type: ignore[call-overload]
+        if isinstance(label, int | np.integer):
+            return False, int(label), ""
+        return True, 0, str(label)
 
     return np.array(sorted(range(len(labels)), key=key), dtype=np.intp)

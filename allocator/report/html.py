@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.report.payload import build_payload, to_script_json
+from allocator.report.presentation import Presentation
 from allocator.report.sections import (
     allocation_section,
+    bars_section,
     comparison_section,
     distribution_sections,
     heading,
@@ -48,7 +50,8 @@ def write_report(
     results : finished simulations, in the order in which they are shown.
     path : file to write; its folder is made if needed.
     title, description : heading of the page, and a paragraph below it.
-    summaries : figures of each result; `SimulationResult.summary` of each when omitted.
+    summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
+        results when omitted.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -66,16 +69,18 @@ def render_report(
 ) -> str:
     """The text of the report; parameters as for `write_report`."""
     if summaries is None:
-        summaries = [result.summary() for result in results]
-    payload = build_payload(results)
+        summaries = [result.summary() | {"settings": result.settings} for result in results]
+    shown = Presentation.of(summaries)
+    payload = build_payload(results, rho=shown.rho)
     names = [result.policy for result in results]
     body = [heading(results, title, description)]
     if results:
         body += [
-            legend(names),
+            legend(shown.names),
             "<main>",
             comparison_section(summaries),
-            *distribution_sections(results),
+            bars_section(summaries),
+            *distribution_sections(results, rho=shown.rho, meaning=shown.meaning),
             timeline_section(names),
             queue_section([policy["queue"] for policy in payload["policies"]]),
             allocation_section(names),

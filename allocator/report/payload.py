@@ -35,8 +35,8 @@ QUEUE_POINTS = 150
 OCCUPANCY_BINS = 300
 
 
-def build_payload(results: Sequence[SimulationResult]) -> dict[str, Any]:
-    """Everything the script of the page draws from, ready for JSON."""
+def build_payload(results: Sequence[SimulationResult], *, rho: str = "rho") -> dict[str, Any]:
+    """Everything the script of the page draws from, ready for JSON; `rho` is the column of finish-time fairness."""
     traces: list[dict[str, Any]] = []
     policies = []
     positions = [_job_positions(result) for result in results]
@@ -47,7 +47,7 @@ def build_payload(results: Sequence[SimulationResult]) -> dict[str, Any]:
         if trace not in traces:
             traces.append(trace)
         policies.append(
-            _figures(result, traces.index(trace))
+            _figures(result, traces.index(trace), rho)
             | _busy_gpus(result, job)
             | _gpu_timeline(result, own_bars, most_bars)
             | _decisions(result, TOTAL_SHARES // len(results))
@@ -97,10 +97,10 @@ def _job_positions(result: SimulationResult) -> NDArray[np.int64]:
     return np.array([position[label] for label in result.rounds["job_id"].tolist()], dtype=np.int64)
 
 
-def _figures(result: SimulationResult, trace: int) -> dict[str, Any]:
+def _figures(result: SimulationResult, trace: int, rho_column: str) -> dict[str, Any]:
     jobs = result.jobs
     jct = _finite_sorted(jobs["jct"])
-    rho = _finite_sorted(jobs["rho"])
+    rho = _finite_sorted(jobs[rho_column])
     return {
         "name": result.policy,
         "trace": trace,

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from allocator.report.bar_charts import bar_panels
 from allocator.report.charts import HOUR, cdf_chart, policy_class, queue_chart
-from allocator.report.figures import FIGURES, MISSING, best_rows, format_column, value_of
+from allocator.report.figures import MISSING, best_rows, format_column, value_of
+from allocator.report.presentation import Presentation
 
 if TYPE_CHECKING:
     from allocator.simulator.result import SimulationResult
 
 __all__ = [
     "allocation_section",
+    "bars_section",
     "comparison_section",
     "distribution_sections",
     "heading",
@@ -99,12 +102,14 @@ def legend(names: Sequence[str]) -> str:
 
 def comparison_section(summaries: Sequence[Mapping[str, Any]]) -> str:
     """The table of figures; a click on a heading sorts."""
+    shown = Presentation.of(summaries)
+    figures = shown.figures
     heads = [
         "policy",
-        *(f"{f.heading} ({f.unit})" if f.unit else f.heading for f in FIGURES),
+        *(f"{f.heading} ({f.unit})" if f.unit else f.heading for f in figures),
         "jobs completed",
     ]
-    hints = ["", *(figure.about for figure in FIGURES), "completed jobs of all jobs"]
+    hints = ["", *(figure.about for figure in figures), "completed jobs of all jobs"]
     head = "".join(
         f'<th scope="col"><button type="button" title="{escape(hint)}">{escape(text)}</button></th>'
         for text, hint in zip(heads, hints, strict=True)
@@ -115,11 +120,11 @@ def comparison_section(summaries: Sequence[Mapping[str, Any]]) -> str:
             [value_of(figure, s) for s in summaries],
             best_rows(figure, summaries),
         )
-        for figure in FIGURES
+        for figure in figures
     ]
     rows = []
     for row, summary in enumerate(summaries):
-        name = escape(str(summary.get("policy", MISSING)))
+        name = escape(shown.names[row])
         swatch = f'<i class="swatch {policy_class(row)}" aria-hidden="true"></i>'
         cells = [f'<th scope="row" data-value="{name}">{swatch}{name}</th>']
         for texts, values, best in columns:
@@ -128,32 +133,46 @@ def comparison_section(summaries: Sequence[Mapping[str, Any]]) -> str:
             star = '<span class="sr"> (best)</span>' if row in best else ""
             cells.append(f'<td{mark} data-value="{value}">{texts[row]}{star}</td>')
         done = summary.get("completed_jobs")
-        shown = MISSING if done is None else f"{done} / {summary.get('jobs', MISSING)}"
-        cells.append(f'<td data-value="{"" if done is None else done}">{escape(shown)}</td>')
+        text = MISSING if done is None else f"{done} / {summary.get('jobs', MISSING)}"
+        cells.append(f'<td data-value="{"" if done is None else done}">{escape(text)}</td>')
         rows.append(f"<tr>{''.join(cells)}</tr>")
     table = f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     how = (
         "Each row is one policy. Green and bold marks the best value of a column, among the policies that "
         "completed the most jobs. Less is better, except for utilisation. Click a heading to sort."
     )
+    if not shown.usual:
+        how += f" Here rho is {shown.meaning}."
     return _section("comparison", "Comparison", how, f'<div class="scroll">{table}</div>')
 
 
-def distribution_sections(results: Sequence[SimulationResult]) -> list[str]:
-    """Distributions of completion time and of finish-time fairness."""
+def bars_section(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """The figures that the preset shows as bars, a panel each; nothing where it shows none."""
+    panels = bar_panels(summaries)
+    if not panels:
+        return ""
+    how = (
+        "The figures by which the paper compares its policies, under its names. Shorter is better. Behind each value "
+        f"its ratio to that of {Presentation.of(summaries).labels[0]}, the first of them."
+    )
+    return _section("bars", "Side by side", how, f'<div class="panels">{"".join(panels)}</div>')
+
+
+def distribution_sections(results: Sequence[SimulationResult], *, rho: str = "rho", meaning: str = "") -> list[str]:
+    """Distributions of completion time and of finish-time fairness, `rho` being the column of the table of jobs."""
     n_jobs = [len(result.jobs) for result in results]
     jct = [result.jobs["jct"].to_numpy(np.float64) / HOUR for result in results]
-    rho = [result.jobs["rho"].to_numpy(np.float64) for result in results]
+    rhos = [result.jobs[rho].to_numpy(np.float64) for result in results]
     jct_title, rho_title = "Job completion time", "Finish-time fairness"
     jct_chart = cdf_chart("jct", jct, n_jobs, title=jct_title, x_label="job completion time (hours)")
-    rho_label = "rho: job completion time / the same on an isolated share of the cluster"
-    rho_chart = cdf_chart("rho", rho, n_jobs, title=rho_title, x_label=rho_label, reference=1.0)
+    rho_label = f"rho: {meaning or 'job completion time / the same on an isolated share of the cluster'}"
+    rho_chart = cdf_chart("rho", rhos, n_jobs, title=rho_title, x_label=rho_label, reference=1.0)
     how_jct = (
         "At each time, the fraction of all jobs of the trace that took at most so long from arrival to "
         "completion. Further left and higher is better; the end of the curve is the slowest job."
     )
     how_rho = (
-        "Below 1 (dashed line) a job finished sooner than with an equal, isolated share of the cluster; "
+        "Below 1 (dashed line) a job finished sooner than with an equal share of the cluster; "
         "above 1 it was treated unfairly. A fair policy is a steep curve left of the line with a short tail."
     )
     return [

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.report.figures import FIGURES, MISSING, best_rows, format_column
+from allocator.report.figures import MISSING, best_rows, format_column
+from allocator.report.presentation import Presentation
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from allocator.allocation import Allocation
 
-__all__ = ["allocation_table", "comparison_table"]
+__all__ = ["allocation_table", "comparison_table", "entities_table", "extra_figures"]
+
+_LABELS = 12
+"""Jobs named one by one in a caption."""
 
 
 def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Table:
@@ -34,7 +38,8 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | Non
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0)
     table.add_column("policy", overflow="fold")
     columns = []
-    for figure in FIGURES:
+    shown = Presentation.of(summaries)
+    for figure in shown.figures:
         unit = f"\n({figure.unit})" if figure.unit else "\n "
         table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)
         best = best_rows(figure, summaries)
@@ -50,17 +55,95 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | Non
     if short:
         table.add_column("jobs\ndone\n ", justify="right", vertical="bottom", no_wrap=True)
         columns.append([Text(text) for text in short])
-    for row, summary in enumerate(summaries):
-        table.add_row(Text(str(summary.get("policy", MISSING))), *(column[row] for column in columns))
+    for row, name in enumerate(shown.names):
+        table.add_row(Text(name), *(column[row] for column in columns))
+    notes = [] if shown.usual else [f"rho: {shown.meaning}"]
     if len(summaries) > 1:
-        table.caption = "* best of the column" + (" among policies that completed the most jobs" if short else "")
+        notes.insert(0, "* best of the column" + (" among policies that completed the most jobs" if short else ""))
+    table.caption = "\n".join(notes) or None
     return table
+
+
+def entities_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
+    """What each entity got, policy by policy; entities inside others are indented.
+
+    Parameters
+    ----------
+    summaries : as `SimulationResult.summary` returns them; of runs with entities.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Entities", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("entity", "shares by"):
+        table.add_column(heading, overflow="fold", vertical="bottom")
+    for heading in _ENTITY_FIGURES:
+        table.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
+    for summary in summaries:
+        rows = summary.get("by_entity", [])
+        if len(summaries) > 1:
+            table.add_section()
+            table.add_row(Text(str(summary.get("policy", MISSING)), style="bold"))
+        for depth, row in _tree(rows):
+            name = Text("  " * depth + row["entity"] if row["entity"] else "(no entity)")
+            table.add_row(name, Text(row["policy"]), *[Text(text(row)) for text in _ENTITY_FIGURES.values()])
+    return table
+
+
+def _tree(
+    rows: Sequence[Mapping[str, Any]], parent: str = "", depth: int = 0
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Entities with how deep they are, each followed by those inside it; jobs outside entities come last."""
+    for row in rows:
+        if row["entity"] and row["parent"] == parent:
+            yield depth, row
+            yield from _tree(rows, row["entity"], depth + 1)
+    if depth == 0:
+        yield from ((0, row) for row in rows if not row["entity"])
+
+
+def extra_figures(summary: Mapping[str, Any]) -> list[str]:
+    """Lines for what only some runs have: a limit that was met, cost, deadlines, weights."""
+    lines = []
+    if summary["status"] != "completed":
+        lines.append(f"{summary['status']}: {summary['status_detail']}; {summary['unfinished_jobs']} jobs unfinished")
+    if summary["cost"] is not None:
+        lines.append(f"cost ${summary['cost']:,.2f}")
+    if summary["slo_jobs"]:
+        lines.append(f"{summary['slo_attainment']:.1%} of {summary['slo_jobs']} jobs with a deadline kept it")
+    for row in summary.get("by_priority", []):
+        jct = _hours(row["average_jct"], " h")
+        lines.append(f"weight {row['priority_weight']:g}: {row['jobs']} jobs, average JCT {jct}")
+    return lines
+
+
+def _hours(seconds: float | None, unit: str = "") -> str:
+    return MISSING if seconds is None else f"{seconds / 3600:.2f}{unit}"
+
+
+def _part(share: float | None) -> str:
+    return MISSING if share is None else f"{share:.1%}"
+
+
+_ENTITY_FIGURES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "weight": lambda row: MISSING if row["weight"] is None else f"{row['weight']:g}",
+    "jobs\ndone": lambda row: f"{row['completed_jobs']}/{row['jobs']}",
+    "average\nJCT (h)": lambda row: _hours(row["average_jct"]),
+    "p99\nJCT (h)": lambda row: _hours(row["p99_jct"]),
+    "worst\nrho": lambda row: MISSING if row["worst_rho"] is None else f"{row['worst_rho']:.2f}",
+    "GPU\ntime": lambda row: _part(row["gpu_share"]),
+    "work\ndone": lambda row: _part(row["throughput_share"]),
+}
 
 
 def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
     """Share of time per job and accelerator type, with the price of each type in the last row.
 
-    Longer tables keep their first and last rows, `max_rows` in all, and say how many were left out.
+    Where jobs share GPUs, the share of a job is that of the job alone, its throughput includes what it does in pairs,
+    and rows "a + b" below give the share of each pair and what it adds to the throughput of its two jobs.
+
+    Longer tables keep the first and last rows of jobs and of pairs, `max_rows` each, and say how many were left out.
     """
     from rich import box
     from rich.table import Table
@@ -83,8 +166,37 @@ def allocation_table(allocation: Allocation, *, max_rows: int = 40) -> Table:
         shares = [Text(f"{share:.3f}", style="" if share > 0 else "dim") for share in allocation.shares[row]]
         label, gpus = Text(str(matrix.jobs[row])), Text(str(int(matrix.scale_factors[row])))
         table.add_row(label, gpus, *shares, Text(f"{throughput[row]:.4g}"))
-    table.caption = Text(_certificate(allocation, left_out))
+    pairs_left_out = _add_pairs(table, allocation, max_rows)
+    table.caption = Text(_certificate(allocation, left_out, pairs_left_out))
     return table
+
+
+def _add_pairs(table: Table, allocation: Allocation, max_rows: int) -> int:
+    """Rows of the pairs, and how many there was no room for."""
+    from rich.text import Text
+
+    pairs, matrix = allocation.pairs, allocation.throughputs
+    if pairs is None or not len(pairs):
+        return 0
+    names = matrix.accelerators
+    members, of = np.unique(np.stack([pairs.first, pairs.second]), axis=1, return_inverse=True)
+    of = of.ravel()
+    shares, gained = np.zeros((members.shape[1], len(names))), np.zeros((members.shape[1], 2))
+    np.add.at(shares, (of, pairs.accelerator), pairs.share)
+    if allocation.pair_rates is not None:
+        np.add.at(gained, of, allocation.pair_rates * pairs.share[:, None])
+    table.add_section()
+    rows, left_out = _shortened(members.shape[1], max_rows)
+    for row in rows:
+        if row is None:
+            table.add_row(Text(f"... {left_out} more pairs"), *[Text("...")] * (len(names) + 2))
+            continue
+        one, other = members[:, row].tolist()
+        cells = [Text(f"{share:.3f}", style="" if share > 0 else "dim") for share in shares[row]]
+        rates = " + ".join(f"{rate:.4g}" for rate in gained[row]) if allocation.pair_rates is not None else MISSING
+        label, gpus = f"{matrix.jobs[one]} + {matrix.jobs[other]}", str(int(matrix.scale_factors[one]))
+        table.add_row(Text(label), Text(gpus), *cells, Text(rates))
+    return left_out
 
 
 def _incomplete(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -110,7 +222,7 @@ def _price(allocation: Allocation, position: int) -> str:
     return f"{allocation.prices[position]:.4g}"
 
 
-def _certificate(allocation: Allocation, left_out: int) -> str:
+def _certificate(allocation: Allocation, left_out: int, pairs_left_out: int) -> str:
     parts = [allocation.status]
     unit = f" {allocation.objective_unit}" if allocation.objective_unit else ""
     if not math.isnan(allocation.objective):
@@ -123,9 +235,21 @@ def _certificate(allocation: Allocation, left_out: int) -> str:
         parts.append(f"prices in{unit} per GPU")
     if allocation.unserved:
         parts.append(f"{len(allocation.unserved)} jobs cannot be served")
+    if allocation.dropped_slos:
+        parts.append(f"deadlines given up: {_some(allocation.dropped_slos)}")
+    if allocation.pairs is not None and len(allocation.pairs):
+        parts.append("a + b: jobs that share GPUs, and what this adds to their throughputs above")
     if left_out:
         parts.append(f"{left_out} of {allocation.throughputs.n_jobs} jobs not shown")
+    if pairs_left_out:
+        parts.append(f"{pairs_left_out} pairs not shown")
     return "; ".join(parts)
+
+
+def _some(labels: Sequence[Any]) -> str:
+    """The first labels, and how many more there are."""
+    shown = ", ".join(str(label) for label in labels[:_LABELS])
+    return shown if len(labels) <= _LABELS else f"{shown} and {len(labels) - _LABELS} more"
 
 
 def _plain(text: str) -> str:

@@ -6,6 +6,8 @@ while jobs are left:
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -66,7 +68,8 @@ def simulate(
     policy : decides on shares of time.
     throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs.
-    preset : "default", "gavel", or a `Preset` of your own: ``preset("gavel").replace(round_seconds=720)``.
+    preset : "default", "gavel", "shockwave", "shockwave_published", or a `Preset` of your own:
+        ``preset("gavel").replace(round_seconds=720)``. What it says of policies is for those who make them.
     seed : of all random draws of the run.
     window : ids (first, end) of the jobs that are measured, end not included. The run ends when all of them have
         completed; until then later jobs keep arriving.
@@ -152,7 +155,7 @@ def simulate(
     return SimulationResult(
         policy=policy.name,
         cluster=cluster,
-        settings=settings | {"trace": trace.source},
+        settings=settings | {"trace": trace.source, "policy_settings": _policy_settings(policy)},
         makespan=record.makespan,
         utilization=record.utilization,
         policy_seconds=world.core.policy_seconds,
@@ -162,6 +165,19 @@ def simulate(
         status="saturated" if world.stop_reason else "completed",
         status_detail=world.stop_reason,
     )
+
+
+def _policy_settings(policy: Policy) -> dict[str, Any]:
+    """Settings of a policy that is a dataclass, ready for JSON."""
+    fields: dict[str, dataclasses.Field[Any]] = getattr(policy, "__dataclass_fields__", {})
+    return {name: _as_json(getattr(policy, name)) for name, field in fields.items() if field.init}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_json(item) for item in value]
+    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else str(value)
 
 
 def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset) -> str:

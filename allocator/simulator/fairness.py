@@ -2,7 +2,8 @@
 
 Several yardsticks are in use. `isolated_jct` follows the number of jobs in the cluster from moment to moment. The two
 of Shockwave (NSDI'23, artifact) stretch the time a job needs by itself by one figure of contention: jobs per GPU of the
-whole trace (`static_contention`), or of the rounds of the job (`round_contention`).
+whole trace (`static_contention`), or of the rounds of the job (`round_contention`). `isolated_rho` compares with a run
+in which every job has its fair share.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["isolated_jct", "pairwise_envy", "round_contention", "static_contention"]
+from throughputs import InputError
+
+__all__ = ["isolated_jct", "isolated_rho", "pairwise_envy", "round_contention", "static_contention"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -94,6 +97,24 @@ def round_contention(active: _Ints, first: _Ints, end: _Ints, gpus: float) -> _F
     some = rounds > 0
     mean[some] = (before[end[some]] - before[first[some]]) / rounds[some]
     return np.maximum(mean / gpus, 1.0)
+
+
+def isolated_rho(jct: _Floats, fair_share_jct: _Floats) -> _Floats:
+    """(N,) completion times of a run over those of the same jobs where each has its fair share (`isolated_plus`).
+
+    Both in seconds; nan where a job did not complete in one of the two.
+
+    Raises
+    ------
+    InputError
+        The runs are of different numbers of jobs.
+    """
+    if len(jct) != len(fair_share_jct):
+        expected = f"{len(jct)} jobs, as in the run that is compared"
+        raise InputError("isolated_rho", field="fair_share_jct", found=len(fair_share_jct), expected=expected)
+    ratio = np.full(len(jct), np.nan)
+    np.divide(jct, fair_share_jct, out=ratio, where=fair_share_jct > 0)
+    return ratio
 
 
 def pairwise_envy(scheduled_fraction: _Floats) -> tuple[float, float]:

@@ -33,6 +33,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
       `VERY_UNFAIR_RHO`.
     - the same with the ending _static and _themis, where profiles of the jobs are known: rho with the denominators of
       Shockwave (`fairness.static_contention`, `fairness.round_contention`).
+    - the same with the ending _isolated, where the table of jobs has a column rho_isolated (`fairness.isolated_rho`).
     - geometric_mean_jct, harmonic_mean_jct: of the completed jobs.
     - mean_envy, largest_envy: difference between two jobs in the fraction of their rounds in which they ran, over all
       pairs; where profiles are known.
@@ -125,7 +126,7 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
         **_mean_figures(jct),
         **_rho_figures(jobs, "rho"),
     }
-    for name in ("rho_static", "rho_themis"):
+    for name in ("rho_static", "rho_themis", "rho_isolated"):
         if name in jobs:
             figures |= _rho_figures(jobs, name)
     return figures

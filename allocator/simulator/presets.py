@@ -10,24 +10,86 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from allocator.mechanism.settings import MechanismSettings
+from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
 
-__all__ = ["Preset", "preset", "preset_names"]
+__all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
+
+FairnessYardstick = Literal["isolated", "static", "themis"]
+"""What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
+needs alone times `fairness.static_contention` or `fairness.round_contention`."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared under a preset where nothing else is said, and how it is shown.
+
+    Attributes
+    ----------
+    policies : their names.
+    cluster : GPUs by accelerator type.
+    generator : "default": `throughputs.TraceGenerator`; "shockwave": `throughputs.shockwave_trace`.
+    jobs, mean_interarrival_seconds, seed : of the jobs that are drawn.
+    labels : what the paper calls the policies.
+    bars : figures of the summary that are also shown as bars.
+    """
+
+    policies: tuple[str, ...] = (
+        "max_min_fairness_perf",
+        "finish_time_fairness_perf",
+        "min_total_duration_perf",
+        "max_sum_throughput_perf",
+        "max_min_fairness",
+        "finish_time_fairness",
+        "isolated",
+        "fifo_perf",
+        "fifo",
+    )
+    cluster: str = "v100:36,p100:36,k80:36"
+    generator: Literal["default", "shockwave"] = "default"
+    jobs: int = 160
+    mean_interarrival_seconds: float = 600.0
+    seed: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    bars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of mechanism and simulator under one name, and which of the optima of a program is taken (`choice`)."""
+    """Settings of mechanism and simulator under one name, and what else belongs to a published system.
+
+    Attributes
+    ----------
+    name, mechanism, simulator : the settings and their name.
+    choice : which of the optima of a program is taken.
+    fairness : the rho by which runs are compared; all that are known stay in the results.
+    policy_settings : settings of policies by their names, where they differ from the usual ones.
+    comparison : what is compared where nothing else is said.
+
+    Raises
+    ------
+    InputError
+        No such yardstick of fairness.
+    """
 
     name: str = "default"
     mechanism: MechanismSettings = field(default_factory=MechanismSettings)
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     choice: str = "balanced"
+    fairness: FairnessYardstick = "isolated"
+    policy_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    comparison: Comparison = field(default_factory=Comparison)
+
+    def __post_init__(self) -> None:
+        known = get_args(FairnessYardstick)
+        if self.fairness not in known:
+            raise InputError("preset", field="fairness", found=self.fairness, expected=f"one of {', '.join(known)}")
 
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as in `MechanismSettings` or `SimulatorSettings`.
@@ -42,17 +104,20 @@ class Preset:
         for name in changes:
             if name not in mechanism | simulator:
                 raise InputError("settings", found=name, expected=_suggestion(name, sorted(mechanism | simulator)))
-        return Preset(
-            self.name,
-            dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),
-            dataclasses.replace(self.simulator, **{k: v for k, v in changes.items() if k in simulator}),
-            self.choice,
+        return dataclasses.replace(
+            self,
+            mechanism=dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),
+            simulator=dataclasses.replace(self.simulator, **{k: v for k, v in changes.items() if k in simulator}),
         )
+
+    def settings_of_policy(self, name: str) -> dict[str, Any]:
+        """Settings of the policy of that name under this preset; empty where they are the usual ones."""
+        return dict(self.policy_settings.get(name, {}))
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
         settings = dataclasses.asdict(self.mechanism) | dataclasses.asdict(self.simulator)
-        return {"preset": self.name, "choice": self.choice} | {
+        return {"preset": self.name, "choice": self.choice, "fairness": self.fairness} | {
             k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()
         }
 
@@ -91,6 +156,13 @@ _GAVEL = Preset(
     choice="published",
 )
 
+# Settings of policies in Shockwave's comparison. For finish-time fairness, runs of the published code with Clarabel are
+# on record.
+_SHOCKWAVE_POLICIES: dict[str, Mapping[str, Any]] = {
+    **SHOCKWAVE_COMPARISON,
+    "finish_time_fairness": {"solver": "clarabel"},
+}
+
 # Those of Shockwave, NSDI'23, which grew out of them.
 _SHOCKWAVE = dataclasses.replace(
     _GAVEL.replace(
@@ -103,6 +175,18 @@ _SHOCKWAVE = dataclasses.replace(
         batch_size_adaptation="published",
     ),
     name="shockwave",
+    fairness="static",
+    policy_settings=_SHOCKWAVE_POLICIES,
+    comparison=Comparison(
+        policies=tuple(SHOCKWAVE_COMPARISON),
+        cluster="v100:32",
+        generator="shockwave",
+        jobs=120,
+        mean_interarrival_seconds=40.0,
+        seed=25,
+        labels=SHOCKWAVE_LABELS,
+        bars=("makespan", "average_jct", "worst_rho", "unfair_fraction"),
+    ),
 )
 
 _PRESETS = {
@@ -111,7 +195,19 @@ _PRESETS = {
     "shockwave": _SHOCKWAVE,
     # To the letter: progress is rounded past the end of some jobs, which then hold their GPUs for five rounds.
     "shockwave_published": dataclasses.replace(
-        _SHOCKWAVE.replace(finished_jobs_linger_rounds=5), name="shockwave_published"
+        _SHOCKWAVE.replace(finished_jobs_linger_rounds=5),
+        name="shockwave_published",
+        policy_settings={
+            **_SHOCKWAVE_POLICIES,
+            "shockwave": {
+                "forecast": "oracle",
+                "fairness_rows": "published",
+                "priority_cap": None,
+                "momentum": 0.9,
+                "clock": "rounds",
+                "rho_from": "start",
+            },
+        },
     ),
 }
 

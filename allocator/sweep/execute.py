@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
-from allocator.registry import get_policy, settings_of
+from allocator.registry import get_policy
 from allocator.simulator.cost import Prices
 from allocator.simulator.engine import simulate
 from allocator.simulator.result import SimulationResult
+from allocator.sweep.decide import decide
 from allocator.sweep.jobs import trace_of
 from allocator.sweep.point import FORMAT, Point
 from throughputs import InputError
@@ -88,7 +89,7 @@ class Outcome:
 
 
 def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, log: Log, report: Report) -> Outcome:
-    """Simulate one point.
+    """Simulate one point, or make its decision.
 
     Parameters
     ----------
@@ -109,11 +110,14 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
     figures: dict[str, Any] = {}
     jobs = None
     try:
-        result = _simulate(point, materials, _progress(point, log, report))
-        figures = result.summary()
-        status, detail = result.status, result.status_detail
-        if keep_jobs:
-            jobs = _measured(result)
+        if point.kind == "decision":
+            decided = decide(point, materials.tables[point.workload.throughputs], materials.prices_of(point), report)
+            figures, status, detail = decided.figures, decided.status, decided.status_detail
+            jobs = decided.jobs if keep_jobs else None
+        else:
+            result = _simulate(point, materials, _progress(point, log, report))
+            figures, status, detail = _figures(result), result.status, result.status_detail
+            jobs = _measured(result) if keep_jobs else None
     except Exception as error:  # whatever a policy or a solver raises is the result of this run
         status, detail = "failed", f"{type(error).__name__}: {error}"
         log(traceback.format_exc())
@@ -150,22 +154,34 @@ def package_version() -> str:
 def _simulate(point: Point, materials: Materials, progress: Callable[[float, int, int], None]) -> SimulationResult:
     table = materials.tables[point.workload.throughputs]
     jobs = trace_of(point, table)
-    settings = dict(point.policy_settings)
-    if "choice" in settings_of(point.policy):
-        # The preset says which of the optima is taken, unless the policy's own settings do.
-        settings.setdefault("choice", point.chosen.choice)
     return simulate(
         jobs(point.window[1] if point.window else int(point.load)),
         Cluster.parse(point.cluster, point.gpus_per_server),
-        get_policy(point.policy, **settings),
+        point.make_policy(),
         table,
         preset=point.chosen,
         seed=point.seed,
         window=point.window,
         extend=jobs if point.window else None,
         prices=materials.prices_of(point),
+        entities=point.entities,
+        estimation=point.estimation,
         progress=progress,
     )
+
+
+def _figures(result: SimulationResult) -> dict[str, Any]:
+    """The summary of a run, with what came of estimates and of plans."""
+    figures = result.summary()
+    # Stage 1 of a plan keeps every job to its fair finish time, the later ones do not.
+    stages = [getattr(allocation, "stage", None) for _, _, allocation in result.decisions]
+    planned = [stage for stage in stages if stage is not None]
+    if planned:
+        figures["fair_plans"] = planned.count(1) / len(planned)
+    believed = None if result.record is None else result.record.jobs.believed
+    if believed is not None:
+        figures |= {"estimation_error": believed.error, "measured_pairs": believed.measured_pairs}
+    return figures
 
 
 def _measured(result: SimulationResult) -> pd.DataFrame:

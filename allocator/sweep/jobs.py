@@ -10,9 +10,10 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.simulator.arrivals import preload
 from allocator.simulator.deadlines import assign_slos
-from allocator.sweep.point import Point
+from allocator.sweep.point import Point, Workload
 from throughputs import FixedDuration, LogUniformDurations, Trace, TraceGenerator, gavel_trace
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
+from throughputs.traces.shockwave_generator import shockwave_trace
 
 if TYPE_CHECKING:
     from throughputs import ThroughputTable
@@ -22,28 +23,39 @@ __all__ = ["BLOCK_JOBS", "trace_of"]
 BLOCK_JOBS = 1024
 """Jobs that the project's own generator draws at a time when a trace must be able to grow."""
 
-_SLO_STREAM = 6
+_WEIGHT_STREAM, _SLO_STREAM = 5, 6
 _SECONDS_PER_HOUR = 3600.0
 
 
 def trace_of(point: Point, table: ThroughputTable) -> Callable[[int], Trace]:
     """A function from a number of jobs to the trace of that many; a longer one begins with the shorter ones.
 
-    A static point's trace has all jobs at time 0 and is meant for its own number of jobs only.
+    The trace of a static point or a decision is meant for its own number of jobs only; all are there at time 0, unless
+    the workload has a mean time between arrivals.
     """
     cluster = Cluster.parse(point.cluster, point.gpus_per_server)
-    draw = _gavel if point.workload.generator == "gavel" else _own
+    draw = {"gavel": _gavel, "shockwave": _shockwave, "default": _own}[point.workload.generator]
 
     def jobs(n: int) -> Trace:
-        trace = draw(point, table, n)
+        trace = _dealt(draw(point, table, n), point.workload)
         return preload(trace, cluster) if point.workload.preload else trace
 
     return jobs
 
 
+def _dealt(trace: Trace, workload: Workload) -> Trace:
+    """The jobs, handed to the entities of the workload in turn."""
+    if workload.entities is None:
+        return trace
+    once = [entity["name"] for entity in workload.entities for _ in range(entity["jobs"])]
+    return _with_column(trace, "entity", np.resize(np.array(once, dtype=object), len(trace)))
+
+
 def _gap(point: Point) -> float:
     """Mean time between arrivals, seconds."""
-    return _SECONDS_PER_HOUR / point.load if point.kind == "continuous" else 0.0
+    return (
+        _SECONDS_PER_HOUR / point.load if point.kind == "continuous" else point.workload.mean_interarrival_seconds or 0
+    )
 
 
 def _gavel(point: Point, table: ThroughputTable, n: int) -> Trace:
@@ -61,6 +73,23 @@ def _gavel(point: Point, table: ThroughputTable, n: int) -> Trace:
     )
 
 
+def _shockwave(point: Point, table: ThroughputTable, n: int) -> Trace:
+    workload, duration = point.workload, point.workload.fixed_duration_seconds
+    settings: dict[str, Any] = {}
+    if duration is not None:
+        settings["hours"] = (duration / _SECONDS_PER_HOUR,) * 2
+    if workload.n_durations is not None:
+        settings["n_durations"] = workload.n_durations
+    if not workload.multi_gpu:
+        settings["scale_factors"] = {1: 1.0}
+    trace = shockwave_trace(n, _gap(point), seed=point.seed, table=table, **settings)
+    if workload.priorities:
+        weights, shares = np.array(list(PUBLISHED_PRIORITIES)), list(PUBLISHED_PRIORITIES.values())
+        drawn = np.random.default_rng([point.seed, _WEIGHT_STREAM]).choice(weights, size=n, p=shares)
+        trace = _with_column(trace, "priority_weight", drawn)
+    return _with_slos(trace, point)
+
+
 def _own(point: Point, table: ThroughputTable, n: int) -> Trace:
     workload, gap = point.workload, _gap(point)
     duration = workload.fixed_duration_seconds
@@ -74,8 +103,18 @@ def _own(point: Point, table: ThroughputTable, n: int) -> Trace:
         seed=point.seed,
         table=table,
     )
-    trace = _blocks(generator, n) if gap else generator.generate()
-    return assign_slos(trace, np.random.default_rng([point.seed, _SLO_STREAM])) if workload.slos else trace
+    return _with_slos(_blocks(generator, n) if gap else generator.generate(), point)
+
+
+def _with_slos(trace: Trace, point: Point) -> Trace:
+    """The jobs with deadlines, where the workload has them."""
+    return assign_slos(trace, np.random.default_rng([point.seed, _SLO_STREAM])) if point.workload.slos else trace
+
+
+def _with_column(trace: Trace, name: str, values: Any) -> Trace:
+    """The jobs with another column."""
+    columns: dict[str, Any] = {column: getattr(trace, column) for column in Trace.column_names()}
+    return Trace(**(columns | {name: values}), source=trace.source)
 
 
 def _blocks(generator: TraceGenerator, n: int) -> Trace:

@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allocator.cluster import Cluster
+from allocator.estimated import Estimation
+from allocator.protocol import Policy
+from allocator.registry import get_policy, settings_of
 from allocator.simulator.presets import Preset, preset
 
-__all__ = ["Point", "Workload"]
+__all__ = ["Kind", "Point", "Workload"]
+
+Kind = Literal["continuous", "static", "decision"]
 
 FORMAT = 1
 """Part of every identity: to be raised when the same specification comes to mean another run."""
@@ -31,6 +36,9 @@ CLOCK_FACTOR, CLOCK_HOURS = 4.0, 5000.0
 
 _KEY_DIGITS = 16
 
+_ONLY_WHERE_SET = ("entities", "profiling_percentage", "reference_models", "mean_interarrival_seconds", "n_durations")
+"""Parts of a workload that count for the identity only where they are set."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -38,17 +46,26 @@ class Workload:
 
     Attributes
     ----------
-    generator : "gavel", the published generator draw for draw, or "default", `throughputs.TraceGenerator`.
+    generator : "gavel" or "shockwave", the published generators draw for draw, or "default",
+        `throughputs.TraceGenerator`.
     multi_gpu : gangs of 1, 2, 4 and 8 GPUs as published; else jobs of one GPU.
     priorities : weight 5 for a fifth of the jobs.
     slos : a deadline for every job, 1.2, 2 or 10 durations after its arrival.
     preload : the first jobs are there from the start, enough to fill the cluster.
     fixed_duration_seconds : the same duration for every job; None: the published distribution.
+    mean_interarrival_seconds : the jobs of a static run arrive one after the other, with this mean time between them;
+        None: all are there at time 0.
+    n_durations : of the generator "shockwave", durations to choose from; None: as many as it has by default.
     throughputs : file of the throughput table; None: the embedded one.
+    entities : who owns the jobs: tables with name, weight, policy, parent and ``jobs``, how many jobs in a row an
+        entity gets before it is the turn of the next one, in the order in which they are listed; None: nobody.
+    profiling_percentage, reference_models : what is known of jobs that share GPUs is estimated
+        (`throughputs.ThroughputEstimator`) from so many reference models, beside which this part of the entries of
+        every job type is profiled, 0 to 1; both None: it is known.
     prices : dollars per GPU hour: a file of histories, or one number per accelerator type; None: no prices.
     """
 
-    generator: Literal["gavel", "default"] = "gavel"
+    generator: Literal["gavel", "shockwave", "default"] = "gavel"
     multi_gpu: bool = False
     priorities: bool = False
     slos: bool = False
@@ -56,10 +73,23 @@ class Workload:
     fixed_duration_seconds: float | None = None
     throughputs: str | None = None
     prices: str | Mapping[str, float] | None = None
+    entities: tuple[Mapping[str, Any], ...] | None = None
+    profiling_percentage: float | None = None
+    reference_models: int | None = None
+    mean_interarrival_seconds: float | None = None
+    n_durations: int | None = None
+
+    @property
+    def estimated(self) -> bool:
+        """Whether what jobs do in pairs is estimated."""
+        return self.profiling_percentage is not None or self.reference_models is not None
 
     def specification(self) -> dict[str, Any]:
         """The same ready for JSON, files by their contents: a file that moves is the same, one that changes is not."""
         values = asdict(self)
+        for name in _ONLY_WHERE_SET:
+            if values[name] is None:
+                del values[name]
         for name in ("throughputs", "prices"):
             if isinstance(values[name], str):
                 values[name] = _digest(Path(values[name]))
@@ -72,18 +102,23 @@ class Point:
 
     Attributes
     ----------
-    kind : "continuous", jobs arrive at a rate; "static", all jobs are there at time 0.
+    kind : "continuous", jobs arrive at a rate; "static", a number of jobs, all there at time 0 unless the workload says
+        otherwise; "decision", nothing is run: the policy decides once about jobs that have just arrived.
     policy : its name; `policy_settings` are the settings it is made with.
     cluster : GPUs by accelerator type, as text; `gpus_per_server` in the same form, None for 1.
-    load : jobs per hour (continuous) or number of jobs (static).
+    load : jobs per hour (continuous) or number of jobs (static, decision).
     seed : of jobs, arrivals and everything else that is drawn.
     workload : which jobs.
     window : ids (first, end) of the jobs that are measured; None: all (static).
     preset : name of the set of settings, and `settings` those of mechanism and simulator that were named.
     case : label of the set of settings that the point belongs to, "" for none. Not part of the identity.
+    repetitions : times that a decision is measured.
+    max_decision_seconds : a decision that takes longer counts as saturated; None: no limit.
+    growing_cluster : how the cluster grows with the number of jobs, as text; "" where it does not. It tells series
+        apart in the place of `cluster`.
     """
 
-    kind: Literal["continuous", "static"]
+    kind: Kind
     policy: str
     cluster: str
     load: float
@@ -95,6 +130,9 @@ class Point:
     preset: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
     case: str = ""
+    repetitions: int = 1
+    max_decision_seconds: float | None = None
+    growing_cluster: str = ""
 
     @cached_property
     def chosen(self) -> Preset:
@@ -114,6 +152,7 @@ class Point:
     def _specification(self) -> dict[str, Any]:
         # Kept, so that a point can travel to a machine that does not have the files.
         usual = preset(self.preset).as_dict()
+        measured = {"repetitions": self.repetitions, "max_decision_seconds": self.max_decision_seconds}
         return {
             "format": FORMAT,
             "kind": self.kind,
@@ -126,6 +165,7 @@ class Point:
             "window": None if self.window is None else list(self.window),
             "preset": self.preset,
             "settings": {name: value for name, value in self.all_settings.items() if value != usual[name]},
+            **(measured if self.kind == "decision" else {}),
         }
 
     @cached_property
@@ -138,6 +178,7 @@ class Point:
         """Identity of all points that differ from this one in load and seed at most."""
         specification = self.specification()
         del specification["load"], specification["seed"]
+        specification["cluster"] = self.growing_cluster or self.cluster
         # The usual limits go with the load; only those that were named tell series apart.
         for name in self._usual_limits.keys() - self.settings.keys():
             specification["settings"].pop(name, None)
@@ -153,6 +194,29 @@ class Point:
             "max_waiting_jobs": WAITING_JOBS_PER_GPU * Cluster.parse(self.cluster).total_gpus,
             "max_clock_seconds": float(round(3600.0 * hours)),
         }
+
+    @property
+    def entities(self) -> list[dict[str, Any]] | None:
+        """The entities of the workload as `allocator.entities.Entities.parse` takes them."""
+        if self.workload.entities is None:
+            return None
+        return [{name: value for name, value in entity.items() if name != "jobs"} for entity in self.workload.entities]
+
+    @property
+    def estimation(self) -> Estimation | None:
+        """How what jobs do in pairs is estimated; None: it is known."""
+        workload = self.workload
+        if not workload.estimated:
+            return None
+        percentage = workload.profiling_percentage
+        return Estimation(1.0 if percentage is None else percentage, workload.reference_models)
+
+    def make_policy(self) -> Policy:
+        """The policy with its settings, and those of the preset where it has none; so with which optima it takes."""
+        settings = self.chosen.settings_of_policy(self.policy) | dict(self.policy_settings)
+        if "choice" in settings_of(self.policy):
+            settings.setdefault("choice", self.chosen.choice)
+        return get_policy(self.policy, **settings)
 
     @property
     def load_text(self) -> str:
@@ -177,6 +241,8 @@ class Point:
         load = {"jobs_per_hour": self.load} if self.kind == "continuous" else {"submitted_jobs": int(self.load)}
         first, end = self.window or (None, None)
         workload = asdict(self.workload)
+        if workload["entities"] is not None:
+            workload["entities"] = ",".join(f"{e['name']}:{e['weight']:g}:{e['policy']}" for e in workload["entities"])
         if isinstance(workload["prices"], Mapping):
             workload["prices"] = ",".join(f"{name}:{price:g}" for name, price in workload["prices"].items())
         return {

@@ -73,6 +73,10 @@ class Definition:
         field = ".".join(part for part in (self.place, key) if part)
         return InputError(self.source, field=field or None, found=found, expected=expected)
 
+    def inner(self, data: object, place: str) -> Definition:
+        """A table inside this one, whose errors name the place of both."""
+        return Definition(data, self.source, ".".join(part for part in (self.place, place) if part))
+
     def __contains__(self, key: str) -> bool:
         return key in self._left
 

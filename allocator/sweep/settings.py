@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from allocator.entities import Entities
 from allocator.mechanism.settings import MechanismSettings
 from allocator.simulator.presets import preset
 from allocator.simulator.settings import SimulatorSettings
@@ -80,8 +81,8 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
     if name not in _WORKLOAD:
         raise top.error(place, value, f"one of {', '.join(_WORKLOAD)}{did_you_mean(name, _WORKLOAD)}")
     value = setting_value(value)
-    if name == "generator" and value not in ("gavel", "default"):
-        raise top.error(place, value, "gavel or default")
+    if name == "generator" and value not in ("gavel", "shockwave", "default"):
+        raise top.error(place, value, "gavel, shockwave or default")
     if name in ("multi_gpu", "priorities", "slos", "preload") and not isinstance(value, bool):
         raise top.error(place, value, "true or false")
     if name == "fixed_duration_seconds" and value is not None and not (is_number(value) and value > 0):
@@ -90,9 +91,38 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
         if not value or not all(is_number(price) and price >= 0 for price in value.values()):
             raise top.error(place, value, "dollars per GPU hour by accelerator type")
         return {str(accelerator): float(price) for accelerator, price in value.items()}
+    if name == "entities" and value is not None:
+        return _entities(value, top, place)
+    if name == "profiling_percentage" and value is not None and not (is_number(value) and 0 <= value <= 1):
+        raise top.error(place, value, "a number from 0 to 1")
+    if name == "reference_models" and value is not None and not (type(value) is int and value >= 1):
+        raise top.error(place, value, "a whole number of at least 1")
+    if name == "mean_interarrival_seconds" and value is not None and not (is_number(value) and value > 0):
+        raise top.error(place, value, "seconds above 0")
+    if name == "n_durations" and value is not None and not (type(value) is int and value >= 5):
+        raise top.error(place, value, "a whole number of at least 5")
     if name in ("throughputs", "prices") and value is not None:
         path = folder / value if isinstance(value, str) else None
         if path is None or not path.is_file():
             raise top.error(place, value, "the name of a file that exists")
         return str(path.resolve())
     return value
+
+
+def _entities(value: Any, top: Definition, place: str) -> tuple[dict[str, Any], ...]:
+    """Entities with the number of jobs that each gets in its turn: 1 where it is not said, 0 for parents."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    for i, entity in enumerate(listed):
+        if not isinstance(entity, Mapping):
+            raise top.error(f"{place}[{i}]", entity, "a table with name, and weight, policy, parent or jobs")
+        jobs = entity.get("jobs", 0)
+        if type(jobs) is not int or jobs < 0:
+            raise top.error(f"{place}[{i}].jobs", jobs, "a whole number of at least 0")
+    stated = [{key: item for key, item in entity.items() if key != "jobs"} for entity in listed]
+    parsed = top.checked(place, stated, partial(Entities.parse, stated))
+    parents = {entity.parent for entity in parsed}
+    turns = {entity["name"]: entity.get("jobs", int(entity["name"] not in parents)) for entity in listed}
+    if not any(turns.values()):
+        raise top.error(place, list(turns), "at least one entity with jobs")
+    found = {entity.name: dataclasses.asdict(entity) for entity in parsed}
+    return tuple({**found[name], "jobs": jobs} for name, jobs in turns.items())

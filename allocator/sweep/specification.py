@@ -12,18 +12,46 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy, settings_of
-from allocator.sweep.point import POLICY_PREFIX, Point, Workload
-from allocator.sweep.reading import Definition, merged, read_toml, setting_value
+from allocator.sweep.point import POLICY_PREFIX, Kind, Point, Workload
+from allocator.sweep.reading import Definition, is_number, merged, read_toml, setting_value
 from allocator.sweep.settings import SETTINGS, Settings, assignment, assignments, flat, settings_under
 from throughputs import InputError
 
 __all__ = ["Sweep"]
 
-Kind = Literal["continuous", "static"]
+KINDS: tuple[Kind, ...] = ("continuous", "static", "decision")
+
+Clusters = tuple[tuple[str, str | None, int | None], ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Settings that go together, one set of those of which each point has one.
+
+    Attributes
+    ----------
+    label : what it is called; may be empty.
+    settings : by name, as those of the sweep.
+    clusters, loads, seeds : in the place of the sweep's own; None: those of the sweep.
+    """
+
+    label: str = ""
+    settings: Settings = field(default_factory=dict)
+    clusters: Clusters | None = None
+    loads: tuple[float, ...] | None = None
+    seeds: tuple[int, ...] | None = None
+
+    def points_of(self, sweep: Sweep) -> Iterator[tuple[tuple[str, str | None, int | None], float, int]]:
+        """Every cluster, load and seed, the first ones first."""
+        return product(
+            sweep.clusters if self.clusters is None else self.clusters,
+            sweep.loads if self.loads is None else self.loads,
+            sweep.seeds if self.seeds is None else self.seeds,
+        )
 
 
 @dataclass(frozen=True)
@@ -32,31 +60,36 @@ class Sweep:
 
     Attributes
     ----------
-    kind : "continuous" or "static".
+    kind : "continuous", "static" or "decision".
     policies : names, each with its own settings.
-    clusters : GPUs by accelerator type and GPUs per server, as text.
-    loads : jobs per hour (continuous) or numbers of jobs (static), ascending.
+    clusters : GPUs by accelerator type, GPUs per server, as text, and the number of jobs that such a cluster is for: it
+        grows with them; None: it does not.
+    loads : jobs per hour (continuous) or numbers of jobs (static, decision), ascending.
     seeds : ascending.
     settings : of every point, by name: "preset", settings of mechanism and simulator, "policy.<name>" for policies
         that have it, "workload.<name>".
-    cases : (label, settings) sets of settings, one of which each point has on top.
+    cases : sets of settings, one of which each point has on top; `clusters`, `loads` and `seeds` are empty where every
+        case has its own.
     vary : values of settings, all combinations of which are taken.
     window : ids of the jobs that are measured (continuous).
     keep_jobs : whether the table of jobs of each run is kept.
+    repetitions, max_decision_seconds : how often a decision is measured, and how long it may take (decision).
     skip_saturated : whether points are skipped once a smaller load has saturated.
     name, description : of the sweep.
     """
 
     kind: Kind
     policies: tuple[tuple[str, Settings], ...]
-    clusters: tuple[tuple[str, str | None], ...]
+    clusters: Clusters
     loads: tuple[float, ...]
     seeds: tuple[int, ...]
     settings: Settings = field(default_factory=dict)
-    cases: tuple[tuple[str, Settings], ...] = (("", {}),)
+    cases: tuple[Case, ...] = (Case(),)
     vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     window: tuple[int, int] | None = None
     keep_jobs: bool = False
+    repetitions: int = 1
+    max_decision_seconds: float | None = None
     skip_saturated: bool = True
     name: str = "sweep"
     description: str = ""
@@ -91,22 +124,31 @@ class Sweep:
             `source`, key, what was found and what was expected.
         """
         top = Definition(data, source)
-        kind: Kind = "static" if top.text("kind", choices=("continuous", "static")) == "static" else "continuous"
-        if "kind" not in data:
-            raise top.error("kind", None, "continuous or static")
+        named = top.text("kind", choices=KINDS)
+        if named is None:
+            raise top.error("kind", None, " or ".join(KINDS))
+        kind = next(known for known in KINDS if known == named)
         base = assignments({"workload": top.take("workload", {})}, top, "", Path(folder))
         base |= assignments(top.take("settings", {}), top, "settings", Path(folder))
+        servers = top.text("gpus_per_server")
+        cases = _cases(top, kind, servers, Path(folder))
+        # Cases without clusters, loads or seeds of their own have those of the sweep.
+        shared = any(case.clusters is None for case in cases) or "clusters" in top
+        loaded = any(case.loads is None for case in cases) or _loads_key(kind) in top
+        seeded = any(case.seeds is None for case in cases) or "seeds" in top
         sweep = cls(
             kind=kind,
             policies=_policies(top),
-            clusters=_clusters(top),
-            loads=_loads(top, kind),
-            seeds=tuple(int(seed) for seed in top.numbers("seeds", whole=True, least=0)),
+            clusters=_clusters(top, kind, servers) if shared else (),
+            loads=_loads(top, kind) if loaded else (),
+            seeds=_seeds(top) if seeded else (),
             settings=base,
-            cases=_cases(top, Path(folder)),
+            cases=cases,
             vary=_vary(top, Path(folder)),
             window=_window(top, kind),
             keep_jobs=top.flag("keep_jobs", False),
+            repetitions=_repetitions(top, kind),
+            max_decision_seconds=_limit(top, kind),
             skip_saturated=top.flag("skip_saturated", True),
             name=top.text("name", "sweep") or "sweep",
             description=top.text("description", "") or "",
@@ -125,8 +167,8 @@ class Sweep:
     @property
     def named(self) -> tuple[str, ...]:
         """Columns of the settings that the sweep names: those that are varied or set anywhere."""
-        names: dict[str, None] = {"round_seconds": None, "ideal": None}
-        for settings in (self.settings, *(case for _, case in self.cases), self.vary):
+        names: dict[str, None] = {} if self.kind == "decision" else {"round_seconds": None, "ideal": None}
+        for settings in (self.settings, *(case.settings for case in self.cases), self.vary):
             for name in settings:
                 first, _, rest = name.partition(".")
                 if first == "policy":
@@ -141,16 +183,16 @@ class Sweep:
 
     def _combinations(self) -> Iterator[Point]:
         varied = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
-        for (policy, own), cluster, (label, case), change in product(self.policies, self.clusters, self.cases, varied):
-            settings = {**self.settings, **case, **change}
-            for load, seed in product(self.loads, self.seeds):
-                yield self._point(policy, own, cluster, label, settings, load, seed)
+        for (policy, own), case, change in product(self.policies, self.cases, varied):
+            settings = {**self.settings, **case.settings, **change}
+            for cluster, load, seed in case.points_of(self):
+                yield self._point(policy, own, cluster, case.label, settings, load, seed)
 
     def _point(
         self,
         policy: str,
         own: Settings,
-        cluster: tuple[str, str | None],
+        cluster: tuple[str, str | None, int | None],
         label: str,
         settings: Settings,
         load: float,
@@ -159,20 +201,32 @@ class Sweep:
         known = settings_of(policy)
         shared = {name: value for name, value in settings_under(settings, "policy").items() if name in known}
         simulated = {name: value for name, value in settings.items() if name in SETTINGS}
+        workload = Workload(**settings_under(settings, "workload"))
+        if workload.estimated and not getattr(get_policy(policy), "packs", False):
+            # Estimates are of pairs; a policy that makes none is the same run with and without.
+            workload = dataclasses.replace(workload, profiling_percentage=None, reference_models=None)
+        gpus, servers, per_jobs = cluster
         return Point(
             self.kind,
             policy,
-            cluster[0],
+            gpus if per_jobs is None else _grown(gpus, load / per_jobs),
             load,
             seed,
             policy_settings={**shared, **own},
-            gpus_per_server=cluster[1],
-            workload=Workload(**settings_under(settings, "workload")),
+            gpus_per_server=servers,
+            workload=workload,
             window=self.window,
             preset=settings.get("preset", "default"),
             settings=simulated,
             case=label,
+            repetitions=self.repetitions,
+            max_decision_seconds=self.max_decision_seconds,
+            growing_cluster="" if per_jobs is None else f"{gpus} for {per_jobs} jobs",
         )
+
+
+def _loads_key(kind: Kind) -> str:
+    return "rates" if kind == "continuous" else "jobs"
 
 
 def _loads(top: Definition, kind: Kind) -> tuple[float, ...]:
@@ -181,11 +235,15 @@ def _loads(top: Definition, kind: Kind) -> tuple[float, ...]:
     return top.numbers("jobs", whole=True, least=1)
 
 
+def _seeds(top: Definition) -> tuple[int, ...]:
+    return tuple(int(seed) for seed in top.numbers("seeds", whole=True, least=0))
+
+
 def _window(top: Definition, kind: Kind) -> tuple[int, int] | None:
     value = top.take("window")
-    if kind == "static":
+    if kind != "continuous":
         if value is not None:
-            raise top.error("window", value, "no window: all jobs of a static sweep are measured")
+            raise top.error("window", value, f"no window: a {kind} sweep has none, all jobs count")
         return None
     proper = isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int for end in value)
     if not proper or not 0 <= value[0] < value[1]:
@@ -211,32 +269,85 @@ def _policies(top: Definition) -> tuple[tuple[str, Settings], ...]:
     return tuple(found)
 
 
-def _clusters(top: Definition) -> tuple[tuple[str, str | None], ...]:
-    shared = top.text("gpus_per_server")
-    found: list[tuple[str, str | None]] = []
+def _repetitions(top: Definition, kind: Kind) -> int:
+    value = top.take("repetitions")
+    if value is None:
+        return 1
+    _only_of_decisions(top, "repetitions", value, kind)
+    if type(value) is not int or value < 1:
+        raise top.error("repetitions", value, "a whole number of at least 1")
+    return value
+
+
+def _limit(top: Definition, kind: Kind) -> float | None:
+    value = setting_value(top.take("max_decision_seconds"))
+    if value is None:
+        return None
+    _only_of_decisions(top, "max_decision_seconds", value, kind)
+    if not is_number(value) or value <= 0:
+        raise top.error("max_decision_seconds", value, 'seconds above 0, or "none"')
+    return float(value)
+
+
+def _only_of_decisions(top: Definition, key: str, value: object, kind: Kind) -> None:
+    if kind != "decision":
+        raise top.error(key, value, f"nothing: a {kind} sweep measures no single decisions")
+
+
+def _grown(gpus: str, factor: float) -> str:
+    """The cluster with so many times the GPUs of each type, rounded down, at least one where there are any."""
+    cluster = Cluster.parse(gpus)
+    return str(Cluster({name: max(int(count * factor), min(count, 1)) for name, count in cluster.gpus.items()}))
+
+
+def _clusters(top: Definition, kind: Kind, shared: str | None) -> Clusters:
+    found: list[tuple[str, str | None, int | None]] = []
     for i, item in enumerate(top.items("clusters")):
         place = f"clusters[{i}]"
-        entry = Definition({"gpus": item} if isinstance(item, str) else item, top.source, place)
+        entry = top.inner({"gpus": item} if isinstance(item, str) else item, place)
         gpus, servers = entry.text("gpus") or "", entry.text("gpus_per_server", shared)
+        per_jobs = _per_jobs(entry, servers, kind)
         entry.finish()
         cluster = top.checked(place, gpus, partial(Cluster.parse, gpus, servers))
         if cluster.total_gpus == 0:
             raise top.error(place, gpus, "at least one GPU")
-        found.append((str(cluster), servers))
+        found.append((str(cluster), servers, per_jobs))
     if len(set(found)) < len(found):
-        raise top.error("clusters", [gpus for gpus, _ in found], "each cluster once")
+        raise top.error("clusters", [gpus for gpus, *_ in found], "each cluster once")
     return tuple(found)
 
 
-def _cases(top: Definition, folder: Path) -> tuple[tuple[str, Settings], ...]:
+def _per_jobs(entry: Definition, servers: str | None, kind: Kind) -> int | None:
+    """The number of jobs that the cluster of an entry is for; None: for any."""
+    value = entry.take("per_jobs")
+    if value is None:
+        return None
+    if kind == "continuous":
+        raise entry.error("per_jobs", value, "nothing: only a number of jobs makes a cluster grow")
+    if servers is not None:
+        raise entry.error("per_jobs", value, "a cluster without gpus_per_server")
+    if type(value) is not int or value < 1:
+        raise entry.error("per_jobs", value, "a whole number of at least 1")
+    return value
+
+
+def _cases(top: Definition, kind: Kind, servers: str | None, folder: Path) -> tuple[Case, ...]:
     if "cases" not in top:
         top.take("cases")
-        return (("", {}),)
+        return (Case(),)
+    own = ("name", "clusters", _loads_key(kind), "seeds")
     found = []
     for i, item in enumerate(top.items("cases")):
-        entry = Definition(item, top.source, f"cases[{i}]")
-        label = entry.text("name", "") or ""
-        found.append((label, assignments({k: v for k, v in item.items() if k != "name"}, top, f"cases[{i}]", folder)))
+        entry = top.inner(item, f"cases[{i}]")
+        found.append(
+            Case(
+                entry.text("name", "") or "",
+                assignments({k: v for k, v in item.items() if k not in own}, top, f"cases[{i}]", folder),
+                _clusters(entry, kind, servers) if "clusters" in entry else None,
+                _loads(entry, kind) if _loads_key(kind) in entry else None,
+                _seeds(entry) if "seeds" in entry else None,
+            )
+        )
     return tuple(found)
 
 
@@ -251,13 +362,35 @@ def _vary(top: Definition, folder: Path) -> dict[str, tuple[Any, ...]]:
 
 def _check(sweep: Sweep, top: Definition) -> None:
     """Make one point of each series: what settings refuse is found now, not after hours."""
-    shared = {name for settings in (sweep.settings, sweep.vary, *(case for _, case in sweep.cases))
-              for name in settings_under(settings, "policy")}  # fmt: skip
+    every = (sweep.settings, sweep.vary, *(case.settings for case in sweep.cases))
+    shared = {name for settings in every for name in settings_under(settings, "policy")}
     for name in sorted(shared):
         if not any(name in settings_of(policy) for policy, _ in sweep.policies):
             raise top.error(f"policy.{name}", name, "a setting of at least one of the policies")
-    one = dataclasses.replace(sweep, loads=sweep.loads[:1], seeds=sweep.seeds[:1])
+    for settings in every:
+        for name in SETTINGS:
+            if sweep.kind == "decision" and name in settings:
+                raise top.error(name, settings[name], "no setting of rounds: a decision sweep simulates nothing")
+    one = dataclasses.replace(
+        sweep, loads=sweep.loads[:1], seeds=sweep.seeds[:1], cases=tuple(map(_shortened, sweep.cases))
+    )
     for point in one._combinations():
+        _check_workload(point, top)
         where = f"settings of {point.policy}" + (f", case {point.case}" if point.case else "")
         top.checked(where, dict(point.settings), partial(getattr, point, "chosen"))
         top.checked(where, dict(point.policy_settings), partial(get_policy, point.policy, **point.policy_settings))
+
+
+def _shortened(case: Case) -> Case:
+    """The case with one load and one seed of its own at most."""
+    return dataclasses.replace(case, loads=case.loads and case.loads[:1], seeds=case.seeds and case.seeds[:1])
+
+
+def _check_workload(point: Point, top: Definition) -> None:
+    """Refuse parts of a workload that its generator, or a sweep of this kind, has no use for."""
+    workload = point.workload
+    if workload.mean_interarrival_seconds is not None and point.kind != "static":
+        expected = f"nothing: only the jobs of a static sweep arrive with it, not those of a {point.kind} one"
+        raise top.error("workload.mean_interarrival_seconds", workload.mean_interarrival_seconds, expected)
+    if workload.n_durations is not None and workload.generator != "shockwave":
+        raise top.error("workload.n_durations", workload.n_durations, "nothing: a setting of the generator shockwave")

@@ -36,21 +36,36 @@ FIGURES = (
     "makespan", "utilization", "window_utilization", "window_start", "window_end", "average_queue", "average_active",
     "unserved_jobs", "dropped_jobs", "unfinished_jobs", "preemptions", "lease_extensions", "lease_opportunities",
     "lease_extension_rate", "slo_jobs", "slo_attainment", "cost", "rounds", "policy_calls", "policy_seconds",
-    "wall_seconds",
+    "wall_seconds", "estimation_error", "measured_pairs", "geometric_mean_jct", "harmonic_mean_jct",
+    "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
+    "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
+    "very_unfair_fraction_themis", "mean_envy", "largest_envy", "fair_plans",
 )  # fmt: skip
 """Columns that a run's summary has under the same names."""
+
+FIGURES_OF_DECISIONS = (
+    "jobs", "unserved_jobs", "decision_seconds", "measured_decisions", "decision_status", "decision_solver",
+    "objective", "bound", "gap", "least_normalised_throughput", "total_normalised_throughput", "estimation_error",
+)  # fmt: skip
+"""The same for a decision."""
 
 # A saturated run has no steady state to measure: what had completed by then is the lucky part of the jobs.
 NOT_OF_SATURATED = (
     "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction", "makespan",
-    "slo_attainment", "window_start", "window_end", "cost",
+    "slo_attainment", "window_start", "window_end", "cost", "geometric_mean_jct", "harmonic_mean_jct",
+    "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
+    "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
+    "very_unfair_fraction_themis",
 )  # fmt: skip
 
-TEXT = ("status_detail", "case", "gpus_per_server", "throughputs", "prices")
+TEXT = ("status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "decision_solver")
 """Columns of text that may be empty throughout."""
 
 BY_WEIGHT = ("jobs", "average_jct", "p99_jct", "average_rho")
 """Figures of each priority weight, in columns such as average_jct_weight_5."""
+
+BY_ENTITY = ("jobs", "average_jct", "average_rho", "gpu_share", "throughput_share")
+"""Figures of each entity, in columns such as throughput_share_entity_vision."""
 
 
 class Store:
@@ -120,7 +135,7 @@ class Store:
             if series in first and place > first[series]:
                 rows.append(_skipped(point, contents["kind"], first[series]))
             elif key in records:
-                rows.append(_row(point, records[key]))
+                rows.append(_row(point, contents["kind"], records[key]))
         frame = pd.DataFrame(rows)
         return frame.apply(_uniform) if len(frame) else frame
 
@@ -194,10 +209,11 @@ def load_jobs(out: str | os.PathLike[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _row(point: Mapping[str, Any], record: Record) -> dict[str, Any]:
+def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
     figures = record["figures"]
     saturated = record["status"] == "saturated"
     blank = NOT_OF_SATURATED if saturated else ()
+    names = FIGURES_OF_DECISIONS if kind == "decision" else FIGURES
     row = {
         "point": point["point"],
         "status": record["status"],
@@ -205,10 +221,13 @@ def _row(point: Mapping[str, Any], record: Record) -> dict[str, Any]:
         "saturated_load": point["load"] if saturated else None,
         "by_rule": False,
         **point["cells"],
-        **{name: None if name in blank else figures.get(name) for name in FIGURES},
+        **{name: None if name in blank else figures.get(name) for name in names},
     }
     for weight in figures.get("by_priority", ()) if not saturated else ():
         row |= {f"{name}_weight_{weight['priority_weight']:g}": weight[name] for name in BY_WEIGHT}
+    for entity in figures.get("by_entity", ()) if not saturated else ():
+        if entity["entity"]:
+            row |= {f"{name}_entity_{entity['entity']}": entity[name] for name in BY_ENTITY if name in entity}
     return row | {
         name: record[name] for name in ("cpu_seconds", "run_seconds", "started_at", "host", "version", "python")
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -11,6 +11,30 @@ if TYPE_CHECKING:
 __all__ = ["summary_table"]
 
 _HOUR = 3600.0
+
+
+class _Figure(NamedTuple):
+    """A column of means: its title, that of the results, the unit, digits, and whether only completed runs count."""
+
+    title: str
+    name: str
+    unit: float = 1.0
+    digits: int = 2
+    of_completed: bool = True
+
+
+OF_SIMULATIONS = (
+    _Figure("average JCT (h)", "average_jct", _HOUR),
+    _Figure("p99 JCT (h)", "p99_jct", _HOUR),
+    _Figure("makespan (h)", "makespan", _HOUR, 1),
+    _Figure("policy (s)", "policy_seconds"),
+    _Figure("run (s)", "run_seconds", of_completed=False),
+)
+OF_DECISIONS = (
+    _Figure("decision (ms)", "decision_seconds", 1e-3, of_completed=False),
+    _Figure("objective", "objective", digits=4),
+    _Figure("run (s)", "run_seconds", of_completed=False),
+)
 
 _LOADS = {"jobs_per_hour": "jobs/h", "submitted_jobs": "jobs"}
 
@@ -28,38 +52,45 @@ def summary_table(results: pd.DataFrame, *, title: str, rows: int) -> Table:
     differing = _differing(results, load)
     table = Table(title=escape(title))
     for name in ("policy", *differing, _LOADS[load], "runs"):
-        table.add_column(name.replace("_", " "), justify="left" if name == "policy" else "right")
+        widest = int(results["policy"].str.len().max()) if name == "policy" else None
+        table.add_column(name.replace("_", " "), justify="right" if widest is None else "left", min_width=widest)
     table.add_column("status", no_wrap=True)
-    for name in ("average JCT (h)", "p99 JCT (h)", "makespan (h)", "policy (s)", "run (s)"):
-        table.add_column(name, justify="right")
+    shown = OF_DECISIONS if "decision_seconds" in results else OF_SIMULATIONS
+    for figure in shown:
+        table.add_column(figure.title, justify="right")
     groups = list(results.groupby(["policy", *differing, load], sort=False, dropna=False))
     for keys, group in groups[:rows]:
         cells = [_cell(key) for key in (keys if isinstance(keys, tuple) else (keys,))]
-        table.add_row(*map(escape, cells), *_figures(group))
+        table.add_row(*map(escape, cells), *_cells(group, shown))
     if len(groups) > rows:
         table.caption = f"{len(groups) - rows} more rows in results.parquet"
     return table
 
 
 def _differing(results: pd.DataFrame, load: str) -> list[str]:
-    """Settings that are not the same in all rows."""
+    """Settings that are not the same in all rows, and that nothing before them tells already."""
     settings = list(results.columns[: list(results.columns).index("jobs")]) if "jobs" in results else []
-    return [name for name in settings
-            if name not in (*_NOT_SETTINGS, load) and results[name].nunique(dropna=False) > 1]  # fmt: skip
+    different = [name for name in settings
+                 if name not in (*_NOT_SETTINGS, load) and results[name].nunique(dropna=False) > 1]  # fmt: skip
+    by_load = {"cluster"} if "cluster" in different and _one_each(results, [load], "cluster") else set()
+    cases = ["policy", "case"] if "case" in different else ["policy"]
+    by_case = {name for name in different if name not in cases and _one_each(results, cases, name)}
+    return [name for name in different if name not in by_load | by_case]
 
 
-def _figures(group: pd.DataFrame) -> list[str]:
+def _one_each(results: pd.DataFrame, by: list[str], name: str) -> bool:
+    """Whether rows that are alike in `by` are so in `name`."""
+    return bool(results.groupby(by, dropna=False)[name].nunique(dropna=False).max() == 1)
+
+
+def _cells(group: pd.DataFrame, shown: tuple[_Figure, ...]) -> list[str]:
     done = group[group["status"] == "completed"]
     counts = group["status"].value_counts()
     status = ", ".join(str(name) if count == len(group) else f"{count} {name}" for name, count in counts.items())
     return [
         str(len(group)),
         status,
-        _mean(done, "average_jct", _HOUR),
-        _mean(done, "p99_jct", _HOUR),
-        _mean(done, "makespan", _HOUR, digits=1),
-        _mean(done, "policy_seconds"),
-        _mean(group, "run_seconds"),
+        *(_mean(done if figure.of_completed else group, figure.name, figure.unit, figure.digits) for figure in shown),
     ]
 
 

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from scipy.stats import t
 
 from benchmarks import figures
+from benchmarks.figures.labels import apart
 from throughputs import InputError
 
 
@@ -111,6 +112,16 @@ def test_curves_without_saturation_say_nothing_of_it(axes):
     assert not axes.texts
 
 
+def test_a_logarithmic_axis_shows_all_lines(axes):
+    table = figures.curves(axes, RUNS, load="rate", value="jct", logarithmic=True)
+    assert axes.get_yscale() == "log"
+    low, high = axes.get_ylim()
+    assert 0 < low < table["mean"].min()
+    assert high > table["mean"].max()
+    crosses = [line for line in axes.get_lines() if line.get_marker() == "x"]
+    assert low < crosses[0].get_ydata()[0] < high
+
+
 def test_failed_runs_leave_a_gap_that_is_told(axes):
     failed = RUNS.assign(status=RUNS["status"].where(RUNS["rate"] != 2.0, "failed"))
     table = figures.curves(axes, failed, load="rate", value="jct")
@@ -144,7 +155,7 @@ def test_cumulative_counts_jobs_that_did_not_complete(axes):
 
 @given(st.lists(st.floats(0, 1), max_size=9), st.floats(0.01, 0.2))
 def test_names_are_apart_and_in_order(heights, gap):
-    placed = np.array(figures._apart(heights, gap))
+    placed = np.array(apart(heights, gap))
     order = np.argsort(heights, kind="stable")
     assert (np.diff(placed[order]) >= gap - 1e-9).all()
     if len(heights) < 2 or np.diff(np.sort(heights)).min() >= gap + 1e-9:
@@ -156,7 +167,7 @@ def test_names_move_as_little_as_they_can(seed):
     heights, gap = np.sort(np.random.default_rng(seed).uniform(0, 1, 6)), 0.15
     constraints = {"type": "ineq", "fun": lambda y: np.diff(y) - gap}
     best = minimize(lambda y: ((y - heights) ** 2).sum(), heights, constraints=constraints, method="SLSQP")
-    placed = np.array(figures._apart(list(heights), gap))
+    placed = np.array(apart(list(heights), gap))
     assert ((placed - heights) ** 2).sum() <= best.fun + 1e-6
 
 

@@ -8,64 +8,22 @@ import json
 import numpy as np
 import pytest
 
-from allocator import Cluster, ClusterState, get_policy, read_table, read_trace, simulate
-from allocator.instance import state_from_json
+from allocator import Cluster, get_policy, read_table, read_trace, simulate
 from allocator.policies.packing import fifo_packed, gandiva
-from formulations import PackedPolytope
-from formulations.assignment import assign_to_lines
-from throughputs import PackedColumns
+from formulations import PackedPolytope, assign_to_lines
+from tests.reference.gavel_records import INSTANCES, WITH_PAIRS, recorded_throughput, state_of
 
-INSTANCES = [
-    "i01_n3_single",
-    "i02_n4_multi_prio",
-    "i03_n8_single_prio",
-    "i05_n12_single",
-    "i06_n16_single_prio",
-    "i08_n20_multi_prio",
-    "i09_n32_multi",
-    "i11_n64_multi_prio",
-    "i12_n100_multi",
-    "i14_n200_multi_prio",
-    "i16_n10_single_gpu_same_sf_pairs",
-]
-SMALL = [name for name in INSTANCES if name.split("_")[0] in ("i01", "i02", "i03", "i05", "i06", "i08", "i16")]
-SINGLE_GPU = [name for name in SMALL if "single" in name]
+SINGLE_GPU = [name for name in WITH_PAIRS if "single" in name]
 COST = "max_sum_throughput_normalized_by_cost_perf"
 SLOS = COST + "_SLOs"
 STRATEGY_PROOF = "max_min_fairness_strategy_proof_perf"
 
 
-@pytest.fixture(scope="module")
-def records(reference_data):
-    with gzip.open(reference_data("gavel/policy_reference.json.gz")) as file:
-        return {record["instance"]["name"]: record for record in json.load(file)}
-
-
-def state_of(record):
-    """State with the recorded prices and deadlines."""
-    instance = record["instance"]
-    state = state_from_json({"cluster": instance["cluster"], "jobs": instance["jobs"]})
-    left = [np.inf if job["SLO_s_left"] is None else job["SLO_s_left"] for job in instance["jobs"]]
-    return ClusterState(
-        state.cluster,
-        state.throughputs,
-        priority_weights=state.priority_weights,
-        steps_remaining=state.steps_remaining,
-        elapsed_seconds=state.elapsed_seconds,
-        slo_seconds=np.array(left),
-        gpu_prices=np.array([instance["instance_costs"][name] for name in state.cluster.accelerators]),
-    )
-
-
-def recorded_throughput(recorded, state):
-    return np.array([recorded["effective_throughput"][str(job)] for job in state.throughputs.jobs])
-
-
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("policy", [COST, SLOS])
 @pytest.mark.parametrize("choice", ["balanced", "published"])
-def test_cost_is_the_exact_optimum(records, name, policy, choice):
-    record = records[name]
+def test_cost_is_the_exact_optimum(decisions, name, policy, choice):
+    record = decisions[name]
     allocation = get_policy(policy, choice=choice).allocate(state_of(record))
     exact = record["exact_highs"][policy]
     if isinstance(exact, dict):
@@ -77,10 +35,23 @@ def test_cost_is_the_exact_optimum(records, name, policy, choice):
     assert allocation.objective >= record["results"][policy]["last_lp_value"] * (1 - 1e-7)
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_discounts_and_throughputs_are_the_recorded_ones(records, name):
+@pytest.mark.parametrize("name", WITH_PAIRS)
+def test_cost_with_pairs_is_the_exact_optimum(decisions, name):
+    record, policy = decisions[name], "max_sum_throughput_normalized_by_cost_packed_SLOs"
+    allocation = get_policy(policy).allocate(state_of(record, pairs=True))
+    exact, recorded = record["exact_highs"][policy], record["results_packed_with_fixed_constraints"][policy]
+    assert exact["feasible"]
+    assert allocation.objective == pytest.approx(exact["objective"], rel=1e-7)
+    assert allocation.bound >= exact["objective"] * (1 - 1e-7)
+    assert allocation.dropped_slos == ()
+    # the original computes in single precision
+    assert allocation.objective == pytest.approx(recorded["last_lp_value"], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", WITH_PAIRS)
+def test_discounts_and_throughputs_are_the_recorded_ones(decisions, name):
     """The two solvers of the original differ in the discounts by up to 2e-5; the products agree."""
-    record = records[name]
+    record = decisions[name]
     state, recorded = state_of(record), record["results"][STRATEGY_PROOF]
     policy = get_policy(STRATEGY_PROOF)
     np.testing.assert_allclose(policy.discounts(state).factors, recorded["discount_factors"], atol=2e-5)
@@ -89,9 +60,9 @@ def test_discounts_and_throughputs_are_the_recorded_ones(records, name):
 
 
 @pytest.mark.parametrize("name", SINGLE_GPU)
-def test_allox_has_the_recorded_cost(records, name):
+def test_allox_has_the_recorded_cost(decisions, name):
     """Jobs that the original starts, held to the types it starts them on, cost no more than our optimum."""
-    record = records[name]
+    record = decisions[name]
     state, recorded = state_of(record), record["results"]["allox"]
     allocation = get_policy("allox").allocate(state)
     place = {"k80": 0, "p100": 1, "v100": 2}
@@ -106,22 +77,11 @@ def test_allox_has_the_recorded_cost(records, name):
     np.testing.assert_array_equal(theirs.sum(axis=0), allocation.shares.sum(axis=0))
 
 
-def packed_columns(instance, state):
-    """The recorded rates of pairs."""
-    position = {job: i for i, job in enumerate(state.throughputs.jobs)}
-    together = np.zeros((state.n_jobs, state.n_jobs, len(state.cluster.accelerators)))
-    for pair in instance["pairs"]:
-        a, b = (position[job] for job in pair["pair"])
-        for j, accelerator in enumerate(state.cluster.accelerators):
-            together[a, b, j], together[b, a, j] = pair["throughputs"][accelerator]
-    return PackedColumns.from_jobs(state.throughputs, together)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_fifo_packs_alike(records, name):
-    record = records[name]
-    state = state_of(record)
-    columns = packed_columns(record["instance"], state)
+@pytest.mark.parametrize("name", WITH_PAIRS)
+def test_fifo_packs_alike(decisions, name):
+    record = decisions[name]
+    state = state_of(record, pairs=True)
+    columns = state.packed
     packing = fifo_packed(columns, state.capacity)
     throughput = PackedPolytope(columns, state.capacity).throughput(packing.shares, packing.pairs)
     np.testing.assert_allclose(
@@ -129,12 +89,12 @@ def test_fifo_packs_alike(records, name):
     )
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_gandiva_packs_when_the_original_does_and_gives_as_much_time(records, name):
+@pytest.mark.parametrize("name", WITH_PAIRS)
+def test_gandiva_packs_when_the_original_does_and_gives_as_much_time(decisions, name):
     """Pairs are random; whether there are any, and what a pair or a job has, is not."""
-    record = records[name]
-    state, recorded = state_of(record), record["results"]["gandiva"]
-    columns = packed_columns(record["instance"], state)
+    record = decisions[name]
+    state, recorded = state_of(record, pairs=True), record["results"]["gandiva"]
+    columns = state.packed
     theirs = [row for key, row in recorded["allocation"].items() if "," in key and any(row)]
     for seed in range(3):
         packing = gandiva(columns, state.capacity, np.random.default_rng(seed))

@@ -14,12 +14,12 @@ import pytest
 
 from allocator.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.instance import state_from_json
 from allocator.policies.packed import FinishTimeFairnessPacked
 from allocator.protocol import ClusterState
 from allocator.registry import get_policy
 from allocator.simulator import simulate
 from formulations import FinishTimeFairness, PackedPolytope, Pairs, solve_packed
+from tests.reference.gavel_records import WITH_PAIRS, state_of
 from throughputs import read_table, read_trace
 
 Data = Callable[[str], Path]
@@ -158,45 +158,26 @@ def test_makespan_is_at_most_the_recorded_one(table, public_data: Data, recorded
     assert summary["average_jct"] <= original["avg_jct_s"]
 
 
-INSTANCES = [
-    "i01_n3_single",
-    "i02_n4_multi_prio",
-    "i03_n8_single_prio",
-    "i05_n12_single",
-    "i06_n16_single_prio",
-    "i08_n20_multi_prio",
-    "i16_n10_single_gpu_same_sf_pairs",
-]
+@pytest.fixture
+def instance(name: str, decisions: dict[str, Any]) -> tuple[ClusterState, dict[str, Any]]:
+    """State of an instance with pairs, and what was recorded with the constraints corrected."""
+    record = decisions[name]
+    return state_of(record, pairs=True), record["results_packed_with_fixed_constraints"]
 
 
-@pytest.fixture(scope="module")
-def instances(reference_data: Data) -> dict[str, Any]:
-    with gzip.open(reference_data("gavel/policy_reference.json.gz")) as file:
-        records = json.load(file)
-    # Entities are for other policies, and these name their jobs in a form of their own.
-    return {
-        record["instance"]["name"]: (
-            state_from_json({key: value for key, value in record["instance"].items() if key != "entities"}),
-            record["results_packed_with_fixed_constraints"],
-        )
-        for record in records
-        if record["instance"]["name"] in INSTANCES
-    }
-
-
-@pytest.mark.parametrize("name", INSTANCES)
-def test_max_min_reaches_the_recorded_optimum(name: str, instances: dict[str, Any]) -> None:
-    state, results = instances[name]
+@pytest.mark.parametrize("name", WITH_PAIRS)
+def test_max_min_reaches_the_recorded_optimum(instance: tuple[ClusterState, dict[str, Any]]) -> None:
+    state, results = instance
     allocation = get_policy("max_min_fairness_packed").allocate(state)
     assert allocation.status == "optimal"
     # The original computes in single precision.
     assert allocation.objective == pytest.approx(results["max_min_fairness_packed"]["last_lp_value"], rel=1e-6)
 
 
-@pytest.mark.parametrize("name", INSTANCES)
-def test_finish_time_fairness_reaches_the_recorded_optimum(name: str, instances: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", WITH_PAIRS)
+def test_finish_time_fairness_reaches_the_recorded_optimum(instance: tuple[ClusterState, dict[str, Any]]) -> None:
     """The published packed policy divides throughput by the weight; with the steps left multiplied it is the same."""
-    state, results = instances[name]
+    state, results = instance
     plain = FinishTimeFairnessPacked().objective(state)
     weighted = FinishTimeFairness(plain.elapsed, plain.remaining * state.priority_weights, plain.isolated)
     solution = solve_packed(PackedPolytope(state.packed, state.capacity), weighted)
@@ -206,11 +187,11 @@ def test_finish_time_fairness_reaches_the_recorded_optimum(name: str, instances:
         assert ours.objective == pytest.approx(solution.objective, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize("name", WITH_PAIRS)
 def test_makespan_is_as_short_as_the_recorded_one_or_up_to_5_percent_shorter(
-    name: str, instances: dict[str, Any]
+    instance: tuple[ClusterState, dict[str, Any]],
 ) -> None:
-    state, results = instances[name]
+    state, results = instance
     rates = results["min_total_duration_packed"]["effective_throughput"]
     theirs = max(state.steps_remaining / np.array([rates[str(job)] for job in state.throughputs.jobs]))
     ours = get_policy("min_total_duration_packed").allocate(state).objective

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import numpy as np
 import pytest
 
 from allocator import get_policy
-from allocator.instance import allocation_to_json, state_from_json
+from allocator.instance import allocation_to_json
 from formulations import MaxMin, isolated_throughput, proportional_throughput
+from tests.reference.gavel_records import INSTANCES, recorded_throughput, state_of
 
-INSTANCES = [
-    "i01_n3_single",
-    "i02_n4_multi_prio",
-    "i03_n8_single_prio",
-    "i05_n12_single",
-    "i06_n16_single_prio",
-    "i08_n20_multi_prio",
-    "i09_n32_multi",
-    "i11_n64_multi_prio",
-    "i12_n100_multi",
-    "i14_n200_multi_prio",
-    "i16_n10_single_gpu_same_sf_pairs",
-]
 PROGRAMS = [
     "max_min_fairness",
     "max_min_fairness_perf",
@@ -35,12 +22,6 @@ PROGRAMS = [
     "max_sum_throughput_perf",
 ]
 MINIMISED = ("finish_time", "min_total")
-
-
-@pytest.fixture(scope="module")
-def records(reference_data):
-    with gzip.open(reference_data("gavel/policy_reference.json.gz")) as file:
-        return {record["instance"]["name"]: record for record in json.load(file)}
 
 
 def exact_optimum(record, policy):
@@ -57,15 +38,11 @@ def recorded_value(record, policy):
     return recorded.get("last_lp_value")
 
 
-def recorded_throughput(recorded, state):
-    return np.array([recorded["effective_throughput"][str(job)] for job in state.throughputs.jobs])
-
-
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("policy", PROGRAMS)
-def test_objective_is_the_exact_optimum(records, name, policy):
-    record = records[name]
-    allocation = get_policy(policy).allocate(state_from_json(record["instance"]))
+def test_objective_is_the_exact_optimum(decisions, name, policy):
+    record = decisions[name]
+    allocation = get_policy(policy).allocate(state_of(record))
     assert allocation.status == "optimal"
     assert allocation.objective == pytest.approx(exact_optimum(record, policy), rel=1e-6)
     recorded = recorded_value(record, policy)
@@ -75,9 +52,9 @@ def test_objective_is_the_exact_optimum(records, name, policy):
 
 
 @pytest.mark.parametrize("name", INSTANCES)
-def test_yardsticks_are_equal(records, name):
-    record = records[name]
-    state = state_from_json(record["instance"])
+def test_yardsticks_are_equal(decisions, name):
+    record = decisions[name]
+    state = state_of(record)
     jobs = [str(job) for job in state.throughputs.jobs]
     isolated = [record["results"]["_isolated_throughputs"][job] for job in jobs]
     proportional = [record["results"]["_proportional_throughputs"][job] for job in jobs]
@@ -89,30 +66,30 @@ def test_yardsticks_are_equal(records, name):
 
 
 @pytest.mark.parametrize("name", INSTANCES)
-def test_order_policy_places_alike(records, name):
+def test_order_policy_places_alike(decisions, name):
     """fifo_perf is deterministic: the same jobs at the same speed, so on the same types."""
-    record = records[name]
-    state = state_from_json(record["instance"])
+    record = decisions[name]
+    state = state_of(record)
     throughput = get_policy("fifo_perf").allocate(state).effective_throughput
     np.testing.assert_array_equal(throughput, recorded_throughput(record["results"]["fifo_perf"], state))
 
 
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("policy", ["max_min_fairness_perf", "min_total_duration_perf", "max_sum_throughput_perf"])
-def test_published_point_with_the_original_solver(records, name, policy):
+def test_published_point_with_the_original_solver(decisions, name, policy):
     """With ECOS and the published choice every job's throughput is the recorded one, degenerate as optima may be."""
     pytest.importorskip("ecos", reason="ECOS is an extra: pip install cluster-allocator[ecos]")
-    record = records[name]
+    record = decisions[name]
     recorded = record["results"][policy]
-    state = state_from_json(record["instance"])
+    state = state_of(record)
     throughput = get_policy(policy, choice="published", solver="ecos").allocate(state).effective_throughput
     np.testing.assert_allclose(throughput, recorded_throughput(recorded, state), rtol=1e-5, atol=1e-8)
 
 
-def test_answer_in_json(records):
+def test_answer_in_json(decisions):
     """The answer holds what scripts read, and its numbers add up."""
-    record = records["i09_n32_multi"]
-    state = state_from_json(record["instance"])
+    record = decisions["i09_n32_multi"]
+    state = state_of(record)
     answer = json.loads(json.dumps(allocation_to_json(get_policy("max_min_fairness_perf").allocate(state))))
     throughput = dict.fromkeys(answer["effective_throughput"], 0.0)
     rates = {str(job["job_id"]): job["throughputs"] for job in record["instance"]["jobs"]}

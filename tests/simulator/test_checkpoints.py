@@ -209,7 +209,7 @@ def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
     path.write_bytes(
         {
             "truncated": whole[:-100],
-            "changed": whole[:-100] + b"\0" + whole[-99:],
+            "changed": whole[:-100] + bytes([whole[-100] ^ 255]) + whole[-99:],
             "empty": b"",
             "other": b"job_id,job_type\n0,LM\n",
         }[damage]

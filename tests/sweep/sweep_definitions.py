@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "sweeps.md"
 
 TINY = "v100:2,p100:2,k80:2"
 

@@ -18,7 +18,7 @@ def make(kind="continuous", load=2.0, seed=0, **workload):
 
 
 @given(
-    generator=st.sampled_from(["gavel", "default"]),
+    generator=st.sampled_from(["gavel", "shockwave", "default"]),
     seed=st.integers(0, 50),
     flags=st.fixed_dictionaries({name: st.booleans() for name in ("multi_gpu", "priorities", "slos", "preload")}),
     short=st.integers(40, 80),

@@ -1,0 +1,278 @@
+"""The options of a simulation, and how one is put together from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allocator.cli.options import (
+    ChoiceOption,
+    ClusterOption,
+    PresetOption,
+    PricesOption,
+    ServersOption,
+    SettingOption,
+    SolverOption,
+    ThroughputsOption,
+    make_cluster,
+    make_prices,
+    make_table,
+    make_window,
+    named_value,
+    parse_value,
+)
+from throughputs import InputError
+from throughputs.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from allocator.cluster import Cluster
+    from allocator.protocol import Policy
+    from allocator.report.progress import Advance
+    from allocator.simulator.presets import Preset
+    from allocator.simulator.result import SimulationResult
+    from throughputs import ThroughputTable, Trace
+
+__all__ = ["RunOptions", "Runs"]
+
+SLO_STREAM = 6
+POLICY_PREFIX = "policy."
+
+RoundOption = Annotated[
+    float | None, typer.Option("--round", help="Length of a round; the preset's if omitted.", metavar="SECONDS")
+]
+QueueOption = Annotated[
+    str | None,
+    typer.Option("--queue", help="per_type: types choose one after the other; global: one queue of all types."),
+]
+RecomputeOption = Annotated[
+    float | None,
+    typer.Option("--recompute-interval", help="Least time between two decisions of the policy.", metavar="SECONDS"),
+]
+IdealOption = Annotated[
+    bool, typer.Option("--ideal", help="No rounds: every job gets exactly its shares at every moment.")
+]
+UnconsolidatedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unconsolidated", help="Gangs spread over servers go at the throughput that the table has for that."
+    ),
+]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        help="Measure the jobs FIRST to END-1 only and stop when they have completed; later ones load the cluster.",
+        metavar="FIRST:END",
+    ),
+]
+PreloadOption = Annotated[
+    bool, typer.Option("--preload", help="Start with a full cluster: the first jobs of the trace arrive at once.")
+]
+SlosOption = Annotated[
+    bool, typer.Option("--slos", help="Draw a deadline for jobs without one: 1.2, 2 or 10 times the duration.")
+]
+MaxWaitingOption = Annotated[
+    int | None,
+    typer.Option("--max-waiting", help="Stop as saturated when more jobs wait than that.", metavar="JOBS"),
+]
+MaxClockOption = Annotated[
+    float | None,
+    typer.Option("--max-clock", help="Stop as saturated when the simulated clock passes this.", metavar="SECONDS"),
+]
+RunSeedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        help="Seed of everything that is drawn at random; if omitted 0, and for jobs that are drawn the preset's.",
+    ),
+]
+ProfilingOption = Annotated[
+    float | None,
+    typer.Option(
+        "--profiling-percentage",
+        help="Policies that pack estimate what jobs do in pairs, from this part of the profile of each, 0 to 1.",
+        metavar="PART",
+    ),
+]
+ReferencesOption = Annotated[
+    int | None,
+    typer.Option("--reference-models", help="They estimate from so many job types profiled in full.", metavar="COUNT"),
+]
+EntitiesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--entities",
+        help="Entities that the jobs of the trace name in a column entity (TOML, JSON, CSV, Parquet).",
+        metavar="FILE",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Cluster, throughputs, settings and workload of one or more simulations."""
+
+    throughputs: ThroughputsOption = None
+    cluster: ClusterOption = None
+    gpus_per_server: ServersOption = None
+    preset: PresetOption = "default"
+    round_seconds: RoundOption = None
+    queue: QueueOption = None
+    recompute_interval: RecomputeOption = None
+    ideal: IdealOption = False
+    unconsolidated: UnconsolidatedOption = False
+    window: WindowOption = None
+    preload: PreloadOption = False
+    slos: SlosOption = False
+    prices: PricesOption = None
+    entities: EntitiesOption = None
+    profiling_percentage: ProfilingOption = None
+    reference_models: ReferencesOption = None
+    max_waiting: MaxWaitingOption = None
+    max_clock: MaxClockOption = None
+    seed: RunSeedOption = None
+    solver: SolverOption = None
+    choice: ChoiceOption = None
+    settings: SettingOption = None
+
+    def runs(self, policies: Sequence[str]) -> Runs:
+        """What these policies (names) run with."""
+        return Runs(self, tuple(policies))
+
+
+class Runs:
+    """Simulations of several policies over one workload, all else being equal.
+
+    Attributes
+    ----------
+    preset, cluster, table, seed : what the options say. policies : the policies, in the order of their names.
+    """
+
+    def __init__(self, options: RunOptions, names: tuple[str, ...]) -> None:
+        self.options, self.seed = options, options.seed or 0
+        mine, own = _own_settings(options)
+        self.preset = _preset(options, mine)
+        self.policies: list[Policy] = _policies(names, options, self.preset, own)
+        self.cluster: Cluster = make_cluster(options.cluster or self.preset.comparison.cluster, options.gpus_per_server)
+        self.table: ThroughputTable = make_table(options.throughputs, self.policies)
+        self.window, self.prices = make_window(options.window), make_prices(options.prices)
+        if self.estimation is not None and not any(getattr(policy, "packs", False) for policy in self.policies):
+            expected = "a policy under which jobs share GPUs, such as max_min_fairness_packed"
+            raise InputError("--profiling-percentage, --reference-models", found=", ".join(names), expected=expected)
+
+    def workload(self, trace: Trace) -> Trace:
+        """The trace with what ``--slos`` and ``--preload`` ask for."""
+        import numpy as np
+
+        from allocator.simulator.arrivals import preload
+        from allocator.simulator.deadlines import assign_slos
+
+        if self.entities is not None and not any(trace.entity):
+            expected = "jobs that name their entities, in a column entity"
+            raise InputError(trace.source, field="entity", found="none", expected=expected)
+        if self.options.slos:
+            # A stream of its own, so that nothing else changes with the draw.
+            trace = assign_slos(trace, np.random.default_rng([self.seed, SLO_STREAM]))
+        return preload(trace, self.cluster) if self.options.preload else trace
+
+    @cached_property
+    def entities(self) -> Any:
+        """Entities of ``--entities``; None without."""
+        from allocator.entities import Entities
+
+        return None if self.options.entities is None else Entities.parse(self.options.entities)
+
+    @cached_property
+    def estimation(self) -> Any:
+        """How policies that pack come to know pairs of jobs; None where they know them."""
+        from allocator.estimated import Estimation
+
+        part, models = self.options.profiling_percentage, self.options.reference_models
+        return None if part is None and models is None else Estimation(1.0 if part is None else part, models)
+
+    def simulate(self, workload: Trace, policy: Policy, progress: Advance, **more: Any) -> SimulationResult:
+        """One run; `more` are further arguments of `allocator.simulate`."""
+        from allocator.simulator.engine import simulate
+
+        return simulate(
+            workload,
+            self.cluster,
+            policy,
+            self.table,
+            preset=self.preset,
+            seed=self.seed,
+            window=self.window,
+            prices=self.prices,
+            entities=self.entities,
+            estimation=self.estimation if getattr(policy, "packs", False) else None,
+            progress=progress,
+            **more,
+        )
+
+
+def _own_settings(options: RunOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ``--set`` says: settings of the preset, and of policies."""
+    preset, policy = {}, {}
+    for change in options.settings or []:
+        name, text = named_value("--set", change)
+        value = parse_value(text)
+        value = tuple(value) if isinstance(value, list) else value
+        if name.startswith(POLICY_PREFIX):
+            policy[name.removeprefix(POLICY_PREFIX)] = value
+        else:
+            preset[name] = value
+    return preset, policy
+
+
+def _preset(options: RunOptions, changed: dict[str, Any]) -> Preset:
+    """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
+    from allocator.simulator.presets import preset
+
+    own = {
+        "round_seconds": options.round_seconds,
+        "queue": options.queue,
+        "recompute_interval_seconds": options.recompute_interval,
+        "ideal": options.ideal or None,
+        "unconsolidated_throughputs": options.unconsolidated or None,
+        "max_waiting_jobs": options.max_waiting,
+        "max_clock_seconds": options.max_clock,
+    }
+    return preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None} | changed)
+
+
+def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: dict[str, Any]) -> list[Policy]:
+    """The policies with the settings of the preset, those of ``--solver`` and ``--choice``, and `own` above all.
+
+    A policy is given the settings that it has; each of `own` must be one of some policy.
+    """
+    from allocator.registry import get_policy, settings_of
+
+    known = {name: settings_of(name) for name in names}
+    for setting in own:
+        if not any(setting in settings for settings in known.values()):
+            listed = sorted({setting for settings in known.values() for setting in settings})
+            named = f"policy. before one of {', '.join(listed)}{did_you_mean(setting, listed)}"
+            expected = named if listed else "a setting of the preset: the policies have none"
+            raise InputError("--set", found=f"{POLICY_PREFIX}{setting}", expected=expected)
+    takers = [name for name in names if _takes(get_policy(name), options.solver)]
+    policies = []
+    for name in names:
+        settings: dict[str, Any] = {"choice": preset.choice} | preset.settings_of_policy(name)
+        if options.choice is not None:
+            settings["choice"] = options.choice
+        # A solver of other programs is for the other policies, if there are any.
+        if options.solver is not None and (name in takers or not takers):
+            settings["solver"] = options.solver
+        settings |= own
+        policies.append(get_policy(name, **{key: value for key, value in settings.items() if key in known[name]}))
+    return policies
+
+
+def _takes(policy: Policy, solver: str | None) -> bool:
+    """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
+    return hasattr(policy, "solver") and solver in getattr(policy, "solvers", (solver,))

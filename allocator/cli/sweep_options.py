@@ -1,0 +1,177 @@
+"""The options of sweeps, and the definition of a sweep that they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from allocator.cli.options import (
+    DEFAULT_CLUSTER,
+    JsonOption,
+    PresetOption,
+    ServersOption,
+    SettingOption,
+    ThroughputsOption,
+    make_prices,
+    make_window,
+    named_value,
+    parse_value,
+)
+from throughputs import InputError
+
+__all__ = ["DefinitionOptions", "OutOption", "RunningOptions", "numbers", "window"]
+
+DEFAULT_POLICIES = "max_min_fairness_perf,max_min_fairness,fifo_perf"
+
+PoliciesOption = Annotated[str, typer.Option("--policies", "-p", help="Names of policies.", metavar="NAME,...")]
+SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds; 0:3 is 0, 1 and 2.", metavar="SEED,...|FIRST:END")]
+ClustersOption = Annotated[
+    list[str], typer.Option("--cluster", "-c", help="GPUs by accelerator type; may be repeated.", metavar="TYPE:N,...")
+]
+GeneratorOption = Annotated[
+    str, typer.Option("--generator", help="gavel, shockwave: published ones, draw for draw; default: our own.")
+]
+MultiOption = Annotated[bool, typer.Option("--multi-gpu", help="Gangs of 1, 2, 4 and 8 GPUs, as published.")]
+PrioritiesOption = Annotated[bool, typer.Option("--priorities", help="Weight 5 for a fifth of the jobs.")]
+SlosOption = Annotated[bool, typer.Option("--slos", help="A deadline for every job: 1.2, 2 or 10 durations.")]
+PreloadOption = Annotated[bool, typer.Option("--preload", help="Start with a full cluster.")]
+DurationOption = Annotated[
+    float | None, typer.Option("--duration", help="The same duration for every job, alone.", metavar="SECONDS")
+]
+PricesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prices", help="Dollars per GPU hour: a file of histories, or constants.", metavar="FILE|TYPE:PRICE,..."
+    ),
+]
+VaryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        help="A setting with several values: of mechanism or simulator, policy.NAME, workload.NAME; may be repeated.",
+        metavar="NAME=VALUE,...",
+    ),
+]
+KeepOption = Annotated[bool, typer.Option("--keep-jobs", help="Keep the table of measured jobs of every run.")]
+EveryOption = Annotated[bool, typer.Option("--every-point", help="Run points beyond saturation too.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the sweep; run again to continue.", metavar="DIR")]
+JobsOption = Annotated[
+    int | None, typer.Option("-j", "--parallel", help="Runs at a time; all cores if omitted.", metavar="N")
+]
+EngineOption = Annotated[str, typer.Option("--engine", help="local: processes of this machine; ray: a Ray cluster.")]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="Of the Ray cluster; one of this machine alone if omitted.")
+]
+RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Run points again that failed before.")]
+PlanOption = Annotated[bool, typer.Option("--plan", help="List the points and run none.")]
+
+
+@dataclass(frozen=True)
+class DefinitionOptions:
+    """What is run: policies, seeds, clusters, workload and settings."""
+
+    policies: PoliciesOption = DEFAULT_POLICIES
+    seeds: SeedsOption = "0"
+    clusters: ClustersOption = field(default_factory=lambda: [DEFAULT_CLUSTER])
+    gpus_per_server: ServersOption = None
+    generator: GeneratorOption = "gavel"
+    multi_gpu: MultiOption = False
+    priorities: PrioritiesOption = False
+    slos: SlosOption = False
+    duration: DurationOption = None
+    throughputs: ThroughputsOption = None
+    prices: PricesOption = None
+    preset: PresetOption = "default"
+    settings: SettingOption = None
+    vary: VaryOption = None
+    keep_jobs: KeepOption = False
+
+    def definition(self, kind: str, *, preload: bool = False) -> dict[str, Any]:
+        """A definition as a TOML file would hold it, without its loads."""
+        fixed = dict(named_value("--set", text) for text in self.settings or ())
+        varied = dict(named_value("--vary", text) for text in self.vary or ())
+        return {
+            "kind": kind,
+            "policies": [name.strip() for name in self.policies.split(",") if name.strip()],
+            "seeds": _seeds(self.seeds),
+            "clusters": self.clusters,
+            **({"gpus_per_server": self.gpus_per_server} if self.gpus_per_server else {}),
+            "workload": self._workload(preload),
+            "settings": {"preset": self.preset} | {name: parse_value(text) for name, text in fixed.items()},
+            "vary": {name: _values(text) for name, text in varied.items()},
+            "keep_jobs": self.keep_jobs,
+        }
+
+    def _workload(self, preload: bool) -> dict[str, Any]:
+        workload: dict[str, Any] = {
+            "generator": self.generator,
+            "multi_gpu": self.multi_gpu,
+            "priorities": self.priorities,
+            "slos": self.slos,
+            "preload": preload,
+            "fixed_duration_seconds": self.duration,
+            "throughputs": None if self.throughputs is None else str(self.throughputs),
+        }
+        prices = self.prices
+        if prices is None:
+            return workload
+        if ":" in prices and not Path(prices).exists():
+            constant = make_prices(prices)  # says what is wrong with them
+            assert constant is not None
+            names = constant.accelerators
+            return workload | {"prices": dict(zip(names, constant.price_at(0.0, names).tolist(), strict=True))}
+        return workload | {"prices": prices}
+
+
+@dataclass(frozen=True)
+class RunningOptions:
+    """How and where the runs of a sweep are carried out."""
+
+    parallel: JobsOption = None
+    engine: EngineOption = "local"
+    address: AddressOption = None
+    retry_failed: RetryOption = False
+    plan: PlanOption = False
+    as_json: JsonOption = False
+
+    def checked_engine(self) -> Literal["local", "ray"]:
+        """Engine of ``--engine``."""
+        if self.engine not in ("local", "ray"):
+            raise InputError("--engine", found=self.engine, expected="local or ray")
+        return "ray" if self.engine == "ray" else "local"
+
+
+def numbers(option: str, text: str) -> Any:
+    """Numbers of ``--rates`` and ``--jobs``: a list, or FIRST:LAST:COUNT."""
+    expected = "numbers as in 0.4,0.8,1.2, or FIRST:LAST:COUNT as in 0.4:6:15"
+    try:
+        if ":" in text:
+            first, last, count = text.split(":")
+            return {"first": float(first), "last": float(last), "count": int(count)}
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(option, found=text, expected=expected) from None
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        if ":" in text:
+            first, end = map(int, text.split(":"))
+            return list(range(first, end))
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError("--seeds", found=text, expected="whole numbers as in 0,1,2 or 0:3") from None
+
+
+def window(text: str) -> list[int]:
+    """First and end of ``--window``."""
+    return list(make_window(text) or ())
+
+
+def _values(text: str) -> list[Any]:
+    """Values of ``--vary``: a JSON list, or values separated by commas."""
+    value = parse_value(text)
+    return value if isinstance(value, list) else [parse_value(part.strip()) for part in text.split(",")]

@@ -1,0 +1,112 @@
+"""How the runs of a comparison are shown: by which rho, under which names, and which figures as bars."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allocator.report.figures import FIGURES, MISSING, Figure
+
+__all__ = ["Presentation"]
+
+_RHO = ("worst_rho", "unfair_fraction")
+
+_MEANING = {
+    "isolated": "job completion time / the same on an isolated share of the cluster",
+    "static": "job completion time / (time that the job needs alone x jobs of the trace per GPU)",
+    "themis": "job completion time / (time that the job needs alone x jobs in the cluster per GPU, meanwhile)",
+}
+
+_AGAINST_FAIR_SHARE = Figure(
+    "worst_rho_isolated",
+    "worst rho_isolated",
+    "",
+    1.0,
+    "low",
+    "largest ratio of a job's completion time to its completion time under isolated_plus",
+    2,
+)
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """What the preset of the runs says about showing them; the usual where they differ in it.
+
+    Attributes
+    ----------
+    names : of the policies, with what the paper calls them.
+    labels : the paper's names alone; the policy's own where it has none.
+    figures : columns of the table.
+    bars : those that are also shown as bars.
+    rho : column of the jobs' rho.
+    meaning : what that rho is.
+    usual : whether it is the one that presets without a yardstick of their own have.
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    bars: tuple[Figure, ...]
+    rho: str
+    meaning: str
+    usual: bool
+
+    @classmethod
+    def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Presentation:
+        """The presentation of runs by their summaries, each with the settings of its run under "settings"."""
+        from allocator.simulator.presets import Comparison, preset, preset_names
+
+        presets = {str(_settings(summary).get("preset")) for summary in summaries}
+        only = presets.pop() if len(presets) == 1 else None
+        shown = preset(only).comparison if only in preset_names() and only is not None else Comparison()
+        yardstick = _yardstick(summaries)
+        figures = tuple(_by(yardstick, figure) for figure in FIGURES)
+        policies = [str(summary.get("policy", MISSING)) for summary in summaries]
+        labels = tuple(shown.labels.get(policy, policy) for policy in policies)
+        return cls(
+            names=tuple(
+                policy if label == policy else f"{policy} ({label})"
+                for policy, label in zip(policies, labels, strict=True)
+            ),
+            labels=labels,
+            figures=figures + ((_AGAINST_FAIR_SHARE,) if any(_AGAINST_FAIR_SHARE.key in s for s in summaries) else ()),
+            bars=tuple(
+                shown_figure
+                for key in shown.bars
+                for known, shown_figure in zip(FIGURES, figures, strict=True)
+                if known.key == key
+            ),
+            rho="rho" + _ending(yardstick),
+            meaning=_MEANING[yardstick],
+            usual=yardstick == "isolated",
+        )
+
+
+def _settings(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    settings: Mapping[str, Any] = summary.get("settings", {})
+    return settings
+
+
+def _ending(yardstick: str) -> str:
+    return "" if yardstick == "isolated" else f"_{yardstick}"
+
+
+def _yardstick(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """The one by which all are to be compared, if all have its figures."""
+    wanted = {str(_settings(summary).get("fairness", "isolated")) for summary in summaries}
+    yardstick = wanted.pop() if len(wanted) == 1 else "isolated"
+    known = yardstick in _MEANING and all(f"worst_rho{_ending(yardstick)}" in summary for summary in summaries)
+    return yardstick if known else "isolated"
+
+
+def _by(yardstick: str, figure: Figure) -> Figure:
+    """The figure, of the rho with that yardstick."""
+    if figure.key not in _RHO or yardstick == "isolated":
+        return figure
+    about = {
+        "worst_rho": f"largest rho of any job: {_MEANING[yardstick]}",
+        "unfair_fraction": f"completed jobs with rho above 1.05: {_MEANING[yardstick]}",
+    }
+    return dataclasses.replace(figure, key=figure.key + _ending(yardstick), about=about[figure.key])

@@ -1,0 +1,53 @@
+"""Pictures of studies: one look for all of them, for notebooks and scripts.
+
+    from benchmarks import figures
+
+    figures.use_style()
+    fig, axes = figures.panels(1)
+    figures.curves(axes[0], results, load="jobs_per_hour", value="average_jct", unit=3600)
+
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; every line has a marker of its own as well, and
+its name beside it. Lines are means over seeds with the 95 % confidence interval of the mean (Student's t) as a band. A
+load at which a seed has saturated is marked and has no mean: what happened to complete by then says little.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.figures.comparison import bars, differences, key_beside, paired_differences, pareto_front, trade_off
+from benchmarks.figures.curves import cumulative, curves
+from benchmarks.figures.labels import LineEnd, key, name_lines
+from benchmarks.figures.means import busiest, summary
+from benchmarks.figures.published import published_curves, recorded_decision_times
+from benchmarks.figures.published_dynamic import published_comparison
+from benchmarks.figures.style import COLOURS, FAINT, INK, looks, panels, use_style
+
+__all__ = [
+    "COLOURS",
+    "FAINT",
+    "INK",
+    "STUDIES",
+    "LineEnd",
+    "bars",
+    "busiest",
+    "cumulative",
+    "curves",
+    "differences",
+    "key",
+    "key_beside",
+    "looks",
+    "name_lines",
+    "paired_differences",
+    "panels",
+    "pareto_front",
+    "published_comparison",
+    "published_curves",
+    "recorded_decision_times",
+    "summary",
+    "trade_off",
+    "use_style",
+]
+
+STUDIES = Path(__file__).resolve().parents[1] / "studies"
+"""The folder of the studies' definitions."""

@@ -1,0 +1,75 @@
+"""Figures of the original system to compare with, where they are at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["published_curves", "recorded_decision_times", "reference_file"]
+
+_PUBLISHED = "gavel/published_mean_jct_by_rate.csv"
+_RECORDED_TIMES = "gavel/policy_runtime_scaling.csv"
+
+
+def published_curves(trace: str, policies: Iterable[str]) -> pd.DataFrame | None:
+    """The mean completion times that the paper's notebooks print: seed 0, jobs 4000 to 4999, 36 GPUs of each type.
+
+    Parameters
+    ----------
+    trace : "single" or "multi", for jobs of one GPU and gangs.
+    policies : names.
+
+    Returns
+    -------
+    pandas.DataFrame or None
+        Columns policy, jobs_per_hour and value, hours. None without the file, which the folder that the variable
+        ALLOCATOR_REFERENCE names may hold: ``gavel/published_mean_jct_by_rate.csv``.
+    """
+    path = reference_file(_PUBLISHED)
+    if path is None:
+        return None
+    import pandas as pd
+
+    table = pd.read_csv(path)
+    wanted = (
+        (table["trace"] == trace)
+        & table["policy"].isin(list(policies))
+        & table["meaning"].str.startswith("mean JCT hours")
+    )
+    chosen = table[wanted].rename(columns={"input_job_rate_per_hr": "jobs_per_hour"})
+    columns = ["policy", "jobs_per_hour", "value"]
+    return chosen[columns].drop_duplicates(["policy", "jobs_per_hour"]).reset_index(drop=True)
+
+
+def recorded_decision_times() -> pd.DataFrame | None:
+    """Seconds of wall time that the original system took for a decision with ECOS, recorded from its public code.
+
+    Single-GPU jobs, a quarter as many GPUs of each of three types, a loaded machine.
+
+    Returns
+    -------
+    pandas.DataFrame or None
+        Columns policy, jobs (ascending for each policy) and seconds. None without the file
+        ``gavel/policy_runtime_scaling.csv`` in the folder that the variable ALLOCATOR_REFERENCE names.
+    """
+    path = reference_file(_RECORDED_TIMES)
+    if path is None:
+        return None
+    import pandas as pd
+
+    table = pd.read_csv(path)
+    chosen = table[(table["solver"] == "ECOS") & ~table["multi_gpu_and_prio"] & table["wall_s"].notna()]
+    chosen = chosen.rename(columns={"n": "jobs", "wall_s": "seconds"})[["policy", "jobs", "seconds"]]
+    return chosen.sort_values(["policy", "jobs"]).reset_index(drop=True)
+
+
+def reference_file(relative: str) -> Path | None:
+    """A file of the folder that the variable ALLOCATOR_REFERENCE names; None if there is none."""
+    folder = os.environ.get("ALLOCATOR_REFERENCE")
+    path = Path(folder) / relative if folder else None
+    return path if path is not None and path.exists() else None

@@ -1,0 +1,112 @@
+"""``allocator data`` as a user runs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+
+from allocator.data import (
+    CACHE_VARIABLE,
+    datasets,
+    find,
+    path_of,
+)
+from tests.data.local_server import CONTENT, SHA256
+
+
+def run(*arguments, cache, check=True, wait=True):
+    command = [sys.executable, "-m", "allocator", "data", *map(str, arguments)]
+    environment = os.environ | {CACHE_VARIABLE: str(cache)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    if not wait:
+        return process
+    out, err = process.communicate(timeout=60)
+    assert not check or process.returncode == 0, err
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def test_two_processes_fetch_at_once(server, tmp_path):
+    name = "simulation_throughputs.json"  # its right hash is unknown, so anything will do
+    server.behaviour.files = {f"/gavel-throughputs/{name}": CONTENT}
+    server.behaviour.pause = threading.Event()
+    arguments = ("fetch", "gavel-throughputs", "--file", name, "--url-base", server.url)
+    first, second = (run(*arguments, cache=tmp_path, wait=False) for _ in range(2))
+    told = threading.Event()
+    lines: list[str] = []
+
+    def listen(process):
+        for line in process.stderr:
+            lines.append(line)
+            told.set()
+
+    listeners = [threading.Thread(target=listen, args=(process,), daemon=True) for process in (first, second)]
+    for listener in listeners:
+        listener.start()
+    assert told.wait(20)  # one of them found the other at it
+    server.behaviour.pause.set()
+    for process in (first, second):
+        assert f"it has {SHA256}" in process.stdout.read()
+        assert process.wait(20) == 0
+    assert [line for line in lines if "another process" in line] == lines
+    assert len(server.behaviour.requests) == 1
+    assert path_of(f"gavel-throughputs/{name}", cache=tmp_path).read_bytes() == CONTENT
+
+
+def test_a_killed_process_leaves_no_lock(server, tmp_path):
+    server.behaviour.files = {"/gavel-throughputs/simulation_throughputs.json": CONTENT}
+    server.behaviour.pause = threading.Event()
+    arguments = ("fetch", "gavel-throughputs", "--file", "simul*", "--url-base", server.url)
+    process = run(*arguments, cache=tmp_path, wait=False)
+    part = tmp_path / "gavel-throughputs" / "simulation_throughputs.json.part"
+    for _ in range(400):
+        if part.exists():
+            break
+        threading.Event().wait(0.05)
+    process.kill()
+    process.communicate(timeout=20)
+    assert part.exists()
+    server.behaviour.pause.set()
+    assert SHA256 in run(*arguments, cache=tmp_path).stdout
+    assert not part.exists()
+
+
+def test_commands(server, tmp_path):
+    assert "shockwave-traces" in run("list", cache=tmp_path).stdout
+    listed = {entry["name"]: entry for entry in json.loads(run("list", "--json", cache=tmp_path).stdout)}
+    assert len(listed) == len(datasets())
+    assert listed["philly"]["files"][0]["sha256"] == find("philly").files[0].sha256
+    shown = run("list", "gavel-throughputs", cache=tmp_path).stdout
+    assert "SHA-256 unknown" in shown
+    assert find("gavel-throughputs").files[0].url in shown
+
+    server.behaviour.files = {
+        "/gavel-throughputs/simulation_throughputs.json": b"{}",
+        "/gavel-throughputs/physical_cluster_throughputs.json": b"{ }",
+    }
+    done = run("fetch", "gavel-throughputs", "--url-base", server.url, cache=tmp_path)
+    assert "licence: MIT" in done.stdout
+    assert hashlib.sha256(b"{ }").hexdigest() in done.stdout  # nobody knows the right one: say the one it has
+    assert done.stderr == ""
+    reports = json.loads(run("verify", "--json", cache=tmp_path).stdout)
+    assert [report["state"] for report in reports] == ["unchanged", "unchanged"]
+    (tmp_path / "gavel-throughputs" / "simulation_throughputs.json").write_bytes(b"[]")
+    wrong = run("verify", cache=tmp_path, check=False)
+    assert wrong.returncode == 1
+    assert "run `allocator data fetch gavel-throughputs`" in wrong.stdout
+
+
+def test_errors_are_one_line(server, tmp_path):
+    done = run("fetch", "philly", "--url-base", server.url, cache=tmp_path, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert "404" in done.stderr
+    done = run("fetch", "phily", cache=tmp_path, check=False)
+    assert done.returncode == 2
+    assert "did you mean 'philly'" in done.stderr
+    done = run("fetch", "mit-supercloud", cache=tmp_path, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -1,0 +1,169 @@
+"""Figures as bars, and the rho and the names that a preset shows."""
+
+import io
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from allocator.report import render_report
+from allocator.report.bar_charts import bar_panels, terminal_bars
+from allocator.report.presentation import Presentation
+from allocator.report.terminal import comparison_table
+from allocator.simulator.fairness import isolated_rho
+from allocator.simulator.presets import _PRESETS, preset
+from allocator.simulator.result import SimulationResult
+from tests.report.synthetic import changed, make_result
+from throughputs import InputError
+
+POLICIES = ("shockwave", "finish_time_fairness", "fifo")
+
+
+def summary(policy: str, **figures: Any) -> dict[str, Any]:
+    usual = {
+        "average_jct": 7200.0,
+        "makespan": 36000.0,
+        "worst_rho": 9.0,
+        "unfair_fraction": 0.9,
+        "worst_rho_static": 2.0,
+        "unfair_fraction_static": 0.25,
+        "completed_jobs": 10,
+        "jobs": 10,
+    }
+    settings = {"preset": "shockwave", "fairness": "static"}
+    return {"policy": policy, "settings": settings} | usual | figures
+
+
+def text_of(renderables: list[Any], width: int = 120, encoding: str = "utf-8") -> str:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(file=file, width=width, color_system=None)
+    for renderable in renderables:
+        console.print(renderable)
+    file.flush()
+    return file.buffer.getvalue().decode(encoding)
+
+
+@pytest.fixture(scope="module")
+def static_results() -> list[SimulationResult]:
+    """Three policies under the preset shockwave, whose rho_static is half of the usual rho."""
+    results = []
+    for policy in POLICIES:
+        result = make_result(policy, n_jobs=8, n_rounds=3000, cluster="v100:8")
+        jobs = result.jobs.assign(rho_static=result.jobs["rho"] / 2)
+        settings = result.settings | {"preset": "shockwave", "fairness": "static"}
+        results.append(changed(result, jobs=jobs, settings=settings))
+    return results
+
+
+def test_bars_have_the_lengths_of_their_values() -> None:
+    rows = [summary("shockwave"), summary("fifo", makespan=72000.0), summary("finish_time_fairness", makespan=18000.0)]
+    panels = bar_panels(rows)
+    assert len(panels) == 4
+    assert [re.findall(r"<figcaption>(.*?)<", panel) for panel in panels] == [
+        ["makespan (h)"],
+        ["average JCT (h)"],
+        ["worst rho"],
+        ["unfair jobs (%)"],
+    ]
+    widths = [float(width) for width in re.findall(r'<rect[^>]*width="([\d.]+)"', panels[0])]
+    np.testing.assert_allclose(np.array(widths) / widths[1], [0.5, 1.0, 0.25], atol=1e-3)
+    assert re.findall(r"×([\d.]+)", panels[0]) == ["2.00", "0.50"]
+    assert re.findall(r'data-policy="(\d)"', panels[0]) == ["0", "1", "2"]
+    for label in ("Shockwave", "fifo", "Themis"):
+        assert f">{label}</text>" in panels[0]
+
+
+def test_the_terminal_shows_the_same() -> None:
+    rows = [summary("shockwave"), summary("fifo", makespan=72000.0)]
+    text = text_of(terminal_bars(rows))
+    first, second = (
+        next(line for line in text.splitlines() if line.startswith(name)) for name in ("Shockwave", "fifo")
+    )
+    assert first.split()[2:4] == ["10.00*", "x1.00"]
+    assert second.split()[2:4] == ["20.00", "x2.00"]
+    assert second.split()[1].count("█") == pytest.approx(2 * first.split()[1].count("█"), abs=1)
+    assert max(map(len, text.splitlines())) <= 120
+    narrow = text_of(terminal_bars(rows), width=60)
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert narrow.count("Shockwave ") == 4
+    plain = text_of(terminal_bars(rows), encoding="ascii")
+    assert plain.isascii()
+    assert "####" in plain
+
+
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_what_is_missing_has_no_bar(value: float | None) -> None:
+    rows = [summary("shockwave", makespan=value), summary("fifo"), summary("isolated", unfair_fraction_static=0.0)]
+    panels = bar_panels(rows)
+    assert not any("nan" in panel for panel in panels)
+    assert 'width="0.0"' in panels[0] or 'width="0"' in panels[0]
+    assert "×" not in panels[0]
+    assert "nan" not in text_of(terminal_bars(rows))
+
+
+def test_other_presets_have_no_bars_and_no_other_names() -> None:
+    rows = [summary(policy) | {"settings": {"preset": "gavel", "fairness": "isolated"}} for policy in POLICIES]
+    assert bar_panels(rows) == []
+    assert terminal_bars(rows) == []
+    assert bar_panels([]) == []
+    shown = Presentation.of(rows)
+    assert shown.names == shown.labels == POLICIES
+    assert shown.usual
+    assert "9.00" in text_of([comparison_table(rows)])
+
+
+def test_the_preset_says_which_rho_is_shown() -> None:
+    rows = [summary(policy) for policy in POLICIES]
+    text = text_of([comparison_table(rows)])
+    assert "2.00" in text
+    assert "9.00" not in text
+    assert "finish_time_fairness (Themis)" in text
+    assert "jobs of the trace per GPU" in text
+    # one run without profiles of its jobs: all are compared by the rho that each has
+    del rows[1]["worst_rho_static"]
+    text = text_of([comparison_table(rows)])
+    assert "9.00" in text
+    assert "per GPU" not in text
+
+
+def test_runs_of_different_presets_are_shown_as_usual() -> None:
+    rows = [summary("shockwave"), summary("fifo") | {"settings": {"preset": "gavel", "fairness": "isolated"}}]
+    shown = Presentation.of(rows)
+    assert (shown.bars, shown.rho, shown.names) == ((), "rho", ("shockwave", "fifo"))
+
+
+def test_a_preset_of_ones_own_keeps_its_yardstick() -> None:
+    own = replace(preset("default"), name="mine", fairness="themis")
+    rows = [summary("fifo", worst_rho_themis=3.25, unfair_fraction_themis=0.5) | {"settings": own.as_dict()}]
+    assert "mine" not in _PRESETS
+    shown = Presentation.of(rows)
+    assert shown.rho == "rho_themis"
+    assert "meanwhile" in shown.meaning
+    assert "3.25" in text_of([comparison_table(rows)])
+
+
+def test_the_page_has_panels_names_and_the_same_rho(static_results: list[SimulationResult]) -> None:
+    page = render_report(static_results)
+    assert page.count('class="chart panel"') == 4
+    assert "finish_time_fairness (Themis)" in page
+    assert "jobs of the trace per GPU" in page
+    worst = max(static_results[0].jobs["rho_static"].dropna())
+    embedded = re.search(r'"rho":\{"count":\d+,"values":\[([^\]]*)\]', page)
+    assert embedded is not None
+    assert float(embedded[1].split(",")[-1]) == pytest.approx(worst, abs=1e-4)
+
+
+def test_names_are_escaped() -> None:
+    rows = [summary("<b>&"), summary("shockwave")]
+    assert "<b>" not in "".join(bar_panels(rows))
+
+
+def test_rho_against_a_run_with_fair_shares() -> None:
+    ours, fair = np.array([10.0, 30.0, np.nan, 5.0]), np.array([20.0, 10.0, 10.0, np.nan])
+    np.testing.assert_array_equal(isolated_rho(ours, fair), [0.5, 3.0, np.nan, np.nan])
+    with pytest.raises(InputError, match="4 jobs"):
+        isolated_rho(ours, fair[:3])
