@@ -40,6 +40,7 @@ class Allocation:
     solver : what solved the program; empty for none.
     seconds : time the decision took.
     fallbacks : backends that were tried before `solver` and missed the tolerance.
+    stage : which of the programs that a policy asks for in turn gave the answer, 1 the first; None where there is one.
     dropped_slos : labels of the jobs whose deadline the policy had to give up.
     pairs : shares of time of pairs of jobs on the same GPUs; None from policies that do not pack. `shares` are then
         those of jobs alone.
@@ -61,6 +62,7 @@ class Allocation:
     solver: str = ""
     seconds: float = 0.0
     fallbacks: tuple[str, ...] = ()
+    stage: int | None = None
     dropped_slos: tuple[Any, ...] = ()
     pairs: Pairs | None = None
     pair_rates: NDArray[np.float64] | None = None

@@ -373,6 +373,7 @@ class Shockwave:
             gap=solution.gap,
             unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
             solver=solution.solver,
+            stage=solution.stage,
             seconds=perf_counter() - started,
             state=state,
             decided_by=self,

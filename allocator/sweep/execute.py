@@ -174,7 +174,7 @@ def _figures(result: SimulationResult) -> dict[str, Any]:
     """The summary of a run, with what came of estimates and of plans."""
     figures = result.summary()
     # Stage 1 of a plan keeps every job to its fair finish time, the later ones do not.
-    stages = [getattr(allocation, "stage", None) for _, _, allocation in result.decisions]
+    stages = [allocation.stage for _, _, allocation in result.decisions]
     planned = [stage for stage in stages if stage is not None]
     if planned:
         figures["fair_plans"] = planned.count(1) / len(planned)
