@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from formulations.backends import AUTO, Backend, get_backend
 from formulations.certificate import Certificate, certify
-from formulations.objectives import Makespan, MaxMin, MaxSum, Objective, Threshold
+from formulations.objectives import Makespan, MaxSum, Objective, Threshold
 from formulations.polytope import Polytope, parts
 from formulations.reductions import Classes, classes_of
 from formulations.remainder import Remainder
@@ -69,8 +69,10 @@ def solve(
     """
     started = perf_counter()
     check_choice(choice)
-    # which of the optima is taken hangs on where the published solver happens to end
-    order = ("homogeneous", *AUTO) if choice == "published" and isinstance(objective, MaxMin | MaxSum) else AUTO
+    order: tuple[str, ...] = AUTO
+    if choice == "published":
+        # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
+        order = ("homogeneous" if isinstance(objective, MaxSum) else "as_stated", *AUTO)
     backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)

@@ -79,6 +79,13 @@ BACKENDS: dict[str, Backend] = {
             requires=("clarabel",),
         ),
         Backend(
+            "as_stated",
+            "compiled",
+            "solve_as_stated",
+            "the same in the units of the program: ends near the published points",
+            requires=("clarabel",),
+        ),
+        Backend(
             "prices",
             "prices",
             "solve",

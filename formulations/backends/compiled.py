@@ -20,7 +20,7 @@ from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 from formulations.warm_start import Start
 
-__all__ = ["clarabel_engine", "compiled_engine", "solve"]
+__all__ = ["clarabel_engine", "compiled_engine", "solve", "solve_as_stated"]
 
 Array = NDArray[np.float64]
 
@@ -39,22 +39,36 @@ def solve(polytope: Polytope, objective: Objective, start: Start | None = None) 
     return solve_with_engine(polytope, objective, compiled_engine, start)
 
 
+def solve_as_stated(polytope: Polytope, objective: Objective) -> Answer:
+    """The same in the units of the program, whether or not loops are compiled: ends near the published points."""
+    return solve_with_engine(polytope, objective, _engine_as_stated)
+
+
 def compiled_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
     """Clarabel for programs that are small enough."""
     if fast.in_use():
         raise NotAcceptedError("the compiled loops of the structured path are faster")
-    K = program.rates.shape[1]
-    if K > _LARGEST:
-        raise NotAcceptedError(f"{K} classes of jobs are more than {_LARGEST}")
+    _check_size(program)
     return clarabel_engine(program, precision)
 
 
-def clarabel_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
-    """Clarabel on the program written out."""
+def _engine_as_stated(program: StructuredProgram, precision: float) -> InteriorPoint:
+    _check_size(program)
+    return clarabel_engine(program, precision, scaled=False)
+
+
+def _check_size(program: StructuredProgram) -> None:
+    K = program.rates.shape[1]
+    if K > _LARGEST:
+        raise NotAcceptedError(f"{K} classes of jobs are more than {_LARGEST}")
+
+
+def clarabel_engine(program: StructuredProgram, precision: float, *, scaled: bool = True) -> InteriorPoint:
+    """Clarabel on the program written out; `scaled` as in `WrittenOut`."""
     import clarabel
     from scipy.sparse import csc_matrix
 
-    written = WrittenOut(program, bounds=True)
+    written = WrittenOut(program, bounds=True, scaled=scaled)
     size = len(written.cost)
     bend = csc_matrix((size, size))
     if program.curvature is not None:

@@ -178,8 +178,9 @@ def level_at_prices(
     good, bad = -np.inf, np.inf
     for _ in range(_STEPS):
         responses = respond(rates, prices, objective.demand(level) / fastest)
-        # inf where a demand is beyond the fastest type
-        excess = float(np.add.reduce(loads * responses.cost)) - budget
+        with np.errstate(invalid="ignore", over="ignore"):
+            # inf where a demand is beyond the fastest type; none at all where a level is
+            excess = float(np.add.reduce(loads * responses.cost)) - budget
         if not np.isfinite(excess):
             return np.nan
         if excess > 0:

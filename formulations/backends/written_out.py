@@ -30,6 +30,7 @@ class WrittenOut:
     program : without budgets.
     level : about where the level will be, to tell how large demands are; found from even shares when omitted.
     bounds : whether shares are bounded by rows.
+    scaled : whether figures are brought near 1; otherwise they are those of the program.
 
     Attributes
     ----------
@@ -37,22 +38,19 @@ class WrittenOut:
     limit, cost, curvature : b, c and the diagonal of Q.
     """
 
-    def __init__(self, program: StructuredProgram, *, level: float | None = None, bounds: bool = False) -> None:
+    def __init__(
+        self,
+        program: StructuredProgram,
+        *,
+        level: float | None = None,
+        bounds: bool = False,
+        scaled: bool = True,
+    ) -> None:
         rates, load = program.rates, program.counts * program.scale_factors
         M, K = rates.shape
         self.program = program
-        drift = np.zeros(M) if program.drift is None else program.drift
-        self.room = np.abs(program.capacity) + np.abs(drift)
-        self.room[self.room == 0] = 1.0
-        unit = np.minimum(1.0, self.room[:, None] / load)
-        self.size: Array | None = None
-        if program.slopes is not None and program.gains is None:
-            self.size = _sizes_of_demands(program, program.slopes, level)
-            with np.errstate(divide="ignore"):
-                unit = np.minimum(unit, self.size / rates)
-        elif program.slopes is not None or program.floors is not None:
-            # jobs may have use for far more than is demanded for them
-            self.size = (rates * unit).max(axis=0)
+        self.scaled = scaled
+        self.room, unit, self.size = self._units(level, load)
         self.unit, self.unit_of_level = unit, 1.0
         class_, type_, share = np.repeat(np.arange(K), M), np.tile(np.arange(M), K), np.arange(K * M)
         rows = [class_, K + type_]
@@ -75,13 +73,32 @@ class WrittenOut:
         if program.slopes is not None:
             self._add_level(program.slopes, program.drift)
         self.limit = np.concatenate(limits)
-        self.unit_of_cost = float(max(self.cost.max(), self.curvature.max())) or 1.0
+        self.unit_of_cost = (float(max(self.cost.max(), self.curvature.max())) or 1.0) if scaled else 1.0
         self.cost, self.curvature = self.cost / self.unit_of_cost, self.curvature / self.unit_of_cost
+
+    def _units(self, level: float | None, load: Array) -> tuple[Array, Array, Array | None]:
+        """Units of the M capacity rows, of the (M, K) columns, and of the K demand rows where there are any."""
+        program = self.program
+        rates, slopes = program.rates, program.slopes
+        demanding = slopes is not None or program.floors is not None
+        if not self.scaled:
+            M, K = rates.shape
+            return np.ones(M), np.ones((M, K)), np.ones(K) if demanding else None
+        room = np.abs(program.capacity) + (0.0 if program.drift is None else np.abs(program.drift))
+        room[room == 0] = 1.0
+        unit = np.minimum(1.0, room[:, None] / load)
+        if slopes is None or program.gains is not None:
+            # jobs may have use for far more than is demanded for them
+            return room, unit, (rates * unit).max(axis=0) if demanding else None
+        size = _sizes_of_demands(program, slopes, level)
+        with np.errstate(divide="ignore"):
+            unit = np.minimum(unit, size / rates)
+        return room, unit, size
 
     def _add_level(self, slopes: Array, drift: Array | None) -> None:
         assert self.size is not None
         M, K = self.program.rates.shape
-        self.unit_of_level = 1.0 / float((slopes / self.size).max())
+        self.unit_of_level = 1.0 / float((slopes / self.size).max()) if self.scaled else 1.0
         rows, values = [K + M + np.arange(K)], [slopes / self.size * self.unit_of_level]
         if drift is not None:
             rows, values = [K + np.arange(M), *rows], [drift / self.room * self.unit_of_level, *values]
