@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.backends.highs_model import with_model
 from formulations.objectives import MaxMin
 from formulations.polytope import Polytope
 from formulations.solution import SolverError
@@ -130,25 +131,15 @@ def most_switched_on(rows: Any, lower: Array, upper: Array, n_switches: int) -> 
     import highspy
 
     C, K = rows.shape[1], n_switches
-    model: Any = highspy.HighsLp()
-    model.num_row_, model.num_col_ = rows.shape
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_ = np.concatenate([np.zeros(C - K), np.ones(K)])
-    model.col_lower_, model.col_upper_ = np.zeros(C), np.ones(C)
-    model.row_lower_, model.row_upper_ = lower, upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.num_row_, model.a_matrix_.num_col_ = rows.shape
-    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = rows.indptr, rows.indices, rows.data
-    kinds = [highspy.HighsVarType.kContinuous] * (C - K) + [highspy.HighsVarType.kInteger] * K
-    model.integrality_ = kinds
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    cost = np.concatenate([np.zeros(C - K), np.ones(K)])
     # a count within less than 1 of its bound is the largest
-    options = {"output_flag": False, "log_to_console": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.99}
-    for option, value in options.items():
-        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-            raise SolverError(f"HiGHS refused the option {option}={value}")
-    if solver.passModel(model) == highspy.HighsStatus.kError:
-        raise SolverError("HiGHS refused the model")
+    options = {"mip_rel_gap": 0.0, "mip_abs_gap": 0.99}
+    try:
+        solver = with_model(
+            rows, cost, (lower, upper), upper=1.0, maximise=True, whole=np.arange(C) >= C - K, options=options
+        )
+    except RuntimeError as error:
+        raise SolverError(str(error)) from error
     solver.run()
     status = solver.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:

@@ -32,7 +32,8 @@ def with_model(
     cost: Array,
     rows: tuple[Array | float, Array],
     *,
-    upper: float = np.inf,
+    lower: Array | float = 0.0,
+    upper: Array | float = np.inf,
     maximise: bool = False,
     whole: NDArray[np.bool_] | None = None,
     options: dict[str, Any],
@@ -44,7 +45,7 @@ def with_model(
     matrix : A (R, C), sparse by rows.
     cost : (C,) c.
     rows : (R,) least and most of each row, -inf and inf for none; one number stands for all.
-    upper : most of each column; the least is 0.
+    lower, upper : least and most of each column; one number stands for all.
     maximise : whether c.x is maximised instead.
     whole : (C,) columns that must be whole numbers; none when omitted.
     options : of HiGHS.
@@ -61,7 +62,7 @@ def with_model(
     model.num_row_, model.num_col_ = R, C
     model.sense_ = highspy.ObjSense.kMaximize if maximise else highspy.ObjSense.kMinimize
     model.col_cost_ = cost
-    model.col_lower_, model.col_upper_ = np.zeros(C), np.full(C, upper)
+    model.col_lower_, model.col_upper_ = (np.broadcast_to(bound, C).astype(np.float64) for bound in (lower, upper))
     model.row_lower_, model.row_upper_ = np.broadcast_to(rows[0], R).astype(np.float64), rows[1]
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.num_row_, model.a_matrix_.num_col_ = R, C

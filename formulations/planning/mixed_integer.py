@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.backends.highs_model import with_model
+
 __all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "solve_linear", "solve_mixed"]
 
 Array = NDArray[np.float64]
@@ -112,30 +114,15 @@ def solve_linear(program: MixedProgram) -> LinearAnswer:
 
 
 def _highs_model(program: MixedProgram, scale: float, *options: tuple[str, float | int], relaxed: bool = False) -> Any:
-    import highspy
-
-    matrix = program.matrix
-    model = highspy.HighsLp()
-    model.num_row_, model.num_col_ = matrix.shape
-    model.col_cost_ = program.cost / scale
-    model.col_lower_, model.col_upper_ = program.lower, program.upper
-    model.row_lower_, model.row_upper_ = program.row_lower, program.row_upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.num_row_, model.a_matrix_.num_col_ = matrix.shape
-    model.a_matrix_.start_ = matrix.indptr
-    model.a_matrix_.index_ = matrix.indices
-    model.a_matrix_.value_ = matrix.data
-    if program.whole.any() and not relaxed:
-        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        model.integrality_ = [kinds[int(whole)] for whole in program.whole]
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 0), *options):
-        # HiGHS reports an unknown option or a refused value by its return code alone
-        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-            raise RuntimeError(f"HiGHS refused the option {option}={value}")
-    if solver.passModel(model) == highspy.HighsStatus.kError:
-        raise RuntimeError("HiGHS refused the model")
-    return solver
+    return with_model(
+        program.matrix,
+        program.cost / scale,
+        (program.row_lower, program.row_upper),
+        lower=program.lower,
+        upper=program.upper,
+        whole=program.whole if program.whole.any() and not relaxed else None,
+        options={"random_seed": 0, **dict(options)},
+    )
 
 
 def _start_from(solver: Any, columns: Array) -> None:
