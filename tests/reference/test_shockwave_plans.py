@@ -64,17 +64,17 @@ def test_numbers_of_rounds_and_their_order_at_the_default_gap(state: dict[str, A
 
 @pytest.mark.parametrize("state", BY_ROUND)
 def test_counts(state: dict[str, Any]) -> None:
-    check(state, solve_plan(program_of(state), form="counts", time_limit_seconds=60.0))
+    check(state, solve_plan(program_of(state), form="counts", time_limit_seconds=600.0))
 
 
 @pytest.mark.parametrize("state", SMALL)
 def test_binaries(state: dict[str, Any]) -> None:
-    check(state, solve_plan(program_of(state), form="binaries", time_limit_seconds=60.0))
+    check(state, solve_plan(program_of(state), form="binaries", time_limit_seconds=600.0))
 
 
 @pytest.mark.parametrize("state", SMALL[:4])
 def test_binaries_with_cbc(state: dict[str, Any]) -> None:
-    check(state, solve_plan(program_of(state), form="binaries", solver="cbc", time_limit_seconds=60.0))
+    check(state, solve_plan(program_of(state), form="binaries", solver="cbc", time_limit_seconds=600.0))
 
 
 @pytest.mark.parametrize("state", BY_ROUND)
