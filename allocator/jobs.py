@@ -151,6 +151,9 @@ class JobTable:
                 raise InputError(
                     "throughputs", found="an array", expected="a table with figures for gangs spread over servers"
                 )
+            if adaptation != "off":
+                expected = "a table with figures for all batch sizes, or adaptation off"
+                raise InputError("throughputs", found="an array", expected=expected)
             table = cls(trace, throughputs, cluster, entities=entities, colocation=pairs)
         else:
             spread = throughputs.unconsolidated_rates(*keys) if unconsolidated else None
@@ -160,7 +163,7 @@ class JobTable:
             from allocator.training import TrainingLedger
 
             table.training = TrainingLedger.of_trace(trace, throughputs, cluster, table.rates, published=published)
-        if adaptation != "off":
+        if adaptation != "off" and isinstance(throughputs, ThroughputTable):
             from throughputs.training import Course
 
             # Steps change with the batch size.
@@ -170,7 +173,7 @@ class JobTable:
                 trace.scale_factor,
                 trace.mode,
                 trace.total_steps,
-                throughputs,  # type: ignore[arg-type]
+                throughputs,
                 cluster.accelerators,
                 published=published,
                 past_the_end=past_the_end,

@@ -29,7 +29,9 @@ class TrainingView:
 
     Attributes
     ----------
-    profiles : the epochs of the jobs as they were profiled before they ran.
+    catalogue : the epochs of these jobs, and maybe of others, as they were profiled before they ran. Shared by all
+        views of a run: epochs are many.
+    rows : (N,) positions of the jobs in it.
     epochs_done : (N,) whole epochs that each has finished, as last reported.
     batch_size : (N,) batch size of now, samples.
     admitted_seconds : (N,) clock of the round at whose start each job was admitted.
@@ -37,17 +39,24 @@ class TrainingView:
         that this took by the clock of the measurements, seconds.
     """
 
-    profiles: Profiles
+    catalogue: Profiles
+    rows: NDArray[np.int64]
     epochs_done: NDArray[np.int64]
     batch_size: NDArray[np.int64]
     admitted_seconds: NDArray[np.float64]
     measured_samples: NDArray[np.float64]
     measured_seconds: NDArray[np.float64]
 
+    @property
+    def profiles(self) -> Profiles:
+        """The epochs of the N jobs."""
+        return self.catalogue.take(self.rows)
+
     def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> TrainingView:
         """The same of some of the jobs (positions)."""
         return TrainingView(
-            self.profiles.take(jobs),
+            self.catalogue,
+            self.rows[jobs],
             self.epochs_done[jobs],
             self.batch_size[jobs],
             self.admitted_seconds[jobs],

@@ -163,8 +163,8 @@ class ClusterState:
             raise InputError(
                 "cluster state", field="membership", found=f"{len(membership.of_job)} jobs", expected=f"{n} jobs"
             )
-        if training is not None and len(training.profiles) != n:
-            found = f"profiles of {len(training.profiles)} jobs"
+        if training is not None and len(training.rows) != n:
+            found = f"profiles of {len(training.rows)} jobs"
             raise InputError("cluster state", field="training", found=found, expected=f"{n} jobs")
         object.__setattr__(self, "training", training)
         object.__setattr__(self, "warm_start", warm_start)

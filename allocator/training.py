@@ -90,4 +90,4 @@ class TrainingLedger:
 
     def view(self, active: NDArray[np.int64]) -> TrainingView:
         """What is known of the `active` jobs (positions)."""
-        return TrainingView(self.profiles.take(active), *(getattr(self, name)[active] for name in _COLUMNS))
+        return TrainingView(self.profiles, active, *(getattr(self, name)[active] for name in _COLUMNS))

@@ -15,6 +15,7 @@ Source: Narayanan et al., OSDI 2020, section 4.3 (hierarchical policies).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,7 +175,7 @@ class Filling:
             yield entity, kind(room, weights, counts, entities, len(jobs))
 
 
-class _Shared:
+class _Shared(ABC):
     """How one entity's time is handed on to its members (m,): jobs first, then entities."""
 
     def __init__(self, room: Array, weights: Array, counts: Array, entities: Index, n_jobs: int) -> None:
@@ -184,13 +185,13 @@ class _Shared:
         """Where a member entity stands among the members."""
         return self.n_jobs + int(np.flatnonzero(self.entities == entity)[0])
 
+    @abstractmethod
     def hand_on(self, time: float, growth: float) -> tuple[Array, Array]:
         """(m,) time of each member, and its growth."""
-        raise NotImplementedError
 
+    @abstractmethod
     def needed(self, given: Array, place: Index) -> Array:
         """Time of the entity at which its members at `place` are given this much."""
-        raise NotImplementedError
 
 
 class _InProportion(_Shared):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from formulations.filling import TOP, Filling, Hierarchy
 from formulations.objectives import Objective, Threshold, relative_gap
 from formulations.polytope import Array
+from formulations.solution import NotAcceptedError
 from throughputs import InputError
 
 __all__ = ["Level", "WaterFilling", "WaterLevel", "fill"]
@@ -94,9 +95,9 @@ class WaterFilling(Objective):
         levels = [of_entity[tops] / hierarchy.weights[tops], time[loose] / self.weights[loose]]
         return float(np.concatenate(levels).min())
 
-    def statement(self, cp: Any, u: Any) -> Any:
+    def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
         """None: a lexicographic optimum is no single program."""
-        raise NotImplementedError("water filling is a sequence of programs")
+        raise NotAcceptedError("water filling is a sequence of programs")
 
     def take(self, jobs: NDArray[np.intp]) -> WaterFilling:
         """Over some jobs."""
@@ -187,9 +188,9 @@ class WaterLevel(Threshold):
             level = following if low < following < high else 0.5 * (low + high)
         return level
 
-    def statement(self, cp: Any, u: Any) -> Any:
+    def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
         """None: demands are not concave."""
-        raise NotImplementedError("a water level is solved by a sequence of linear programs")
+        raise NotAcceptedError("a water level is solved by a sequence of linear programs")
 
     def take(self, jobs: NDArray[np.intp]) -> WaterLevel:
         """For some jobs only; time is handed on as it would be among all."""

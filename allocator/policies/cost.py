@@ -73,10 +73,17 @@ class _Priced:
         return prices
 
 
-def _checked_infeasible(infeasible: str) -> None:
-    if infeasible not in _INFEASIBLE:
-        expected = f"one of {', '.join(_INFEASIBLE)}"
-        raise InputError("policy", field="infeasible", found=infeasible, expected=expected)
+@dataclass(frozen=True)
+class _MeetsDeadlines(_Priced):
+    """What is done about deadlines that cannot all be met."""
+
+    infeasible: str = "drop_fewest"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.infeasible not in _INFEASIBLE:
+            expected = f"one of {', '.join(_INFEASIBLE)}"
+            raise InputError("policy", field="infeasible", found=self.infeasible, expected=expected)
 
 
 def _insisted(kept: KeptFloors, needed: Array, infeasible: str) -> KeptFloors:
@@ -178,7 +185,7 @@ class MaxSumThroughputPerCost(_ThroughputPerCost):
     program="max_sum_throughput_normalized_by_cost_perf with T_i.x_i >= n_i / S_i for jobs with a deadline",
 )
 @dataclass(frozen=True)
-class MaxSumThroughputPerCostSlos(_ThroughputPerCost):
+class MaxSumThroughputPerCostSlos(_MeetsDeadlines, _ThroughputPerCost):
     """Raise the throughput per dollar while jobs meet their deadlines.
 
         max_x  sum_ij T_ij / c_j x_ij    (cost="total": the ratio of `max_sum_throughput_normalized_by_cost_perf`)
@@ -192,12 +199,6 @@ class MaxSumThroughputPerCostSlos(_ThroughputPerCost):
     ----------
     infeasible : "drop_fewest", or "drop_all" as in the published system, which then drops every deadline.
     """
-
-    infeasible: str = "drop_fewest"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _checked_infeasible(self.infeasible)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
@@ -213,7 +214,7 @@ class MaxSumThroughputPerCostSlos(_ThroughputPerCost):
     program="max_(x,z) sum_ij u_ij / c_j with u_i >= n_i / S_i for jobs with a deadline, u_ij with pairs",
 )
 @dataclass(frozen=True)
-class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
+class MaxSumThroughputPerCostPackedSlos(_MeetsDeadlines, PairingPolicy):
     """Raise the throughput per dollar while jobs meet their deadlines, with space sharing.
 
         cost="by_type"   max_(x,z)  sum_ij u_ij / c_j               (x, z) in the polytope with pairs
@@ -228,12 +229,6 @@ class MaxSumThroughputPerCostPackedSlos(_Priced, PairingPolicy):
     ----------
     infeasible : "drop_fewest", or "drop_all" as in the published system, which then drops every deadline.
     """
-
-    infeasible: str = "drop_fewest"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _checked_infeasible(self.infeasible)
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SHOCKWAVE_COMPARISON", "SHOCKWAVE_LABELS", "paper_label"]
+__all__ = ["SHOCKWAVE_COMPARISON", "SHOCKWAVE_LABELS", "SHOCKWAVE_PLANNER", "paper_label"]
 
 SHOCKWAVE_LABELS = {
     "shockwave": "Shockwave",
@@ -34,6 +34,16 @@ SHOCKWAVE_COMPARISON: dict[str, dict[str, float | str]] = {
 
 AlloX looks at a fifth of the waiting jobs and counts a gang as one GPU, which then runs 1 / w of the time.
 """
+
+SHOCKWAVE_PLANNER: dict[str, float | str | None] = {
+    "forecast": "oracle",
+    "fairness_rows": "published",
+    "priority_cap": None,
+    "momentum": 0.9,
+    "clock": "rounds",
+    "rho_from": "start",
+}
+"""Settings of the policy `shockwave` that are those of its published code; the program itself is solved in our form."""
 
 
 def paper_label(policy: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,20 +219,6 @@ class Shockwave:
             if not valid:
                 raise InputError("policy shockwave", field=name, found=getattr(self, name), expected=expected)
 
-    @classmethod
-    def published(cls, **settings: Any) -> Shockwave:
-        """The policy with the settings of the published system, but for `settings`."""
-        published: dict[str, Any] = {
-            "forecast": "oracle",
-            "fairness_rows": "published",
-            "priority_cap": None,
-            "form": "binaries",
-            "momentum": 0.9,
-            "clock": "rounds",
-            "rho_from": "start",
-        }
-        return cls(**published | settings)
-
     def prepare(self) -> None:
         """Import the solver, by a plan for one job."""
         from allocator.cluster import Cluster
@@ -305,7 +291,7 @@ class Shockwave:
         def regimes_of(new: NDArray[np.intp]) -> Regimes:
             if view is None:
                 return Regimes.of(Profiles.steady(state.steps_remaining[jobs[new]], left[new]), whole_seconds=False)
-            return Regimes.of(view.profiles.take(jobs[new]), whole_seconds=self.whole_seconds)
+            return Regimes.of(view.take(jobs[new]).profiles, whole_seconds=self.whole_seconds)
 
         labels = [state.throughputs.jobs[i] for i in jobs]
         regimes, changed = memory.recall(labels, upcoming.number, regimes_of)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from allocator.mechanism.settings import MechanismSettings
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS
+from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, SHOCKWAVE_PLANNER
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
 
@@ -200,14 +200,7 @@ _PRESETS = {
         name="shockwave_published",
         policy_settings={
             **_SHOCKWAVE_POLICIES,
-            "shockwave": {
-                "forecast": "oracle",
-                "fairness_rows": "published",
-                "priority_cap": None,
-                "momentum": 0.9,
-                "clock": "rounds",
-                "rho_from": "start",
-            },
+            "shockwave": SHOCKWAVE_PLANNER,
         },
     ),
 }

@@ -27,6 +27,8 @@ rule). Constants that the papers leave open are those at which the iterates agre
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -107,32 +109,62 @@ def _walk(
         gains=gains,
     )
     with np.errstate(all="ignore"):
-        return HomogeneousPath(program).walk()
+        return ClassPath(program).walk()
+
+
+class PathLayout(Protocol):
+    """The stacked vector: columns first, then rows."""
+
+    @property
+    def rows(self) -> int:
+        """Where the rows begin."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many columns and rows there are."""
+        ...
+
+
+class PathSystem(Protocol):
+    """``K = [[D, G'], [G, -V]]``, factored anew for each V; `diagonal` is that of D and V."""
+
+    diagonal: Array
+
+    def apply(self, stacked: Array) -> Array:
+        """``[G'z, G x]``."""
+        ...
+
+    def factor(self, ratio: Array) -> None:
+        """Take V from s/z (rows,)."""
+        ...
+
+    def solve(self, b: Array) -> Array:
+        """Solutions (B, size) for right-hand sides (B, size)."""
+        ...
+
+    def refine(self, solutions: Array, b: Array) -> None:
+        """Refine solutions in place."""
+        ...
 
 
 class HomogeneousPath:
-    """One walk.
+    """One walk over a program that a subclass lays out.
 
     The point is one stacked vector ``[x, y, z (rows), tau, s (rows), kappa]``, so that the pairs (z, s) and
     (tau, kappa) are the two halves of its cone part. `b` is ``[-c, h]``, sums over classes are weighted by counts.
     """
 
-    def __init__(self, program: EmbeddedProgram) -> None:
-        at = self.at = Layout(len(program.capacity), len(program.counts), program.demand is not None)
-        scaling = Scaling(program, at)
-        self.system = System(program, at, scaling)
-        self.weights = at.stack(program.counts, 1.0, program.counts, program.counts, program.counts, 1.0)
-        floors = 0.0 if program.floors is None else -program.floors
-        gains = 0.0 if program.gains is None else program.gains
-        self.b = at.stack(gains, -float(program.levelled), 0.0, floors, 1.0, program.capacity)
-        # with gains, errors of the shares enter the cost and so the step of tau: all solutions are then refined
-        self.refined = 1 if program.gains is None else 2
-        self.weighted_b = self.weights * self.b
-        self.pair_weights = np.append(self.weights[at.rows :], 1.0)
-        self.n_pairs = float(self.pair_weights.sum())
-        # squared norms in equilibrated units: columns of x and rows of z are multiplied by E and F, rows of s divided
-        self.norm_weights, self.dual_norm_weights = self.weights * scaling.squares, self.weights / scaling.squares
-        self._start(scaling.squares)
+    at: PathLayout
+    system: PathSystem
+    weights: Array
+    b: Array
+    weighted_b: Array
+    refined: int
+    pair_weights: Array
+    n_pairs: float
+    norm_weights: Array
+    dual_norm_weights: Array
 
     def _start(self, squares: Array) -> None:
         """Least-squares primal and dual points, moved into the cone along its axis."""
@@ -149,13 +181,13 @@ class HomogeneousPath:
         self.cone = self.point[at.rows :]
         self.z, self.s = self.point[at.rows : at.size + 1], self.point[at.size + 1 :]
 
-    def walk(self) -> Answer:
+    def run(self) -> int:
         """Step until the stopping rule holds; RuntimeError when rounding or `_MOST_ITERATIONS` come first."""
         for iteration in range(_MOST_ITERATIONS):
             residual, of_gap = self._residuals()
             total = float((self.z * self.s) @ self.pair_weights)
             if self._arrived(residual, total):
-                return self._answer(iteration)
+                return iteration
             if not (np.isfinite(total) and np.isfinite(of_gap)):
                 break
             try:
@@ -163,12 +195,6 @@ class HomogeneousPath:
             except np.linalg.LinAlgError:
                 break
         raise RuntimeError(f"the homogeneous path met no stopping rule in {iteration + 1} iterations")
-
-    def _answer(self, iterations: int) -> Answer:
-        at = self.at
-        answer = self.point[: at.size] / self.point[at.size]
-        multipliers = answer[at.demand] if self.system.has_demand else np.zeros(at.K)
-        return Answer(np.ascontiguousarray(at.shares_of(answer).T), multipliers, answer[at.prices], iterations)
 
     def _residuals(self) -> tuple[Array, float]:
         """``b tau - [G'z, G x + s]``, and ``c.x + h.z + kappa``."""
@@ -246,6 +272,34 @@ class HomogeneousPath:
         """Longest step that keeps the point in the cone."""
         steepest = -float((direction[self.at.rows :] / self.cone).min())
         return min(1.0 / steepest, _LONGEST_STEP) if steepest > 0 else _LONGEST_STEP
+
+
+class ClassPath(HomogeneousPath):
+    """The walk over classes of jobs."""
+
+    def __init__(self, program: EmbeddedProgram) -> None:
+        at = self.layout = self.at = Layout(len(program.capacity), len(program.counts), program.demand is not None)
+        scaling = Scaling(program, at)
+        self.system = System(program, at, scaling)
+        self.weights = at.stack(program.counts, 1.0, program.counts, program.counts, program.counts, 1.0)
+        floors = 0.0 if program.floors is None else -program.floors
+        gains = 0.0 if program.gains is None else program.gains
+        self.b = at.stack(gains, -float(program.levelled), 0.0, floors, 1.0, program.capacity)
+        # with gains, errors of the shares enter the cost and so the step of tau: all solutions are then refined
+        self.refined = 1 if program.gains is None else 2
+        self.weighted_b = self.weights * self.b
+        self.pair_weights = np.append(self.weights[at.rows :], 1.0)
+        self.n_pairs = float(self.pair_weights.sum())
+        # squared norms in equilibrated units: columns of x and rows of z are multiplied by E and F, rows of s divided
+        self.norm_weights, self.dual_norm_weights = self.weights * scaling.squares, self.weights / scaling.squares
+        self._start(scaling.squares)
+
+    def walk(self) -> Answer:
+        """Where the walk ends; RuntimeError when it does not."""
+        iterations, at = self.run(), self.layout
+        answer = self.point[: at.size] / self.point[at.size]
+        multipliers = answer[at.demand] if at.has_demand else np.zeros(at.K)
+        return Answer(np.ascontiguousarray(at.shares_of(answer).T), multipliers, answer[at.prices], iterations)
 
 
 def _norm(values: Array, weights: Array, part: slice) -> float:

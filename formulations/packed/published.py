@@ -210,8 +210,6 @@ def _divisors(largest: Array) -> Array:
 class _System:
     """The matrix ``[[D, G'], [G, -V]]`` of `HomogeneousPath` and its solutions."""
 
-    has_demand = False  # multipliers are not asked for
-
     def __init__(self, rows: _Rows, layout: _Layout, squares: Array) -> None:
         self.rows, self.layout = rows, layout
         self.regularisation = REGULARISATION * squares
@@ -260,9 +258,9 @@ class _Path(HomogeneousPath):
     """One walk on the packed program, in which every column and row stands for itself."""
 
     def __init__(self, rows: _Rows, capacity: Array, floors: Array) -> None:
-        at = self.at = _Layout(rows.n_columns, 2 * rows.n_columns + rows.n_common)  # type: ignore[assignment]
+        at = self.at = _Layout(rows.n_columns, 2 * rows.n_columns + rows.n_common)
         scaling = _Scaling(rows)
-        self.system = _System(rows, at, scaling.squares)  # type: ignore[assignment]
+        self.system = _System(rows, at, scaling.squares)
         self.weights = np.ones(at.size)
         self.b = np.concatenate([np.zeros(2 * rows.n_columns), capacity, np.ones(rows.n), -floors])
         self.refined = 1
@@ -281,8 +279,5 @@ class _Path(HomogeneousPath):
             The stopping rule is never met.
         """
         with np.errstate(all="ignore"):
-            self.walk()
+            self.run()
         return np.asarray(self.point[: self.at.rows] / self.point[self.at.size])
-
-    def _answer(self, iterations: int) -> None:  # type: ignore[override]
-        """The point is read where the walk ends."""

@@ -309,19 +309,20 @@ def test_hundreds_of_jobs_end_with_nobody_able_to_rise(draw_many, n_jobs):
     assert not (idle[:, None] * polytope.rates[:, spare] / polytope.rates.max(axis=1, keepdims=True) > 1e-5).any()
 
 
+def drawn_hierarchy(rng):
+    """Up to 3 entities, some below others, of up to 8 jobs."""
+    N, E = int(rng.integers(1, 9)), int(rng.integers(1, 4))
+    parent = np.array([TOP if not entity else rng.integers(TOP, entity) for entity in range(E)])
+    weights, fifo = rng.uniform(0.5, 3, E), rng.random(E) < 0.5
+    return Hierarchy(parent, weights, fifo, rng.integers(TOP, E, N), rng.permutation(N).astype(np.float64))
+
+
 def test_filling_is_the_integral_of_its_growth():
     """Time given at a level adds up the rates that the rules hand out on the way."""
     rng = np.random.default_rng(5)
     for trial in range(15):
-        N, E = int(rng.integers(1, 9)), int(rng.integers(1, 4))
-        parent = np.array([TOP if not entity else rng.integers(TOP, entity) for entity in range(E)])
-        hierarchy = Hierarchy(
-            parent,
-            rng.uniform(0.5, 3, E),
-            rng.random(E) < 0.5,
-            rng.integers(TOP, E, N),
-            rng.permutation(N).astype(np.float64),
-        )
+        hierarchy = drawn_hierarchy(rng)
+        N = len(hierarchy.of_job)
         room = rng.uniform(0.1, 2, N)
         filling = Filling(hierarchy, rng.uniform(0.5, 3, N), np.ones(N), room)
         edges = np.linspace(0.0, filling.full_level, 801)
@@ -339,15 +340,8 @@ def test_levels_invert_times():
     """At the level that a job's time asks for, it is given that time; a job that waits asks for nothing yet."""
     rng = np.random.default_rng(6)
     for trial in range(60):
-        N, E = int(rng.integers(1, 9)), int(rng.integers(1, 4))
-        parent = np.array([TOP if not entity else rng.integers(TOP, entity) for entity in range(E)])
-        hierarchy = Hierarchy(
-            parent,
-            rng.uniform(0.5, 3, E),
-            rng.random(E) < 0.5,
-            rng.integers(TOP, E, N),
-            rng.permutation(N).astype(np.float64),
-        )
+        hierarchy = drawn_hierarchy(rng)
+        N = len(hierarchy.of_job)
         filling = Filling(hierarchy, rng.uniform(0.5, 3, N), np.ones(N), rng.uniform(0.1, 2, N))
         level = float(rng.uniform(0, 1)) * filling.full_level
         given, growth = filling.times(level)

@@ -38,7 +38,8 @@ def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, cluster=Non
     done = np.asarray(done)
     admitted = np.zeros(len(jobs)) if admitted is None else np.asarray(admitted, dtype=float)
     view = TrainingView(
-        part,
+        profiles,
+        jobs,
         done,
         part.batch_size[part.offsets[:-1] + np.minimum(done, part.epochs - 1)],
         admitted,

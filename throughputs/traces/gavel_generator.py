@@ -20,7 +20,7 @@ from throughputs.default_table import default_table
 from throughputs.errors import InputError
 from throughputs.table import ThroughputTable
 from throughputs.trace import Trace
-from throughputs.traces.job_types import JOB_TYPES, JobType
+from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 
 __all__ = ["gavel_trace"]
 
@@ -81,10 +81,7 @@ def gavel_trace(
         priority_weight=[job.priority_weight for job in drawn],
         slo=_slos(random.Random(seed + _SLO_STREAM), n_jobs) if slos else None,
         duration=durations,
-        command=[job.template.command for job in drawn],
-        working_directory=[job.template.working_directory for job in drawn],
-        num_steps_arg=[job.template.num_steps_arg for job in drawn],
-        needs_data_dir=[job.template.needs_data_dir for job in drawn],
+        **launch_columns([job.template for job in drawn]),
         source=f"gavel_trace(seed={seed})",
     )
 

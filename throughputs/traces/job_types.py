@@ -7,11 +7,13 @@ stanford-futuredata/gavel (MIT).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from throughputs.errors import InputError, did_you_mean
 
-__all__ = ["JOB_TYPES", "JobType", "job_type"]
+__all__ = ["JOB_TYPES", "JobType", "job_type", "launch_columns"]
 
 
 @dataclass(frozen=True)
@@ -122,3 +124,11 @@ def job_type(name: str) -> JobType:
         hint = did_you_mean(name, _BY_NAME)
         raise InputError("job types", found=name, expected=f"one of the {len(JOB_TYPES)} published ones{hint}")
     return _BY_NAME[name]
+
+
+def launch_columns(kinds: Sequence[JobType]) -> dict[str, list[Any]]:
+    """Columns of a trace that say how each job is started."""
+    return {
+        name: [getattr(kind, name) for kind in kinds]
+        for name in ("command", "working_directory", "num_steps_arg", "needs_data_dir")
+    }

@@ -24,7 +24,7 @@ from throughputs.default_table import default_table
 from throughputs.errors import InputError
 from throughputs.table import ThroughputTable
 from throughputs.trace import MODES, Trace
-from throughputs.traces.job_types import JOB_TYPES, JobType
+from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 
 __all__ = ["SHOCKWAVE_MODES", "SHOCKWAVE_SCALE_FACTORS", "shockwave_trace"]
 
@@ -98,10 +98,7 @@ def shockwave_trace(
         np.floor(_arrivals(random.Random(seed + _ARRIVAL_STREAM), n_jobs, mean_interarrival)),
         duration=durations,
         mode=[job.mode for job in jobs],
-        command=[job.template.command for job in jobs],
-        working_directory=[job.template.working_directory for job in jobs],
-        num_steps_arg=[job.template.num_steps_arg for job in jobs],
-        needs_data_dir=[job.template.needs_data_dir for job in jobs],
+        **launch_columns([job.template for job in jobs]),
         source=f"{_SOURCE}(seed={seed})",
     )
 

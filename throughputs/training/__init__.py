@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from throughputs.training.course import STEADY_EPOCHS, Course, CourseChange
+from throughputs.training.course import Course, CourseChange
 from throughputs.training.forecast import Forecast, ForecastMode, Regimes, forecast_jobs
 from throughputs.training.profile import profile_trace
-from throughputs.training.profiles import Profiles
+from throughputs.training.profiles import STEADY_EPOCHS, Profiles
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, default_rules, read_rules
 
 __all__ = [

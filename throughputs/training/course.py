@@ -22,12 +22,10 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.table import ThroughputTable
 from throughputs.training.ladders import Ladders
+from throughputs.training.profiles import STEADY_EPOCHS
 from throughputs.training.rules import AdaptationRules, default_rules, stated_batch_size
 
-__all__ = ["STEADY_EPOCHS", "Course", "CourseChange"]
-
-STEADY_EPOCHS = 100
-"""Epochs of a job whose model the rules do not know; fewer if it has fewer steps."""
+__all__ = ["Course", "CourseChange"]
 
 # A whole number of epochs, reached through products of fractions, counts as reached.
 _EPOCH_TOLERANCE = 1e-9

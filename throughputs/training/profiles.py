@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +13,8 @@ from throughputs.errors import InputError
 
 __all__ = ["STEADY_EPOCHS", "Profiles"]
 
-# Into how many epochs the work of a job is divided when nothing is known of its data set.
 STEADY_EPOCHS = 100
+"""Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +85,12 @@ class Profiles:
     def __len__(self) -> int:
         return len(self.samples_per_epoch)
 
-    @property
+    @cached_property
     def epochs(self) -> NDArray[np.int64]:
         """(N,) epochs of each job."""
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def total_seconds(self) -> NDArray[np.float64]:
         """(N,) seconds that each job needs when it runs all the time."""
         return np.add.reduceat(self.epoch_seconds, self.offsets[:-1]) if len(self) else np.empty(0)
