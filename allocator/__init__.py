@@ -13,12 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
-    from allocator.entities import Entities, Entity
-    from allocator.estimated import Estimation
-    from allocator.planning import Plan, PlannedRound, Planner, UpcomingRounds
+    from allocator.protocol.entities import Entities, Entity
+    from allocator.protocol.estimated import Estimation
+    from allocator.protocol.plan import Plan, PlannedRound, Planner, UpcomingRounds
     from allocator.protocol import ClusterState, Policy, RoundDecision
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
@@ -57,22 +57,22 @@ __all__ = [
 
 # Names are imported at first use, so that `import allocator` stays quick.
 _HOME = {
-    "Allocation": "allocator.allocation",
+    "Allocation": "allocator.protocol.allocation",
     "Cluster": "allocator.cluster",
     "ClusterState": "allocator.protocol",
-    "Entities": "allocator.entities",
-    "Entity": "allocator.entities",
-    "Estimation": "allocator.estimated",
+    "Entities": "allocator.protocol.entities",
+    "Entity": "allocator.protocol.entities",
+    "Estimation": "allocator.protocol.estimated",
     "InputError": "throughputs",
-    "Plan": "allocator.planning",
-    "PlannedRound": "allocator.planning",
-    "Planner": "allocator.planning",
+    "Plan": "allocator.protocol.plan",
+    "PlannedRound": "allocator.protocol.plan",
+    "Planner": "allocator.protocol.plan",
     "Policy": "allocator.protocol",
     "RoundDecision": "allocator.protocol",
     "SimulationResult": "allocator.simulator.result",
     "ThroughputMatrix": "throughputs",
     "Trace": "throughputs",
-    "UpcomingRounds": "allocator.planning",
+    "UpcomingRounds": "allocator.protocol.plan",
     "default_table": "throughputs",
     "get_policy": "allocator.registry",
     "list_policies": "allocator.registry",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.colocated import on_types
-from allocator.entities import Entities, EntitiesLike, Membership, arrival_ranks
+from allocator.protocol.colocated import on_types
+from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
 from allocator.protocol import ClusterState, Policy
 from allocator.registry import get_policy
 from throughputs import InputError, PackedColumns, ThroughputMatrix
@@ -48,7 +48,7 @@ def solve(
         arrival_rank (order of the jobs in entities that serve first come, first served; by default the longest in the
         cluster first, then by label). What is missing takes its default.
     gpu_prices : dollars per GPU hour of every type of the cluster, for policies that count them; 1 for each if omitted.
-    entities : the entities that jobs name, in any form that `allocator.entities.Entities.parse` takes. Policies without
+    entities : the entities that jobs name, in any form that `allocator.protocol.entities.Entities.parse` takes. Policies without
         water filling ignore them.
 
     Raises

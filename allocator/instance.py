@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.colocated import from_json
-from allocator.entities import Entities, Membership, arrival_ranks
+from allocator.protocol.colocated import from_json
+from allocator.protocol.entities import Entities, Membership, arrival_ranks
 from allocator.protocol import ClusterState
 from throughputs import InputError, ThroughputMatrix
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.policies.base import runnable_rates
 from allocator.protocol import ClusterState
 from throughputs import InputError, PackedColumns, PlainColumns

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.audit.case import Case
 from allocator.audit.record import Property
 from allocator.policies.labels import label_order

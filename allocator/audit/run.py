@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.audit.case import case_of
 from allocator.audit.explain import agree, explain
 from allocator.audit.probe import probe_strategy

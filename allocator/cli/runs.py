@@ -183,14 +183,14 @@ class Runs:
     @cached_property
     def entities(self) -> Any:
         """Entities of ``--entities``; None without."""
-        from allocator.entities import Entities
+        from allocator.protocol.entities import Entities
 
         return None if self.options.entities is None else Entities.parse(self.options.entities)
 
     @cached_property
     def estimation(self) -> Any:
         """How policies that pack come to know pairs of jobs; None where they know them."""
-        from allocator.estimated import Estimation
+        from allocator.protocol.estimated import Estimation
 
         part, models = self.options.profiling_percentage, self.options.reference_models
         return None if part is None and models is None else Estimation(1.0 if part is None else part, models)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.mechanism.filling import fill_best_type, fill_merged, fill_types, preference
 from allocator.mechanism.pairs import (
     PackedLedger,
@@ -33,12 +33,12 @@ from allocator.mechanism.placement import Placement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.priorities import Queues, TimeLedger
 from allocator.mechanism.settings import MechanismSettings
-from allocator.planning import Planner
+from allocator.protocol.plan import Planner
 from allocator.protocol import ClusterState, Policy, RoundDecision
 from throughputs import InputError
 
 if TYPE_CHECKING:
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from formulations import Pairs
     from throughputs.prices import PriceTable
 

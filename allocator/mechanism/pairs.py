@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.mechanism.priorities import TimeLedger
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol import ClusterState, RoundDecision

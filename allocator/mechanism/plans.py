@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.planning import Plan, Planner, UpcomingRounds
+from allocator.protocol.plan import Plan, Planner, UpcomingRounds
 from throughputs import InputError
 
 if TYPE_CHECKING:
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from allocator.protocol import ClusterState, Policy
 
 __all__ = ["PlanBook"]

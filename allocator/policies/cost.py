@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.policies.base import Array, ProgramPolicy, certified, runnable_rates
 from allocator.policies.labels import label_order
 from allocator.policies.packed import PairingPolicy, served_part

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.policies.base import Array, Named, certified, named_accelerator
 from allocator.policies.finish_time import FinishTimeFairnessPerf

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState
 from allocator.registry import register

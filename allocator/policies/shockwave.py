@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.allocation import Allocation
-from allocator.planning import Plan, PlannedRound, UpcomingRounds
+from allocator.protocol.allocation import Allocation
+from allocator.protocol.plan import Plan, PlannedRound, UpcomingRounds
 from allocator.policies.base import Array
 from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState

@@ -20,7 +20,7 @@ from allocator.report.bars import Bars, interval_means, merge_rounds
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from allocator.simulator.result import SimulationResult
 
 __all__ = ["build_payload", "to_script_json"]

@@ -14,7 +14,7 @@ from allocator.report.presentation import Presentation
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
 
 __all__ = ["allocation_table", "comparison_table", "entities_table", "extra_figures"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from throughputs import InputError, Trace
 
 __all__ = ["Arrivals", "ExtendTrace", "MoreJobs", "preload"]

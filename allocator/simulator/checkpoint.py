@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.protocol import Policy
 from allocator.simulator.observers import Recorder
 from throughputs import InputError, Trace

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from allocator.cluster import Cluster
-from allocator.entities import Entities, EntitiesLike
-from allocator.estimated import BelievedColocation, Estimation
-from allocator.jobs import JobTable
-from allocator.planning import Planner
+from allocator.protocol.entities import Entities, EntitiesLike
+from allocator.protocol.estimated import BelievedColocation, Estimation
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.plan import Planner
 from allocator.protocol import Policy
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.checkpoint import Checkpoints, identity
@@ -77,7 +77,7 @@ def simulate(
         that length which begins with the same jobs. Without it the last jobs of a window may see an emptier cluster.
     prices : dollars per GPU hour, one number per type or a `PriceTable` of histories: for policies that read them,
         and for the cost of the run.
-    entities : the entities that jobs of the trace name, in any form that `allocator.entities.Entities.parse` takes;
+    entities : the entities that jobs of the trace name, in any form that `allocator.protocol.entities.Entities.parse` takes;
         without them what jobs name is ignored. They are for policies with water filling; all others ignore them.
     estimation : for policies that pack: what they know of pairs of jobs is estimated, until the pairs have run; None:
         they know what `throughputs` says.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from allocator.protocol import RoundDecision
 
 __all__ = ["Observer", "Recorder", "RoundOutcome"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.simulator.cost import busy_cost
 from allocator.simulator.fairness import isolated_jct, round_contention, static_contention
 from allocator.simulator.observers import RoundOutcome

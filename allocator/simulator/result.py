@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from allocator.cluster import Cluster
     from allocator.simulator.record import RunRecord
 

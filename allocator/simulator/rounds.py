@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.protocol import Policy, RoundDecision
 from allocator.simulator.observers import RoundOutcome
 from allocator.simulator.presets import Preset

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.simulator.settings import SimulatorSettings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.mechanism.core import DecisionCore
 from allocator.protocol import Policy
 from allocator.simulator.arrivals import Arrivals, MoreJobs

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.entities import Entities
-from allocator.estimated import BelievedColocation
-from allocator.jobs import JobTable
+from allocator.protocol.entities import Entities
+from allocator.protocol.estimated import BelievedColocation
+from allocator.protocol.jobs import JobTable
 from allocator.simulator.cost import Prices, price_table
 from allocator.sweep.jobs import trace_of
 from allocator.sweep.point import Point
@@ -22,7 +22,7 @@ from allocator.sweep.point import Point
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from throughputs import ThroughputTable
 
 __all__ = ["Decided", "decide"]

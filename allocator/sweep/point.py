@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allocator.cluster import Cluster
-from allocator.estimated import Estimation
+from allocator.protocol.estimated import Estimation
 from allocator.protocol import Policy
 from allocator.registry import get_policy, settings_of
 from allocator.simulator.presets import Preset, preset
@@ -197,7 +197,7 @@ class Point:
 
     @property
     def entities(self) -> list[dict[str, Any]] | None:
-        """The entities of the workload as `allocator.entities.Entities.parse` takes them."""
+        """The entities of the workload as `allocator.protocol.entities.Entities.parse` takes them."""
         if self.workload.entities is None:
             return None
         return [{name: value for name, value in entity.items() if name != "jobs"} for entity in self.workload.entities]

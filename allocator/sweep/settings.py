@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from allocator.entities import Entities
+from allocator.protocol.entities import Entities
 from allocator.mechanism.settings import MechanismSettings
 from allocator.simulator.presets import preset
 from allocator.simulator.settings import SimulatorSettings

@@ -106,7 +106,7 @@ def test_it_is_feasible_and_within_five_percent(seed):
 
 def test_the_policy_takes_either():
     import allocator
-    from allocator.jobs import JobTable
+    from allocator.protocol.jobs import JobTable
     from throughputs import gavel_trace
 
     cluster, table = allocator.Cluster.parse("v100:2,p100:2,k80:2"), allocator.load_throughputs(colocated=True)

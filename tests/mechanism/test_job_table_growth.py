@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.mechanism import DecisionCore, MechanismSettings
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError, Trace

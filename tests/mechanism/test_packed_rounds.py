@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.mechanism import DecisionCore, MechanismSettings
 from allocator.mechanism.pairs import fill_merged_rows, fill_type_rows, members, row_alone
 from allocator.protocol import ClusterState, RoundDecision

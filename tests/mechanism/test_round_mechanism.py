@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.mechanism import DecisionCore, MechanismSettings
 from allocator.mechanism.filling import fill_best_type, fill_merged, fill_types, preference
 from allocator.mechanism.priorities import Queues, TimeLedger

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
-from allocator.planning import Planner, TrainingView, UpcomingRounds
+from allocator.protocol.plan import Planner, TrainingView, UpcomingRounds
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
 from allocator.policies.shockwave import FairFinishes
 from throughputs import InputError

@@ -10,7 +10,7 @@ import pytest
 
 import allocator
 from allocator import Cluster, ClusterState, Entities, Entity, InputError, ThroughputMatrix, get_policy
-from allocator.entities import Membership, arrival_ranks
+from allocator.protocol.entities import Membership, arrival_ranks
 from allocator.instance import read_instance, state_from_json
 from formulations import Polytope, proportional_throughput
 from tests.formulations.filling_reference import reference_filling

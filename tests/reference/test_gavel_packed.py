@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.policies.packed import FinishTimeFairnessPacked
 from allocator.protocol import ClusterState

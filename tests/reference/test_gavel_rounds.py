@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, Policy
 from allocator.registry import get_policy

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.report import allocation_table, comparison_table, policy_progress
 from allocator.report.figures import FIGURES, best_rows, format_column
 from throughputs import ThroughputMatrix

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.jobs import JobTable
+from allocator.protocol.jobs import JobTable
 from allocator.registry import get_policy
 from allocator.simulator import PUBLISHED_SLOS, assign_slos, priorities_table, simulate
 from tests.simulator.worlds import SharesPolicy, make_trace

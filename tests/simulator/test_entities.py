@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, InputError, get_policy, simulate
-from allocator.entities import Entities
-from allocator.jobs import JobTable
+from allocator.protocol.entities import Entities
+from allocator.protocol.jobs import JobTable
 from allocator.simulator.output import save_result
 from allocator.simulator.presets import preset
 from tests.simulator.worlds import SharesPolicy

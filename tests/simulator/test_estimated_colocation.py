@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.estimated import BelievedColocation, Estimation
+from allocator.protocol.estimated import BelievedColocation, Estimation
 from allocator.registry import get_policy
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import make_trace

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.simulator import RoundOutcome, SimulationResult, SimulationStalledError, preset, simulate
 from tests.simulator.worlds import SharesPolicy, equal_shares, make_trace, worlds

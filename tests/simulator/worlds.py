@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from allocator.allocation import Allocation
+from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState
 from throughputs import Trace

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import allocator
-from allocator.estimated import BelievedColocation
-from allocator.jobs import JobTable
+from allocator.protocol.estimated import BelievedColocation
+from allocator.protocol.jobs import JobTable
 from allocator.sweep import Sweep, load_jobs, run
 from allocator.sweep.execute import Materials, run_point
 from allocator.sweep.jobs import trace_of

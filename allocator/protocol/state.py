@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.colocated import take, without_sharing
+from allocator.protocol.colocated import take, without_sharing
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
-    from allocator.allocation import Allocation
-    from allocator.entities import Membership
-    from allocator.planning import TrainingView
+    from allocator.protocol.allocation import Allocation
+    from allocator.protocol.entities import Membership
+    from allocator.protocol.plan import TrainingView
     from formulations import WarmStart
 
 __all__ = ["ClusterState", "Policy", "RoundDecision"]
@@ -255,7 +255,7 @@ class Policy(Protocol):
     One with an attribute ``reads_prices`` that is true is also asked when the price of a GPU changes. One with an
     attribute ``packs`` that is true reads `ClusterState.packed` and may return `Allocation.pairs`. With an attribute
     ``strict_queue`` that is true, a gang that does not fit lets nobody behind it pass. A policy that gives the rounds
-    itself is a `allocator.planning.Planner`.
+    itself is a `allocator.protocol.plan.Planner`.
     """
 
     name: str

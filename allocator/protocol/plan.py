@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from allocator.protocol import ClusterState, Policy
 
 if TYPE_CHECKING:
-    from allocator.allocation import Allocation
+    from allocator.protocol.allocation import Allocation
     from throughputs.training import Profiles
 
 __all__ = ["Plan", "PlannedRound", "Planner", "TrainingView", "UpcomingRounds"]

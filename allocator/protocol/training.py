@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.planning import TrainingView
+from allocator.protocol.plan import TrainingView
 from throughputs.training import Profiles
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ class BelievedColocation:
 
     Parameters
     ----------
-    truth : what they do; groups as in `allocator.colocated`. Jobs may be added to it later, groups not.
+    truth : what they do; groups as in `allocator.protocol.colocated`. Jobs may be added to it later, groups not.
     estimation : settings.
     seed : of the draws of reference models and profiles, which are independent of each other for each gang size: more
         reference models include the fewer, and a larger percentage what a smaller one profiles.

@@ -1,6 +1,6 @@
 """Entities: teams, projects, users that share a cluster, in a hierarchy of any depth.
 
->>> from allocator.entities import Entities
+>>> from allocator.protocol.entities import Entities
 >>> entities = Entities.parse({"research": {"weight": 2}, "vision": {"parent": "research", "policy": "fifo"}})
 >>> entities.names, entities.parent.tolist()
 (('research', 'vision'), [-1, 0])

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
-from allocator.colocated import appended, of_trace, take
-from allocator.entities import Entities, Membership
+from allocator.protocol.colocated import appended, of_trace, take
+from allocator.protocol.entities import Entities, Membership
 from allocator.protocol import ClusterState
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable, Trace
 
 if TYPE_CHECKING:
-    from allocator.estimated import BelievedColocation
-    from allocator.training import TrainingLedger
+    from allocator.protocol.estimated import BelievedColocation
+    from allocator.protocol.training import TrainingLedger
     from throughputs.training import Course
 
 __all__ = ["JobTable"]
@@ -160,7 +160,7 @@ class JobTable:
             table = cls(trace, throughputs.rates(*keys), cluster, spread, entities, pairs)
         published = adaptation == "published"
         if training or adaptation != "off":
-            from allocator.training import TrainingLedger
+            from allocator.protocol.training import TrainingLedger
 
             table.training = TrainingLedger.of_trace(trace, throughputs, cluster, table.rates, published=published)
         if adaptation != "off" and isinstance(throughputs, ThroughputTable):

@@ -1,0 +1,127 @@
+"""Who runs as what: the one form in which plans, mechanism, placement, simulator and adapters speak of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs import InputError
+
+__all__ = ["Assignment"]
+
+_Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """K jobs that run from now on, each as what: its pool, its number of GPUs and the job it shares them with.
+
+    Two jobs on the same GPUs are two rows that follow each other, the lower id first; they name each other as partner
+    and have the same pool and number of GPUs. A fixed gang is the case in which the number is the scale factor.
+
+    Attributes
+    ----------
+    jobs : (K,) ids; in a policy's plan, positions in its state.
+    pool : (K,) positions of the pools (accelerator types) of the cluster.
+    gpus : (K,) GPUs of each row, at least 1.
+    partner : (K,) the job on the same GPUs, -1 for none.
+
+    >>> both = Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[2, 2, 4], partner=[5, 3, -1])
+    >>> both.gpus_used(2)
+    array([2, 4])
+    >>> both.among(np.array([5, 8])).partner
+    array([-1, -1])
+    """
+
+    jobs: _Ids
+    pool: _Ids
+    gpus: _Ids
+    partner: _Ids
+
+    @classmethod
+    def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
+        """From anything array-like; without `partner` nobody shares."""
+        ids = np.asarray(jobs, dtype=np.int64)
+        beside = np.full(len(ids), -1, dtype=np.int64) if partner is None else np.asarray(partner, dtype=np.int64)
+        return cls(ids, np.asarray(pool, dtype=np.int64), np.asarray(gpus, dtype=np.int64), beside)
+
+    @classmethod
+    def none(cls) -> Assignment:
+        """Nobody runs."""
+        return cls.of([], [], [])
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @cached_property
+    def shares_gpus(self) -> bool:
+        """Whether any two jobs share."""
+        return bool((self.partner >= 0).any())
+
+    @cached_property
+    def firsts(self) -> NDArray[np.bool_]:
+        """(K,) true once for each set of GPUs: jobs alone, and of two that share the lower id."""
+        return np.asarray((self.partner < 0) | (self.jobs < self.partner))
+
+    def gpus_used(self, pools: int) -> _Ids:
+        """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once."""
+        first = self.firsts
+        return np.bincount(self.pool[first], self.gpus[first], pools).astype(np.int64)
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Assignment:
+        """Some of the rows."""
+        return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows])
+
+    def named(self, ids: _Ids) -> Assignment:
+        """The same with ids in place of positions."""
+        partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)]) if len(ids) else self.partner
+        return Assignment(ids[self.jobs], self.pool, self.gpus, partner)
+
+    def among(self, live: _Ids) -> Assignment:
+        """Without jobs that are not `live` (ascending ids); who shared with one of them is alone."""
+        there = _member(self.jobs, live)
+        if there.all():
+            return self
+        kept = self.take(there)
+        return Assignment(
+            kept.jobs, kept.pool, kept.gpus, np.where(_member(kept.partner, live), kept.partner, -1)
+        )
+
+    def check(self, capacity: _Ids, source: str) -> None:
+        """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
+        expected = f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
+        k, pools = len(self.jobs), len(capacity)
+        if not len(self.pool) == len(self.gpus) == len(self.partner) == k:
+            raise InputError(source, field="assignment", found="columns of different length", expected="(K,) each")
+        if k == 0:
+            return
+        if ((self.pool < 0) | (self.pool >= pools)).any():
+            raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
+        if len(np.unique(self.jobs)) != k or (self.gpus < 1).any():
+            raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected)
+        if self.shares_gpus:
+            self._check_pairs(source)
+        used = self.gpus_used(pools)
+        if (used > capacity).any():
+            raise InputError(source, field="assignment", found=f"{used.tolist()} GPUs", expected=expected)
+
+    def _check_pairs(self, source: str) -> None:
+        rows = np.flatnonzero(self.partner >= 0)
+        order = self.jobs.argsort(kind="stable")
+        at = order.take(self.jobs[order].searchsorted(self.partner[rows]), mode="clip")
+        good = (self.jobs[at] == self.partner[rows]) & (self.partner[at] == self.jobs[rows])
+        good &= (self.pool[at] == self.pool[rows]) & (self.gpus[at] == self.gpus[rows]) & (at != rows)
+        if not good.all():
+            job = int(self.jobs[rows[np.argmin(good)]])
+            expected = "two jobs that name each other, with the same pool and number of GPUs"
+            raise InputError(source, field="assignment", found=f"partner of job {job}", expected=expected)
+
+
+def _member(ids: _Ids, live: _Ids) -> NDArray[np.bool_]:
+    """Which of `ids` are in `live`, which is ascending."""
+    if not len(live):
+        return np.zeros(len(ids), dtype=np.bool_)
+    return np.asarray(live.take(live.searchsorted(ids), mode="clip") == ids)
