@@ -1,4 +1,4 @@
-"""The round mechanism: from shares of time to who runs where in the coming round."""
+"""The decision core: from shares and plans to who runs as what on which GPUs."""
 
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.placement import Placement

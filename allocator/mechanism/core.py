@@ -1,45 +1,38 @@
-"""The decision core: policy, round mechanism and placement behind one door.
+"""The decision core: policy, executor of its answers and placement behind one door.
 
-A world (the simulator, a runtime) tells it what happened and asks who runs next:
+A world (the simulator, a runtime) tells it what happened and asks who runs as what next:
 
-    core.arrive(jobs); core.complete(jobs); core.record(decision, seconds)
-    decision = core.next_round(clock)
+    core.arrive(jobs); core.complete(jobs); core.record(decision, seconds); core.tell(trigger)
+    decision = core.next(clock)
 
 It does not know whether the world is simulated.
 """
 
 from __future__ import annotations
 
-import random
-import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
-from allocator.protocol.jobs import JobTable
-from allocator.mechanism.filling import fill_best_type, fill_merged, fill_types, preference
-from allocator.mechanism.pairs import (
-    PackedLedger,
-    RowSizes,
-    checked_pairs,
-    fill_merged_rows,
-    fill_type_rows,
-    members,
-    row_alone,
-)
+from allocator.mechanism.executor import Executor, Step
+from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.placement import Placement
 from allocator.mechanism.plans import PlanBook
-from allocator.mechanism.priorities import Queues, TimeLedger
+from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
-from allocator.protocol.plan import Planner
-from allocator.protocol import ClusterState, Policy, RoundDecision
+from allocator.mechanism.shares import IdealShares
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.decision import Decision
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.plan import UpcomingRounds
+from allocator.protocol.policy import Need, Policy, Trigger
 from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
-    from formulations import Pairs
     from throughputs.prices import PriceTable
 
 __all__ = ["DecisionCore"]
@@ -48,22 +41,24 @@ _Ids = NDArray[np.int64]
 
 
 class DecisionCore:
-    """Decides round by round who runs where.
+    """Decides who runs as what on which GPUs.
 
     Parameters
     ----------
-    policy : decides on shares of time.
+    policy : decides.
     cluster : the GPUs.
     jobs : all jobs that the world knows of. The world keeps their progress up to date; the core keeps
-        `isolated_seconds` and `current_accelerator`.
+        `isolated_seconds`, `current_accelerator` and `current_partner`.
     settings : of the mechanism.
     seed : of the draw of types for policies that do not distinguish them.
     prices : dollars per GPU hour over time, for policies that read them; None: not known.
+    ideal : shares of time are carried out as they are, without rounds and placement.
 
     Attributes
     ----------
-    next_price_change : when a policy that reads prices is to be asked anew, seconds; inf for never.
-    allocation : what the policy last decided; None before its first call.
+    active : (n,) ids of the active jobs, ascending.
+    next_price_change : when a policy that watches prices is to be asked anew, seconds; inf for never.
+    allocation : what the policy last decided; None before its first call, and from policies that have none.
     policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
     """
 
@@ -75,352 +70,210 @@ class DecisionCore:
         settings: MechanismSettings | None = None,
         seed: int = 0,
         prices: PriceTable | None = None,
+        ideal: bool = False,
     ) -> None:
         self.policy = policy
         self.cluster = cluster
         self.jobs = jobs
         self.settings = settings = settings or MechanismSettings()
+        self.active: _Ids = np.empty(0, dtype=np.int64)
         self.allocation: Allocation | None = None
         self.policy_calls = 0
         self.policy_seconds = 0.0
-        n_types = len(cluster.accelerators)
-        # With pairs the rows of ledger and queues are jobs alone and pairs; without, they are jobs.
-        self._packed = None if jobs.colocation is None else PackedLedger(jobs, n_types, settings)
-        self._ledger = TimeLedger(n_types, settings) if self._packed is None else self._packed
-        self._isolated = _IsolatedTime(jobs, cluster)
-        self._placement = (
-            None if settings.placement == "off" else Placement(cluster, settings.placement == "consolidated")
-        )
-        self._visit_order = settings.visit_order(cluster.accelerators)
-        self._shuffles = settings.shuffle_accelerators and not policy.heterogeneity_aware
-        self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
-        self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
-        self._strict = bool(getattr(policy, "strict_queue", False))
-        self._capacity: list[int] = cluster.capacity.tolist()
-        self._sizes: list[int] = jobs.scale_factor.tolist()
-        self._preferences = preference(jobs.rates) if policy.heterogeneity_aware else None
         self._prices = prices
-        watched = prices is not None and getattr(policy, "reads_prices", False)
+        watched = prices is not None and Trigger.PRICES in policy.triggers
         self.next_price_change = 0.0 if watched else np.inf
-        self._changed = False
-        self._last_decision_clock: float | None = None
-        self._queues: Queues | None = None
-        self._pairs: Pairs | None = None
-        self._blocked: set[int] = set()
-        self._last_rows: tuple[list[list[int]], RoundDecision] | None = None
+        self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
+        self._isolated = IsolatedTime(jobs, cluster)
+        placed = settings.placement != "off" and not ideal
+        self._placement = Placement(cluster, settings.placement) if placed else None
+        self._news = False
+        self._asked_at = -np.inf
         self._rounds = 0
-        self._plans = PlanBook(policy, n_types) if isinstance(policy, Planner) else None
-
-    @property
-    def active(self) -> NDArray[np.int64]:
-        """(n,) ids of the active jobs, ascending."""
-        return self._ledger.jobs
-
-    @property
-    def pairs(self) -> Pairs | None:
-        """The pairs of the last decision, as positions among the jobs that were active then."""
-        return None if self._packed is None else self._pairs
+        self._last: tuple[Step, Decision] | None = None
+        self._running = Assignment.none()
 
     def arrive(self, jobs: ArrayLike) -> None:
-        """Jobs of the table (positions) arrived."""
+        """Jobs of the table (ids) arrived."""
         ids = np.asarray(jobs, dtype=np.int64)
         if len(ids):
-            self._ledger.add(ids, self.jobs.rates[ids].T > 0)
-            self._note_change()
+            self._executor.arrived(ids)
+            self.active = np.sort(np.concatenate([self.active, ids]))
+            self.tell(Trigger.ARRIVAL)
 
     def complete(self, jobs: ArrayLike) -> None:
         """Active jobs completed, or were given up. Report their last round with `record` first."""
         ids = np.asarray(jobs, dtype=np.int64)
         if len(ids):
-            self._ledger.remove(ids)
-            self._note_change()
+            self._leave(ids)
+            self.tell(Trigger.COMPLETION)
 
-    def record(self, decision: RoundDecision, seconds: NDArray[np.float64]) -> None:
-        """The (K,) jobs of `decision` ran for `seconds` (K,) each; to be told while they are still active."""
+    def _leave(self, ids: _Ids) -> None:
+        at = self.active.searchsorted(ids)
+        if not np.array_equal(self.active.take(at, mode="clip") if len(self.active) else self.active, ids):
+            raise InputError("jobs", found=ids.tolist(), expected="active jobs")
+        self._executor.left(ids)
+        self.active = np.delete(self.active, at)
+
+    def tell(self, trigger: Trigger) -> None:
+        """Something happened; the policy is asked about it if it chose this trigger."""
+        if trigger & self.policy.triggers:
+            self._news = True
+
+    def record(self, decision: Decision, seconds: NDArray[np.float64]) -> None:
+        """The (K,) rows of `decision` ran for `seconds` (K,) each; to be told while their jobs are still active."""
         self._rounds += 1
-        if self._packed is None:
-            self._ledger.record(decision.jobs, decision.accelerator, seconds)
-        else:
-            self._packed.record_round(decision, seconds)
+        self._executor.record(decision.assignment, seconds)
+
+    def record_rounds(self, rounds: int) -> None:
+        """So many further rounds went exactly like the last one; their time is entered elsewhere."""
+        self._rounds += rounds
 
     def measured_together(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
         """Jobs `one` and `other` (K,) shared GPUs of `accelerator` (K,), so what they do there is known from now on.
 
         Answers whether that is news; the policy is then asked about it.
         """
-        believed, columns = self.jobs.believed, self.jobs.colocation
-        if self._packed is None or believed is None or columns is None:
+        if not self.jobs.measure_together(one, other, accelerator):
             return False
-        if not believed.measure(columns.group[one], columns.group[other], accelerator):
-            return False
-        self._packed.refresh_pairs()
-        self._note_change()
+        self._executor.beliefs_changed()
+        self._news = True
         return True
 
-    def jobs_appended(self) -> None:
-        """The job table has grown at its end (`JobTable.append`)."""
-        known = len(self._sizes)
-        self._sizes += self.jobs.scale_factor[known:].tolist()
-        if self._preferences is not None:
-            self._preferences += preference(self.jobs.rates[known:])
-        self._isolated.jobs_appended()
-
-    def rates_changed(self, jobs: NDArray[np.int64], step_factor: NDArray[np.float64] | None = None) -> None:
+    def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None) -> None:
         """The (K,) jobs of the table have other rates and steps from now on (their batch size changed).
 
         `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same.
         """
-        if self._preferences is not None:
-            for job, order in zip(jobs.tolist(), preference(self.jobs.rates[jobs]), strict=True):
-                self._preferences[job] = order
+        self._executor.rates_changed()
         self._isolated.rates_changed(jobs, step_factor)
-        self._changed |= self.settings.decide_at_rate_changes
+        if self.settings.decide_at_rate_changes:
+            self.tell(Trigger.RATES)
 
-    def shares(self, clock: float) -> NDArray[np.float64]:
-        """(n, M) shares of the active jobs alone, for a world without rounds; the policy is asked about any change."""
-        if clock >= self.next_price_change:
-            self._note_price_change(clock)
-        if self._changed:
-            self._decide(clock)
-        return self._ledger.shares.T if self._packed is None else self._packed.shares_alone
+    def sums(self) -> list[NDArray[np.float64]]:
+        """What every round adds to, changed in place."""
+        return self._executor.sums()
 
-    def note_trouble(self) -> None:
-        """Something else happened that the policy should be asked about, such as a round without a single step."""
-        self._changed = True
+    def steady_rounds(self) -> bool:
+        """Whether every coming round is like the last one, as long as the world has no news."""
+        return not self._news and self._executor.steady_rounds()
 
-    def next_round(self, clock: float, *, waive_interval: bool = False) -> RoundDecision:
-        """Who runs in the round that starts at `clock` (seconds).
+    def next(self, clock: float, *, waive_interval: bool = False) -> Decision:
+        """Who runs as what from `clock` (seconds) on.
 
-        With `waive_interval` the policy is asked about any change since its last call, however recent that was.
+        With `waive_interval` the policy is asked about any news since its last call, however recent that was.
         """
-        calls = self.policy_calls
         if clock >= self.next_price_change:
-            self._note_price_change(clock)
-        if self._plans is not None:
-            if self._plans.outdated or waive_interval:
-                self._decide(clock)
-            return self._decision(self._plans.next_rows(), recomputed=self.policy_calls != calls)
-        if self._changed and (waive_interval or self._interval_elapsed(clock)):
-            self._decide(clock)
-        rows = self._choose(clock)
-        if self._changed and self.settings.decide_early_when_idle and len(self._ledger.jobs) and not any(rows):
-            self._decide(clock)
-            rows = self._choose(clock)
-        return self._decision(rows, recomputed=self.policy_calls != calls)
+            assert self._prices is not None
+            self.next_price_change = self._prices.next_change(clock, self.cluster.accelerators)
+            self._news = True
+        if clock >= self._asked_at + self.policy.period_seconds:
+            self._news = True
+        executor, calls = self._executor, self.policy_calls
+        rejected = _NOBODY
+        if executor.due(clock, self._news, waive_interval):
+            rejected = self._ask(clock)
+        step = executor.next(clock)
+        if executor.starved(step, self._news):
+            rejected = self._ask(clock)
+            step = executor.next(clock)
+        return self._placed(step, clock, self.policy_calls != calls, rejected)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the policy, which keeps no state; whoever restores the core sets it again."""
-        return {name: value for name, value in self.__dict__.items() if name != "policy"}
-
-    def _note_price_change(self, clock: float) -> None:
-        assert self._prices is not None
-        self.next_price_change = self._prices.next_change(clock, self.cluster.accelerators)
-        self._changed = True
-
-    def _note_change(self) -> None:
-        self._changed = True
-        self._queues = None
-        if self._plans is not None:
-            self._plans.jobs_changed = True
-
-    def _interval_elapsed(self, clock: float) -> bool:
-        last = self._last_decision_clock
-        if last is None or (last == 0.0 and self.settings.free_decision_at_start):
-            return True
-        return clock - last >= self.settings.recompute_interval_seconds
-
-    def _decide(self, clock: float) -> None:
-        """Ask the policy for new shares and start a new count of the time received."""
-        ledger = self._ledger
-        ledger.start_count(clock)
-        self._changed, self._queues, self._last_decision_clock = False, None, clock
-        active = ledger.jobs
+    def _ask(self, clock: float) -> _Ids:
+        """Ask the policy about the active jobs; returns those that it rejected, who are gone then."""
+        self._news, self._asked_at = False, clock
+        active = self.active
         if not len(active):
-            if self._plans is not None:
-                self._plans.clear()
-            return
-        self._isolated.advance(active)
+            self._executor.nobody(clock)
+            return _NOBODY
+        if Need.ISOLATED_TIME in self.policy.needs:
+            self._isolated.advance(active)
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
-        state = self.jobs.snapshot(active, clock, self.cluster, prices, training=self._plans is not None)
-        started = time.perf_counter()
-        if self._plans is None:
-            allocation = self.policy.allocate(state.after(self.allocation))
-        else:
-            allocation = self._plans.renew(self.policy, state, active, self._rounds, self.settings.round_seconds)
-        self.policy_seconds += time.perf_counter() - started
+        state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
+        state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
+        answer = self._executor.ask(self.policy, state.after(self.allocation), active)
+        self.policy_seconds += answer.seconds
         self.policy_calls += 1
-        shares = _checked_shares(allocation.shares, state, self.policy.name)
-        self.allocation = allocation
-        if self._packed is None:
-            ledger.set_shares(shares)
-        else:
-            self._pairs = checked_pairs(allocation.pairs, state, self.policy.name)
-            self._packed.set_packed_shares(shares, self._pairs)
-            self._note_partners(active, self._pairs)
-        if not self.policy.preemptive:
-            given = shares.max(axis=1) >= 1 - 1e-9
-            self.jobs.current_accelerator[active] = np.where(given, shares.argmax(axis=1), -1)
+        self.allocation = answer.allocation
+        if len(answer.rejected):
+            self._leave(answer.rejected)
+        return answer.rejected
 
-    def _note_partners(self, active: NDArray[np.int64], pairs: Pairs) -> None:
-        """Keep who shares with whom; with several partners, whichever comes last."""
-        partner = self.jobs.current_partner
-        partner[active] = -1
-        partner[active[pairs.first]] = active[pairs.second]
-        partner[active[pairs.second]] = active[pairs.first]
-
-    def _prepare_queues(self) -> Queues:
-        """Queues for the jobs and shares as they are now."""
-        ledger, settings = self._ledger, self.settings
-        eligible = ledger.can_run if self._idle_fill == "queue_order" else ledger.can_run & (ledger.shares > 0)
-        blocked = ~ledger.decided if settings.undecided_jobs_block_gpus else np.zeros_like(ledger.decided)
-        self._blocked = set(ledger.active[blocked].tolist())
-        sizes = self.jobs.scale_factor[ledger.active] if self._packed is None else self._packed.row_sizes
-        self._queues = Queues(ledger, eligible, sizes, settings)
-        return self._queues
-
-    def _choose(self, clock: float) -> list[list[int]]:
-        """The rows (jobs; jobs alone and pairs) of the coming round for each type, in the order of their choice."""
-        queues = self._queues or self._prepare_queues()
-        visit_order = self._visit_order
-        if self._shuffles:
-            visit_order = visit_order.copy()
-            self._shuffler.shuffle(visit_order)
-        free, taken, sizes = self._capacity.copy(), set[int](), self._sizes
-        if self._packed is not None:
-            n_jobs = len(self._packed.jobs)
-            if self.settings.queue == "per_type":
-                rows = fill_type_rows(queues.per_type(clock), visit_order, sizes, free, taken, n_jobs)
+    def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
+        """Place the rows. Steps that repeat the one before share its arrays."""
+        seconds = min(step.seconds, self._asked_at + self.policy.period_seconds - clock)
+        last = self._last
+        gpus: tuple[tuple[int, ...], ...] = ()
+        moved = _NOBODY
+        if last is not None and last[0] is step:
+            if last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected):
+                return last[1]
+            gpus = last[1].gpus
+        elif self._placement is not None:
+            # A round is written down with all its GPUs; of a step that may be short only what changes.
+            if step.interruptible:
+                moved = self._placement.place_changes(step.assignment)
             else:
-                merged = zip(*queues.merged(clock, visit_order), strict=True)
-                rows = fill_merged_rows(merged, sizes, free, taken, n_jobs)
-        elif self.settings.queue == "per_type":
-            rows = fill_types(queues.per_type(clock), visit_order, sizes, free, taken, self._strict)
-        else:
-            rows = fill_merged(zip(*queues.merged(clock, visit_order), strict=True), sizes, free, taken, self._strict)
-        if self._idle_fill == "best_type" and len(taken) < len(self._ledger.jobs):
-            self._fill_idle(clock, rows, visit_order, free, taken)
-        if self._blocked:
-            rows = [[job for job in chosen if job not in self._blocked] for chosen in rows]
-        return rows
-
-    def _fill_idle(
-        self, clock: float, rows: list[list[int]], visit_order: list[int], free: list[int], taken: set[int]
-    ) -> None:
-        """Add waiting jobs to `rows` where GPUs are left; those that are owed most time first."""
-        if not any(free):
-            return
-        ledger = self._ledger
-        most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
-        packed, blocked = self._packed is not None, self._blocked
-        if packed and blocked:
-            blocked = {job for row in blocked if len(who := members(row)) == 1 for job in who}
-        waiting = [job for job in ledger.jobs[most_owed_first].tolist() if job not in taken and job not in blocked]
-        fastest_first, rates = self._preferences, self.jobs.rates
-
-        def preferred(job: int) -> list[int]:
-            return fastest_first[job] if fastest_first is not None else [j for j in visit_order if rates[job, j] > 0]
-
-        for job, j in fill_best_type(waiting, preferred, self._sizes, free):
-            rows[j].append(row_alone(job) if packed else job)
-
-    def _decision(self, rows: list[list[int]], recomputed: bool) -> RoundDecision:
-        """Place the rows. Rounds that repeat the one before share its arrays."""
-        if self._last_rows is not None and self._last_rows[0] == rows:
-            last = self._last_rows[1]
-            if last.recomputed == recomputed:
-                return last
-            return RoundDecision(last.jobs, last.accelerator, last.gpus, recomputed, last.partner)
-        decision = self._placed(rows, recomputed) if self._packed is None else self._placed_pairs(rows, recomputed)
-        self._last_rows = (rows, decision)
+                gpus = self._placement.place(step.assignment)
+        decision = Decision(
+            assignment=step.assignment,
+            gpus=gpus,
+            seconds=seconds,
+            interruptible=step.interruptible,
+            recomputed=recomputed,
+            shares=step.shares,
+            rejected=rejected,
+            before=self._running,
+            moved=moved,
+        )
+        self._last, self._running = (step, decision), step.assignment
         return decision
 
-    def _placed(self, rows: list[list[int]], recomputed: bool) -> RoundDecision:
-        gpus: list[tuple[int, ...]] = []
-        jobs: list[int] = []
-        types: list[int] = []
-        for j in self._visit_order:
-            chosen = rows[j]
-            jobs += chosen
-            types += [j] * len(chosen)
-            if self._placement is not None:
-                gpus += self._placement.place(j, chosen, self._sizes)
-        return RoundDecision(np.array(jobs, dtype=np.int64), np.array(types, dtype=np.int64), tuple(gpus), recomputed)
+    def gpus_of(self, job: int) -> tuple[int, ...]:
+        """Ids of the GPUs of a job that runs; empty when placement is off."""
+        return () if self._placement is None else self._placement.gpus_of(job)
 
-    def _placed_pairs(self, rows: list[list[int]], recomputed: bool) -> RoundDecision:
-        jobs: list[int] = []
-        types: list[int] = []
-        partner: list[int] = []
-        gpus: list[tuple[int, ...]] = []
-        sizes = RowSizes(self._sizes)
-        for j in self._visit_order:
-            if self._placement is not None and self._placement.consolidated:
-                self._placement.hand_over(j, rows[j], members)
-            placed = [()] * len(rows[j]) if self._placement is None else self._placement.place(j, rows[j], sizes)
-            for row, ids in zip(rows[j], placed, strict=True):
-                who = members(row)
-                jobs += who
-                types += [j] * len(who)
-                partner += who[::-1] if len(who) == 2 else (-1,)
-                if self._placement is not None:
-                    gpus += [ids] * len(who)
-        chosen, on, beside = (np.array(values, dtype=np.int64) for values in (jobs, types, partner))
-        return RoundDecision(chosen, on, tuple(gpus), recomputed, beside)
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps; the last allocation is not among it."""
+        running = self._running
+        return {
+            "active": self.active,
+            "policy_calls": self.policy_calls,
+            "policy_seconds": self.policy_seconds,
+            "next_price_change": self.next_price_change,
+            "news": self._news,
+            "asked_at": self._asked_at,
+            "rounds": self._rounds,
+            "running": (running.jobs, running.pool, running.gpus, running.partner),
+            "executor": self._executor.state(),
+            "isolated": self._isolated.state(),
+            "placement": None if self._placement is None else self._placement.state(),
+        }
 
-
-class _IsolatedTime:
-    """Keeps `JobTable.isolated_seconds`: progress since the policy was last asked, at the isolated rate of that time.
-
-    On an isolated share each of n jobs has 1/n of every type: q_i = sum_j c_j T_ij / max(n s_i, sum_j c_j) steps/s
-    (Gavel, OSDI'20, sec. 4.2).
-    """
-
-    def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
-        self.jobs = jobs
-        self._capacity = cluster.capacity
-        self._all_gpus_rate: NDArray[np.float64] = jobs.rates @ cluster.capacity
-        self._total_gpus = float(cluster.total_gpus)
-        self._ids: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._remaining: NDArray[np.float64] = np.empty(0)
-        self._rate: NDArray[np.float64] = np.empty(0)
-
-    def jobs_appended(self) -> None:
-        """The job table has grown at its end."""
-        new = self.jobs.rates[len(self._all_gpus_rate) :]
-        self._all_gpus_rate = np.concatenate([self._all_gpus_rate, new @ self._capacity])
-
-    def rates_changed(self, jobs: NDArray[np.int64], step_factor: NDArray[np.float64] | None) -> None:
-        """Some jobs have other rates; the progress since the last decision is still reckoned at the rates of then."""
-        self._all_gpus_rate[jobs] = self.jobs.rates[jobs] @ self._capacity
-        if step_factor is None or not len(self._ids):
-            return
-        row = self._ids.searchsorted(jobs)
-        known = self._ids.take(row, mode="clip") == jobs
-        self._remaining[row[known]] *= step_factor[known]
-        self._rate[row[known]] *= step_factor[known]
-
-    def advance(self, active: NDArray[np.int64]) -> None:
-        """Bring the ledger up to now and remember the present state of the `active` jobs."""
-        jobs = self.jobs
-        now = np.maximum(jobs.total_steps[self._ids] - jobs.steps_done[self._ids], 0.0)
-        moved = self._rate > 0
-        ids = self._ids[moved]
-        jobs.isolated_seconds[ids] += (self._remaining[moved] - now[moved]) / self._rate[moved]
-        self._ids = active
-        self._remaining = np.maximum(jobs.total_steps[active] - jobs.steps_done[active], 0.0)
-        self._rate = self._all_gpus_rate[active] / np.maximum(len(active) * jobs.scale_factor[active], self._total_gpus)
+    def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
+        """Go on from `state`, with the last `allocation` of before."""
+        for name in ("active", "policy_calls", "policy_seconds", "next_price_change"):
+            setattr(self, name, state[name])
+        self._news, self._asked_at, self._rounds = state["news"], state["asked_at"], state["rounds"]
+        self._running = Assignment(*state["running"])
+        self._executor.restore(state["executor"])
+        self._isolated.restore(state["isolated"])
+        if self._placement is not None:
+            self._placement.restore(state["placement"])
+        self.allocation, self._last = allocation, None
 
 
-def _checked_shares(shares: NDArray[np.float64], state: ClusterState, name: str) -> NDArray[np.float64]:
-    if np.shape(shares) != state.rates.shape:
-        raise InputError(
-            f"policy {name}", field="shares", found=np.shape(shares), expected=f"shape {state.rates.shape}"
-        )
-    if not np.isfinite(shares).all() or (shares < 0).any():
-        row, column = np.argwhere(~(np.isfinite(shares) & (shares >= 0)))[0]
-        raise InputError(
-            f"policy {name}",
-            field=f"share of job {state.throughputs.jobs[row]!r} on {state.cluster.accelerators[column]!r}",
-            found=float(shares[row, column]),
-            expected="a share of time of at least 0",
-        )
-    return shares
+_NOBODY: _Ids = np.empty(0, dtype=np.int64)
+
+
+def _executor(
+    policy: Policy, cluster: Cluster, jobs: JobTable, settings: MechanismSettings, seed: int, ideal: bool
+) -> Executor[Any]:
+    """What carries out the answers of this kind of policy."""
+    kinds: dict[tuple[str, bool], Callable[[Any], Executor[Any]]] = {
+        ("shares", False): lambda policy: RoundMechanism(policy, cluster, jobs, settings, seed),
+        ("shares", True): lambda policy: IdealShares(policy, cluster, jobs),
+        ("plan", False): lambda policy: PlanBook(policy, settings.round_seconds),
+        ("plan", True): lambda policy: PlanBook(policy, settings.round_seconds),
+    }
+    return kinds[policy.answers, ideal](policy)

@@ -1,91 +1,122 @@
-"""Carries out the plans of a planner: which round comes next, and when a new plan is due."""
+"""The book of plans: plays a plan back step by step, and says when a new one is due."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.plan import Plan, Planner, UpcomingRounds
-from throughputs import InputError
-
-if TYPE_CHECKING:
-    from allocator.protocol.allocation import Allocation
-    from allocator.protocol import ClusterState, Policy
+from allocator.mechanism.checks import check_plan
+from allocator.mechanism.executor import Answer, Executor, Step
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.policy import PlanPolicy
+from allocator.protocol.state import ClusterState
 
 __all__ = ["PlanBook"]
 
+_Ids = NDArray[np.int64]
 
-class PlanBook:
-    """The plan in force, as rows of job ids for each type and round, and the memory of its planner.
 
-    Attributes
+class PlanBook(Executor[PlanPolicy]):
+    """The plan in force, and the memory of its planner.
+
+    Parameters
     ----------
-    jobs_changed : whether jobs came or went since the plan was made.
+    policy : its class data are read.
+    round_seconds : length of a step under a policy that plans in rounds.
     """
 
-    def __init__(self, planner: Planner, n_types: int) -> None:
-        self.jobs_changed = True
-        self._memory = planner.new_memory()
-        self._replan_rounds = planner.replan_rounds
-        self._n_types = n_types
-        self._rounds: list[list[list[int]]] = []
-        self._next = 0
+    def __init__(self, policy: PlanPolicy, round_seconds: float) -> None:
+        self._in_rounds = policy.in_rounds
+        self._replan_steps = policy.replan_steps
+        self._round_seconds = round_seconds
+        self._memory = policy.new_memory()
+        self._active: _Ids = np.empty(0, dtype=np.int64)
         self._since_periodic = 0
+        self._begin([])
+
+    def arrived(self, jobs: _Ids) -> None:
+        """Nothing changes before the next plan."""
+        self._active = np.sort(np.concatenate([self._active, jobs]))
+
+    def left(self, jobs: _Ids) -> None:
+        """The steps of the plan go on without them."""
+        self._active = self._active[~np.isin(self._active, jobs)]
+        self._someone_left = True
+
+    def due(self, clock: float, news: bool, waive_interval: bool) -> bool:
+        """At any news, at the end of the plan, and regularly, whatever other plans there were in between."""
+        at_end = self._next >= len(self._steps) and clock >= self._ends_at
+        return news or waive_interval or at_end or self._periodic
 
     @property
-    def outdated(self) -> bool:
-        """Whether a new plan is due: jobs came or went, the plan is at its end, or it is time for the regular one.
+    def _periodic(self) -> bool:
+        return self._replan_steps is not None and self._since_periodic >= self._replan_steps
 
-        The regular one is due every `replan_rounds` rounds, whatever other plans there were in between.
-        """
-        return self.jobs_changed or self._next >= len(self._rounds) or self._since_periodic >= self._replan_rounds
-
-    def renew(
-        self, policy: Policy, state: ClusterState, active: NDArray[np.int64], round_number: int, round_seconds: float
-    ) -> Allocation:
-        """Ask for a new plan; `active` are the ids of the jobs of `state`."""
-        assert isinstance(policy, Planner)
-        plan = policy.plan(state, UpcomingRounds(round_number, round_seconds), self._memory)
-        _check(plan, state, policy.name)
-        self._rounds = [self._rows(active[r.jobs], r.accelerator) for r in plan.rounds]
-        self._next = 0
-        self.jobs_changed = False
-        if self._since_periodic >= self._replan_rounds:
-            self._since_periodic = 0
-        return plan.allocation
-
-    def clear(self) -> None:
-        """Nobody is there to plan for: the coming round is empty."""
-        self._rounds, self._next, self.jobs_changed = (
-            [self._rows(np.empty(0, np.int64), np.empty(0, np.int64))],
-            0,
-            False,
+    def ask(self, policy: PlanPolicy, state: ClusterState, active: _Ids) -> Answer:
+        """A new plan, in place of the rest of the old one."""
+        started = perf_counter()
+        plan = policy.plan(state, self._memory)
+        seconds = perf_counter() - started
+        check_plan(plan, state, policy.name)
+        if plan.allocation is None:
+            state.close()
+        else:
+            state.settle()
+        events = not self._in_rounds
+        self._begin(
+            [Step(s.assignment.named(active), s.seconds if events else self._round_seconds, events) for s in plan.steps]
         )
+        if self._periodic:
+            self._since_periodic = 0
+        return Answer(plan.allocation, seconds, active[plan.rejected])
 
-    def next_rows(self) -> list[list[int]]:
-        """The ids of the jobs of the coming round, for each type."""
-        rows = self._rounds[self._next]
-        self._next += 1
-        self._since_periodic += 1
-        return rows
+    def nobody(self, clock: float) -> None:  # noqa: ARG002
+        """The coming step is empty."""
+        self._begin([Step(Assignment.none(), self._round_seconds if self._in_rounds else np.inf, not self._in_rounds)])
 
-    def _rows(self, jobs: NDArray[np.int64], accelerator: NDArray[np.int64]) -> list[list[int]]:
-        return [jobs[accelerator == j].tolist() for j in range(self._n_types)]
+    def _begin(self, steps: list[Step]) -> None:
+        self._steps, self._next, self._ends_at, self._someone_left = steps, 0, -np.inf, False
 
+    def next(self, clock: float) -> Step:
+        """The next step of the plan, or the rest of one that was interrupted; without those who have left."""
+        if clock >= self._ends_at:
+            step = self._steps[self._next]
+            self._next += 1
+            self._since_periodic += 1
+            if step.interruptible:
+                self._ends_at = clock + step.seconds
+        else:
+            whole = self._steps[self._next - 1]
+            step = Step(whole.assignment, self._ends_at - clock, True)
+        if not self._someone_left:
+            return step
+        return Step(step.assignment.among(self._active), step.seconds, step.interruptible)
 
-def _check(plan: Plan, state: ClusterState, name: str) -> None:
-    """Raise InputError where a planned round is none that the cluster can run."""
-    if not plan.rounds:
-        raise InputError(f"policy {name}", field="rounds", found="none", expected="a plan of at least 1 round")
-    capacity, sizes = state.capacity, state.scale_factors
-    for number, planned in enumerate(plan.rounds):
-        used = np.bincount(planned.accelerator, sizes[planned.jobs], len(capacity))
-        if (used > capacity).any() or len(np.unique(planned.jobs)) != len(planned.jobs):
-            raise InputError(
-                f"policy {name}",
-                field=f"round {number} of the plan",
-                found=f"{used.astype(int).tolist()} GPUs",
-                expected=f"each job once, and at most {capacity.tolist()} GPUs",
-            )
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        rows = [(s.assignment.jobs, s.assignment.pool, s.assignment.gpus, s.assignment.partner) for s in self._steps]
+        return {
+            "memory": None if self._memory is None else self._memory.state(),
+            "active": self._active,
+            "rows": rows,
+            "seconds": [s.seconds for s in self._steps],
+            "next": self._next,
+            "ends_at": self._ends_at,
+            "since_periodic": self._since_periodic,
+            "someone_left": self._someone_left,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        if self._memory is not None:
+            self._memory.restore(state["memory"])
+        self._active = state["active"]
+        self._steps = [
+            Step(Assignment(*rows), seconds, not self._in_rounds)
+            for rows, seconds in zip(state["rows"], state["seconds"], strict=True)
+        ]
+        self._next, self._since_periodic, self._ends_at = state["next"], state["since_periodic"], state["ends_at"]
+        self._someone_left = state["someone_left"]

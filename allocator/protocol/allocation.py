@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.audit import Audit
-    from allocator.protocol import ClusterState
+    from allocator.protocol.assignment import Assignment
+    from allocator.protocol.state import ClusterState
     from formulations import Pairs, WarmStart
 
 __all__ = ["Allocation"]
@@ -46,7 +47,9 @@ class Allocation:
         those of jobs alone.
     pair_rates : (P, 2) throughput of the two jobs of each pair on its type, steps/s.
     warm_start : what the next decision may start from; None from policies that solve no program.
-    state, decided_by : what the policy knew, and the policy; what `audit` reads. Not kept when pickled.
+    assignment : who runs as what from now on, from policies that plan (jobs as positions); None from share policies.
+    rejected : labels of the jobs that were not admitted.
+    state, decided_by : what the policy knew, and the policy; what `audit` reads. Not kept in a checkpoint.
     """
 
     policy: str
@@ -67,6 +70,8 @@ class Allocation:
     pairs: Pairs | None = None
     pair_rates: NDArray[np.float64] | None = None
     warm_start: WarmStart | None = field(default=None, repr=False)
+    assignment: Assignment | None = field(default=None, repr=False)
+    rejected: tuple[Any, ...] = ()
     state: ClusterState | None = field(default=None, repr=False)
     decided_by: Any = field(default=None, repr=False)
 
@@ -137,7 +142,3 @@ class Allocation:
         from allocator.audit import audit
 
         return audit(self, rng=np.random.default_rng(seed), probed_jobs=probed_jobs, misreports=misreports)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but what the allocation was decided from, which a checkpoint has anyway."""
-        return self.__dict__ | {"state": None, "decided_by": None}

@@ -66,12 +66,17 @@ def take(
     jobs: NDArray[np.intp],
     labels: Sequence[Hashable] | None = None,
     together: NDArray[np.float64] | None = None,
+    all_groups: bool = False,
 ) -> PackedColumns:
     """The columns of some jobs (positions) with the groups that they have; `labels` are the old ones if omitted.
 
-    `together` (G, G, M) stands for what jobs do in pairs if it is given.
+    `together` (G, G, M) stands for what jobs do in pairs if it is given; with `all_groups` none is left out.
     """
     together = columns.together if together is None else together
+    if all_groups:
+        names = [columns.jobs[i] for i in jobs] if labels is None else labels
+        sizes, kinds = columns.group_scale_factors, columns.accelerators
+        return PackedColumns(columns.group[jobs], columns.alone, together, sizes, jobs=names, accelerators=kinds)
     present, group = np.unique(columns.group[jobs], return_inverse=True)
     return PackedColumns(
         group.ravel(),

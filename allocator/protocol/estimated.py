@@ -125,6 +125,15 @@ class BelievedColocation:
         self.together[square] = believed * alone[:, None]
         return np.asarray(np.abs(believed - retained)[able])
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"together": self.together, "measured": self._measured, "measured_pairs": self.measured_pairs}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.together, self._measured = state["together"], state["measured"]
+        self.measured_pairs = state["measured_pairs"]
+
     def measure(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
         """Pairs of jobs of groups `one` and `other` (K,) ran on `accelerator` (K,): what they do is known from now on.
 

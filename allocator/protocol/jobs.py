@@ -1,47 +1,43 @@
-"""The job table: one array per attribute for all jobs that a world knows of.
+"""The job table: one struct of arrays behind decision core and worlds, with what may be known of the jobs.
 
-A job's id is its position. The world (simulator, runtime) writes the progress, the decision core keeps the ledgers
-that policies read; a policy sees neither, only the `ClusterState` snapshot of the active rows.
+Rows are jobs in the order in which they were submitted; a job's id is its number in that order and is never used again.
+The world (simulator, runtime) writes the progress, the decision core keeps the ledgers that policies read; a policy
+sees neither, only the `ClusterState` of the active jobs. Whoever else keeps something for each job registers a column,
+which then grows and shrinks with the table.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take
 from allocator.protocol.entities import Entities, Membership
-from allocator.protocol import ClusterState
+from allocator.protocol.policy import Need
+from allocator.protocol.state import ClusterState
+from allocator.protocol.training import TrainingLedger
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable, Trace
 
 if TYPE_CHECKING:
     from allocator.protocol.estimated import BelievedColocation
-    from allocator.protocol.training import TrainingLedger
-    from throughputs.training import Course
 
-__all__ = ["JobTable"]
+__all__ = ["JobTable", "checked_rates"]
 
 # The published deadlines are multiples of a job's duration on this type (Gavel, OSDI'20, public artifact).
 REFERENCE_ACCELERATOR = "v100"
 
-_COLUMNS = (
-    "job_type",
-    "scale_factor",
-    "priority_weight",
-    "total_steps",
-    "arrival_time",
-    "deadline",
-    "entity",
-    "rates",
-    "steps_done",
-    "completion_time",
-    "isolated_seconds",
-    "current_accelerator",
-    "current_partner",
-)
+_Ids = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+
+# What is submitted, what the world writes, and what the decision core writes.
+_SUBMITTED = ("job_type", "scale_factor", "priority_weight", "arrival_time", "deadline", "entity")
+_PROGRESS = ("rates", "total_steps", "steps_done", "completion_time")
+_LEDGERS = ("isolated_seconds", "current_accelerator", "current_partner")
 
 
 class JobTable:
@@ -52,31 +48,31 @@ class JobTable:
     trace : the jobs as they were submitted.
     rates : (N, M) steps/s of each job's own gang on each type of `cluster`; 0 where it cannot run.
     cluster : the cluster. A gang larger than all GPUs of a type can never run there: its rate is set to 0.
-    unconsolidated_rates : (N, M) steps/s when the GPUs of the gang are spread over servers; None: not told apart.
     entities : the entities that the jobs may name; None: what they name is ignored.
     colocation : what the jobs do in pairs, for policies that pack; None: not known.
+    training : how the jobs train, epoch by epoch; None: not known.
 
     Attributes
     ----------
+    ids : (N,) ids of the rows, ascending.
     job_type, scale_factor, priority_weight, total_steps, arrival_time, entity : (N,) as in the trace; times in seconds.
+        Steps change with the batch size.
     deadline : (N,) seconds on the clock, arrival_time + slo * duration; nan for a job without. A duration that the
         trace does not tell is that of its steps on v100 if the cluster has it and the job runs there, else on its
         fastest type.
-    rates : (N, M) steps/s.
-    unconsolidated_rates : (N, M) steps/s, or None.
+    rates : (N, M) steps/s, as measured or profiled.
     membership : entities and whose each job is, or None; jobs in entities rank by their position.
     steps_done : (N,) steps trained so far; written by the world.
     completion_time : (N,) seconds, nan until the job completes; written by the world.
     isolated_seconds : (N,) seconds the steps done so far would have taken on isolated shares of the cluster, as they
         were when the policy was asked (Gavel, OSDI'20, sec. 4.2); written by the decision core.
     current_accelerator : (N,) type given by a policy that does not preempt, -1 for none; written by the decision core.
-    believed : what is believed of pairs of jobs instead of `colocation`, until they have run; None: it is known.
     current_partner : (N,) job with which the last decision made it share GPUs, -1 for none; written by the decision
         core.
+    believed : what is believed of pairs of jobs instead of `colocation`, until they have run; None: it is known.
     least_steps_remaining : what policies are told that an active job has left at least; above 0 in a world that does
         not notice at once when a job is through.
-    training : how the jobs train, epoch by epoch, as far as a policy may know; None: not known.
-    course : how their batch sizes really change, for the world alone; None: they do not.
+    columns : further arrays, one row per job, by name (`register`).
 
     Raises
     ------
@@ -84,31 +80,41 @@ class JobTable:
         `rates` has the wrong shape, or an entry is negative or not finite; or a job names an unknown entity.
     """
 
+    job_type: NDArray[np.object_]
+    scale_factor: _Ids
+    priority_weight: _Floats
+    total_steps: _Floats
+    arrival_time: _Floats
+    deadline: _Floats
+    entity: NDArray[np.object_]
+    rates: _Floats
+    steps_done: _Floats
+    completion_time: _Floats
+    isolated_seconds: _Floats
+    current_accelerator: _Ids
+    current_partner: _Ids
+
     def __init__(
         self,
         trace: Trace,
         rates: ArrayLike,
         cluster: Cluster,
-        unconsolidated_rates: ArrayLike | None = None,
         entities: Entities | None = None,
         colocation: PackedColumns | None = None,
+        training: TrainingLedger | None = None,
     ) -> None:
         n = len(trace)
+        self.ids = np.arange(n)
         self.job_type = trace.job_type
         self.scale_factor = trace.scale_factor
         self.priority_weight = trace.priority_weight
-        self.total_steps = trace.total_steps
+        self.total_steps = trace.total_steps.copy()
         self.arrival_time = trace.arrival_time
         self.entity = trace.entity
         self.membership = (
             None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
         )
-        self.rates = _checked_rates(rates, trace, cluster, "rates")
-        self.unconsolidated_rates = (
-            None
-            if unconsolidated_rates is None
-            else _checked_rates(unconsolidated_rates, trace, cluster, "unconsolidated_rates")
-        )
+        self.rates = checked_rates(rates, trace, cluster, "rates")
         self.deadline = _deadlines(trace, self.rates, cluster)
         self.steps_done = np.zeros(n)
         self.completion_time = np.full(n, np.nan)
@@ -117,9 +123,12 @@ class JobTable:
         self.current_partner = np.full(n, -1, dtype=np.int64)
         self.colocation = colocation
         self.believed: BelievedColocation | None = None
+        self.training = training
         self.least_steps_remaining = 0.0
-        self.training: TrainingLedger | None = None
-        self.course: Course | None = None
+        self.columns: dict[str, NDArray[Any]] = {}
+        self._fill: dict[str, Any] = {}
+        self._submitted = n
+        self._whole = True
 
     @classmethod
     def from_trace(
@@ -128,116 +137,138 @@ class JobTable:
         throughputs: ThroughputTable | PackedColumns | ArrayLike,
         cluster: Cluster,
         *,
-        unconsolidated: bool = False,
+        needs: Need = Need.NOTHING,
         entities: Entities | None = None,
-        colocated: bool = False,
-        training: bool = False,
-        adaptation: str = "off",
-        past_the_end: bool = False,
+        published_profiles: bool = False,
     ) -> JobTable:
         """Table of the jobs of `trace`, with rates looked up in a throughput table or given as an (N, M) array.
 
-        With `unconsolidated` a throughput table with figures for gangs spread over servers is needed, with `colocated`
-        one with figures for jobs that share GPUs, or `PackedColumns` of these jobs. With `training` it is kept how the
-        jobs train; `adaptation` says how batch sizes change (`SimulatorSettings`), for which a table is needed, and
-        `past_the_end` whether progress may be rounded so far (`throughputs.training.Course`).
+        Pairs of jobs and how jobs train are looked up only where `needs` says so. Figures for pairs are in a table with
+        co-location, or in `PackedColumns` of these jobs; `published_profiles` as in `throughputs.training.profile_trace`.
         """
-        pairs = of_trace(trace, throughputs, cluster) if colocated else None
+        pairs = of_trace(trace, throughputs, cluster) if Need.COLOCATION in needs else None
         if isinstance(throughputs, PackedColumns):
             throughputs = throughputs.rates
-        keys = trace.job_type, trace.scale_factor, cluster.accelerators
-        if not isinstance(throughputs, ThroughputTable):
-            if unconsolidated:
-                raise InputError(
-                    "throughputs", found="an array", expected="a table with figures for gangs spread over servers"
-                )
-            if adaptation != "off":
-                expected = "a table with figures for all batch sizes, or adaptation off"
-                raise InputError("throughputs", found="an array", expected=expected)
-            table = cls(trace, throughputs, cluster, entities=entities, colocation=pairs)
-        else:
-            spread = throughputs.unconsolidated_rates(*keys) if unconsolidated else None
-            table = cls(trace, throughputs.rates(*keys), cluster, spread, entities, pairs)
-        published = adaptation == "published"
-        if training or adaptation != "off":
-            from allocator.protocol.training import TrainingLedger
-
-            table.training = TrainingLedger.of_trace(trace, throughputs, cluster, table.rates, published=published)
-        if adaptation != "off" and isinstance(throughputs, ThroughputTable):
-            from throughputs.training import Course
-
-            # Steps change with the batch size.
-            table.total_steps = trace.total_steps.copy()
-            table.course = Course(
-                trace.job_type,
-                trace.scale_factor,
-                trace.mode,
-                trace.total_steps,
-                throughputs,
-                cluster.accelerators,
-                published=published,
-                past_the_end=past_the_end,
+        known = isinstance(throughputs, ThroughputTable)
+        rates = (
+            throughputs.rates(trace.job_type, trace.scale_factor, cluster.accelerators)
+            if isinstance(throughputs, ThroughputTable)
+            else throughputs
+        )
+        table = cls(trace, rates, cluster, entities, pairs)
+        if Need.TRAINING in needs:
+            source = throughputs if known else None
+            table.training = TrainingLedger.of_trace(
+                trace, source, cluster, table.rates, published=published_profiles
             )
         return table
 
-    def append(self, later: JobTable) -> None:
-        """Add the jobs of another table of the same cluster, which arrive after all of this one.
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def register(self, name: str, fill: float | int | bool) -> None:
+        """Keep a column for somebody, ``columns[name]``; new jobs begin with `fill`, which also says its type."""
+        self._fill[name] = fill
+        self.columns[name] = np.full(len(self), fill)
+
+    def rows(self, ids: _Ids) -> _Ids:
+        """Where the jobs with these ids are in the arrays."""
+        return ids if self._whole else np.asarray(self.ids.searchsorted(ids))
+
+    def submit(self, later: JobTable) -> _Ids:
+        """Add the jobs of another table of the same cluster, which arrive after all of this one; returns their ids.
 
         The arrays are replaced by longer ones: whoever keeps one keeps the old. The cost grows with the jobs of both.
 
         Raises
         ------
         InputError
-            A job of `later` arrives before the last one of this table, or only one of them has unconsolidated rates.
+            A job of `later` arrives before the last one of this table.
         """
-        if (self.unconsolidated_rates is None) != (later.unconsolidated_rates is None):
-            raise InputError(
-                "jobs to append", field="unconsolidated_rates", found="in one table", expected="both or neither"
-            )
         if len(self) and len(later) and later.arrival_time[0] < self.arrival_time[-1]:
             raise InputError(
-                "jobs to append",
+                "jobs to submit",
                 field="arrival_time",
                 found=float(later.arrival_time[0]),
                 expected=f"at least the last arrival so far, {self.arrival_time[-1]} s",
             )
-        for name in _COLUMNS:
+        new = self._submitted + np.arange(len(later))
+        self._submitted += len(later)
+        self.ids = np.concatenate([self.ids, new])
+        for name in (*_SUBMITTED, *_PROGRESS, *_LEDGERS):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
-        if self.unconsolidated_rates is not None and later.unconsolidated_rates is not None:
-            self.unconsolidated_rates = np.concatenate([self.unconsolidated_rates, later.unconsolidated_rates])
+        for name, column in self.columns.items():
+            self.columns[name] = np.concatenate([column, np.full(len(later), self._fill[name])])
         if self.colocation is not None and later.colocation is not None:
             self.colocation = appended(self.colocation, later.colocation)
         if self.training is not None and later.training is not None:
             self.training.append(later.training)
-        if self.course is not None and later.course is not None:
-            self.course.append(later.course)
+        self._rank_members()
+        return new
+
+    def retire(self, ids: ArrayLike) -> None:
+        """Forget jobs that are gone for good; the ids of the others stay what they are.
+
+        Raises
+        ------
+        InputError
+            An id that the table does not have.
+        """
+        gone = np.asarray(ids, dtype=np.int64)
+        known = np.isin(gone, self.ids)
+        if not known.all():
+            raise InputError("jobs to retire", found=gone[~known].tolist(), expected="ids of jobs in the table")
+        kept = np.flatnonzero(~np.isin(self.ids, gone))
+        self.ids = self.ids[kept]
+        for name in (*_SUBMITTED, *_PROGRESS, *_LEDGERS):
+            setattr(self, name, getattr(self, name)[kept])
+        for name, column in self.columns.items():
+            self.columns[name] = column[kept]
+        if self.colocation is not None:
+            self.colocation = take(self.colocation, kept, range(len(kept)), all_groups=True)
+        if self.training is not None:
+            self.training.keep(kept)
+        self._whole = bool(len(self.ids) == 0 or self.ids[-1] == len(self.ids) - 1)
+        self._rank_members()
+
+    def _rank_members(self) -> None:
         if self.membership is not None:
             entities = self.membership.entities
             self.membership = Membership(entities, entities.positions(self.entity))
 
     @property
-    def believed_together(self) -> NDArray[np.float64]:
+    def believed_together(self) -> _Floats:
         """(G, G, M) steps/s of groups of jobs in pairs, as far as it is known; only with `colocation`."""
         assert self.colocation is not None
         return self.colocation.together if self.believed is None else self.believed.together
 
-    def _known_pairs(self, active: NDArray[np.int64]) -> PackedColumns | None:
+    def measure_together(self, one: _Ids, other: _Ids, accelerator: _Ids) -> bool:
+        """Jobs `one` and `other` (K,) shared GPUs of `accelerator` (K,): what they do is known from now on.
+
+        Answers whether that changes what was believed.
+        """
+        if self.believed is None or self.colocation is None:
+            return False
+        group = self.colocation.group
+        return self.believed.measure(group[self.rows(one)], group[self.rows(other)], accelerator)
+
+    def note_partners(self, active: _Ids, first: _Ids, second: _Ids) -> None:
+        """Keep which of the `active` jobs share, by pairs of positions; with several partners, whichever comes last."""
+        at, partner = self.rows(active), self.current_partner
+        partner[at] = -1
+        partner[at[first]] = active[second]
+        partner[at[second]] = active[first]
+
+    def _known_pairs(self, active: _Ids) -> PackedColumns | None:
         """What is known of the `active` jobs in pairs."""
         if self.colocation is None:
             return None
-        return take(self.colocation, active, active.tolist(), self.believed_together)
+        return take(self.colocation, self.rows(active), active.tolist(), self.believed_together)
 
-    def __len__(self) -> int:
-        return len(self.total_steps)
-
-    def _partner_positions(self, active: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def _partner_positions(self, active: _Ids) -> _Ids:
         """(n,) where in `active` the partner of each is, -1 where it has none or the partner is gone."""
-        if self.colocation is None or not len(active):
-            return None
-        partner = self.current_partner[active]
-        position = active.searchsorted(partner)
-        there = active.take(position, mode="clip") == partner
-        return np.where(there, position, -1)
+        partner = self.current_partner[self.rows(active)]
+        return _positions(partner, active)
 
     @property
     def runnable(self) -> NDArray[np.bool_]:
@@ -246,50 +277,92 @@ class JobTable:
         return runnable
 
     @property
-    def steps_remaining(self) -> NDArray[np.float64]:
+    def steps_remaining(self) -> _Floats:
         """(N,) steps left, at least 0."""
         return np.maximum(self.total_steps - self.steps_done, 0.0)
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: all that changes after a job was submitted."""
+        return {
+            "progress": {name: getattr(self, name) for name in (*_PROGRESS, *_LEDGERS)},
+            "columns": self.columns,
+            "training": None if self.training is None else self.training.state(),
+            "believed": None if self.believed is None else self.believed.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`, with a table of the same jobs."""
+        for name, values in state["progress"].items():
+            setattr(self, name, values)
+        self.columns.update(state["columns"])
+        if self.training is not None:
+            self.training.restore(state["training"])
+        if self.believed is not None:
+            self.believed.restore(state["believed"])
+
     def snapshot(
         self,
-        active: NDArray[np.int64],
+        active: _Ids,
         clock: float,
         cluster: Cluster,
-        gpu_prices: NDArray[np.float64] | None = None,
-        training: bool = False,
+        gpu_prices: _Floats | None = None,
+        needs: Need = Need.ISOLATED_TIME,
+        running: Assignment | None = None,
     ) -> ClusterState:
         """What a policy may know at `clock` about the `active` jobs (ascending ids, which become the labels).
 
-        With `training` also how they train, which takes time where jobs have many epochs.
+        Columns are read when the policy asks for them, and must be read before the table changes.
         """
-        deadline = self.deadline[active]
-        matrix = ThroughputMatrix(
-            self.rates[active],
-            active.tolist(),
-            cluster.accelerators,
-            self.scale_factor[active],
-            unit="steps/s",
-        )
-        return ClusterState(
-            cluster,
-            matrix,
-            priority_weights=self.priority_weight[active],
-            steps_remaining=np.maximum(self.total_steps[active] - self.steps_done[active], self.least_steps_remaining),
-            elapsed_seconds=np.maximum(clock - self.arrival_time[active], 0.0),
-            # Steps that are counted in larger batches from one decision to the next can take it below zero.
-            isolated_seconds=np.maximum(self.isolated_seconds[active], 0.0),
-            current_accelerator=self.current_accelerator[active],
-            slo_seconds=np.where(np.isnan(deadline), np.inf, deadline - clock),
-            gpu_prices=gpu_prices,
-            clock=clock,
-            colocation=self._known_pairs(active),
-            current_partner=self._partner_positions(active),
-            membership=None if self.membership is None else self.membership.take(active),
-            training=self.training.view(active) if training and self.training is not None else None,
-        )
+        at = self.rows(active)
+        training, membership = self.training, self.membership
+        # Steps that are counted in larger batches from one decision to the next can take isolated time below zero.
+        sources: dict[str, Callable[[], Any]] = {
+            "n_jobs": lambda: len(active),
+            "rates": lambda: self.rates[at],
+            "scale_factors": lambda: self.scale_factor[at],
+            "throughputs": lambda: ThroughputMatrix(
+                state.rates, active.tolist(), cluster.accelerators, state.scale_factors, unit="steps/s"
+            ),
+            "priority_weights": lambda: self.priority_weight[at],
+            "steps_remaining": lambda: np.maximum(
+                self.total_steps[at] - self.steps_done[at], self.least_steps_remaining
+            ),
+            "elapsed_seconds": lambda: np.maximum(clock - self.arrival_time[at], 0.0),
+            "isolated_seconds": lambda: np.maximum(self.isolated_seconds[at], 0.0),
+            "current_accelerator": lambda: self.current_accelerator[at],
+            "slo_seconds": lambda: _until(self.deadline[at], clock),
+            "gpu_prices": lambda: np.ones(len(cluster.accelerators)) if gpu_prices is None else gpu_prices,
+            "colocation": lambda: self._known_pairs(active) if Need.COLOCATION in needs else None,
+            "current_partner": lambda: self._partner_positions(active),
+            "membership": lambda: None if membership is None else membership.take(at),
+            "training": lambda: training.view(at) if training is not None and Need.TRAINING in needs else None,
+            "running": lambda: _among_active(running, active),
+        }
+        state = ClusterState.on_demand(cluster, clock, sources)
+        return state
 
 
-def _checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
+def _until(deadline: _Floats, clock: float) -> _Floats:
+    return np.where(np.isnan(deadline), np.inf, deadline - clock)
+
+
+def _positions(ids: _Ids, active: _Ids) -> _Ids:
+    """Where in the ascending `active` the `ids` are, -1 for those that are not among them."""
+    if not len(active):
+        return np.full(len(ids), -1, dtype=np.int64)
+    position = active.searchsorted(ids)
+    return np.where(active.take(position, mode="clip") == ids, position, -1)
+
+
+def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
+    """Who of the active jobs runs as what, by position."""
+    if running is None or not len(active):
+        return Assignment.none()
+    still = running.among(active)
+    return Assignment(_positions(still.jobs, active), still.pool, still.gpus, _positions(still.partner, active))
+
+
+def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
     """(N, M) copy with 0 where the gang is larger than the type."""
     n, m = len(trace), len(cluster.accelerators)
     given = np.array(rates, dtype=np.float64)

@@ -1,73 +1,24 @@
-"""The planning protocol: policies that say who runs in each of the coming rounds.
-
-    state, coming rounds, memory -> planner.plan -> Plan -> RoundDecision -> a world applies it
-
-A share policy leaves the rounds to the mechanism; a planner gives them itself. Both stand behind the decision core,
-which keeps the plan and asks for a new one when jobs come or go, or the plan has served long enough.
-"""
+"""Plans: who runs as what in the coming steps, whom to reject, whom to hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol import ClusterState, Policy
+from allocator.protocol.assignment import Assignment
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
-    from throughputs.training import Profiles
 
-__all__ = ["Plan", "PlannedRound", "Planner", "TrainingView", "UpcomingRounds"]
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingView:
-    """What is known of how the N active jobs train.
-
-    Attributes
-    ----------
-    catalogue : the epochs of these jobs, and maybe of others, as they were profiled before they ran. Shared by all
-        views of a run: epochs are many.
-    rows : (N,) positions of the jobs in it.
-    epochs_done : (N,) whole epochs that each has finished, as last reported.
-    batch_size : (N,) batch size of now, samples.
-    admitted_seconds : (N,) clock of the round at whose start each job was admitted.
-    measured_samples, measured_seconds : (N,) samples gone through so far by the throughputs measured, and the time
-        that this took by the clock of the measurements, seconds.
-    """
-
-    catalogue: Profiles
-    rows: NDArray[np.int64]
-    epochs_done: NDArray[np.int64]
-    batch_size: NDArray[np.int64]
-    admitted_seconds: NDArray[np.float64]
-    measured_samples: NDArray[np.float64]
-    measured_seconds: NDArray[np.float64]
-
-    @property
-    def profiles(self) -> Profiles:
-        """The epochs of the N jobs."""
-        return self.catalogue.take(self.rows)
-
-    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> TrainingView:
-        """The same of some of the jobs (positions)."""
-        return TrainingView(
-            self.catalogue,
-            self.rows[jobs],
-            self.epochs_done[jobs],
-            self.batch_size[jobs],
-            self.admitted_seconds[jobs],
-            self.measured_samples[jobs],
-            self.measured_seconds[jobs],
-        )
+__all__ = ["Plan", "PlanStep", "UpcomingRounds"]
 
 
 @dataclass(frozen=True)
 class UpcomingRounds:
-    """The rounds to plan.
+    """The rounds that a plan is about to fill.
 
     Attributes
     ----------
@@ -80,42 +31,45 @@ class UpcomingRounds:
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedRound:
-    """Who runs in one round: (K,) positions in the state, and the (K,) accelerator type each runs on."""
+class PlanStep:
+    """Who runs as what, and for how long.
 
-    jobs: NDArray[np.int64]
-    accelerator: NDArray[np.int64]
+    Attributes
+    ----------
+    assignment : jobs are positions in the state that was planned for.
+    seconds : length of the step; inf: until something happens that the policy wants to be asked about. Under a policy
+        that plans in rounds every step is one round, whatever it says here.
+    """
+
+    assignment: Assignment
+    seconds: float = np.inf
+
+
+def _nobody() -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a planner decided.
+    """What a planner, a selection or an order decided.
+
+    A plan outlives its jobs: who has left by the time of a step is dropped from it, and who shared with them is alone.
 
     Attributes
     ----------
-    allocation : the share of the planned rounds that each job gets on each type, with objective, bound and gap.
-    rounds : the planned rounds, the coming one first; at least one.
+    steps : the steps, the coming one first; at least one. After the last one the policy is asked again.
+    rejected : (R,) positions of jobs that are not admitted: they leave.
+    hold : (H,) positions of running jobs that must keep their GPUs in the first step; the others may be moved when the
+        placement has to make room.
+    allocation : shares of time with objective, bound and gap, for a planner that has them; None: not kept.
     """
 
-    allocation: Allocation
-    rounds: tuple[PlannedRound, ...]
+    steps: tuple[PlanStep, ...]
+    rejected: NDArray[np.int64] = field(default_factory=_nobody)
+    hold: NDArray[np.int64] = field(default_factory=_nobody)
+    allocation: Allocation | None = None
 
-
-@runtime_checkable
-class Planner(Policy, Protocol):
-    """A policy that plans rounds. What it must remember from plan to plan it keeps in a memory that the core holds.
-
-    Attributes
-    ----------
-    replan_rounds : a plan is replaced after so many rounds even when no job came or went.
-    """
-
-    replan_rounds: int
-
-    def new_memory(self) -> Any:
-        """An empty memory, for a new run; picklable."""
-        ...
-
-    def plan(self, state: ClusterState, upcoming: UpcomingRounds, memory: Any) -> Plan:
-        """Who runs in each of the coming rounds; `memory` is brought up to date."""
-        ...
+    @classmethod
+    def until_next_event(cls, assignment: Assignment, rejected: NDArray[np.int64] | None = None) -> Plan:
+        """One step that lasts until something happens."""
+        return cls((PlanStep(assignment),), _nobody() if rejected is None else rejected)

@@ -1,41 +1,84 @@
-"""The decision protocol: what a policy sees, and what comes back.
-
-    state -> policy.allocate(state) -> Allocation -> round mechanism -> RoundDecision -> a world applies it
-
-The simulator and the runtimes are worlds around the same decision core; none of these types knows which.
-"""
+"""The state of the cluster as a policy sees it: columns over the active jobs, and views that only some policies need."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import take, without_sharing
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.protocol.entities import Membership
-    from allocator.protocol.plan import TrainingView
+    from allocator.protocol.plan import UpcomingRounds
+    from allocator.protocol.training import TrainingView
     from formulations import WarmStart
 
-__all__ = ["ClusterState", "Policy", "RoundDecision"]
+__all__ = ["ClusterState"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class _Column:
+    """One number for each job (or pool): its default and what it may be."""
+
+    default: float
+    least: float = 0.0
+    above: bool = False
+    finite: bool = True
+    whole: bool = False
+    per_pool: bool = False
+
+    def checked(self, name: str, values: Any, n: int, labels: Callable[[int], object]) -> NDArray[Any]:
+        """The column as an array; InputError where it is none of `n` permitted numbers."""
+        array: NDArray[Any] = np.asarray(values, dtype=np.int64 if self.whole else np.float64)
+        if array.shape != (n,):
+            raise InputError("cluster state", field=name, found=array.shape, expected=f"shape ({n},)")
+        good = (array > self.least) if self.above else (array >= self.least)
+        if self.finite:
+            good &= np.isfinite(array)
+        if not good.all():
+            worst = int(np.argmin(good))
+            bound = "positive" if self.above else f"at least {self.least:g}"
+            where = f"{name} of {labels(worst)}"
+            found = array[worst].item()
+            raise InputError("cluster state", field=where, found=found, expected=bound)
+        return array
+
+
+_COLUMNS = {
+    "priority_weights": _Column(1.0, above=True),
+    "steps_remaining": _Column(1.0),
+    "elapsed_seconds": _Column(0.0),
+    "isolated_seconds": _Column(0.0),
+    "current_accelerator": _Column(-1, least=-1, whole=True),
+    "slo_seconds": _Column(np.inf, least=-np.inf, finite=False),
+    "current_partner": _Column(-1, least=-1, whole=True),
+    "gpu_prices": _Column(1.0, per_pool=True),
+}
+
+
 class ClusterState:
     """Everything a policy may know at one instant about the N active jobs, ids ascending.
 
-    Attributes
+    Parameters
     ----------
     cluster : the cluster; its types are the columns of `throughputs`.
     throughputs : (N, M) steps/s of each job's own gang, with scale factors; its labels are the job ids.
+    clock : seconds since the start.
+    columns : any of the columns and views below; what is missing takes its default.
+
+    Attributes
+    ----------
+    n_jobs, rates, scale_factors : N, (N, M) steps/s and (N,) GPUs per gang, as in `throughputs`.
     priority_weights : (N,) weight of each job, 1 for an ordinary one.
     steps_remaining : (N,) training steps left.
     elapsed_seconds : (N,) seconds since the job arrived.
@@ -43,157 +86,153 @@ class ClusterState:
         cluster, as it was when they were done (finish-time fairness).
     current_accelerator : (N,) type the job was last given by a policy that does not preempt, -1 for none.
     slo_seconds : (N,) seconds left to the job's deadline, below 0 when it is past; inf for a job without one.
-    gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
-    clock : seconds since the start.
-    colocation : what the jobs do when two of them share GPUs, for policies that pack; None where it is not known. The
-        same jobs and types as `throughputs`.
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
+    gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
+    running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
+    colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
+        same jobs and types as `throughputs`.
     membership : the entities, and which of them each job belongs to; None: no entities.
-    training : how the jobs train, epoch by epoch, for policies that plan; None where it is not known.
+    training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
+    upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
 
     Raises
     ------
     InputError
-        The accelerator types of cluster and matrix differ, or an array has the wrong shape.
+        The accelerator types of cluster and matrix differ, or a column has the wrong shape or an impossible value.
     """
 
     cluster: Cluster
+    clock: float
     throughputs: ThroughputMatrix
+    n_jobs: int
+    rates: NDArray[np.float64]
+    scale_factors: NDArray[np.int64]
     priority_weights: NDArray[np.float64]
     steps_remaining: NDArray[np.float64]
     elapsed_seconds: NDArray[np.float64]
     isolated_seconds: NDArray[np.float64]
     current_accelerator: NDArray[np.int64]
     slo_seconds: NDArray[np.float64]
-    gpu_prices: NDArray[np.float64]
     current_partner: NDArray[np.int64]
-    clock: float = 0.0
-    colocation: PackedColumns | None = None
-    membership: Membership | None = None
-    training: TrainingView | None = None
-    warm_start: WarmStart | None = None
+    gpu_prices: NDArray[np.float64]
+    running: Assignment
+    colocation: PackedColumns | None
+    membership: Membership | None
+    training: TrainingView | None
+    upcoming: UpcomingRounds | None
+    warm_start: WarmStart | None
 
     def __init__(
         self,
         cluster: Cluster,
         throughputs: ThroughputMatrix,
         *,
-        priority_weights: NDArray[np.float64] | None = None,
-        steps_remaining: NDArray[np.float64] | None = None,
-        elapsed_seconds: NDArray[np.float64] | None = None,
-        isolated_seconds: NDArray[np.float64] | None = None,
-        current_accelerator: NDArray[np.int64] | None = None,
-        slo_seconds: NDArray[np.float64] | None = None,
-        gpu_prices: NDArray[np.float64] | None = None,
         clock: float = 0.0,
         colocation: PackedColumns | None = None,
-        current_partner: NDArray[np.int64] | None = None,
         membership: Membership | None = None,
         training: TrainingView | None = None,
+        running: Assignment | None = None,
+        upcoming: UpcomingRounds | None = None,
         warm_start: WarmStart | None = None,
+        **columns: Any,
     ) -> None:
-        n = throughputs.n_jobs
-        object.__setattr__(self, "cluster", cluster)
-        object.__setattr__(self, "throughputs", throughputs)
-        object.__setattr__(self, "clock", clock)
-        object.__setattr__(self, "membership", membership)
         if throughputs.accelerators != cluster.accelerators:
-            raise InputError(
-                "cluster state",
-                field="accelerators",
-                found=throughputs.accelerators,
-                expected=f"the types of the cluster, {cluster.accelerators}",
-            )
-        columns: tuple[tuple[str, Any, float], ...] = (
-            ("priority_weights", priority_weights, 1.0),
-            ("steps_remaining", steps_remaining, 1.0),
-            ("elapsed_seconds", elapsed_seconds, 0.0),
-            ("isolated_seconds", isolated_seconds, 0.0),
-        )
-        for name, values, default in columns:
-            array = np.full(n, default) if values is None else np.asarray(values, dtype=np.float64)
-            if array.shape != (n,):
-                raise InputError("cluster state", field=name, found=array.shape, expected=f"shape ({n},)")
-            if not np.isfinite(array).all() or (array < 0).any() or (name == "priority_weights" and (array <= 0).any()):
-                worst = int(
-                    np.argmax(~np.isfinite(array) | (array < 0) | ((name == "priority_weights") & (array <= 0)))
-                )
-                what = "positive" if name == "priority_weights" else "at least 0"
-                raise InputError(
-                    "cluster state",
-                    field=f"{name} of job {throughputs.jobs[worst]!r}",
-                    found=float(array[worst]),
-                    expected=what,
-                )
-            object.__setattr__(self, name, array)
-        current = (
-            np.full(n, -1, dtype=np.int64) if current_accelerator is None else np.asarray(current_accelerator, np.int64)
-        )
-        object.__setattr__(self, "current_accelerator", current)
-        due = np.full(n, np.inf) if slo_seconds is None else np.asarray(slo_seconds, dtype=np.float64)
-        if due.shape != (n,) or np.isnan(due).any():
-            raise InputError(
-                "cluster state", field="slo_seconds", found=due, expected=f"{n} numbers, inf for no deadline"
-            )
-        object.__setattr__(self, "slo_seconds", due)
-        m = len(cluster.accelerators)
-        prices = np.ones(m) if gpu_prices is None else np.asarray(gpu_prices, dtype=np.float64)
-        if prices.shape != (m,) or not (np.isfinite(prices) & (prices >= 0)).all():
-            raise InputError(
-                "cluster state", field="gpu_prices", found=prices, expected=f"{m} finite prices, at least 0"
-            )
-        object.__setattr__(self, "gpu_prices", prices)
-        partner = np.full(n, -1, dtype=np.int64) if current_partner is None else np.asarray(current_partner, np.int64)
-        if partner.shape != (n,) or ((partner < -1) | (partner >= n)).any():
-            raise InputError("cluster state", field="current_partner", found=partner, expected=f"{n} positions or -1")
-        object.__setattr__(self, "current_partner", partner)
-        if colocation is not None and (colocation.jobs, colocation.accelerators) != (
-            throughputs.jobs,
-            throughputs.accelerators,
+            expected = f"the types of the cluster, {cluster.accelerators}"
+            raise InputError("cluster state", field="accelerators", found=throughputs.accelerators, expected=expected)
+        self.cluster, self.throughputs, self.clock = cluster, throughputs, clock
+        self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
+        self.colocation, self.membership, self.training = colocation, membership, training
+        self.running = Assignment.none() if running is None else running
+        self.upcoming, self.warm_start = upcoming, warm_start
+        self._set_columns(columns)
+        self._check_views()
+
+    def _set_columns(self, given: dict[str, Any]) -> None:
+        unknown = next((name for name in given if name not in _COLUMNS), None)
+        if unknown is not None:
+            raise InputError("cluster state", field=unknown, found="an unknown column", expected=", ".join(_COLUMNS))
+        n, jobs, pools = self.n_jobs, self.throughputs.jobs, self.cluster.accelerators
+        for name, column in _COLUMNS.items():
+            count = len(pools) if column.per_pool else n
+            values = given.get(name)
+            if values is None:
+                values = np.full(count, column.default)
+            labels = pools.__getitem__ if column.per_pool else (lambda i: f"job {jobs[i]!r}")
+            setattr(self, name, column.checked(name, values, count, labels))
+        if (self.current_partner >= n).any():
+            raise InputError("cluster state", field="current_partner", found=self.current_partner, expected=f"below {n}")
+
+    def _check_views(self) -> None:
+        """Raise InputError where a view is of other jobs than the throughputs."""
+        n, matrix = self.n_jobs, self.throughputs
+        columns = self.colocation
+        if columns is not None and (columns.jobs, columns.accelerators) != (matrix.jobs, matrix.accelerators):
+            found = f"{columns.n_jobs} jobs on {columns.accelerators}"
+            expected = f"the {n} jobs and the types of the throughputs, in the same order"
+            raise InputError("cluster state", field="colocation", found=found, expected=expected)
+        for name, of_jobs in (
+            ("membership", None if self.membership is None else self.membership.of_job),
+            ("training", None if self.training is None else self.training.rows),
         ):
-            raise InputError(
-                "cluster state",
-                field="colocation",
-                found=f"{colocation.n_jobs} jobs on {colocation.accelerators}",
-                expected=f"the {n} jobs and the types of the throughputs, in the same order",
-            )
-        object.__setattr__(self, "colocation", colocation)
-        if membership is not None and len(membership.of_job) != n:
-            raise InputError(
-                "cluster state", field="membership", found=f"{len(membership.of_job)} jobs", expected=f"{n} jobs"
-            )
-        if training is not None and len(training.rows) != n:
-            found = f"profiles of {len(training.rows)} jobs"
-            raise InputError("cluster state", field="training", found=found, expected=f"{n} jobs")
-        object.__setattr__(self, "training", training)
-        object.__setattr__(self, "warm_start", warm_start)
+            if of_jobs is not None and len(of_jobs) != n:
+                raise InputError("cluster state", field=name, found=f"{len(of_jobs)} jobs", expected=f"{n} jobs")
+
+    @classmethod
+    def on_demand(cls, cluster: Cluster, clock: float, sources: Mapping[str, Callable[[], Any]]) -> ClusterState:
+        """A state whose columns and views are read from their `sources` when a policy first asks for them."""
+        state = cls.__new__(cls)
+        state.__dict__.update(cluster=cluster, clock=clock, warm_start=None, upcoming=None, _sources=sources)
+        return state
+
+    def __getattr__(self, name: str) -> Any:
+        # Only called for what is not there yet: a column that is read on demand.
+        source = self.__dict__.get("_sources", {}).get(name)
+        if source is None:
+            raise AttributeError(f"this ClusterState has no {name!r}")
+        value = self.__dict__[name] = source()
+        return value
+
+    def settle(self) -> None:
+        """Read now whatever was to be read on demand: what is behind it is about to change."""
+        sources = self.__dict__.get("_sources", {})
+        for name in sources:
+            getattr(self, name)
+        self.__dict__["_sources"] = {}
+
+    def close(self) -> None:
+        """Nothing more can be read on demand."""
+        self.__dict__["_sources"] = {}
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""
         matrix = self.throughputs
+        part = ThroughputMatrix(
+            matrix.rates[jobs],
+            [matrix.jobs[i] for i in jobs],
+            matrix.accelerators,
+            matrix.scale_factors[jobs],
+            matrix.unit,
+        )
+        columns = {
+            name: getattr(self, name) if column.per_pool else getattr(self, name)[jobs]
+            for name, column in _COLUMNS.items()
+        }
+        position = np.full(self.n_jobs + 1, -1, dtype=np.int64)
+        position[jobs] = np.arange(len(jobs))
+        columns["current_partner"] = position[self.current_partner[jobs]]
+        running = self.running.take(position[self.running.jobs] >= 0)
         return ClusterState(
             self.cluster,
-            ThroughputMatrix(
-                matrix.rates[jobs],
-                [matrix.jobs[i] for i in jobs],
-                matrix.accelerators,
-                matrix.scale_factors[jobs],
-                matrix.unit,
-            ),
-            priority_weights=self.priority_weights[jobs],
-            steps_remaining=self.steps_remaining[jobs],
-            elapsed_seconds=self.elapsed_seconds[jobs],
-            isolated_seconds=self.isolated_seconds[jobs],
-            current_accelerator=self.current_accelerator[jobs],
-            slo_seconds=self.slo_seconds[jobs],
-            gpu_prices=self.gpu_prices,
+            part,
             clock=self.clock,
             colocation=None if self.colocation is None else take(self.colocation, jobs),
-            current_partner=self._partners_among(jobs),
             membership=None if self.membership is None else self.membership.take(jobs),
             training=None if self.training is None else self.training.take(jobs),
+            running=Assignment(position[running.jobs], running.pool, running.gpus, position[running.partner]),
+            upcoming=self.upcoming,
             warm_start=self.warm_start,
+            **columns,
         )
 
     def after(self, last: Allocation | None) -> ClusterState:
@@ -201,14 +240,8 @@ class ClusterState:
         if last is None or last.warm_start is None:
             return self
         state = copy(self)
-        object.__setattr__(state, "warm_start", last.warm_start)
+        state.warm_start = last.warm_start
         return state
-
-    def _partners_among(self, jobs: NDArray[np.intp]) -> NDArray[np.int64]:
-        """(K,) positions among `jobs` of their partners, -1 where the partner is none of them."""
-        position = np.full(self.n_jobs + 1, -1, dtype=np.int64)
-        position[jobs] = np.arange(len(jobs))
-        return np.asarray(position[self.current_partner[jobs]])
 
     @cached_property
     def packed(self) -> PackedColumns:
@@ -219,71 +252,6 @@ class ClusterState:
         return without_sharing(matrix.rates, matrix.scale_factors, matrix.jobs, matrix.accelerators)
 
     @property
-    def n_jobs(self) -> int:
-        """N, the number of active jobs."""
-        return self.throughputs.n_jobs
-
-    @property
-    def rates(self) -> NDArray[np.float64]:
-        """(N, M) steps/s."""
-        return self.throughputs.rates
-
-    @property
-    def scale_factors(self) -> NDArray[np.int64]:
-        """(N,) GPUs per gang."""
-        return self.throughputs.scale_factors
-
-    @property
     def capacity(self) -> NDArray[np.int64]:
         """(M,) GPUs of each type."""
         return self.cluster.capacity
-
-
-@runtime_checkable
-class Policy(Protocol):
-    """Decides on shares. Settings live in the object, data comes with the state; no state is kept between calls.
-
-    Attributes
-    ----------
-    name : the registered name.
-    heterogeneity_aware : whether the policy distinguishes accelerator types. One that does not leaves the
-        choice of type to the mechanism (which may draw it at random, as Gavel does for its baselines).
-    fills_idle_gpus : whether jobs without a share may run on GPUs that would otherwise idle.
-    preemptive : whether a job may be moved once it has been given an accelerator type.
-
-    A policy may have a method ``prepare()``, called once before a run: what the first decision would otherwise load.
-    One with an attribute ``reads_prices`` that is true is also asked when the price of a GPU changes. One with an
-    attribute ``packs`` that is true reads `ClusterState.packed` and may return `Allocation.pairs`. With an attribute
-    ``strict_queue`` that is true, a gang that does not fit lets nobody behind it pass. A policy that gives the rounds
-    itself is a `allocator.protocol.plan.Planner`.
-    """
-
-    name: str
-    heterogeneity_aware: bool
-    fills_idle_gpus: bool
-    preemptive: bool
-
-    def allocate(self, state: ClusterState) -> Allocation:
-        """Shares of time for every job of `state` on every accelerator type."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class RoundDecision:
-    """Who runs in the coming round, in the order in which the mechanism chose them.
-
-    Attributes
-    ----------
-    jobs : (K,) positions of the chosen jobs in the world's job table.
-    accelerator : (K,) position of the type each runs on.
-    gpus : for each chosen job the ids of its GPUs; empty when placement is off.
-    recomputed : whether the policy was asked for new shares at this round.
-    partner : (K,) the job that shares the GPUs of each chosen job, -1 for none; the two follow each other, the lower
-        position first. None under policies that do not pack.
-    """
-
-    jobs: NDArray[np.int64]
-    accelerator: NDArray[np.int64]
-    gpus: tuple[tuple[int, ...], ...] = field(default=())
-    recomputed: bool = False
-    partner: NDArray[np.int64] | None = None

@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.plan import TrainingView
-from throughputs.training import Profiles
+from throughputs.training import Profiles, profile_trace
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
-    from throughputs import Trace
+    from throughputs import ThroughputTable, Trace
 
-__all__ = ["TrainingLedger"]
+__all__ = ["TrainingLedger", "TrainingView"]
 
 _COLUMNS = ("epochs_done", "batch_size", "admitted_seconds", "measured_samples", "measured_seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingView:
+    """What is known of how the N active jobs train.
+
+    Attributes
+    ----------
+    catalogue : the epochs of these jobs, and maybe of others, as they were profiled before they ran. Shared by all
+        views of a run: epochs are many.
+    rows : (N,) positions of the jobs in it.
+    epochs_done : (N,) whole epochs that each has finished, as last reported.
+    batch_size : (N,) batch size of now, samples.
+    admitted_seconds : (N,) clock of the round at whose start each job was admitted.
+    measured_samples, measured_seconds : (N,) samples gone through so far by the throughputs measured, and the time
+        that this took by the clock of the measurements, seconds.
+    """
+
+    catalogue: Profiles
+    rows: NDArray[np.int64]
+    epochs_done: NDArray[np.int64]
+    batch_size: NDArray[np.int64]
+    admitted_seconds: NDArray[np.float64]
+    measured_samples: NDArray[np.float64]
+    measured_seconds: NDArray[np.float64]
+
+    @property
+    def profiles(self) -> Profiles:
+        """The epochs of the N jobs."""
+        return self.catalogue.take(self.rows)
+
+    def take(self, jobs: NDArray[np.int64] | NDArray[np.intp]) -> TrainingView:
+        """The same of some of the jobs (positions)."""
+        return TrainingView(
+            self.catalogue,
+            self.rows[jobs],
+            self.epochs_done[jobs],
+            self.batch_size[jobs],
+            self.admitted_seconds[jobs],
+            self.measured_samples[jobs],
+            self.measured_seconds[jobs],
+        )
 
 
 class TrainingLedger:
@@ -44,19 +86,23 @@ class TrainingLedger:
 
     @classmethod
     def of_trace(
-        cls, trace: Trace, throughputs: Any, cluster: Cluster, rates: NDArray[np.float64], *, published: bool = False
+        cls,
+        trace: Trace,
+        throughputs: ThroughputTable | None,
+        cluster: Cluster,
+        rates: NDArray[np.float64],
+        *,
+        published: bool = False,
     ) -> TrainingLedger:
-        """Profiles from a throughput table; with an array of rates the batch sizes of the jobs are not known.
+        """Profiles from a throughput table; without one the batch sizes of the jobs are not known.
 
         The profile is that of the type of the cluster on which most GPUs are, or of the fastest where there is no
         figure for it. `published` : as in `throughputs.training.profile_trace`.
         """
-        if not callable(getattr(throughputs, "rates", None)):
+        if throughputs is None:
             best = rates.max(axis=1, initial=0.0)
             seconds = np.divide(trace.total_steps, best, out=np.ones(len(trace)), where=best > 0)
             return cls(Profiles.steady(trace.total_steps, seconds))
-        from throughputs.training import profile_trace
-
         # The type with most GPUs, the first of several.
         position = int(np.argmax(cluster.capacity))
         name = cluster.accelerators[position]
@@ -81,6 +127,21 @@ class TrainingLedger:
         seconds = until - self.measured_seconds[jobs]
         self.measured_samples[jobs] += steps_per_second * self.batch_size[jobs] * seconds
         self.measured_seconds[jobs] = until
+
+    def keep(self, rows: NDArray[np.int64]) -> None:
+        """Forget all but these rows."""
+        self.profiles = self.profiles.take(rows)
+        for name in _COLUMNS:
+            setattr(self, name, getattr(self, name)[rows])
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: profiles are made anew from trace and table."""
+        return {name: getattr(self, name) for name in _COLUMNS}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        for name in _COLUMNS:
+            setattr(self, name, state[name])
 
     def append(self, later: TrainingLedger) -> None:
         """Add the jobs of another ledger at the end."""

@@ -4,7 +4,7 @@ from allocator.simulator.arrivals import preload
 from allocator.simulator.deadlines import PUBLISHED_SLOS, assign_slos
 from allocator.simulator.engine import SimulationStalledError, simulate
 from allocator.simulator.metrics import priorities_table, summarize
-from allocator.simulator.observers import Observer, Recorder, RoundOutcome
+from allocator.simulator.observers import Observer, Recorder, StretchOutcome
 from allocator.simulator.presets import Preset, preset, preset_names
 from allocator.simulator.result import SimulationResult
 from allocator.simulator.settings import SimulatorSettings
@@ -14,7 +14,7 @@ __all__ = [
     "Observer",
     "Preset",
     "Recorder",
-    "RoundOutcome",
+    "StretchOutcome",
     "SimulationResult",
     "SimulationStalledError",
     "SimulatorSettings",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
+from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
 
 __all__ = ["Arrivals", "ExtendTrace", "MoreJobs", "preload"]
@@ -34,6 +34,15 @@ class Arrivals:
         self._times: NDArray[np.float64] = np.empty(0)
         self.next_time = np.inf
         self.refresh()
+
+    def state(self) -> int:
+        """What a checkpoint keeps: how many have arrived."""
+        return self._admitted
+
+    def restore(self, state: int) -> None:
+        """Go on from `state`, with a table of the same jobs."""
+        self._admitted = state
+        self._set_next()
 
     @property
     def all_admitted(self) -> bool:
@@ -67,37 +76,15 @@ class MoreJobs:
     Parameters
     ----------
     extend : gives the trace.
-    throughputs : a throughput table.
-    cluster : the cluster.
-    unconsolidated : whether the table needs rates for gangs spread over servers.
-    colocated : whether it needs rates for jobs that share GPUs.
-    training, adaptation, past_the_end : as in `JobTable.from_trace`.
+    build : makes the table and the truth of some of its jobs.
     """
 
-    def __init__(
-        self,
-        extend: ExtendTrace,
-        throughputs: Any,
-        cluster: Cluster,
-        unconsolidated: bool,
-        colocated: bool = False,
-        training: bool = False,
-        adaptation: str = "off",
-        past_the_end: bool = False,
-    ) -> None:
+    def __init__(self, extend: ExtendTrace, build: Callable[[Trace], tuple[JobTable, Truth]]) -> None:
         self._extend = extend
-        self._throughputs = throughputs
-        self._cluster = cluster
-        self._unconsolidated = unconsolidated
-        self._colocated = colocated
-        self._training = training
-        self._adaptation = adaptation
-        self._past_the_end = past_the_end
-        if not callable(getattr(throughputs, "rates", None)):
-            raise InputError("extend", found="throughputs as an array", expected="a throughput table")
+        self._build = build
 
-    def append_to(self, jobs: JobTable) -> None:
-        """Double the jobs of the table."""
+    def append_to(self, jobs: JobTable, truth: Truth) -> None:
+        """Double the jobs of table and truth."""
         wanted = max(2 * len(jobs), 16)
         longer = self._extend(wanted)
         known = len(jobs)
@@ -105,25 +92,16 @@ class MoreJobs:
             raise InputError("extend", found=f"{len(longer)} jobs", expected=f"{wanted} jobs")
         for name in ("job_type", "scale_factor", "total_steps", "arrival_time"):
             before = getattr(jobs, name)
-            if name == "total_steps" and jobs.course is not None:
-                before = jobs.course.initial_steps
+            if name == "total_steps" and truth.initial_steps is not None:
+                before = truth.initial_steps
             if not np.array_equal(getattr(longer, name)[:known], before):
                 raise InputError(
                     "extend", field=name, found="other jobs", expected="the same jobs as before, with more behind"
                 )
         columns = {name: getattr(longer, name)[known:wanted] for name in Trace.column_names()}
-        tail = Trace(**columns, source=longer.source)
-        later = JobTable.from_trace(
-            tail,
-            self._throughputs,
-            self._cluster,
-            unconsolidated=self._unconsolidated,
-            colocated=self._colocated,
-            training=self._training,
-            adaptation=self._adaptation,
-            past_the_end=self._past_the_end,
-        )
-        jobs.append(later)
+        later_jobs, later_truth = self._build(Trace(**columns, source=longer.source))
+        jobs.submit(later_jobs)
+        truth.append(later_truth)
 
 
 def preload(trace: Trace, cluster: Cluster) -> Trace:

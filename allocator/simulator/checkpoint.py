@@ -1,47 +1,38 @@
 """Checkpoints: a run is put away in a file, and goes on from it as if it had never stopped.
 
-A file holds one line of JSON, which says what run it belongs to, and behind it the state of the world and what was
-recorded so far, pickled. The line is compared before anything is unpickled, and only classes of this project, NumPy's
-arrays and a few of Python's own are ever built. Still, a checkpoint is a working file of one machine, not a format for
-exchange.
+A file holds plain numbers, texts and arrays (`allocator.simulator.state_file`): what run it belongs to, the state of the
+world, and what was recorded so far. Nothing in it is executed. Still, a checkpoint is a working file of one machine and
+one version, not a format for exchange.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 import os
-import pickle
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from allocator.cluster import Cluster
+from allocator.protocol.allocation import Allocation
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.protocol import Policy
-from allocator.simulator.observers import Recorder
-from throughputs import InputError, Trace
+from allocator.protocol.policy import Policy
+from allocator.simulator.observers import Recorder, StretchOutcome
+from allocator.simulator.state_file import Part, StateFile
+from allocator.simulator.truth import Truth
+from throughputs import InputError, ThroughputMatrix, Trace
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
     from throughputs.prices import PriceTable
 
 __all__ = ["Checkpoints", "identity"]
-
-FORMAT = "allocator checkpoint 1"
-
-# What a pickle may build: whole packages of ours, and of others the names that arrays and random states need.
-_OUR_PACKAGES = ("allocator", "throughputs", "formulations")
-_OTHERS = {
-    "builtins": {"set", "frozenset", "range", "slice", "complex", "bytearray"},
-    "collections": {"OrderedDict", "deque"},
-    "copyreg": {"_reconstructor", "__newobj__"},
-    "random": {"Random"},
-}
 
 
 class Checkpoints:
@@ -56,109 +47,198 @@ class Checkpoints:
     def __init__(self, path: str | os.PathLike[str], run: dict[str, str]) -> None:
         self.path = Path(path)
         self.run = run
-        # What a run has recorded never changes: each stretch of it is pickled once and kept.
-        self._recorded: list[_Part] = []
+        self._file = StateFile(path)
+        # What a run has recorded never changes: each stretch of it is encoded once and kept.
+        self._recorded: list[Part] = []
         self._rounds = self._decisions = 0
         if not self.path.parent.is_dir():
             raise InputError("checkpoint", found=str(self.path), expected="a file in a folder that exists")
 
     def save(self, world: World, recorder: Recorder, seconds: float) -> None:
         """Replace the file by the state of the run after `seconds`; when this returns, it is on the disk."""
-        stretch = recorder.outcomes[self._rounds :], recorder.decisions[self._decisions :]
-        self._recorded.append(_Part.of(stretch))
+        outcomes, decisions = recorder.outcomes[self._rounds :], recorder.decisions[self._decisions :]
+        self._recorded.append(Part.of({"outcomes": _packed(outcomes), "decisions": [_decision(d) for d in decisions]}))
         self._rounds, self._decisions = len(recorder.outcomes), len(recorder.decisions)
-        parts = [_Part.of((world, seconds)), *self._recorded]
-        header = {"format": FORMAT, "run": self.run, "parts": [(len(part.data), part.sha256) for part in parts]}
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        try:
-            with open(temporary, "wb") as file:
-                file.write(json.dumps(header).encode() + b"\n")
-                file.writelines(part.data for part in parts)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        state = {"seconds": seconds, "jobs": len(world.jobs), "world": world.state()}
+        self._file.write(self.run, state, self._recorded)
 
-    def load(self) -> tuple[World, Recorder, float] | None:
-        """World, what was recorded, and seconds, as they were saved; None if there is no file.
+    def load(self, world: World, recorder: Recorder) -> float | None:
+        """Bring a new `world` and `recorder` to where they were saved; returns the seconds spent until then.
+
+        None if there is no file.
 
         Raises
         ------
         InputError
             The file is not a checkpoint, is damaged, or belongs to another run.
         """
-        try:
-            with open(self.path, "rb") as file:
-                header = self._header(file.readline())
-                parts = [_Part(file.read(length), sha256) for length, sha256 in header["parts"]]
-        except FileNotFoundError:
+        header = self._file.read_header()
+        if header is None:
             return None
         for part, value in self.run.items():
-            found = header["run"].get(part)
+            found = header.get(part)
             if found != value:
                 raise InputError(
                     self.path, field=part, found=_short(found), expected=f"a checkpoint of this run: {_short(value)}"
                 )
-        if any(hashlib.sha256(part.data).hexdigest() != part.sha256 for part in parts):
-            raise InputError(self.path, found="contents that do not match their check sums", expected="a whole file")
-        world, seconds = parts[0].state()
-        self._recorded = parts[1:]
-        recorder = Recorder()
-        for stretch in self._recorded:
-            outcomes, decisions = stretch.state()
-            recorder.outcomes += outcomes
-            recorder.decisions += decisions
+        saved = self._file.read()
+        if saved is None:
+            return None
+        self._recorded = list(saved.parts)
+        try:
+            trees = [part.tree() for part in self._recorded]
+            labels = world.core.cluster.accelerators
+            for tree in trees:
+                recorder.outcomes += _unpacked(tree["outcomes"])
+                recorder.decisions += [_decision_of(d, labels) for d in tree["decisions"]]
+            last = recorder.decisions[-1][2] if recorder.decisions else None
+            world.lengthen_to(saved.state["jobs"])
+            world.restore(saved.state["world"], last)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            found = f"a state that this version does not understand ({type(error).__name__}: {error})"
+            raise InputError(self.path, found=found, expected="a checkpoint of this version") from error
         self._rounds, self._decisions = len(recorder.outcomes), len(recorder.decisions)
-        return world, recorder, seconds
+        return float(saved.state["seconds"])
 
     def remove(self) -> None:
         """Take the file away, when the run is complete."""
-        self.path.unlink(missing_ok=True)
-
-    def _header(self, line: bytes) -> dict[str, Any]:
-        try:
-            header = json.loads(line)
-        except ValueError:
-            header = None
-        if not isinstance(header, dict) or not isinstance(header.get("run"), dict):
-            raise InputError(self.path, found=line[:40], expected="a checkpoint of a simulation")
-        if header.get("format") != FORMAT:
-            raise InputError(self.path, field="format", found=header.get("format"), expected=FORMAT)
-        return header
+        self._file.remove()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """Something pickled, and its check sum."""
-
-    data: bytes
-    sha256: str
-
-    @classmethod
-    def of(cls, state: Any) -> _Part:
-        data = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
-        return cls(data, hashlib.sha256(data).hexdigest())
-
-    def state(self) -> Any:
-        return _Unpickler(io.BytesIO(self.data)).load()
+_ROW_FIELDS = ("jobs", "pool", "gpus", "partner")
 
 
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        root = module.partition(".")[0]
-        ours = root in _OUR_PACKAGES or module.startswith("scipy.sparse")
-        arrays = root == "numpy" and name in {
-            "ndarray", "dtype", "_reconstruct", "scalar", "_frombuffer", "float64", "int64", "bool", "bool_",
-        }  # fmt: skip
-        if ours or arrays or name in _OTHERS.get(module, ()):
-            return super().find_class(module, name)
-        raise InputError("checkpoint", found=f"{module}.{name}", expected="only the state of a simulation")
+def _packed(outcomes: Sequence[StretchOutcome]) -> dict[str, Any]:
+    """Outcomes as columns; equal rows of GPUs and equal assignments are kept once, as they are in memory."""
+    assignments: dict[int, int] = {}
+    kept: list[Assignment] = []
+    placed: dict[int, int] = {}
+    gpus: list[tuple[tuple[int, ...], ...]] = []
+    of_assignment, of_gpus = [], []
+    for o in outcomes:
+        if id(o.assignment) not in assignments:
+            assignments[id(o.assignment)] = len(kept)
+            kept.append(o.assignment)
+        if id(o.gpus) not in placed:
+            placed[id(o.gpus)] = len(gpus)
+            gpus.append(o.gpus)
+        of_assignment.append(assignments[id(o.assignment)])
+        of_gpus.append(placed[id(o.gpus)])
+    return {
+        "assignments": {name: _ragged([getattr(a, name) for a in kept]) for name in _ROW_FIELDS},
+        "gpus": _ragged_ids(gpus),
+        "of_assignment": np.array(of_assignment, dtype=np.int64),
+        "of_gpus": np.array(of_gpus, dtype=np.int64),
+        "index": np.array([o.index for o in outcomes], dtype=np.int64),
+        "start_time": np.array([o.start_time for o in outcomes], dtype=np.float64),
+        "end_time": np.array([o.end_time for o in outcomes], dtype=np.float64),
+        "active_jobs": np.array([o.active_jobs for o in outcomes], dtype=np.int64),
+        "rounds": np.array([o.rounds for o in outcomes], dtype=np.int64),
+        "finish_time": _ragged([o.finish_time for o in outcomes]),
+        "steps": _ragged([o.steps for o in outcomes]),
+        "shares": [o.shares for o in outcomes] if any(o.shares is not None for o in outcomes) else None,
+        "started": [o.started for o in outcomes] if any(o.started is not None for o in outcomes) else None,
+        "running": [o.running for o in outcomes] if any(o.running is not None for o in outcomes) else None,
+    }
+
+
+def _unpacked(columns: dict[str, Any]) -> list[StretchOutcome]:
+    rows = [_parts(columns["assignments"][name]) for name in _ROW_FIELDS]
+    assignments = [Assignment(*parts) for parts in zip(*rows, strict=True)]
+    gpus = _ids_of(columns["gpus"])
+    count = len(columns["index"])
+    nothing = [None] * count
+    finish, steps = _parts(columns["finish_time"]), _parts(columns["steps"])
+    shares, started, running = (columns[name] or nothing for name in ("shares", "started", "running"))
+    scalars = [columns[name].tolist() for name in ("index", "start_time", "end_time", "active_jobs", "rounds")]
+    of_assignment, of_gpus = columns["of_assignment"].tolist(), columns["of_gpus"].tolist()
+    outcomes = []
+    for k, (index, start, end, active, rounds) in enumerate(zip(*scalars, strict=True)):
+        outcomes.append(
+            StretchOutcome(
+                index, start, end, assignments[of_assignment[k]], gpus[of_gpus[k]], finish[k], steps[k], active,
+                shares[k], started[k], running[k], rounds,
+            )  # fmt: skip
+        )
+    return outcomes
+
+
+def _ragged(parts: Sequence[np.ndarray[Any, Any]]) -> dict[str, Any]:
+    """Arrays one behind the other, and the length of each."""
+    lengths = np.array([len(part) for part in parts], dtype=np.int64)
+    return {"values": np.concatenate(parts) if parts else np.empty(0), "lengths": lengths}
+
+
+def _parts(ragged: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+    ends = np.cumsum(ragged["lengths"])
+    return np.split(ragged["values"], ends[:-1]) if len(ends) else []
+
+
+def _ragged_ids(placed: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]:
+    rows = [row for gpus in placed for row in gpus]
+    return {
+        "rows": np.array([len(gpus) for gpus in placed], dtype=np.int64),
+        "sizes": np.array([len(row) for row in rows], dtype=np.int64),
+        "ids": np.array([gpu for row in rows for gpu in row], dtype=np.int64),
+    }
+
+
+def _ids_of(columns: dict[str, Any]) -> list[tuple[tuple[int, ...], ...]]:
+    ids, known = columns["ids"].tolist(), {}
+    rows, at = [], 0
+    for size in columns["sizes"].tolist():
+        row = tuple(ids[at : at + size])
+        rows.append(known.setdefault(row, row))
+        at += size
+    placed, at = [], 0
+    for count in columns["rows"].tolist():
+        placed.append(tuple(rows[at : at + count]))
+        at += count
+    return placed
+
+
+_ALLOCATION = (
+    "policy", "shares", "status", "objective", "objective_unit", "bound", "gap", "prices", "unserved", "solver", "seconds",
+    "fallbacks", "stage", "dropped_slos", "pair_rates", "rejected",
+)  # fmt: skip
+
+
+def _decision(decided: tuple[int, float, Allocation]) -> dict[str, Any]:
+    """One decision as plain data; what it was decided from is left out."""
+    index, clock, allocation = decided
+    matrix, pairs, warm, assignment = (
+        allocation.throughputs, allocation.pairs, allocation.warm_start, allocation.assignment,
+    )  # fmt: skip
+    return {
+        "index": index,
+        "clock": clock,
+        "rates": matrix.rates,
+        "jobs": list(matrix.jobs),
+        "scale_factors": matrix.scale_factors,
+        "pairs": None if pairs is None else (pairs.first, pairs.second, pairs.accelerator, pairs.share),
+        "warm_start": None if warm is None else (warm.objective, warm.prices, warm.levels),
+        "assignment": None if assignment is None else [getattr(assignment, name) for name in _ROW_FIELDS],
+    } | {name: getattr(allocation, name) for name in _ALLOCATION}
+
+
+def _decision_of(data: dict[str, Any], accelerators: tuple[str, ...]) -> tuple[int, float, Allocation]:
+    from formulations import Pairs, WarmStart
+
+    warm = data["warm_start"]
+    allocation = Allocation(
+        throughputs=ThroughputMatrix(data["rates"], data["jobs"], accelerators, data["scale_factors"], unit="steps/s"),
+        pairs=None if data["pairs"] is None else Pairs(*data["pairs"]),
+        warm_start=None if warm is None else WarmStart(warm[0], accelerators, warm[1], warm[2]),
+        assignment=None if data["assignment"] is None else Assignment(*data["assignment"]),
+        **{name: data[name] for name in _ALLOCATION},
+    )
+    return data["index"], data["clock"], allocation
 
 
 def identity(
     trace: Trace,
     jobs: JobTable,
+    truth: Truth,
     cluster: Cluster,
     policy: Policy,
     settings: dict[str, Any],
@@ -174,9 +254,9 @@ def identity(
         else _digest(*(prices.to_frame()[c] for c in ("accelerator", "time_seconds", "price"))),
         "trace": f"{len(trace)} jobs, " + _digest(*(getattr(trace, name) for name in Trace.column_names())),
         "throughputs": _digest(
-            jobs.rates[: len(trace)],
-            np.zeros(0) if jobs.unconsolidated_rates is None else jobs.unconsolidated_rates[: len(trace)],
-            *(() if (pairs := jobs.colocation) is None else (pairs.group[: len(trace)], pairs.alone, pairs.together)),
+            jobs.rates,
+            np.zeros(0) if truth.spread_rates is None else truth.spread_rates,
+            *(() if (pairs := jobs.colocation) is None else (pairs.group, pairs.alone, pairs.together)),
         ),
     } | {f"setting {name}": json.dumps(value) for name, value in settings.items()}
 

@@ -19,23 +19,21 @@ from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities, EntitiesLike
 from allocator.protocol.estimated import BelievedColocation, Estimation
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.plan import Planner
-from allocator.protocol import Policy
+from allocator.protocol.policy import Need, Policy, checked_policy
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.checkpoint import Checkpoints, identity
 from allocator.simulator.cost import Prices, price_table
-from allocator.simulator.fluid import FluidWorld
 from allocator.simulator.observers import Observer, Recorder
 from allocator.simulator.presets import Preset
 from allocator.simulator.presets import preset as find_preset
 from allocator.simulator.record import RunRecord
 from allocator.simulator.result import SimulationResult
-from allocator.simulator.rounds import RoundWorld
+from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
-from throughputs import InputError, Trace
+from throughputs import InputError, ThroughputTable, Trace
 
 if TYPE_CHECKING:
-    from throughputs import PackedColumns, ThroughputTable
+    from throughputs import PackedColumns
 
 __all__ = ["SimulationStalledError", "simulate"]
 
@@ -102,35 +100,26 @@ def simulate(
     SimulationStalledError
         No job made progress for `max_rounds_without_progress` rounds.
     """
-    prepare = getattr(policy, "prepare", None)
-    if prepare is not None:
-        prepare()
+    checked_policy(policy).prepare()
     started = time.perf_counter()
     chosen = find_preset(preset)
     _check(trace, window, extend, checkpoint, checkpoint_every, resume)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
-    spread = chosen.simulator.unconsolidated_throughputs
     owners = None if entities is None else Entities.parse(entities)
-    packs = bool(getattr(policy, "packs", False))
     adaptation = _adaptation(trace, throughputs, policy, chosen)
-    lingering = chosen.simulator.finished_jobs_linger_rounds > 0
-    plans = isinstance(policy, Planner) or chosen.simulator.overtime_factor is not None
-    jobs = JobTable.from_trace(
-        trace,
-        throughputs,
-        cluster,
-        unconsolidated=spread,
-        entities=owners,
-        colocated=packs,
-        training=plans,
-        adaptation=adaptation,
-        past_the_end=lingering,
-    )
+    needs = policy.needs if chosen.simulator.overtime_factor is None else policy.needs | Need.TRAINING
+
+    def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
+        table = JobTable.from_trace(
+            some, throughputs, cluster, needs=needs, entities=whose, published_profiles=adaptation == "published"
+        )
+        return table, Truth.from_trace(some, throughputs, cluster, table, chosen.simulator, adaptation)
+
+    jobs, truth = build(trace, owners)
     if estimation is not None and jobs.colocation is not None:
         jobs.believed = BelievedColocation(jobs.colocation, estimation, seed)
-    more_jobs = (
-        None if extend is None else MoreJobs(extend, throughputs, cluster, spread, packs, plans, adaptation, lingering)
-    )
+    if extend is not None and not isinstance(throughputs, ThroughputTable):
+        raise InputError("extend", found="throughputs as an array", expected="a throughput table")
     settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
     if owners is not None:
         settings["entities"] = owners.to_dict()
@@ -139,25 +128,33 @@ def simulate(
     files = (
         None
         if checkpoint is None
-        else Checkpoints(checkpoint, identity(trace, jobs, cluster, policy, settings, priced))
+        else Checkpoints(checkpoint, identity(trace, jobs, truth, cluster, policy, settings, priced))
     )
-    saved = files.load() if files is not None and resume else None
-    if saved is None:
-        kind = FluidWorld if chosen.simulator.ideal else RoundWorld
-        saved = kind(jobs, cluster, policy, chosen, seed, window, priced), Recorder(), 0.0
-    world, recorder, earlier_seconds = saved
-    started -= earlier_seconds
-    world.attach(policy, progress, (recorder, *observers), more_jobs)
+    recorder = Recorder()
+    world = World(
+        jobs,
+        truth,
+        cluster,
+        policy,
+        chosen,
+        seed,
+        window,
+        priced,
+        None if extend is None else MoreJobs(extend, build),
+        progress,
+        (recorder, *observers),
+    )
+    if files is not None and resume:
+        started -= files.load(world, recorder) or 0.0
     _run(world, recorder, files, checkpoint_every, started)
-    record = RunRecord(
-        world.jobs, cluster, recorder.outcomes, frozenset(world.dropped), window, priced, chosen.simulator.ideal
-    )
+    record = RunRecord(world.jobs, truth, cluster, recorder.outcomes, window, priced, chosen.simulator.ideal)
     return SimulationResult(
         policy=policy.name,
         cluster=cluster,
         settings=settings | {"trace": trace.source, "policy_settings": _policy_settings(policy)},
         makespan=record.makespan,
         utilization=record.utilization,
+        policy_calls=world.core.policy_calls,
         policy_seconds=world.core.policy_seconds,
         wall_seconds=time.perf_counter() - started,
         decisions=tuple(recorder.decisions),
@@ -190,7 +187,7 @@ def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset
     """
     chosen = settings.simulator.batch_size_adaptation
     # An array of rates says what is so, once and for all.
-    if chosen == "off" or not (trace.mode != "static").any() or not callable(getattr(throughputs, "rates", None)):
+    if chosen == "off" or not (trace.mode != "static").any() or not isinstance(throughputs, ThroughputTable):
         return "off"
     hindrance = (
         "a run without rounds (ideal)"
@@ -198,7 +195,9 @@ def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset
         else "unconsolidated_throughputs"
         if settings.simulator.unconsolidated_throughputs
         else f"policy {policy.name}, under which jobs share GPUs"
-        if getattr(policy, "packs", False)
+        if Need.COLOCATION in policy.needs
+        else f"policy {policy.name}, which decides at events"
+        if policy.answers == "plan" and not policy.in_rounds
         else ""
     )
     if hindrance:

@@ -82,7 +82,9 @@ def static_contention(n_jobs: int, gpus: float) -> float:
     return max(1.0, n_jobs / gpus)
 
 
-def round_contention(active: _Ints, first: _Ints, end: _Ints, gpus: float) -> _Floats:
+def round_contention(
+    active: _Ints, first: _Ints, end: _Ints, gpus: float, lengths: _Ints | None = None
+) -> _Floats:
     """(N,) jobs per GPU, at least 1, on the mean over the rounds of each job; nan for a job without one.
 
     Parameters
@@ -90,9 +92,12 @@ def round_contention(active: _Ints, first: _Ints, end: _Ints, gpus: float) -> _F
     active : (R,) jobs in the cluster in each round.
     first, end : (N,) round in which the job was admitted, and the one after that in which it completed.
     gpus : of the cluster.
+    lengths : (R,) how many equal rounds each of them stands for; one each where it is not given.
     """
-    before = np.concatenate([[0], np.cumsum(active)])
-    rounds = end - first
+    lengths = np.ones(len(active), dtype=np.int64) if lengths is None else lengths
+    before = np.concatenate([[0], np.cumsum(active * lengths)])
+    passed = np.concatenate([[0], np.cumsum(lengths)])
+    rounds = passed[end] - passed[first]
     mean = np.full(len(first), np.nan)
     some = rounds > 0
     mean[some] = (before[end[some]] - before[first[some]]) / rounds[some]

@@ -39,8 +39,11 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
       pairs; where profiles are known.
     - makespan, utilization: as in `SimulationResult`.
     - average_queue, average_active: jobs that waited and jobs in the cluster, time average over the rounds.
-    - completed_jobs, unserved_jobs (no accelerator type can run them), dropped_jobs (given up), unfinished_jobs, jobs.
-    - preemptions: times a job was not given the GPUs it had the round before.
+    - completed_jobs (those that were cut off included), unserved_jobs (no accelerator type can run them), dropped_jobs
+      (given up), rejected_jobs (not admitted), cut_off_jobs (taken off by a rule before their last step),
+      unfinished_jobs, jobs.
+    - preemptions: times a job was not given the GPUs it had before; migrations: those in which it went on at once with
+      others.
     - lease_extensions, lease_opportunities, lease_extension_rate: rounds in which a job kept the GPUs of the round
       before, rounds in which it could have, and their ratio.
     - slo_jobs, slo_attainment: jobs with a deadline, and the share of them that completed by it.
@@ -75,16 +78,19 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "jobs": len(jobs),
         "unserved_jobs": status.count("unserved"),
         "dropped_jobs": status.count("dropped"),
+        "rejected_jobs": status.count("rejected"),
+        "cut_off_jobs": status.count("cut_off"),
         "unfinished_jobs": status.count("unfinished"),
         "preemptions": int(jobs["preemptions"].sum()),
+        "migrations": None if result.record is None else result.record.migrations,
         "lease_extensions": extensions,
         "lease_opportunities": opportunities,
         "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
         **_envy_figures(jobs),
         **_slo_figures(jobs),
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
-        "rounds": len(result.timeline),
-        "policy_calls": len(result.decisions),
+        "rounds": int(result.timeline["rounds"].sum()) if "rounds" in result.timeline else len(result.timeline),
+        "policy_calls": result.policy_calls,
         "policy_seconds": float(result.policy_seconds),
         "wall_seconds": float(result.wall_seconds),
     }

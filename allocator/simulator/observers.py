@@ -8,36 +8,52 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.protocol.assignment import Assignment
+
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
-    from allocator.protocol import RoundDecision
 
-__all__ = ["Observer", "Recorder", "RoundOutcome"]
+__all__ = ["Observer", "Recorder", "StretchOutcome"]
 
 
 @dataclass(slots=True, eq=False)
-class RoundOutcome:
-    """One round as it went. Arrays are shared between rounds and observers: read, never write.
+class StretchOutcome:
+    """One round as it went, or in a world of events the time from one event to the next.
+
+    Arrays are shared between rounds and observers: read, never write.
 
     Attributes
     ----------
     index : number of the round, from 0.
     start_time, end_time : seconds.
-    decision : the K rows that ran.
-    finish_time : (K,) when each job had done its steps of this round, seconds.
-    steps : (K,) steps each job did.
-    active_jobs : jobs that had arrived and not completed at the start of the round.
-    shares : (K,) in a world without rounds, the share of the time of its type that each row had; else None.
+    assignment : the K rows that ran; between events those whose lease ended here.
+    gpus : for each row the ids of its GPUs; empty when placement is off.
+    finish_time : (K,) when each row had done its steps of this round, seconds.
+    steps : (K,) steps each row did.
+    active_jobs : jobs that had arrived and not completed at the start.
+    shares : (K,) in a world without rounds, the share of the time of its pool that each row had; else None.
+    started : (K,) between events, when the lease of each row began, seconds; None: with the stretch.
+    running : (jobs that ran, GPUs that they had) where rows are leases; None: those of the rows.
+    rounds : so many equal rounds stand for one, steps and times are those of all of them.
     """
 
     index: int
     start_time: float
     end_time: float
-    decision: RoundDecision
+    assignment: Assignment
+    gpus: tuple[tuple[int, ...], ...]
     finish_time: NDArray[np.float64]
     steps: NDArray[np.float64]
     active_jobs: int
     shares: NDArray[np.float64] | None = None
+    started: NDArray[np.float64] | None = None
+    running: tuple[int, int] | None = None
+    rounds: int = 1
+
+    @property
+    def jobs(self) -> NDArray[np.int64]:
+        """(K,) ids."""
+        return self.assignment.jobs
 
 
 class Observer(Protocol):
@@ -47,8 +63,8 @@ class Observer(Protocol):
         """The policy was asked before round `index`, at `clock` (seconds)."""
         ...
 
-    def round_ended(self, outcome: RoundOutcome) -> None:
-        """A round in which at least one job ran is over."""
+    def round_ended(self, outcome: StretchOutcome) -> None:
+        """A round (a stretch between two events) in which at least one job ran is over."""
         ...
 
 
@@ -56,10 +72,10 @@ class Recorder:
     """Keeps every round and every decision; the tables of `SimulationResult` are made of them."""
 
     def __init__(self) -> None:
-        self.outcomes: list[RoundOutcome] = []
+        self.outcomes: list[StretchOutcome] = []
         self.decisions: list[tuple[int, float, Allocation]] = []
 
-    def round_ended(self, outcome: RoundOutcome) -> None:
+    def round_ended(self, outcome: StretchOutcome) -> None:
         """Keep the round."""
         self.outcomes.append(outcome)
 

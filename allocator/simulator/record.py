@@ -14,7 +14,9 @@ from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.cost import busy_cost
 from allocator.simulator.fairness import isolated_jct, round_contention, static_contention
-from allocator.simulator.observers import RoundOutcome
+from allocator.simulator.observers import StretchOutcome
+from allocator.simulator.outcomes import OPEN, STATUSES, UNSERVED
+from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,10 +34,9 @@ class RunRecord:
 
     Parameters
     ----------
-    jobs : the job table at the end of the run.
+    jobs, truth : the job table, and what was so, at the end of the run.
     cluster : the cluster.
     outcomes : the rounds in order.
-    dropped : ids of jobs that were given up.
     window : (first, end) ids of the jobs that are measured; None: all.
     prices : dollars per GPU hour, see `cost`; None: costs are not reckoned.
     fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
@@ -44,17 +45,17 @@ class RunRecord:
     def __init__(
         self,
         jobs: JobTable,
+        truth: Truth,
         cluster: Cluster,
-        outcomes: Sequence[RoundOutcome],
-        dropped: frozenset[int],
+        outcomes: Sequence[StretchOutcome],
         window: tuple[int, int] | None = None,
         prices: PriceTable | None = None,
         fluid: bool = False,
     ) -> None:
         self.jobs = jobs
+        self.truth = truth
         self.cluster = cluster
         self.outcomes = outcomes
-        self.dropped = dropped
         self.window = window
         self.prices = prices
         self.fluid = fluid
@@ -82,30 +83,59 @@ class RunRecord:
     @cached_property
     def row_job(self) -> _Ints:
         """(L,) job of each row."""
-        return _joined([o.decision.jobs for o in self.outcomes], np.int64)
+        return _joined([o.assignment.jobs for o in self.outcomes], np.int64)
 
     @cached_property
     def row_accelerator(self) -> _Ints:
         """(L,) position of the accelerator type of each row."""
-        return _joined([o.decision.accelerator for o in self.outcomes], np.int64)
+        return _joined([o.assignment.pool for o in self.outcomes], np.int64)
 
     @cached_property
     def packed(self) -> bool:
         """Whether jobs could share GPUs."""
-        return any(o.decision.partner is not None for o in self.outcomes)
+        return self.jobs.colocation is not None or any(o.assignment.shares_gpus for o in self.outcomes)
 
     @cached_property
     def row_partner(self) -> _Ints:
         """(L,) job with which each row shared its GPUs, -1 for none."""
-        alone = np.full(int(self.rows_per_round.max(initial=0)), -1, dtype=np.int64)
-        partners = [o.decision.partner for o in self.outcomes]
-        rows = [alone[: len(o.steps)] if p is None else p for o, p in zip(self.outcomes, partners, strict=True)]
-        return _joined(rows, np.int64)
+        return _joined([o.assignment.partner for o in self.outcomes], np.int64)
+
+    @cached_property
+    def row_start(self) -> _Floats:
+        """(L,) when each row began: with its round, or where it is a lease, with that, seconds."""
+        starts = [o.started for o in self.outcomes]
+        if all(started is None for started in starts):
+            return self.round_start[self.row_round]
+        rows = [
+            np.full(len(o.steps), o.start_time) if started is None else started
+            for o, started in zip(self.outcomes, starts, strict=True)
+        ]
+        return _joined(rows, np.float64)
+
+    @cached_property
+    def leased(self) -> bool:
+        """Whether the rows are leases, as in a world that decides at events."""
+        return any(o.started is not None for o in self.outcomes)
+
+    @cached_property
+    def round_index(self) -> _Ints:
+        """(R,) number of each round; of many equal ones that of the first."""
+        return np.array([o.index for o in self.outcomes], dtype=np.int64)
+
+    @cached_property
+    def row_gpu_count(self) -> _Ints:
+        """(L,) GPUs of each row."""
+        return _joined([o.assignment.gpus for o in self.outcomes], np.int64)
+
+    @cached_property
+    def round_length(self) -> _Ints:
+        """(R,) how many equal rounds each stands for."""
+        return np.array([o.rounds for o in self.outcomes], dtype=np.int64)
 
     @cached_property
     def row_busy_until(self) -> _Floats:
         """(L,) when the GPUs of the row were free again in the round, seconds: with two jobs, after the later one."""
-        if not self.packed:
+        if not self.packed or self.leased:
             return self.row_finish
         until = self.row_finish.copy()
         # The two follow each other.
@@ -129,7 +159,7 @@ class RunRecord:
 
         Of GPUs that two jobs share, each is put down for half.
         """
-        gpus = self.jobs.scale_factor[self.row_job].astype(np.float64)
+        gpus = self.row_gpu_count.astype(np.float64)
         if self.packed:
             gpus[self.row_partner >= 0] *= 0.5
         return gpus * self.row_share if self.fluid else gpus
@@ -144,7 +174,7 @@ class RunRecord:
     @cached_property
     def row_gpu_seconds(self) -> _Floats:
         """(L,) GPUs kept busy times seconds."""
-        busy: _Floats = self.row_busy_until - self.round_start[self.row_round]
+        busy: _Floats = self.row_busy_until - self.row_start
         return busy * self.row_gpus
 
     @cached_property
@@ -152,7 +182,7 @@ class RunRecord:
         """(L,) dollars; zeros without prices."""
         if self.prices is None:
             return np.zeros(len(self.row_job))
-        start, names = self.round_start[self.row_round], self.cluster.accelerators
+        start, names = self.row_start, self.cluster.accelerators
         return busy_cost(self.prices, names, self.row_accelerator, start, self.row_busy_until, self.row_gpus)
 
     @cached_property
@@ -174,8 +204,7 @@ class RunRecord:
     @cached_property
     def unfinished(self) -> NDArray[np.bool_]:
         """(N,) jobs that could have run on when the run ended."""
-        left: NDArray[np.bool_] = np.isnan(self.jobs.completion_time) & self.jobs.runnable
-        left[list(self.dropped)] = False
+        left: NDArray[np.bool_] = (self.jobs.columns["outcome"] == OPEN) & self.jobs.runnable
         return left
 
     @cached_property
@@ -190,31 +219,44 @@ class RunRecord:
     def utilization_between(self, start: float, end: float) -> float:
         """Busy GPU time divided by GPU time from `start` to `end` (seconds)."""
         total = self.cluster.total_gpus * (end - start)
-        busy = np.minimum(self.row_busy_until, end) - np.maximum(self.round_start[self.row_round], start)
+        busy = np.minimum(self.row_busy_until, end) - np.maximum(self.row_start, start)
         return float((np.maximum(busy, 0.0) * self.row_gpus).sum()) / total if total > 0 else 0.0
 
     @cached_property
-    def _successions(self) -> tuple[_Ints, NDArray[np.bool_]]:
-        """Pairs of rows that follow each other in the life of a job: (P,) the job, and whether it kept its GPUs.
+    def _successions(self) -> tuple[_Ints, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Pairs of rows that follow each other in the life of a job: (P,) the job, whether at once, and on the same GPUs.
 
-        GPUs are kept when the second row is of the very next round and on the same set of GPUs, or where placement is
-        off on the same type.
+        At once: the second row is of the very next round, or begins when the lease before it ends. Where placement is
+        off, the same type and number stand for the same GPUs.
         """
         if not len(self.row_job):
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
+            none = np.empty(0, dtype=np.bool_)
+            return np.empty(0, dtype=np.int64), none, none
         order = np.lexsort((self.row_round, self.row_job))
         job, rnd, where = self.row_job[order], self.row_round[order], self._place_codes()[order]
         same_job = job[1:] == job[:-1]
-        kept = (rnd[1:] == rnd[:-1] + 1) & (where[1:] == where[:-1])
-        return job[1:][same_job], kept[same_job]
+        if self.leased:
+            at_once = self.row_start[order][1:] == self.row_finish[order][:-1]
+        else:
+            at_once = rnd[1:] == rnd[:-1] + 1
+        same_place = where[1:] == where[:-1]
+        return job[1:][same_job], at_once[same_job], same_place[same_job]
 
     @cached_property
     def preemptions(self) -> _Ints:
-        """(N,) how often a job that ran in a round and had not completed was not given the same GPUs for the next."""
+        """(N,) how often a job that ran and had not completed was not given the same GPUs at once."""
         if self.fluid:
             return np.zeros(len(self.jobs), dtype=np.int64)
-        job, kept = self._successions
-        return np.bincount(job[~kept], minlength=len(self.jobs))
+        job, at_once, same_place = self._successions
+        return np.bincount(job[~(at_once & same_place)], minlength=len(self.jobs))
+
+    @cached_property
+    def migrations(self) -> int:
+        """How often a job went on at once with other GPUs; part of the preemptions."""
+        if self.fluid:
+            return 0
+        _, at_once, same_place = self._successions
+        return int((at_once & ~same_place).sum())
 
     @cached_property
     def leases(self) -> tuple[int, int]:
@@ -224,15 +266,17 @@ class RunRecord:
         the same GPUs in that round (Gavel, OSDI'20, sec. 5: lease extensions). Two jobs that share have one
         lease; it could be extended when one of them was still active, and was when they stayed together.
         """
-        if self.fluid or not len(self.row_job):
+        if self.fluid or self.leased or not len(self.row_job):
             return 0, 0
         if self.packed:
             return self._shared_leases()
-        job, kept = self._successions
+        job, at_once, same_place = self._successions
+        kept = at_once & same_place
+        repeated = int(((self.round_length - 1) * self.rows_per_round).sum())
         last_round = np.full(len(self.jobs), -1, dtype=np.int64)
         last_round[self.row_job] = self.row_round
         stopped = self.unfinished & (last_round >= 0) & (last_round < len(self.outcomes) - 1)
-        return int(kept.sum()), len(job) + int(stopped.sum())
+        return int(kept.sum()) + repeated, len(job) + int(stopped.sum()) + repeated
 
     def _shared_leases(self) -> tuple[int, int]:
         """`leases` of jobs alone and of pairs."""
@@ -250,16 +294,17 @@ class RunRecord:
         return int(kept[first].sum()), int((goes_on[first] | goes_on[second]).sum())
 
     def _place_codes(self) -> _Ints:
-        """(L,) a number for each row's set of GPUs, or for its type where placement is off."""
+        """(L,) a number for each row's set of GPUs, or for its type and their number where placement is off."""
         gpus = self.row_gpu_ids()
         if not gpus:
-            return self.row_accelerator
+            count = self.row_gpu_count
+            return np.asarray(self.row_accelerator * (int(count.max(initial=0)) + 1) + count)
         codes: dict[tuple[int, ...], int] = {}
         return np.array([codes.setdefault(ids, len(codes)) for ids in gpus], dtype=np.int64)
 
     def row_gpu_ids(self) -> list[tuple[int, ...]]:
         """(L,) GPU ids of each row; empty where placement is off."""
-        return list(chain.from_iterable(o.decision.gpus for o in self.outcomes))
+        return list(chain.from_iterable(o.gpus for o in self.outcomes))
 
     def isolated_jct(self) -> _Floats:
         """(N,) seconds each job would have needed on isolated shares, see `fairness.isolated_jct`.
@@ -286,7 +331,7 @@ class RunRecord:
     def _work(self) -> _Floats:
         """(N,) steps of each job; where batch sizes change, as many as its profile would take at the present rate."""
         jobs = self.jobs
-        if jobs.course is None or jobs.training is None:
+        if self.truth.course is None or jobs.training is None:
             return jobs.total_steps
         steps: _Floats = jobs.training.profiles.total_seconds * jobs.training.profiled_rate(jobs.rates)
         return steps
@@ -307,7 +352,8 @@ class RunRecord:
         admitted = np.searchsorted(self.round_start, np.nan_to_num(training.admitted_seconds, nan=np.inf))
         first = np.where(completed, np.minimum(admitted, last), 0)
         active = np.array([o.active_jobs for o in self.outcomes], dtype=np.int64)
-        by_round = np.where(completed, round_contention(active, first, np.where(completed, last + 1, 0), gpus), np.nan)
+        end = np.where(completed, last + 1, 0)
+        by_round = np.where(completed, round_contention(active, first, end, gpus, self.round_length), np.nan)
         return {"static": alone * static_contention(n, gpus), "themis": alone * by_round}
 
     def rounds_present(self) -> _Ints:
@@ -315,14 +361,14 @@ class RunRecord:
         jobs, n = self.jobs, len(self.jobs)
         end = np.zeros(n, dtype=np.int64)
         end[self.row_job] = self.row_round + 1
-        start = np.searchsorted(self.round_start, jobs.arrival_time)
-        return np.where(end > 0, end - np.minimum(start, np.maximum(end - 1, 0)), 0)
+        start = np.minimum(np.searchsorted(self.round_start, jobs.arrival_time), np.maximum(end - 1, 0))
+        passed = np.concatenate([[0], np.cumsum(self.round_length)])
+        return np.where(end > 0, passed[end] - passed[start], 0)
 
     def status(self) -> list[str]:
-        """(N,) "completed", "dropped" (given up), "unserved" (no type can run it) or "unfinished"."""
-        names = np.where(np.isnan(self.jobs.completion_time), "unfinished", "completed")
-        names = np.where(self.jobs.runnable, names, "unserved").tolist()
-        return ["dropped" if job in self.dropped else name for job, name in enumerate(names)]
+        """(N,) how each job ended: one of `outcomes.STATUSES`, or "unserved" where no type can run it."""
+        names = np.array(STATUSES, dtype=object)[self.jobs.columns["outcome"]]
+        return np.where(self.unfinished | (names != STATUSES[OPEN]), names, UNSERVED).tolist()
 
     def jobs_table(self) -> pd.DataFrame:
         """One row per job; columns as in `SimulationResult`."""

@@ -27,6 +27,7 @@ class SimulationResult:
     settings : every named setting of the run, ready for JSON.
     makespan : clock when the last job completed, seconds.
     utilization : busy GPU time divided by GPU time up to the makespan.
+    policy_calls : how often the policy was asked.
     policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation, imports left out.
     decisions : (round, clock in seconds, Allocation) for each time the policy was asked; job labels are job ids.
     status : "completed", or "saturated" when a limit of the settings cut the run short; `status_detail` says which.
@@ -34,15 +35,18 @@ class SimulationResult:
     jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
         start_time (nan: never ran), completion_time (nan: not completed), jct, isolated_jct, rho (finish-time
         fairness: jct / isolated_jct), gpu_seconds (shared GPUs count half), rounds_run, preemptions (times it
-        was not given the GPUs it had the round before), status (category: "completed", "dropped", "unserved",
-        "unfinished"). Times in seconds.
-        Where the run has them also: rho_static, rho_themis and scheduled_fraction (rounds in which it ran, of those in
+        was not given the GPUs it had before), status (category: "completed", "cut_off" (taken off by a rule of the
+        preset before its last step), "dropped" (given up), "rejected" (not admitted), "unserved", "unfinished"). Times
+        in seconds.
+        Where the run has them also: steps_done, where a rule may cut jobs off; rho_static, rho_themis and scheduled_fraction (rounds in which it ran, of those in
         which it was there), where profiles are known; entity (empty: none), deadline (seconds on the clock) and
         deadline_met, cost (dollars), measured (whether the job is in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
         job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Under
         policies that pack also partner, the job on the same GPUs. Without rounds: one row per job (and partner), type
-        and interval between events, with the share of time as one more column.
+        and interval between events, with the share of time as one more column. Under a policy that decides at events:
+        one row per lease. gpu_count where it is not always the scale factor; rounds where a row stands for many equal
+        ones.
     timeline : one row per round in which a job ran: round, start_time, end_time, active_jobs, running_jobs,
         queued_jobs, busy_gpus.
     priorities : one row per priority weight, see `metrics.priorities_table`.
@@ -54,6 +58,7 @@ class SimulationResult:
     settings: dict[str, Any]
     makespan: float
     utilization: float
+    policy_calls: int
     policy_seconds: float
     wall_seconds: float
     decisions: tuple[tuple[int, float, Allocation], ...]
@@ -77,6 +82,7 @@ class SimulationResult:
         record: RunRecord | None = None,
         status: str = "completed",
         status_detail: str = "",
+        policy_calls: int | None = None,
     ) -> None:
         if record is None and (jobs is None or rounds is None or timeline is None):
             raise TypeError("SimulationResult needs either the record of a run or its three tables")
@@ -86,6 +92,7 @@ class SimulationResult:
             "settings": settings,
             "makespan": makespan,
             "utilization": utilization,
+            "policy_calls": len(decisions) if policy_calls is None else policy_calls,
             "policy_seconds": policy_seconds,
             "wall_seconds": wall_seconds,
             "decisions": decisions,

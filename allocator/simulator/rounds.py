@@ -1,4 +1,4 @@
-"""The world in rounds.
+"""Time in whole rounds.
 
 A job runs at its true rate and completes inside a round; its GPUs are free for others at the next round. Two jobs that
 share GPUs go at their co-located rates for the whole round, even when one of them completes before its end.
@@ -6,36 +6,62 @@ share GPUs go at their co-located rates for the whole round, even when one of th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.protocol.jobs import JobTable
-from allocator.protocol import Policy, RoundDecision
-from allocator.simulator.observers import RoundOutcome
+from allocator.protocol.decision import Decision
+from allocator.protocol.policy import Trigger
+from allocator.simulator.observers import StretchOutcome
 from allocator.simulator.presets import Preset
-from allocator.simulator.training import Restarts, TrainingRounds
-from allocator.simulator.world import World
+from allocator.simulator.repetition import LEAST_ROUNDS, advance, increments, rounds_ahead
+from allocator.simulator.rules import Round, StepCount, rules_of
+from allocator.simulator.training import TrainingRounds
 from throughputs import InputError
 
 if TYPE_CHECKING:
-    from throughputs.prices import PriceTable
+    from allocator.simulator.world import World
 
-__all__ = ["RoundWorld"]
-
-# Relative to the steps of one round.
-STEP_TOLERANCE = 1e-9
-
-# What a job whose end is not noticed yet is taken to have left.
-_UNNOTICED_STEPS = 1e-6
+__all__ = ["RoundExecution"]
 
 _Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+# So many equal rounds in a row are run before it is looked whether there are many more.
+_TRY_AFTER = 16
+
+# Rounds that are run to see what one adds: after a first one, in which a sum may have passed a power of two, two equal
+# ones.
+_PROBED = 3
 
 
-class RoundWorld(World):
-    """Asks the core for the coming round and runs it; parameters as in `World`.
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """What is known of the rows of a decision for as long as it is repeated.
+
+    Attributes
+    ----------
+    jobs : the array of the decision, by which it is recognised.
+    rates, full : (K,) steps/s, and steps of a whole round.
+    pairs : positions of the first of each two rows that share GPUs; None under policies that do not pack.
+    """
+
+    jobs: _Ids
+    rates: _Floats
+    full: _Floats
+    pairs: _Ids | None
+
+
+class RoundExecution:
+    """Runs the rounds that the core decides on.
+
+    Parameters
+    ----------
+    world : the world; its clock and its jobs are moved on.
+    preset : settings of mechanism and simulator.
 
     Raises
     ------
@@ -43,225 +69,197 @@ class RoundWorld(World):
         Unconsolidated throughputs are wanted and there is no placement.
     """
 
-    def __init__(
-        self,
-        jobs: JobTable,
-        cluster: Cluster,
-        policy: Policy,
-        settings: Preset,
-        seed: int,
-        window: tuple[int, int] | None = None,
-        prices: PriceTable | None = None,
-    ) -> None:
-        super().__init__(jobs, cluster, policy, settings, seed, window, prices)
-        self.round_seconds = settings.mechanism.round_seconds
-        self._last_end = 0.0
-        self._n_types = len(cluster.accelerators)
-        # Fractional steps add up to the total only nearly; a round must not be spent on the residue.
-        self._nearly = 1.0 if self.settings.whole_steps else 1.0 + STEP_TOLERANCE
-        self._zero_step_rounds = np.zeros(len(jobs), dtype=np.int64)
-        self._spread: _SpreadGangs | None = None
-        if self.settings.unconsolidated_throughputs:
-            if settings.mechanism.placement == "off":
+    def __init__(self, world: World, preset: Preset) -> None:
+        settings = preset.simulator
+        self.world = world
+        self.seconds = preset.mechanism.round_seconds
+        self.last_end = 0.0
+        self._table, self._truth = world.jobs, world.truth
+        self._steps = StepCount(settings.whole_steps)
+        self._rules = rules_of(settings)
+        for rule in self._rules:
+            rule.bind(world.jobs)
+        world.jobs.register("steps_trained", 0.0)
+        self._server: list[int] = []
+        if settings.unconsolidated_throughputs:
+            if preset.mechanism.placement == "off":
                 raise InputError("settings", field="placement", found="off", expected="on, to know which gangs spread")
-            self._spread = _SpreadGangs(cluster)
-        own = self.settings
-        self._restarts = Restarts(own, self.round_seconds, len(jobs)) if own.restart_penalty_seconds else None
-        self._training = None if jobs.training is None else TrainingRounds(jobs, self._n_types)
-        self._run_seconds = np.zeros(len(jobs))
-        if own.finished_jobs_linger_rounds:
-            jobs.least_steps_remaining = _UNNOTICED_STEPS
-        self._set_rates()
+            self._server = servers_of(world.core.cluster)
+        self._exact_adaptation = settings.batch_size_adaptation == "exact"
+        self._training = None if world.jobs.training is None else TrainingRounds(world.jobs, world.truth)
+        self._packs = world.jobs.colocation is not None
+        self._rows: _Rows | None = None
+        self._repeated = 0
 
-    def _set_rates(self) -> None:
-        """Rates and steps per round of all jobs, flat; rounds pick theirs by row number."""
-        jobs = self.jobs
-        self._rates = jobs.rates.ravel()
-        self._steps_per_round = self._steps_of(self._rates)
-        slowest = [jobs.rates] if jobs.unconsolidated_rates is None else [jobs.rates, jobs.unconsolidated_rates]
-        self._may_stand_still = any(bool((self._steps_of(rates)[jobs.rates > 0] <= 0).any()) for rates in slowest)
-        self._may_stand_still |= self.settings.finished_jobs_linger_rounds > 0
-        self._known_jobs: NDArray[np.int64] | None = None
-        self._known_full: _Floats = self._steps_per_round
-        self._known_rates: _Floats = self._rates
-        self._known_pairs: NDArray[np.int64] | None = None
-        if jobs.colocation is not None:
-            shared = jobs.colocation.together
-            self._may_stand_still |= jobs.believed is not None
-            self._may_stand_still |= bool((self._steps_of(shared)[shared > 0] <= 0).any())
+    def rates_changed(self) -> None:
+        """Look all rates up anew."""
+        self._rows = None
 
-    def _steps_of(self, rates: _Floats) -> _Floats:
-        per_round: _Floats = rates * self.round_seconds
-        return np.floor(per_round) if self.settings.whole_steps else per_round
+    def _look_up(self, decision: Decision) -> _Rows:
+        """Rates and full steps of the rows of a decision."""
+        rows = decision.assignment
+        group = None if self._table.colocation is None else self._table.colocation.group
+        rates = self._truth.rates_of(rows, group)
+        full = self._steps.of(rates * self.seconds)
+        slower = self._truth.spread_rates_of(rows, rates if self._packs else None)
+        if slower is not None:
+            spread = spread_gangs(decision.gpus, self._server)
+            full = np.where(spread, self._steps.of(slower * self.seconds), full)
+            rates = np.where(spread, slower, rates)
+        # Who stands still, on spread servers or beside a job that was wrongly believed to fit, does no step; what
+        # that is divided by does not matter.
+        rates = np.where(rates > 0, rates, 1.0)
+        pairs = np.flatnonzero(rows.partner >= 0)[::2] if self._packs else None
+        self._rows = _Rows(rows.jobs, rates, full, pairs)
+        return self._rows
 
-    def _jobs_appended(self) -> None:
-        new = len(self.jobs) - len(self._zero_step_rounds)
-        self._zero_step_rounds = np.concatenate([self._zero_step_rounds, np.zeros(new, dtype=np.int64)])
-        self._run_seconds = np.concatenate([self._run_seconds, np.zeros(new)])
-        if self._restarts is not None:
-            self._restarts.jobs_appended(len(self.jobs))
-        self._set_rates()
+    def run(self, decision: Decision) -> None:
+        """One round; of equal ones, every now and then as many as can be taken at once."""
+        rows = self._rows
+        # A round that repeats the one before comes with the same arrays.
+        if rows is None or rows.jobs is not decision.jobs:
+            rows, self._repeated = self._look_up(decision), 0
+        if self._run_one(decision, rows):
+            self._repeated = 0
+            return
+        self._repeated += 1
+        if self._repeated >= _TRY_AFTER:
+            self._take_many(decision, rows)
 
-    def _step(self) -> bool:
-        decision = self._ask()
-        if len(decision.jobs):
-            self._run_round(decision)
-        elif self._arrivals.next_time < np.inf:
-            self._clock = self._arrivals.next_time
-        elif len(self.core.active):
-            self._run_out()
-        else:
+    def _rounds_to_event(self, rows: _Rows) -> float:
+        """Rounds before anything can happen: an arrival, the end of a job, of the run, of a tolerated overtime."""
+        world, at = self.world, self._table.rows(rows.jobs)
+        wake_up = min(world.arrivals.next_time, world.core.next_price_change, world.max_clock)
+        left = (self._table.total_steps[at] - self._table.steps_done[at]) / rows.full
+        bounds = [rule.rounds_left(rows.jobs, self.seconds) for rule in self._rules]
+        return min((wake_up - world.clock) / self.seconds, float(left.min()), *bounds) - 2
+
+    def _take_many(self, decision: Decision, rows: _Rows) -> None:
+        """Take as many equal rounds at once as there are before something happens."""
+        self._repeated = 0
+        world, core = self.world, self.world.core
+        dynamic = self._truth.course is not None or np.isfinite(core.policy.period_seconds)
+        if dynamic or not (rows.full > 0).all() or not core.steady_rounds():
+            return
+        while (ahead := self._rounds_to_event(rows)) >= LEAST_ROUNDS:
+            added = self._increments_of_a_round(decision, rows)
+            if added is None:
+                return
+            sums = self._sums()
+            rounds = min(rounds_ahead(sums, added), int(ahead) - _PROBED)
+            if rounds < 1:
+                continue
+            start, steps = world.clock, added[1][self._table.rows(rows.jobs)] * rounds
+            advance(sums, added, rounds)
+            world.clock, self.last_end = sums[0].tolist()
+            finish = np.full(len(steps), world.clock)
+            outcome = StretchOutcome(
+                world.round, start, world.clock, decision.assignment, decision.gpus, finish, steps, len(core.active),
+                rounds=rounds,
+            )  # fmt: skip
+            world.tell_stretch(outcome)
+            world.round += rounds
+            core.record_rounds(rounds)
+
+    def _increments_of_a_round(self, decision: Decision, rows: _Rows) -> list[_Floats] | None:
+        """What a round adds to every sum, if two in a row add the same; None if anything else happened in them."""
+        added: list[list[_Floats]] = []
+        for _ in range(_PROBED):
+            before = [values.copy() for values in self._sums()]
+            again = self.world.core.next(self.world.clock)
+            if again.assignment is not decision.assignment or self._run_one(again, rows):
+                return None
+            added.append(increments(before, self._sums()))
+        same = all(np.array_equal(one, other) for one, other in zip(*added[-2:], strict=True))
+        return added[-1] if same else [np.zeros_like(values) for values in added[-1]]
+
+    def _sums(self) -> list[_Floats]:
+        """Everything to which rounds add; all but the first are changed in place."""
+        table, training = self._table, self._table.training
+        times = np.array([self.world.clock, self.last_end])
+        sums = [times, table.steps_done, *self.world.core.sums()]
+        if "run_seconds" in table.columns:
+            sums.append(table.columns["run_seconds"])
+        if training is not None:
+            sums += [training.measured_samples, training.measured_seconds]
+        return sums
+
+    def _run_one(self, decision: Decision, rows: _Rows) -> bool:
+        """Run a round; returns whether something happened in it that changes who may run."""
+        world, table, core = self.world, self._table, self.world.core
+        jobs, clock = rows.jobs, world.clock
+        at = table.rows(jobs)
+        left = table.total_steps.take(at) - table.steps_done.take(at)
+        np.maximum(left, 0.0, out=left)
+        steps = np.minimum(rows.full, left)
+        finish = clock + steps / rows.rates
+        nobody = np.zeros(len(jobs), dtype=np.bool_)
+        r = Round(
+            world.round, clock, self.seconds, decision, jobs, rows.pairs, left, steps, finish, clock, self.last_end,
+            clock, nobody,
+        )  # fmt: skip
+        for rule in self._rules:
+            rule.shape(r)
+        active = len(core.active)
+        core.record(decision, r.finish - r.counted_from)
+        if rows.pairs is not None and table.believed is not None:
+            first = rows.pairs
+            core.measured_together(jobs[first], jobs[first + 1], decision.assignment.pool[first])
+        table.steps_done[at] += r.steps
+        r.done = r.steps * self._steps.nearly >= left
+        for rule in self._rules:
+            rule.settle(r)
+        through = bool(r.done.any())
+        if through:
+            cut_off = None if r.cut_off is None else r.cut_off[r.done]
+            world.complete(jobs[r.done], r.finish[r.done], cut_off)
+        idle = self._note_idle(r)
+        for rule in self._rules:
+            rule.after(r)
+        if r.gave_up is not None:
+            world.give_up(jobs[r.gave_up])
+        if self._training is not None:
+            self._follow_training(jobs[~r.done], rows.rates[~r.done])
+        outcome = StretchOutcome(world.round, clock, r.end, decision.assignment, decision.gpus, r.finish, r.steps, active)
+        world.tell_stretch(outcome)
+        world.round += 1
+        world.clock = self.last_end = r.end
+        world.watch_queue(active - len(jobs))
+        return through or idle
+
+    def _note_idle(self, r: Round) -> bool:
+        """Tell who did no step; returns whether anybody did none."""
+        if r.steps.min() > 0:
+            self.world.note_progress()
             return False
+        if r.steps.max() <= 0:
+            self.world.note_stall()
+        else:
+            self.world.note_progress()
+        self.world.core.tell(Trigger.TROUBLE)
         return True
 
-    def _ask(self, waive_interval: bool = False) -> RoundDecision:
-        calls = self.core.policy_calls
-        decision = self.core.next_round(self._clock, waive_interval=waive_interval)
-        if self.core.policy_calls != calls:
-            self._tell_decision()
-        return decision
-
-    def _run_out(self) -> None:
-        """Nothing runs and nothing will arrive: only a new decision can help."""
-        decision = self._ask(waive_interval=True)
-        if len(decision.jobs):
-            self._run_round(decision)
-        else:
-            self._note_stall()
-            self._clock += self.round_seconds
-            self.core.note_trouble()
-
-    def _look_up(self, decision: RoundDecision) -> None:
-        """Rates and full steps of the rows of a decision."""
-        jobs = decision.jobs
-        rows = jobs * self._n_types + decision.accelerator
-        self._known_jobs = jobs
-        self._known_full, self._known_rates = self._steps_per_round.take(rows), self._rates.take(rows)
-        if decision.partner is not None:
-            self._look_up_pairs(decision, decision.partner)
-        spread_rates = self.jobs.unconsolidated_rates
-        if self._spread is not None and spread_rates is not None:
-            spread = self._spread.rows(decision)
-            rates = np.where(spread, spread_rates.ravel().take(rows), self._known_rates)
-            if self._known_pairs is not None:
-                # Beside another a gang loses what it loses alone.
-                lost = spread_rates.ravel().take(rows) / self._rates.take(rows)
-                rates = np.where(spread, lost * self._known_rates, self._known_rates)
-            self._known_full = np.where(spread, self._steps_of(rates), self._known_full)
-            # A gang that stands still when it is spread does no step; what it is divided by does not matter.
-            self._known_rates = np.where(rates > 0, rates, 1.0)
-
-    def _look_up_pairs(self, decision: RoundDecision, partner: NDArray[np.int64]) -> None:
-        """Rates of the rows that share GPUs, and where the first of each two is."""
-        columns = self.jobs.colocation
-        assert columns is not None
-        shared = np.flatnonzero(partner >= 0)
-        self._known_pairs = shared[::2]
-        if not len(shared):
-            return
-        one, other = columns.group[decision.jobs[shared]], columns.group[partner[shared]]
-        rates = self._known_rates.copy()
-        rates[shared] = columns.together[one, other, decision.accelerator[shared]]
-        # Two jobs that were wrongly believed to fit do no step; what that is divided by does not matter.
-        self._known_rates, self._known_full = np.where(rates > 0, rates, 1.0), self._steps_of(rates)
-
-    def _run_round(self, decision: RoundDecision) -> None:
-        jobs, clock = decision.jobs, self._clock
-        table = self.jobs
-        if jobs is not self._known_jobs:
-            # A round that repeats the one before comes with the same arrays.
-            self._look_up(decision)
-        full = self._known_full
-        left = table.total_steps.take(jobs) - table.steps_done.take(jobs)
-        np.maximum(left, 0.0, out=left)
-        steps = np.minimum(full, left)
-        finish = clock + steps / self._known_rates
-        if self._known_pairs is not None and self.settings.pairs_end_together:
-            first = self._known_pairs
-            finish[first] = finish[first + 1] = np.maximum(finish[first], finish[first + 1])
-        if self.settings.round_end == "slowest":
-            end = float(finish.max())
-        else:
-            end = clock + self.round_seconds
-            np.minimum(finish, end, out=finish)
-        if self._restarts is not None:
-            steps, trained = self._restarts.charge(jobs, steps, finish - clock, self.round)
-            finish = clock + trained
-        counted_from = self._last_end if self.settings.idle_gap_counts_as_service else clock
-        active = len(self.core.active)
-        self.core.record(decision, finish - counted_from)
-        if self._known_pairs is not None and table.believed is not None:
-            first = self._known_pairs
-            self.core.measured_together(jobs[first], jobs[first + 1], decision.accelerator[first])
-        table.steps_done[jobs] += steps
-        done = steps * self._nearly >= left
-        if self.settings.finished_jobs_linger_rounds:
-            limit = self.settings.finished_jobs_linger_rounds
-            done &= (left > 0) | (self._zero_step_rounds[jobs] + 1 >= limit)
-        if self.settings.overtime_factor is not None:
-            self._run_seconds[jobs] += finish - clock
-            done |= self._in_overtime(jobs)
-        if done.any():
-            self._complete(jobs[done], finish[done])
-        if self._may_stand_still:
-            self._note_zero_steps(jobs, steps, done)
-        else:
-            self._stalled_rounds = 0
-        if self._training is not None:
-            self._follow_training(jobs[~done], self._known_rates[~done])
-        outcome = RoundOutcome(self.round, clock, end, decision, finish, steps, active)
-        for observer in self.observers:
-            observer.round_ended(outcome)
-        self.round += 1
-        self._clock = self._last_end = end
-        if active - len(jobs) > self._max_waiting:
-            self._saturate(active - len(jobs))
-
-    def _in_overtime(self, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(K,) whether the job has run for longer than is tolerated."""
-        assert self.settings.overtime_factor is not None
-        assert self.jobs.training is not None
-        profiled = self.jobs.training.profiles.total_seconds[jobs]
-        late: NDArray[np.bool_] = self._run_seconds[jobs] > np.floor(self.settings.overtime_factor * np.floor(profiled))
-        return late
-
-    def _follow_training(self, ran: NDArray[np.int64], rates: _Floats) -> None:
+    def _follow_training(self, ran: _Ids, rates: _Floats) -> None:
         """Report the round to the ledger of training, and take over the rates of batch sizes that changed."""
         assert self._training is not None
-        elapsed = (self.round + 1) * self.round_seconds
-        changed, step_factor = self._training.round_ended(ran, rates, self.core.active, elapsed)
+        elapsed = (self.world.round + 1) * self.seconds
+        changed, step_factor = self._training.round_ended(ran, rates, self.world.core.active, elapsed)
         if len(changed):
-            exact = self.settings.batch_size_adaptation == "exact"
-            self.core.rates_changed(changed, step_factor if exact else None)
-            self._set_rates()
-
-    def _note_zero_steps(self, jobs: NDArray[np.int64], steps: _Floats, done: NDArray[np.bool_]) -> None:
-        idle = steps <= 0
-        if idle.all():
-            self._note_stall()
-        else:
-            self._stalled_rounds = 0
-        self._zero_step_rounds[jobs] = np.where(idle, self._zero_step_rounds[jobs] + 1, 0)
-        if idle.any():
-            self.core.note_trouble()
-        limit = self.settings.max_zero_step_rounds
-        if limit is not None:
-            self._give_up(jobs[(self._zero_step_rounds[jobs] >= limit) & ~done])
+            self.world.core.rates_changed(changed, step_factor if self._exact_adaptation else None)
+            self.rates_changed()
 
 
-class _SpreadGangs:
-    """Tells the gangs whose GPUs are on more than one server."""
+def servers_of(cluster: Cluster) -> list[int]:
+    """The server of each GPU of the cluster."""
+    server: list[int] = []
+    for name, gpus in cluster.gpus.items():
+        first = server[-1] + 1 if server else 0
+        per_server = int(cluster.gpus_per_server[name])
+        server += [first + gpu // per_server for gpu in range(gpus)]
+    return server
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._server: list[int] = []
-        for name, gpus in cluster.gpus.items():
-            first = self._server[-1] + 1 if self._server else 0
-            per_server = int(cluster.gpus_per_server[name])
-            self._server += [first + gpu // per_server for gpu in range(gpus)]
 
-    def rows(self, decision: RoundDecision) -> NDArray[np.bool_]:
-        """(K,) whether the gang of each row is spread."""
-        server = self._server
-        # GPU ids of a gang need not be sorted, so every one is looked at.
-        spread = [len(ids) > 1 and len({server[gpu] for gpu in ids}) > 1 for ids in decision.gpus]
-        return np.array(spread, dtype=np.bool_)
+def spread_gangs(gpus: tuple[tuple[int, ...], ...], server: list[int]) -> NDArray[np.bool_]:
+    """(K,) whether the GPUs of each row are on more than one server; ids of a gang need not be sorted."""
+    spread = [len(ids) > 1 and len({server[gpu] for gpu in ids}) > 1 for ids in gpus]
+    return np.array(spread, dtype=np.bool_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from allocator.simulator.restarts import RestartCost
 from throughputs import InputError
 
 __all__ = ["SimulatorSettings"]
@@ -34,6 +35,10 @@ class SimulatorSettings:
     restart_penalty_seconds : a gang that did not run the round before trains so much less; not in the first round.
     restart_penalty_slack_seconds : a gang that is done more than this before a full round is over pays no penalty;
         None: every gang pays.
+    restart_penalty_by_gpus : pairs (GPUs, seconds), ascending: what it costs to start a gang of so many GPUs or more,
+        instead of restart_penalty_seconds.
+    restart_penalty_by_job_type : pairs (job type, seconds), instead of the others for these types.
+    restart_when_moved : a job that goes on with other GPUs, or another number of them, starts anew too.
     batch_size_adaptation : whether jobs of mode accordion and gns change their batch size. "off": never; "exact": as
         their rule says, keeping their progress; "published": as the simulator of Shockwave does, one of their rounds
         late and with progress rounded up to a whole epoch.
@@ -59,11 +64,24 @@ class SimulatorSettings:
     unconsolidated_throughputs: bool = False
     restart_penalty_seconds: float = 0.0
     restart_penalty_slack_seconds: float | None = None
+    restart_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
+    restart_penalty_by_job_type: tuple[tuple[str, float], ...] = ()
+    restart_when_moved: bool = False
     batch_size_adaptation: Literal["off", "exact", "published"] = "exact"
     finished_jobs_linger_rounds: int = 0
     overtime_factor: float | None = None
     max_waiting_jobs: int | None = None
     max_clock_seconds: float | None = None
+
+    @property
+    def restart_cost(self) -> RestartCost:
+        """What it costs to start a gang."""
+        return RestartCost(
+            self.restart_penalty_seconds,
+            self.restart_penalty_by_gpus,
+            self.restart_penalty_by_job_type,
+            self.restart_when_moved,
+        )
 
     def __post_init__(self) -> None:
         if self.round_end not in ("fixed", "slowest"):
@@ -87,6 +105,12 @@ class SimulatorSettings:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 0")
-        for name in ("ideal", "unconsolidated_throughputs", "whole_steps", "pairs_end_together"):
+        for name in ("ideal", "unconsolidated_throughputs", "whole_steps", "pairs_end_together", "restart_when_moved"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError("simulator settings", field=name, found=getattr(self, name), expected="true or false")
+        counts = [gpus for gpus, _ in self.restart_penalty_by_gpus]
+        costs = [cost for _, cost in (*self.restart_penalty_by_gpus, *self.restart_penalty_by_job_type)]
+        if counts != sorted(set(counts)) or any(not cost >= 0 for cost in costs):
+            found = (self.restart_penalty_by_gpus, self.restart_penalty_by_job_type)
+            expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
+            raise InputError("simulator settings", field="restart_penalty_by_gpus", found=found, expected=expected)

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from allocator.simulator.deadlines import met_deadlines
+from allocator.simulator.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
 from allocator.simulator.record import RunRecord
 
 __all__ = ["jobs_table", "rounds_table", "timeline_table"]
@@ -21,7 +22,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
     jobs, n = record.jobs, len(record.jobs)
     start = np.full(n, np.nan)
     # Written last to first, so that the first round stays.
-    start[record.row_job[::-1]] = record.round_start[record.row_round[::-1]]
+    start[record.row_job[::-1]] = record.row_start[::-1]
     jct = jobs.completion_time - jobs.arrival_time
     isolated = record.isolated_jct()
     columns: dict[str, Any] = {
@@ -39,17 +40,18 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "gpu_seconds": np.bincount(record.row_job, record.row_gpu_seconds, n),
         "rounds_run": _rounds_run(record),
         "preemptions": record.preemptions,
-        "status": pd.Categorical(record.status(), ["completed", "dropped", "unserved", "unfinished"]),
+        "status": pd.Categorical(record.status(), [*STATUSES[1:], UNSERVED, STATUSES[OPEN]]),
     }
     return pd.DataFrame(columns | _optional_columns(record))
 
 
 def _rounds_run(record: RunRecord) -> _Ints:
-    """(N,) rounds in which the job ran; without rounds, intervals between events, in which it may use all types."""
+    """(N,) rounds in which the job ran; without rounds, leases, or intervals in which it may use all types."""
     jobs = record.row_job
     if record.fluid:
         jobs = np.unique(np.stack([record.row_job, record.row_round]), axis=1)[0]
-    return np.bincount(jobs, minlength=len(record.jobs))
+        return np.bincount(jobs, minlength=len(record.jobs))
+    return np.bincount(jobs, record.round_length[record.row_round], len(record.jobs)).astype(np.int64)
 
 
 def _optional_columns(record: RunRecord) -> dict[str, Any]:
@@ -62,6 +64,9 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     if columns:
         present = record.rounds_present()
         columns["scheduled_fraction"] = _rounds_run(record) / np.maximum(present, 1)
+    if "run_seconds" in jobs.columns:
+        cut_off = jobs.columns["outcome"] == CUT_OFF
+        columns["steps_done"] = np.where(cut_off, jobs.columns["steps_trained"], jobs.steps_done)
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
     if not np.isnan(jobs.deadline).all():
@@ -82,10 +87,14 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
     if record.packed:
         partner = record.row_partner
         extra["partner"] = pd.arrays.IntegerArray(partner, partner < 0)
+    if record.round_length.max(initial=1) > 1:
+        extra["rounds"] = record.round_length[record.row_round]
+    if not record.fluid:
+        extra |= _elastic_columns(record)
     return pd.DataFrame(
         {
-            "round": record.row_round,
-            "start_time": record.round_start[record.row_round],
+            "round": record.round_index[record.row_round],
+            "start_time": record.row_start,
             "end_time": record.row_finish,
             "job_id": record.row_job,
             "accelerator": pd.Categorical.from_codes(record.row_accelerator, pd.Index(record.cluster.accelerators)),
@@ -96,16 +105,26 @@ def rounds_table(record: RunRecord) -> pd.DataFrame:
     )
 
 
+def _elastic_columns(record: RunRecord) -> dict[str, Any]:
+    """The number of GPUs of each row, where it is not the scale factor of its job everywhere."""
+    count = record.row_gpu_count
+    return {} if np.array_equal(count, record.jobs.scale_factor[record.row_job]) else {"gpu_count": count}
+
+
 def timeline_table(record: RunRecord) -> pd.DataFrame:
     """One row per round; columns as in `SimulationResult`."""
     active = np.array([o.active_jobs for o in record.outcomes], dtype=np.int64)
     busy = np.bincount(record.row_round, record.row_gpus, len(record.outcomes))
     running = record.rows_per_round
     if record.fluid:
-        running = np.array([len(np.unique(o.decision.jobs)) for o in record.outcomes], dtype=np.int64)
+        running = np.array([len(np.unique(o.jobs)) for o in record.outcomes], dtype=np.int64)
+    if record.leased:
+        of_stretch = np.array([o.running for o in record.outcomes], dtype=np.int64)
+        running, busy = of_stretch[:, 0], of_stretch[:, 1]
+    extra = {"rounds": record.round_length} if record.round_length.max(initial=1) > 1 else {}
     return pd.DataFrame(
         {
-            "round": np.arange(len(record.outcomes)),
+            "round": record.round_index,
             "start_time": record.round_start,
             "end_time": record.round_end,
             "active_jobs": active,
@@ -113,4 +132,5 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
             "queued_jobs": active - running,
             "busy_gpus": busy if record.fluid else busy.astype(np.int64),
         }
+        | extra
     )

@@ -1,60 +1,17 @@
-"""What training does to a round: gangs that start anew lose time, and batch sizes change between rounds."""
+"""What training does between rounds: epochs pass, and batch sizes change."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.settings import SimulatorSettings
+from allocator.simulator.truth import Truth
 
-if TYPE_CHECKING:
-    from throughputs.training import Course
-
-__all__ = ["Restarts", "TrainingRounds"]
+__all__ = ["TrainingRounds"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
-
-
-class Restarts:
-    """Takes the time to start off the rounds of gangs that did not run the round before (Shockwave, NSDI'23, artifact).
-
-    Nothing is taken in the very first round, nor from a gang that is done well before the round would be over.
-
-    Parameters
-    ----------
-    settings : of the simulator.
-    round_seconds : length of a round.
-    n_jobs : N.
-    """
-
-    def __init__(self, settings: SimulatorSettings, round_seconds: float, n_jobs: int) -> None:
-        self._seconds = settings.restart_penalty_seconds
-        slack = settings.restart_penalty_slack_seconds
-        self._spared_below = self._seconds if slack is None else max(round_seconds - slack, self._seconds)
-        self._whole_steps = settings.whole_steps
-        self._last_round = np.full(n_jobs, -1, dtype=np.int64)
-
-    def jobs_appended(self, n_jobs: int) -> None:
-        """The job table has grown to `n_jobs`."""
-        new = np.full(n_jobs - len(self._last_round), -1, dtype=np.int64)
-        self._last_round = np.concatenate([self._last_round, new])
-
-    def charge(self, jobs: _Ints, steps: _Floats, seconds: _Floats, round_number: int) -> tuple[_Floats, _Floats]:
-        """(K,) steps and (K,) seconds of training of the `jobs` of a round, less what starting took."""
-        anew = self._last_round[jobs] != round_number - 1
-        self._last_round[jobs] = round_number
-        if round_number == 0 or not anew.any():
-            return steps, seconds
-        charged = anew & (seconds > self._spared_below)
-        training = seconds - self._seconds
-        less = steps * np.divide(training, seconds, out=np.ones_like(seconds), where=charged)
-        if self._whole_steps:
-            less = np.floor(less)
-        return np.where(charged, less, steps), np.where(charged, training, seconds)
 
 
 class TrainingRounds:
@@ -62,16 +19,15 @@ class TrainingRounds:
 
     Parameters
     ----------
-    jobs : the job table, with `training`; where it has a `course`, steps and rates follow it.
-    n_types : M.
+    jobs : the job table, with `training`; it learns of new rates and steps as they are measured.
+    truth : where it has a `course`, steps and rates follow it.
     """
 
-    def __init__(self, jobs: JobTable, n_types: int) -> None:
+    def __init__(self, jobs: JobTable, truth: Truth) -> None:
         assert jobs.training is not None
         self._jobs = jobs
         self._ledger = jobs.training
-        self._course: Course | None = jobs.course
-        self._n_types = n_types
+        self._truth = truth
 
     def round_ended(
         self, ran: _Ints, steps_per_second: _Floats, active: _Ints, elapsed_seconds: float
@@ -85,7 +41,7 @@ class TrainingRounds:
         active : (n,) all jobs that are still there.
         elapsed_seconds : so many seconds of rounds are over.
         """
-        ledger, jobs, course = self._ledger, self._jobs, self._course
+        ledger, jobs, course = self._ledger, self._jobs, self._truth.course
         ledger.measure(ran, steps_per_second, elapsed_seconds)
         if course is None:
             epochs = ledger.profiles.epochs[ran]
@@ -98,7 +54,8 @@ class TrainingRounds:
         if len(changed):
             jobs.total_steps[changed] = change.total_steps
             jobs.steps_done[changed] = change.steps_done
-            jobs.rates[changed] = np.where(jobs.rates[changed] > 0, change.rates, 0.0)
+            rates = np.where(jobs.rates[changed] > 0, change.rates, 0.0)
+            jobs.rates[changed] = self._truth.rates[changed] = rates
             ledger.batch_size[changed] = course.batch_size[changed]
         ledger.epochs_done[ran] = course.epochs_done(jobs.steps_done)[ran]
         course.observe(active, jobs.steps_done)

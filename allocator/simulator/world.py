@@ -1,8 +1,15 @@
-"""What all simulated worlds share: arrivals, completions, when to stop, what is told to whom, how to be put away."""
+"""The simulated world: one loop over wake-ups.
+
+    while jobs are left:
+        admit arrivals; ask the core who runs as what; let time pass until the next wake-up; note completions
+
+A wake-up is the end of the step that the core announced, an arrival, a completion or a change of prices. How time
+passes in a step is known by two executions: whole rounds (`allocator.simulator.rounds`), in which jobs come and go at
+the ends only, and stretches from event to event (`allocator.simulator.events`).
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.protocol.jobs import JobTable
 from allocator.mechanism.core import DecisionCore
-from allocator.protocol import Policy
+from allocator.protocol.decision import Decision
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Policy, Trigger
 from allocator.simulator.arrivals import Arrivals, MoreJobs
-from allocator.simulator.observers import Observer
+from allocator.simulator.events import EventExecution
+from allocator.simulator.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
+from allocator.simulator.observers import Observer, StretchOutcome
 from allocator.simulator.presets import Preset
+from allocator.simulator.rounds import RoundExecution
+from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
+    from allocator.protocol.allocation import Allocation
     from throughputs.prices import PriceTable
 
 __all__ = ["Progress", "SimulationStalledError", "World"]
@@ -29,112 +42,140 @@ class SimulationStalledError(RuntimeError):
     """The policy left all active jobs without progress for too many rounds."""
 
 
-class World(ABC):
+class World:
     """Clock, arrivals and progress of the jobs.
-
-    Pickled, a world leaves out the policy and whoever watches it; `attach` brings them back.
 
     Parameters
     ----------
-    jobs : the job table.
-    cluster, policy, settings, seed, prices : as in `simulate`.
+    jobs : the job table: what is known.
+    truth : what is so.
+    cluster, policy, preset, seed, prices : as in `simulate`.
     window : (first, end) ids of the jobs that are measured: the run ends when all of them are through. None: all jobs.
+    more_jobs : lengthens the trace as the window needs it; None: the trace is all there is.
 
     Attributes
     ----------
-    round : rounds (between events: intervals) so far.
-    dropped : ids of the jobs that were given up.
+    clock : seconds.
+    round : rounds (between events: stretches) so far.
+    status : (N,) column of the job table: one of `allocator.simulator.record.STATUS`, by position.
     stop_reason : why the run was cut short, "" if it was not.
     """
 
     def __init__(
         self,
         jobs: JobTable,
+        truth: Truth,
         cluster: Cluster,
         policy: Policy,
-        settings: Preset,
+        preset: Preset,
         seed: int,
         window: tuple[int, int] | None = None,
         prices: PriceTable | None = None,
+        more_jobs: MoreJobs | None = None,
+        progress: Progress | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.jobs = jobs
-        self.core = DecisionCore(policy, cluster, jobs, settings.mechanism, seed, prices)
-        self.settings = settings.simulator
+        self.truth = truth
+        self.settings = settings = preset.simulator
+        self.core = DecisionCore(policy, cluster, jobs, preset.mechanism, seed, prices, ideal=settings.ideal)
+        self.more_jobs = more_jobs
+        self.progress = progress
+        self.observers = observers
+        self.clock = 0.0
         self.round = 0
         self.completed = 0
-        self.dropped: set[int] = set()
         self.stop_reason = ""
-        self._clock = 0.0
         self._stalled_rounds = 0
         self._window = window
         self._window_left = -1
-        self._arrivals = Arrivals(jobs)
+        self.arrivals = Arrivals(jobs)
+        jobs.register("outcome", OPEN)
         if window is not None:
             first, end = window
             self._window_left = end - first
             self._count_unserved(0)
-        limit, clock = self.settings.max_waiting_jobs, self.settings.max_clock_seconds
+        limit, clock = settings.max_waiting_jobs, settings.max_clock_seconds
         self._max_waiting = np.inf if limit is None else limit
-        self._max_clock = np.inf if clock is None else clock
-        self.attach(policy, None, (), None)
-
-    def attach(
-        self, policy: Policy, progress: Progress | None, observers: Sequence[Observer], more_jobs: MoreJobs | None
-    ) -> None:
-        """Set what is not part of the state of the world."""
-        self.core.policy = policy
-        self.progress = progress
-        self.observers = observers
-        self.more_jobs = more_jobs
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but what `attach` sets."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("progress", "observers", "more_jobs")}
+        self.max_clock = np.inf if clock is None else clock
+        self._rounds = RoundExecution(self, preset)
+        self._events = EventExecution(self, cluster)
 
     def run(self, until_round: float = np.inf) -> bool:
         """Run to the end, or until so many rounds are over; returns whether the end was reached."""
-        arrivals = self._arrivals
+        arrivals = self.arrivals
         self._lengthen()
         while self.round < until_round:
             if self._window_left == 0 or self.stop_reason:
-                return True
-            if arrivals.next_time <= self._clock:
+                break
+            if arrivals.next_time <= self.clock:
                 self._admit()
             if not self._step():
-                return True
-            if self._clock > self._max_clock:
-                self.stop_reason = f"clock beyond {self._max_clock:g} s"
-        return False
+                break
+            if self.clock > self.max_clock:
+                self.stop_reason = f"clock beyond {self.max_clock:g} s"
+        else:
+            return False
+        self._events.close()
+        return True
 
-    @abstractmethod
     def _step(self) -> bool:
-        """Go on to the next round or event; False when nobody is left to run."""
+        """Go on to the next wake-up; False when nobody is left to run."""
+        decision = self._ask()
+        if len(decision.jobs):
+            self._carry_out(decision)
+        elif decision.interruptible and len(self.core.active):
+            self._events.wait(decision)
+        elif self.arrivals.next_time < np.inf:
+            self.clock = self.arrivals.next_time
+        elif len(self.core.active):
+            self._run_out()
+        else:
+            return False
+        return True
+
+    def _carry_out(self, decision: Decision) -> None:
+        (self._events if decision.interruptible else self._rounds).run(decision)
+
+    def _ask(self, waive_interval: bool = False) -> Decision:
+        calls = self.core.policy_calls
+        decision = self.core.next(self.clock, waive_interval=waive_interval)
+        if self.core.policy_calls != calls:
+            self._tell_decision()
+            if len(decision.rejected):
+                self._leave(decision.rejected, REJECTED)
+        return decision
+
+    def _run_out(self) -> None:
+        """Nothing runs and nothing will arrive: only a new decision can help."""
+        decision = self._ask(waive_interval=True)
+        if len(decision.jobs):
+            self._carry_out(decision)
+        elif len(self.core.active):
+            self.note_stall()
+            self.clock += self._rounds.seconds
+            self.core.tell(Trigger.TROUBLE)
 
     def _admit(self) -> None:
-        self._arrive(self._arrivals.due(self._clock))
+        self._arrive(self.arrivals.due(self.clock))
         if self.more_jobs is not None:
             self._lengthen()
 
     def _arrive(self, jobs: NDArray[np.int64]) -> None:
         if self.jobs.training is not None:
-            self.jobs.training.admit(jobs, self._clock)
+            self.jobs.training.admit(jobs, self.clock)
         self.core.arrive(jobs)
 
     def _lengthen(self) -> None:
         """Lengthen the trace before the last of its jobs has had an effect: the cluster never runs dry."""
-        arrivals = self._arrivals
-        while self.more_jobs is not None and arrivals.all_admitted:
+        while self.more_jobs is not None and self.arrivals.all_admitted:
             known = len(self.jobs)
-            self.more_jobs.append_to(self.jobs)
-            self.core.jobs_appended()
-            arrivals.refresh()
+            self.more_jobs.append_to(self.jobs, self.truth)
+            self.arrivals.refresh()
             self._count_unserved(known)
-            self._jobs_appended()
-            if arrivals.next_time <= self._clock:
-                self._arrive(arrivals.due(self._clock))
-
-    def _jobs_appended(self) -> None:  # noqa: B027 - a world that keeps nothing per job has nothing to do
-        """The job table has grown at its end."""
+            self._rounds.rates_changed()
+            if self.arrivals.next_time <= self.clock:
+                self._arrive(self.arrivals.due(self.clock))
 
     def _count_unserved(self, known: int) -> None:
         """Jobs of the window that can never run are not waited for."""
@@ -151,10 +192,20 @@ class World(ABC):
         allocation = self.core.allocation
         if allocation is not None:
             for observer in self.observers:
-                observer.decided(self.round, self._clock, allocation)
+                observer.decided(self.round, self.clock, allocation)
 
-    def _complete(self, jobs: NDArray[np.int64], finish: NDArray[np.float64]) -> None:
+    def tell_stretch(self, outcome: StretchOutcome) -> None:
+        """A round or stretch is over."""
+        for observer in self.observers:
+            observer.round_ended(outcome)
+
+    def complete(self, jobs: NDArray[np.int64], finish: NDArray[np.float64], cut_off: NDArray[np.bool_] | None) -> None:
+        """Jobs are through at `finish` (seconds); with their last step, or `cut_off` before."""
         table = self.jobs
+        table.columns["outcome"][jobs] = COMPLETED
+        table.columns["steps_trained"][jobs] = table.steps_done[jobs]
+        if cut_off is not None:
+            table.columns["outcome"][jobs[cut_off]] = CUT_OFF
         table.steps_done[jobs] = table.total_steps[jobs]
         table.completion_time[jobs] = finish
         self.core.complete(jobs)
@@ -163,20 +214,71 @@ class World(ABC):
         if self.progress is not None:
             self.progress(float(finish.max()), self.completed, len(table))
 
-    def _give_up(self, jobs: NDArray[np.int64]) -> None:
-        self.core.complete(jobs)
-        self.dropped.update(jobs.tolist())
+    def give_up(self, jobs: NDArray[np.int64]) -> None:
+        """Jobs that get nowhere are taken off."""
+        if len(jobs):
+            self.core.complete(jobs)
+            self._leave(jobs, DROPPED)
+
+    def _leave(self, jobs: NDArray[np.int64], outcome: int) -> None:
+        self.jobs.columns["outcome"][jobs] = outcome
         self._leave_window(jobs)
 
-    def _saturate(self, waiting: int) -> None:
-        self.stop_reason = f"{waiting} jobs waiting, more than {self._max_waiting:g}"
+    def watch_queue(self, waiting: int) -> None:
+        """Cut the run short when too many jobs wait."""
+        if waiting > self._max_waiting:
+            self.stop_reason = f"{waiting} jobs waiting, more than {self._max_waiting:g}"
 
-    def _note_stall(self) -> None:
+    def note_progress(self) -> None:
+        """A job did a step."""
+        self._stalled_rounds = 0
+
+    def note_stall(self) -> None:
+        """No job did a step.
+
+        Raises
+        ------
+        SimulationStalledError
+            As in too many rounds before.
+        """
         self._stalled_rounds += 1
         if self._stalled_rounds >= self.settings.max_rounds_without_progress:
             waiting = self.core.active.tolist()
             shown = ", ".join(map(str, waiting[:5])) + (", ..." if len(waiting) > 5 else "")
             raise SimulationStalledError(
                 f"policy {self.core.policy.name}: no job made progress in {self._stalled_rounds} rounds up to "
-                f"{self._clock:.0f} s; {len(waiting)} active jobs: {shown}"
+                f"{self.clock:.0f} s; {len(waiting)} active jobs: {shown}"
             )
+
+    def lengthen_to(self, jobs: int) -> None:
+        """Make the table as long as it was in a run that is restored."""
+        while len(self.jobs) < jobs:
+            if self.more_jobs is None:
+                raise ValueError(f"{jobs} jobs, where the trace has {len(self.jobs)}")
+            self.more_jobs.append_to(self.jobs, self.truth)
+            self.arrivals.refresh()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {name: getattr(self, name) for name in _STATE} | {
+            "last_end": self._rounds.last_end,
+            "arrivals": self.arrivals.state(),
+            "jobs": self.jobs.state(),
+            "truth": self.truth.state(),
+            "core": self.core.state(),
+            "events": self._events.state(),
+        }
+
+    def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
+        """Go on from `state`, with the last `allocation` of before."""
+        for name in _STATE:
+            setattr(self, name, state[name])
+        self._rounds.last_end = state["last_end"]
+        self.arrivals.restore(state["arrivals"])
+        self.jobs.restore(state["jobs"])
+        self.truth.restore(state["truth"])
+        self.core.restore(state["core"], allocation)
+        self._events.restore(state["events"])
+
+
+_STATE = ("clock", "round", "completed", "stop_reason", "_stalled_rounds", "_window_left")

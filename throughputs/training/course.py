@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ __all__ = ["Course", "CourseChange"]
 _EPOCH_TOLERANCE = 1e-9
 
 _COLUMNS = ("batch_size", "iterations_per_epoch", "epochs", "total_steps", "initial_steps", "_initial_iterations")
+
+_CHANGING = ("batch_size", "iterations_per_epoch", "total_steps", "_rung", "_asked")
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +185,15 @@ class Course:
         self._ladders = self._ladders.joined(later._ladders)
         for name in (*_COLUMNS, "adaptive", "_rung", "_asked"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What changes as the jobs train, for a checkpoint."""
+        return {name: getattr(self, name) for name in _CHANGING}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on from `state`, of a course of the same jobs."""
+        for name in _CHANGING:
+            setattr(self, name, state[name])
 
     def _position(self, jobs: NDArray[np.int64], steps_done: NDArray[np.float64]) -> NDArray[np.int64]:
         """(n,) the epoch that jobs are in: their fraction of the whole in epochs of the initial batch size."""

@@ -1,28 +1,28 @@
 """Pairs in the round mechanism: rows that are a job alone or two jobs on the same GPUs.
 
 A row is known by one number: ``job << 32`` for a job alone, ``higher << 32 | lower + 1`` for a pair. Sorted, they stand
-in the order in which the jobs came, each job alone before its pairs with earlier ones. The ledger and the queues of
-`allocator.mechanism.priorities` work on such rows as they do on jobs.
+in the order in which the jobs came, each job alone before its pairs with earlier ones. Ledger and queues
+work on such rows as they do on jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.jobs import JobTable
-from allocator.mechanism.priorities import TimeLedger
+from allocator.mechanism.gang_packing import Rows
+from allocator.mechanism.ledger import TimeLedger
 from allocator.mechanism.settings import MechanismSettings
-from allocator.protocol import ClusterState, RoundDecision
+from allocator.protocol.assignment import Assignment
 from throughputs import InputError
 
 if TYPE_CHECKING:
+    from allocator.protocol.jobs import JobTable
     from formulations import Pairs
 
-__all__ = ["PackedLedger", "RowSizes", "checked_pairs", "fill_merged_rows", "fill_type_rows", "members", "row_alone"]
+__all__ = ["PairLedger", "members", "row_alone"]
 
 _SHIFT = 32
 _LOW = (1 << _SHIFT) - 1
@@ -46,18 +46,7 @@ def members(row: int) -> tuple[int, ...]:
     return (row >> _SHIFT,) if low < 0 else (low, row >> _SHIFT)
 
 
-class RowSizes:
-    """GPUs per gang by row; `sizes` is by job."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes = sizes
-
-    def __getitem__(self, row: int) -> int:
-        """Both members of a pair have gangs of one size."""
-        return self._sizes[row >> _SHIFT]
-
-
-class PackedLedger(TimeLedger):
+class PairLedger(TimeLedger):
     """Shares and time received of jobs alone and of pairs: `active` are rows, and arrays are (M, rows).
 
     Two rules (`MechanismSettings.pair_rows`). "shared": rows of the pairs that the last decision gave a share; time is
@@ -72,8 +61,7 @@ class PackedLedger(TimeLedger):
     """
 
     def __init__(self, jobs: JobTable, n_types: int, settings: MechanismSettings) -> None:
-        super().__init__(n_types, settings)
-        self._table = jobs
+        super().__init__(jobs, n_types, settings)
         self._all_pairs = settings.pair_rows == "all"
         self._jobs: _Ids = np.empty(0, dtype=np.int64)
         self._known: tuple[_Ids, _Ids, _Ids] | None = None
@@ -85,14 +73,32 @@ class PackedLedger(TimeLedger):
         return self._jobs
 
     @property
-    def shares_alone(self) -> _Floats:
-        """(n, M) shares of the active jobs alone."""
-        return np.asarray(self.shares[:, self._alone].T)
+    def row_gpus(self) -> _Ids:
+        """(R,) GPUs that each row takes: both members of a pair have gangs of one size."""
+        return np.asarray(self._table.scale_factor[self._table.rows(self._high)])
 
-    @property
-    def row_sizes(self) -> _Ids:
-        """(rows,) GPUs per gang."""
-        return np.asarray(self._table.scale_factor[self._high])
+    def _packing_rows(self) -> Rows:
+        low = (self.active & _LOW) - 1
+        second = np.where(low < 0, -1, self._jobs.searchsorted(low))
+        return Rows(self._jobs.searchsorted(self._high).tolist(), second.tolist(), self.row_gpus.tolist())
+
+    def alone(self, jobs: _Ids) -> _Ids:
+        """Rows in which the active jobs at these positions run alone."""
+        return self._alone[jobs]
+
+    def assignment(self, chosen: list[list[int]], order: list[int]) -> Assignment:
+        """As in `TimeLedger`; the lower id of a pair comes first."""
+        slots = np.array([row for j in order for row in chosen[j]], dtype=np.int64)
+        pool = np.array([j for j in order for _ in chosen[j]], dtype=np.int64)
+        high, low = self._high[slots], (self.active[slots] & _LOW) - 1
+        paired = low >= 0
+        times = 1 + paired
+        second = np.cumsum(times) - 1  # where the last job of each row goes
+        jobs, partner = np.empty(int(times.sum()), dtype=np.int64), np.full(int(times.sum()), -1, dtype=np.int64)
+        jobs[second] = high
+        jobs[second[paired] - 1] = partner[second[paired]] = low[paired]
+        partner[second[paired] - 1] = high[paired]
+        return Assignment(jobs, np.repeat(pool, times), np.repeat(self.row_gpus[slots], times), partner)
 
     def _index_rows(self) -> None:
         """What follows from the rows: their members, and where jobs alone and pairs are."""
@@ -120,15 +126,16 @@ class PackedLedger(TimeLedger):
         one, other = np.triu_indices(len(everyone), 1)
         new = other >= len(before)
         one, other = everyone[one[new]], everyone[other[new]]
-        sizes = self._table.scale_factor
-        alike = sizes[one] == sizes[other]
+        sizes, at = self._table.scale_factor, self._table.rows
+        alike = sizes[at(one)] == sizes[at(other)]
         return np.minimum(one, other)[alike], np.maximum(one, other)[alike]
 
     def _can_share(self, low: _Ids, high: _Ids) -> NDArray[np.bool_]:
         """(M, pairs) where both make progress together, as far as it is known."""
         columns = self._table.colocation
         assert columns is not None
-        one, other, together = columns.group[low], columns.group[high], self._table.believed_together
+        at, together = self._table.rows, self._table.believed_together
+        one, other = columns.group[at(low)], columns.group[at(high)]
         return np.asarray(((together[one, other] > 0) & (together[other, one] > 0)).T)
 
     def refresh_pairs(self) -> None:
@@ -172,8 +179,9 @@ class PackedLedger(TimeLedger):
     def _in_pair(self) -> NDArray[np.bool_]:
         return (self.active & _LOW) > 0
 
-    def set_packed_shares(self, shares: _Floats, pairs: Pairs) -> None:
+    def set_shares(self, shares: _Floats, pairs: Pairs | None = None) -> None:
         """Set the (n, M) `shares` of all active jobs alone, and those of `pairs` (positions among the active jobs)."""
+        assert pairs is not None
         first, second = self._jobs[pairs.first], self._jobs[pairs.second]
         low, high = np.minimum(first, second), np.maximum(first, second)
         rows = (high << _SHIFT) | (low + 1)
@@ -182,7 +190,7 @@ class PackedLedger(TimeLedger):
         by_row = np.zeros((len(self.active), shares.shape[1]))
         by_row[self._alone] = shares
         np.add.at(by_row, (self._slots(rows), pairs.accelerator), pairs.share)
-        self.set_shares(by_row)
+        self._set(by_row)
 
     def _replace_pairs(self, pairs: _Ids) -> None:
         """Rows of these pairs instead of those so far, with no time received since the count started."""
@@ -196,112 +204,20 @@ class PackedLedger(TimeLedger):
         deficits = self.deficits[:, self._alone]
         self.deficits[:, self._paired] = (deficits[:, self._one] + deficits[:, self._other]) / 2.0
 
-    def record_round(self, decision: RoundDecision, seconds: _Floats) -> None:
+    def record(self, assignment: Assignment, seconds: _Floats) -> None:
         """Add the (K,) `seconds` of the jobs of a round; a pair has had the longer time of the two."""
-        jobs, partner = decision.jobs, decision.partner
-        assert partner is not None
+        jobs, partner = assignment.jobs, assignment.partner
         if self._known is None or self._known[0] is not jobs:
-            first = np.flatnonzero(jobs < np.where(partner < 0, _LOW, partner))
+            first = np.flatnonzero(assignment.firsts)
             with_partner = partner[first] >= 0
             rows = np.where(with_partner, (partner[first] << _SHIFT) | (jobs[first] + 1), jobs[first] << _SHIFT)
             self._known = jobs, first, rows
         _, first, rows = self._known
         last = np.append(first, len(jobs))[1:] - 1
-        self.record(rows, decision.accelerator[first], np.maximum(seconds[first], seconds[last]))
+        self._add_time(rows, assignment.pool[first], np.maximum(seconds[first], seconds[last]))
 
-
-def fill_type_rows(
-    queues: Sequence[Iterable[int]],
-    visit_order: Sequence[int],
-    sizes: Sequence[int],
-    free: list[int],
-    taken: set[int],
-    n_jobs: int,
-) -> list[list[int]]:
-    """As `filling.fill_types` for queues of rows; a job runs in one row only. `taken` and `sizes` are by job."""
-    chosen: list[list[int]] = [[] for _ in queues]
-    for j in visit_order:
-        left = free[j]
-        if not left:
-            continue
-        rows = chosen[j]
-        if len(taken) == n_jobs:
-            break
-        # As `_take`, without a call for each of the many rows whose jobs are taken.
-        for row in queues[j]:
-            high = row >> _SHIFT
-            if high in taken:
-                continue
-            size, low = sizes[high], (row & _LOW) - 1
-            if size > left or low in taken:
-                continue
-            taken.add(high)
-            if low >= 0:
-                taken.add(low)
-            rows.append(row)
-            left -= size
-            if not left or len(taken) == n_jobs:
-                break
-        free[j] = left
-    return chosen
-
-
-def fill_merged_rows(
-    rows: Iterable[tuple[int, int]], sizes: Sequence[int], free: list[int], taken: set[int], n_jobs: int
-) -> list[list[int]]:
-    """As `filling.fill_merged` for rows; a job runs in one row only. `taken` and `sizes` are by job."""
-    chosen: list[list[int]] = [[] for _ in free]
-    open_types = sum(count > 0 for count in free)
-    for row, j in rows:
-        if _take(row, sizes, free[j], taken):
-            chosen[j].append(row)
-            free[j] -= sizes[row >> _SHIFT]
-            open_types -= not free[j]
-            if not open_types or len(taken) == n_jobs:
-                break
-    return chosen
-
-
-def _take(row: int, sizes: Sequence[int], left: int, taken: set[int]) -> bool:
-    """Take the jobs of a row if they are free and `left` GPUs are enough."""
-    high = row >> _SHIFT
-    if high in taken or sizes[high] > left:
-        return False
-    low = (row & _LOW) - 1
-    if low >= 0:
-        if low in taken:
-            return False
-        taken.add(low)
-    taken.add(high)
-    return True
-
-
-def checked_pairs(pairs: Pairs | None, state: ClusterState, name: str) -> Pairs:
-    """The pairs of an allocation for `state`.
-
-    Raises
-    ------
-    InputError
-        A job or type that does not exist, a job beside itself, gangs of different sizes, or a share below 0.
-    """
-    if pairs is None:
-        from formulations import Pairs
-
-        return Pairs.none()
-    n, m = state.rates.shape
-    for field, values, limit in (
-        ("first", pairs.first, n),
-        ("second", pairs.second, n),
-        ("type", pairs.accelerator, m),
-    ):
-        if len(values) != len(pairs) or ((values < 0) | (values >= limit)).any():
-            raise InputError(f"policy {name}", field=f"{field} of pairs", found=values, expected=f"below {limit}")
-    sizes = state.scale_factors
-    wrong = (pairs.first == pairs.second) | (sizes[pairs.first] != sizes[pairs.second])
-    wrong |= ~(np.isfinite(pairs.share) & (pairs.share >= 0))
-    if wrong.any():
-        p = int(np.argmax(wrong))
-        labels = tuple(state.throughputs.jobs[i] for i in (pairs.first[p], pairs.second[p]))
-        expected = "two jobs with gangs of one size and a share of time of at least 0"
-        raise InputError(f"policy {name}", field=f"pair {labels}", found=float(pairs.share[p]), expected=expected)
-    return pairs
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        super().restore(state)
+        self._known = None
+        self._index_rows()

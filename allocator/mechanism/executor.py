@@ -1,0 +1,114 @@
+"""The one interface behind which shares become rounds, and plans become steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.protocol.allocation import Allocation
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.policy import Policy
+from allocator.protocol.state import ClusterState
+
+__all__ = ["Answer", "Executor", "Step"]
+
+PolicyT = TypeVar("PolicyT", bound=Policy)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Who runs as what next, before placement.
+
+    Attributes
+    ----------
+    assignment : K rows, ids of jobs. A step that repeats the one before comes with the same object.
+    seconds, interruptible, shares : as in `allocator.protocol.Decision`.
+    """
+
+    assignment: Assignment
+    seconds: float = np.inf
+    interruptible: bool = False
+    shares: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What came of asking the policy.
+
+    Attributes
+    ----------
+    allocation : shares of time with their proof; None from a policy that has none.
+    seconds : time that the policy took.
+    rejected : ids of jobs that the policy did not admit.
+    """
+
+    allocation: Allocation | None
+    seconds: float
+    rejected: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+class Executor(ABC, Generic[PolicyT]):
+    """Asks the policy, and carries its answer out step by step."""
+
+    @abstractmethod
+    def arrived(self, jobs: NDArray[np.int64]) -> None:
+        """Jobs (ids) came."""
+
+    @abstractmethod
+    def left(self, jobs: NDArray[np.int64]) -> None:
+        """Active jobs (ids) completed, were given up or rejected."""
+
+    @abstractmethod
+    def due(self, clock: float, news: bool, waive_interval: bool) -> bool:
+        """Whether the policy is to be asked before the next step.
+
+        Parameters
+        ----------
+        news : something happened that the policy wants to be asked about.
+        waive_interval : ask about any news, however recently it was asked before.
+        """
+
+    @abstractmethod
+    def ask(self, policy: PolicyT, state: ClusterState, active: NDArray[np.int64]) -> Answer:
+        """Ask about the `active` jobs (ids), which are those of the `state`, and take the answer over."""
+
+    @abstractmethod
+    def nobody(self, clock: float) -> None:
+        """It was time to ask, and there is nobody to ask about."""
+
+    @abstractmethod
+    def next(self, clock: float) -> Step:
+        """The step that begins at `clock` (seconds)."""
+
+    def starved(self, step: Step, news: bool) -> bool:  # noqa: ARG002
+        """Whether the policy had better be asked at once, instead of this `step`."""
+        return False
+
+    def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:  # noqa: B027
+        """The (K,) rows of a step ran for `seconds` (K,) each."""
+
+    def rates_changed(self) -> None:  # noqa: B027
+        """Some jobs have other rates."""
+
+    def beliefs_changed(self) -> None:  # noqa: B027
+        """What is believed of pairs of jobs has changed."""
+
+    def steady_rounds(self) -> bool:
+        """Whether every coming round is like the one just given, as long as nothing happens."""
+        return False
+
+    def sums(self) -> list[NDArray[np.float64]]:
+        """What `record` adds to in every round; changed in place."""
+        return []
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""

@@ -1,0 +1,159 @@
+"""Gang packing: from queues of rows to the rows of one round. Plain loops, all in queue order.
+
+A *row* is a job alone or two jobs on the same GPUs, known by its position in the ledger; a job runs in one row only. A
+gang is never split, and one that does not fit lets smaller ones behind it pass, unless the queue is strict.
+
+Source: Gavel, OSDI'20, sec. 5, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Rows", "Vacancies", "pack_best_type", "pack_global", "pack_per_type", "preference"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What packing needs to know of R rows of n jobs.
+
+    Attributes
+    ----------
+    first, second : (R,) positions of the jobs of each row; second is -1 for a job alone.
+    gpus : (R,) GPUs that the row takes.
+    """
+
+    first: list[int]
+    second: list[int]
+    gpus: list[int]
+
+
+class Vacancies:
+    """What is left to give in a round.
+
+    Attributes
+    ----------
+    free : GPUs of each type; counted down.
+    taken : one byte for each of the n jobs, 1 where it runs already.
+    waiting : jobs that do not run yet.
+    """
+
+    def __init__(self, capacity: list[int], n_jobs: int) -> None:
+        self.free = capacity.copy()
+        self.taken = bytearray(n_jobs)
+        self.waiting = n_jobs
+
+
+def pack_per_type(
+    queues: Sequence[Iterable[int]], visit_order: Sequence[int], rows: Rows, left: Vacancies, strict: bool = False
+) -> list[list[int]]:
+    """Let the types choose one after the other, each from its own queue; returns the rows of each type."""
+    chosen: list[list[int]] = [[] for _ in queues]
+    first, second, gpus, taken, waiting = rows.first, rows.second, rows.gpus, left.taken, left.waiting
+    for j in visit_order:
+        free = left.free[j]
+        if not free or not waiting:
+            continue
+        mine = chosen[j]
+        for row in queues[j]:
+            job = first[row]
+            if taken[job]:
+                continue
+            size = gpus[row]
+            if size > free:
+                if strict:
+                    break
+                continue
+            partner = second[row]
+            if partner >= 0:
+                if taken[partner]:
+                    continue
+                taken[partner] = 1
+                waiting -= 1
+            taken[job] = 1
+            waiting -= 1
+            mine.append(row)
+            free -= size
+            if not free or not waiting:
+                break
+        left.free[j] = free
+    left.waiting = waiting
+    return chosen
+
+
+def pack_global(
+    queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False
+) -> list[list[int]]:
+    """Serve one queue of (row, type) from the front; returns the rows of each type."""
+    free, taken, waiting = left.free, left.taken, left.waiting
+    first, second, gpus = rows.first, rows.second, rows.gpus
+    chosen: list[list[int]] = [[] for _ in free]
+    open_types = sum(count > 0 for count in free)
+    for row, j in queue:
+        job = first[row]
+        if taken[job]:
+            continue
+        size = gpus[row]
+        if size > free[j]:
+            if not (strict and free[j]):
+                continue
+            free[j] = 0
+        else:
+            partner = second[row]
+            if partner >= 0:
+                if taken[partner]:
+                    continue
+                taken[partner] = 1
+                waiting -= 1
+            taken[job] = 1
+            waiting -= 1
+            chosen[j].append(row)
+            free[j] -= size
+        if not free[j]:
+            open_types -= 1
+            if not open_types:
+                break
+        if not waiting:
+            break
+    left.waiting = waiting
+    return chosen
+
+
+def pack_best_type(
+    waiting: Iterable[int], preferred: Callable[[int], Sequence[int]], gpus: Sequence[int], free: list[int]
+) -> list[tuple[int, int]]:
+    """Give each waiting job the first of its preferred types that has room; returns (job, type).
+
+    Parameters
+    ----------
+    waiting : jobs, in the order in which they are served.
+    preferred : the types of a job, best first.
+    gpus : GPUs that each job takes, by job.
+    free : GPUs of each type; counted down.
+    """
+    chosen: list[tuple[int, int]] = []
+    left = sum(free)
+    for job in waiting:
+        if not left:
+            break
+        size = gpus[job]
+        if size > left:
+            continue
+        for j in preferred(job):
+            if size <= free[j]:
+                chosen.append((job, j))
+                free[j] -= size
+                left -= size
+                break
+    return chosen
+
+
+def preference(rates: NDArray[np.float64]) -> list[list[int]]:
+    """For each of the (N, M) `rates` the types that can run the job, fastest first, equal ones in the given order."""
+    order = (-rates).argsort(axis=1, kind="stable")
+    counts = (rates > 0).sum(axis=1)
+    return [row[:count].tolist() for row, count in zip(order, counts.tolist(), strict=True)]

@@ -1,0 +1,73 @@
+"""Time that the work done so far would have taken on an isolated share of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.protocol.jobs import JobTable
+
+__all__ = ["IsolatedTime"]
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+
+class IsolatedTime:
+    """Keeps `JobTable.isolated_seconds`: progress since the policy was last asked, at the isolated rate of that time.
+
+    On an isolated share each of n jobs has 1/n of every type: q_i = sum_j c_j T_ij / max(n s_i, sum_j c_j) steps/s
+    (Gavel, OSDI'20, sec. 4.2).
+    """
+
+    def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
+        self._table = jobs
+        self._capacity = cluster.capacity
+        self._total_gpus = float(cluster.total_gpus)
+        self._ids: _Ids = np.empty(0, dtype=np.int64)
+        self._remaining: _Floats = np.empty(0)
+        self._rate: _Floats = np.empty(0)
+
+    def rates_changed(self, jobs: _Ids, step_factor: _Floats | None) -> None:
+        """Some jobs have other rates; the progress since the last decision is still reckoned at the rates of then.
+
+        `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same.
+        """
+        if step_factor is None or not len(self._ids):
+            return
+        row = self._ids.searchsorted(jobs)
+        known = self._ids.take(row, mode="clip") == jobs
+        self._remaining[row[known]] *= step_factor[known]
+        self._rate[row[known]] *= step_factor[known]
+
+    def advance(self, active: _Ids) -> None:
+        """Bring the ledger up to now and remember the present state of the `active` jobs."""
+        table = self._table
+        then = table.rows(self._ids)
+        now = np.maximum(table.total_steps[then] - table.steps_done[then], 0.0)
+        moved = self._rate > 0
+        table.isolated_seconds[then[moved]] += (self._remaining[moved] - now[moved]) / self._rate[moved]
+        at = table.rows(active)
+        self._ids = active
+        self._remaining = np.maximum(table.total_steps[at] - table.steps_done[at], 0.0)
+        sizes = table.scale_factor[at]
+        self._rate = self._all_gpus_rate(at) / np.maximum(len(active) * sizes, self._total_gpus)
+
+    def _all_gpus_rate(self, at: _Ids) -> _Floats:
+        """(n,) sum_j c_j T_ij, type by type, so that a job's rate does not depend on who else is there."""
+        rates = self._table.rates[at]
+        total = np.zeros(len(at))
+        for j, gpus in enumerate(self._capacity.tolist()):
+            total += rates[:, j] * gpus
+        return total
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"ids": self._ids, "remaining": self._remaining, "rate": self._rate}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self._ids, self._remaining, self._rate = state["ids"], state["remaining"], state["rate"]

@@ -1,0 +1,193 @@
+"""The ledger of the round mechanism: shares of time, and the time that was received.
+
+Counted since the policy was last asked: ``received[j, i]``, the time row i had on type j (tau), and ``type_time[j]``,
+the time all rows had on it (Theta). The *deficit*, the time that shares promised and rounds did not give, is carried
+over from count to count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.mechanism.gang_packing import Rows
+from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol.assignment import Assignment
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    from allocator.protocol.jobs import JobTable
+    from formulations import Pairs
+
+__all__ = ["TimeLedger"]
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+_COLUMNS = ("active", "decided", "can_run", "shares", "received", "deficits", "type_time", "counted_since")
+
+
+class TimeLedger:
+    """Shares of the active jobs on M types and the time they have received; arrays are (M, rows), ids ascending.
+
+    The rows of this ledger are jobs alone; those of `PairLedger` are jobs alone and pairs.
+
+    Parameters
+    ----------
+    jobs : the job table; scale factors are read.
+    n_types : M.
+    settings : round_seconds, initial_credit_rounds, late_jobs_add_type_time and max_overdraft_rounds are read.
+
+    Attributes
+    ----------
+    active : (R,) numbers of the rows, ascending: ids of jobs.
+    version : another number whenever rows came or went.
+    """
+
+    def __init__(self, jobs: JobTable, n_types: int, settings: MechanismSettings) -> None:
+        self._table = jobs
+        self.credit_seconds = credit_seconds = settings.initial_credit_rounds * settings.round_seconds
+        self.late_jobs_add_type_time = settings.late_jobs_add_type_time
+        overdraft = settings.max_overdraft_rounds
+        self.least_deficit = -np.inf if overdraft is None else -overdraft * settings.round_seconds
+        self.active: _Ids = np.empty(0, dtype=np.int64)
+        self.decided: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
+        self.can_run: NDArray[np.bool_] = np.empty((n_types, 0), dtype=np.bool_)
+        self.shares, self.received, self.deficits = (np.empty((n_types, 0)) for _ in range(3))
+        self.type_time: _Floats = np.full(n_types, credit_seconds)
+        self.counted_since = 0.0
+        self.version = 0
+        # A round that repeats the one before comes with the same array of jobs: its rows are looked up once.
+        self._indexed_jobs: _Ids | None = None
+        self._indexed_slots: _Ids = self.active
+        self._rows: Rows | None = None
+
+    @property
+    def jobs(self) -> _Ids:
+        """(n,) ids of the active jobs, ascending."""
+        return self.active
+
+    @property
+    def row_gpus(self) -> _Ids:
+        """(R,) GPUs that each row takes."""
+        return np.asarray(self._table.scale_factor[self._table.rows(self.active)])
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, for gang packing."""
+        if self._rows is None:
+            self._rows = self._packing_rows()
+        return self._rows
+
+    def _packing_rows(self) -> Rows:
+        n = len(self.active)
+        return Rows(list(range(n)), [-1] * n, self.row_gpus.tolist())
+
+    def alone(self, jobs: _Ids) -> _Ids:
+        """Rows in which the active jobs at these positions run alone."""
+        return jobs
+
+    def assignment(self, chosen: list[list[int]], order: list[int]) -> Assignment:
+        """The rows that were `chosen` for each type, type by type in this order, as an assignment."""
+        rows = np.array([row for j in order for row in chosen[j]], dtype=np.int64)
+        pool = np.array([j for j in order for _ in chosen[j]], dtype=np.int64)
+        return Assignment.of(self.active[rows], pool, self.row_gpus[rows])
+
+    def add(self, jobs: _Ids, can_run: NDArray[np.bool_]) -> None:
+        """Take in new `jobs`; `can_run` (M, len(jobs)) says where they can run. They have no share yet."""
+        if np.isin(jobs, self.active).any() or len(np.unique(jobs)) != len(jobs):
+            raise InputError("arriving jobs", found=jobs.tolist(), expected="distinct jobs that are not active yet")
+        self._insert(jobs, can_run, self.credit_seconds)
+        if self.late_jobs_add_type_time:
+            self.type_time = self.type_time + len(jobs) * self.credit_seconds
+
+    def _insert(self, jobs: _Ids, can_run: NDArray[np.bool_], credit_seconds: float) -> None:
+        """Rows for `jobs`, which count as having received `credit_seconds`."""
+        k = len(jobs)
+        self._rows_changed()
+        merged = np.concatenate([self.active, jobs])
+        order = merged.argsort(kind="stable")
+        self.active = merged[order]
+
+        def join(values: _Floats, fill: float) -> _Floats:
+            return np.concatenate([values, np.full((len(values), k), fill)], axis=1).take(order, axis=1)
+
+        self.decided = np.concatenate([self.decided, np.zeros(k, dtype=np.bool_)])[order]
+        self.can_run = np.concatenate([self.can_run, can_run], axis=1).take(order, axis=1)
+        self.shares, self.deficits = join(self.shares, 0.0), join(self.deficits, 0.0)
+        self.received = join(self.received, credit_seconds)
+
+    def remove(self, jobs: _Ids) -> None:
+        """Forget `jobs`; the time they had still counts for the types."""
+        self._keep(np.delete(np.arange(len(self.active)), self._slots(jobs)))
+
+    def _keep(self, kept: _Ids) -> None:
+        self._rows_changed()
+        self.active, self.decided = self.active.take(kept), self.decided.take(kept)
+        self.can_run, self.shares = self.can_run.take(kept, axis=1), self.shares.take(kept, axis=1)
+        self.received, self.deficits = self.received.take(kept, axis=1), self.deficits.take(kept, axis=1)
+
+    def _rows_changed(self) -> None:
+        self._indexed_jobs = self._rows = None
+        self.version += 1
+
+    def _slots(self, rows: _Ids) -> _Ids:
+        """Positions of `rows`, which must be active, in the arrays."""
+        slots = self.active.searchsorted(rows)
+        if not np.array_equal(self.active.take(slots, mode="clip") if len(self.active) else self.active, rows):
+            raise InputError("jobs", found=rows.tolist(), expected="active jobs")
+        return slots
+
+    def start_count(self, clock: float) -> None:
+        """Carry the deficits over and count anew from `clock` (seconds)."""
+        promised = self.shares * (clock - self.counted_since)
+        self.deficits += promised - (self.received - self.credit_seconds)
+        np.maximum(self.deficits, self.least_deficit, out=self.deficits)
+        self.received[:] = self.credit_seconds
+        # With no job at all the time of a type is only ever divided by; any positive number does.
+        self.type_time[:] = self.credit_seconds * max(len(self.active), 1)
+        self.counted_since = clock
+
+    def owed(self, clock: float) -> _Floats:
+        """(n,) time each job was promised and has not received up to `clock`, over all types, in seconds."""
+        promised = self.shares * (clock - self.counted_since)
+        total: _Floats = (self.deficits + promised - (self.received - self.credit_seconds)).sum(axis=0)
+        return total
+
+    def set_shares(self, shares: _Floats, pairs: Pairs | None = None) -> None:
+        """Set the (n, M) `shares` of all active jobs; this ledger has no rows for `pairs`."""
+        assert pairs is None or not len(pairs)
+        self._set(shares)
+
+    def _set(self, shares: _Floats) -> None:
+        self.shares = np.ascontiguousarray(shares.T)
+        self.decided[:] = True
+
+    def record(self, assignment: Assignment, seconds: _Floats) -> None:
+        """Add the (K,) `seconds` that the jobs of a round ran."""
+        self._add_time(assignment.jobs, assignment.pool, seconds)
+
+    def _add_time(self, rows: _Ids, pool: _Ids, seconds: _Floats) -> None:
+        """Add the `seconds` that active `rows` ran on `pool`.
+
+        The time of a type is summed longest run first: a fixed order, so that the sum does not depend on the order of
+        the rows.
+        """
+        if rows is not self._indexed_jobs:
+            self._indexed_jobs = rows
+            self._indexed_slots = self._slots(rows)
+        self.received[pool, self._indexed_slots] += seconds
+        longest_first = (-seconds).argsort(kind="stable")
+        np.add.at(self.type_time, pool.take(longest_first), seconds.take(longest_first))
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {name: getattr(self, name) for name in _COLUMNS}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        for name in _COLUMNS:
+            setattr(self, name, state[name])
+        self._rows_changed()

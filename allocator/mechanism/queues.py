@@ -1,0 +1,94 @@
+"""Priorities: who is furthest behind its share of time.
+
+Two rules, over what a `TimeLedger` keeps:
+
+- "time_fraction": share divided by the fraction of the type's time received (Gavel, OSDI'20, sec. 5),
+  priority[j, i] = share[j, i] / (received[j, i] / type_time[j]). It forgets the past at every decision: where shares
+  change in nearly every round, small shares are hardly ever served.
+- "deficit": GPU time owed at the end of the coming round if the job does not run in it,
+  priority[j, i] = s_i (deficit[j, i] + share[j, i] (time since the decision + round) - received[j, i]).
+  It does not forget, so the time that jobs get follows the shares however often these change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.mechanism.ledger import TimeLedger
+from allocator.mechanism.settings import MechanismSettings
+
+__all__ = ["Queues"]
+
+# Negated deficit of rows without a share: behind every row with one, and before those that may not be chosen.
+_LAST = 1e300
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+
+class Queues:
+    """Orders the eligible (job, type) rows of a ledger by priority; holds what stays the same from round to round.
+
+    Parameters
+    ----------
+    ledger : shares and time received. Jobs and shares must not change in the life of this object.
+    eligible : (M, n) the rows that may be chosen.
+    settings : priority, tie_breaks, priority_digits and round_seconds are read.
+    """
+
+    def __init__(self, ledger: TimeLedger, eligible: NDArray[np.bool_], settings: MechanismSettings) -> None:
+        self.ledger = ledger
+        self.settings = settings
+        self.lengths: list[int] = eligible.sum(axis=1).tolist()
+        types, n = eligible.shape
+        # Ties are settled once: rows are stored in tie order, and the stable sort of a round keeps it. Sorting is
+        # ascending, so everything is negated.
+        columns = {"deficit": -ledger.deficits, "share": -ledger.shares}
+        ties = [columns[name] for name in reversed(settings.tie_breaks)]
+        tie_order = np.lexsort(ties, axis=-1) if ties else np.tile(np.arange(n), (types, 1))
+        self._row_start = n * np.arange(types)[:, None]
+        self._rows = tie_order + self._row_start
+        self._tie_order = tie_order
+        if settings.priority == "time_fraction":
+            self._negated_shares = np.where(eligible, -ledger.shares, np.inf)
+        else:
+            place = np.where(eligible, np.where(ledger.shares > 0, 0.0, _LAST), np.inf)
+            self._sizes = ledger.row_gpus.astype(np.float64)
+            self._base = (-ledger.credit_seconds - ledger.deficits) * self._sizes + place
+            self._promise = ledger.shares * self._sizes
+
+    def _negated_priorities(self, clock: float) -> _Floats:
+        """(M, n) in tie order; rows that may not be chosen are inf."""
+        ledger = self.ledger
+        if self.settings.priority == "time_fraction":
+            values = self._negated_shares / (ledger.received / ledger.type_time[:, None])
+        else:
+            promised_for = clock - ledger.counted_since + self.settings.round_seconds
+            values = ledger.received * self._sizes + self._base - self._promise * promised_for
+        values = values.take(self._rows)
+        digits = self.settings.priority_digits
+        return values if digits is None else _round_significant(values, digits)
+
+    def per_type(self, clock: float) -> list[list[int]]:
+        """For each type the eligible rows, as positions in the ledger, highest priority first."""
+        order = self._negated_priorities(clock).argsort(axis=1, kind="stable")
+        order += self._row_start
+        rows = self._tie_order.take(order)
+        return [row[:length].tolist() for row, length in zip(rows, self.lengths, strict=True)]
+
+    def merged(self, clock: float, visit_order: Sequence[int]) -> tuple[list[int], list[int]]:
+        """All eligible (row, type), highest priority first, equal ones in `visit_order` of the types."""
+        visit = np.array(visit_order)
+        order = self._negated_priorities(clock).take(visit, axis=0).ravel().argsort(kind="stable")
+        order = order[: sum(self.lengths)]
+        rows = self._tie_order.take(visit, axis=0).take(order)
+        return rows.tolist(), visit.take(order // self._tie_order.shape[1]).tolist()
+
+
+def _round_significant(values: _Floats, digits: int) -> _Floats:
+    finite = np.isfinite(values) & (values != 0)
+    scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(np.where(finite, values, 1.0)))))
+    return np.where(finite, np.rint(values * scale) / scale, values)

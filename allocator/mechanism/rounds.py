@@ -1,0 +1,228 @@
+"""The round mechanism: from shares of time to who runs in each round. Source: Gavel, OSDI'20, sec. 5."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.mechanism.checks import checked_pairs, checked_shares
+from allocator.mechanism.executor import Answer, Executor, Step
+from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, pack_per_type, preference
+from allocator.mechanism.ledger import TimeLedger
+from allocator.mechanism.pair_ledger import PairLedger
+from allocator.mechanism.queues import Queues
+from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Need, SharePolicy
+from allocator.protocol.state import ClusterState
+
+__all__ = ["RoundMechanism"]
+
+_Ids = NDArray[np.int64]
+
+
+class RoundMechanism(Executor[SharePolicy]):
+    """Chooses the rows of each round by priority, so that the time they get follows their shares.
+
+    Parameters
+    ----------
+    policy : its class data are read: whether it tells types apart, fills idle GPUs, preempts, packs.
+    cluster, jobs, settings : the GPUs, the jobs, the settings.
+    seed : of the draw of types for policies that do not distinguish them.
+    """
+
+    def __init__(
+        self, policy: SharePolicy, cluster: Cluster, jobs: JobTable, settings: MechanismSettings, seed: int
+    ) -> None:
+        self._table = jobs
+        self._settings = settings
+        ledger = PairLedger if Need.COLOCATION in policy.needs else TimeLedger
+        self._ledger: TimeLedger = ledger(jobs, len(cluster.accelerators), settings)
+        self._visit_order = settings.visit_order(cluster.accelerators)
+        self._aware = policy.heterogeneity_aware
+        self._shuffles = settings.shuffle_accelerators and not policy.heterogeneity_aware
+        self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
+        self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
+        self._strict = policy.strict_queue
+        self._capacity: list[int] = cluster.capacity.tolist()
+        self._last_decision_clock: float | None = None
+        self._queues: Queues | None = None
+        self._blocked: set[int] = set()
+        self._waiting: _Waiting | None = None
+        self._last: tuple[int, list[list[int]], Step] | None = None
+
+    def arrived(self, jobs: _Ids) -> None:
+        """Jobs came; they have no share yet."""
+        self._ledger.add(jobs, self._table.rates[self._table.rows(jobs)].T > 0)
+        self._queues = None
+
+    def left(self, jobs: _Ids) -> None:
+        """Jobs are gone; the time they had still counts for the types."""
+        self._ledger.remove(jobs)
+        self._queues = None
+
+    def due(self, clock: float, news: bool, waive_interval: bool) -> bool:
+        """About any news, but not within the least interval between two decisions."""
+        return news and (waive_interval or self._interval_elapsed(clock))
+
+    def _interval_elapsed(self, clock: float) -> bool:
+        last = self._last_decision_clock
+        if last is None or (last == 0.0 and self._settings.free_decision_at_start):
+            return True
+        return clock - last >= self._settings.recompute_interval_seconds
+
+    def _start_count(self, clock: float) -> None:
+        self._ledger.start_count(clock)
+        self._queues, self._last_decision_clock = None, clock
+
+    def nobody(self, clock: float) -> None:
+        """A new count of the time received begins all the same."""
+        self._start_count(clock)
+
+    def ask(self, policy: SharePolicy, state: ClusterState, active: _Ids) -> Answer:
+        """New shares, and a new count of the time received."""
+        self._start_count(state.clock)
+        state.settle()
+        started = perf_counter()
+        allocation = policy.allocate(state)
+        seconds = perf_counter() - started
+        shares = checked_shares(allocation.shares, state, policy.name)
+        if Need.COLOCATION in policy.needs:
+            pairs = checked_pairs(allocation.pairs, state, policy.name)
+            self._ledger.set_shares(shares, pairs)
+            self._table.note_partners(active, pairs.first, pairs.second)
+        else:
+            self._ledger.set_shares(shares)
+        if not policy.preemptive:
+            given = shares.max(axis=1) >= 1 - 1e-9
+            self._table.current_accelerator[self._table.rows(active)] = np.where(given, shares.argmax(axis=1), -1)
+        return Answer(allocation, seconds)
+
+    def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
+        """Enter the time of a round."""
+        self._ledger.record(assignment, seconds)
+
+    def beliefs_changed(self) -> None:
+        """Look again where pairs can run."""
+        assert isinstance(self._ledger, PairLedger)
+        self._ledger.refresh_pairs()
+        self._queues = None
+
+    def rates_changed(self) -> None:
+        """Other types may be the fastest now."""
+        self._waiting = None
+
+    def starved(self, step: Step, news: bool) -> bool:
+        """Nobody runs although some are there, and something is news."""
+        early = news and self._settings.decide_early_when_idle
+        return early and len(self._ledger.jobs) > 0 and not len(step.assignment)
+
+    def next(self, clock: float) -> Step:
+        """The rows of the coming round."""
+        chosen = self._choose(clock)
+        last = self._last
+        if last is not None and last[0] == self._ledger.version and last[1] == chosen:
+            return last[2]
+        step = Step(self._ledger.assignment(chosen, self._visit_order), self._settings.round_seconds)
+        self._last = self._ledger.version, chosen, step
+        return step
+
+    def _prepare_queues(self) -> Queues:
+        """Queues for the jobs and shares as they are now."""
+        ledger, settings = self._ledger, self._settings
+        eligible = ledger.can_run if self._idle_fill == "queue_order" else ledger.can_run & (ledger.shares > 0)
+        blocked = ~ledger.decided if settings.undecided_jobs_block_gpus else np.zeros_like(ledger.decided)
+        self._blocked = set(np.flatnonzero(blocked).tolist())
+        self._queues, self._waiting = Queues(ledger, eligible, settings), None
+        return self._queues
+
+    def _choose(self, clock: float) -> list[list[int]]:
+        """The rows of the coming round for each type, in the order of their choice."""
+        queues = self._queues or self._prepare_queues()
+        visit_order = self._visit_order
+        if self._shuffles:
+            visit_order = visit_order.copy()
+            self._shuffler.shuffle(visit_order)
+        rows, left = self._ledger.rows, Vacancies(self._capacity, len(self._ledger.jobs))
+        if self._settings.queue == "per_type":
+            chosen = pack_per_type(queues.per_type(clock), visit_order, rows, left, self._strict)
+        else:
+            chosen = pack_global(zip(*queues.merged(clock, visit_order), strict=True), rows, left, self._strict)
+        if self._idle_fill == "best_type" and left.waiting:
+            self._fill_idle(clock, chosen, visit_order, left)
+        if self._blocked:
+            chosen = [[row for row in mine if row not in self._blocked] for mine in chosen]
+        return chosen
+
+    def _fill_idle(self, clock: float, chosen: list[list[int]], visit_order: list[int], left: Vacancies) -> None:
+        """Add waiting jobs, alone, where GPUs are left; those that are owed most time first."""
+        if not any(left.free):
+            return
+        ledger, taken, blocked = self._ledger, left.taken, self._blocked
+        most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
+        row_of = {
+            job: row
+            for job, row in zip(most_owed_first.tolist(), ledger.alone(most_owed_first).tolist(), strict=True)
+            if not taken[job] and row not in blocked
+        }
+        waiting = self._waiting or self._look_up_waiting()
+
+        def preferred(job: int) -> list[int]:
+            types = waiting.fastest_first[job]
+            return types if self._aware else [j for j in visit_order if j in types]
+
+        for job, j in pack_best_type(row_of, preferred, waiting.gpus, left.free):
+            chosen[j].append(row_of[job])
+
+    def _look_up_waiting(self) -> _Waiting:
+        """Types and GPUs of the active jobs, once for each set of queues."""
+        ledger, table = self._ledger, self._table
+        at = table.rows(ledger.jobs)
+        self._waiting = _Waiting(preference(table.rates[at]), table.scale_factor[at].tolist())
+        return self._waiting
+
+    def steady_rounds(self) -> bool:
+        """Whether the choice hangs on no priority: all rows with a share run, and no job waits or is drawn for."""
+        last, ledger = self._last, self._ledger
+        drawn = self._shuffles and self._idle_fill != "off"
+        if last is None or last[0] != ledger.version or drawn or self._blocked:
+            return False
+        chosen = np.zeros(ledger.shares.shape, dtype=np.bool_)
+        for j, rows in enumerate(last[1]):
+            chosen[j, rows] = True
+        # With one row for each job no other choice is possible, whoever comes first.
+        return len(last[2].assignment) == len(ledger.jobs) and bool((chosen == (ledger.shares > 0)).all())
+
+    def sums(self) -> list[NDArray[np.float64]]:
+        """Time received, by row and by type."""
+        return [self._ledger.received, self._ledger.type_time]
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "ledger": self._ledger.state(),
+            "shuffler": self._shuffler.getstate(),
+            "last_decision_clock": self._last_decision_clock,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self._ledger.restore(state["ledger"])
+        self._shuffler.setstate(state["shuffler"])
+        self._last_decision_clock = state["last_decision_clock"]
+        self._queues = self._last = None
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """What idle GPUs are filled by: the types of each active job, fastest first, and its GPUs."""
+
+    fastest_first: list[list[int]]
+    gpus: list[int]

@@ -1,0 +1,167 @@
+"""No mechanism at all: at every moment each job has exactly its shares, as far as there are GPUs."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.mechanism.checks import checked_pairs, checked_shares
+from allocator.mechanism.executor import Answer, Executor, Step
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Need, SharePolicy
+from allocator.protocol.state import ClusterState
+
+if TYPE_CHECKING:
+    from formulations import Pairs
+
+__all__ = ["IdealShares"]
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+
+class IdealShares(Executor[SharePolicy]):
+    """Rows with the shares of the allocation, until something happens; the policy is asked about any news.
+
+    Shares that take more GPUs of a type than there are, as published baselines may return them, are cut in proportion;
+    a job that the policy has not seen yet has none.
+
+    Parameters
+    ----------
+    policy : its needs are read.
+    cluster, jobs : the GPUs and the jobs.
+    """
+
+    def __init__(self, policy: SharePolicy, cluster: Cluster, jobs: JobTable) -> None:
+        self._packs = Need.COLOCATION in policy.needs
+        self._capacity = cluster.capacity
+        self._table = jobs
+        self._asked_about: _Ids = np.empty(0, dtype=np.int64)
+        self._shares: _Floats = np.empty((0, len(cluster.accelerators)))
+        self._pairs: Pairs | None = None
+        self._step: Step | None = None
+
+    def arrived(self, jobs: _Ids) -> None:
+        """They have no share before the policy was asked."""
+
+    def left(self, jobs: _Ids) -> None:
+        """Their shares are gone."""
+        kept = ~np.isin(self._asked_about, jobs)
+        if self._pairs is not None:
+            self._pairs = _among(self._pairs, kept)
+        self._asked_about, self._shares, self._step = self._asked_about[kept], self._shares[kept], None
+
+    def due(self, clock: float, news: bool, waive_interval: bool) -> bool:  # noqa: ARG002
+        """At any news."""
+        return news
+
+    def nobody(self, clock: float) -> None:  # noqa: ARG002
+        """Nobody has a share."""
+        self._asked_about, self._shares = self._asked_about[:0], self._shares[:0]
+        self._pairs = self._step = None
+
+    def ask(self, policy: SharePolicy, state: ClusterState, active: _Ids) -> Answer:
+        """New shares."""
+        state.settle()
+        started = perf_counter()
+        allocation = policy.allocate(state)
+        seconds = perf_counter() - started
+        self._shares = checked_shares(allocation.shares, state, policy.name)
+        self._asked_about, self._step = active, None
+        if self._packs:
+            self._pairs = pairs = checked_pairs(allocation.pairs, state, policy.name)
+            self._table.note_partners(active, pairs.first, pairs.second)
+        if not policy.preemptive:
+            given = self._shares.max(axis=1) >= 1 - 1e-9
+            kept = np.where(given, self._shares.argmax(axis=1), -1)
+            self._table.current_accelerator[self._table.rows(active)] = kept
+        return Answer(allocation, seconds)
+
+    def rates_changed(self) -> None:
+        """Where a job can run may have changed."""
+        self._step = None
+
+    def next(self, clock: float) -> Step:  # noqa: ARG002
+        """One row per job and type with a share, two per pair."""
+        if self._step is None:
+            self._step = self._feasible()
+        return self._step
+
+    def _feasible(self) -> Step:
+        """Shares cut to the GPUs of each type and to the time of each job; none where a job cannot run."""
+        table, active = self._table, self._asked_about
+        at = table.rows(active)
+        shares = np.where(table.rates[at] > 0, self._shares, 0.0)
+        sizes = table.scale_factor[at]
+        used = (sizes[:, None] * shares).sum(axis=0)
+        pairs = self._pairs
+        if pairs is None or not len(pairs):
+            shares = shares * np.minimum(1.0, self._capacity / np.maximum(used, 1e-300))
+            shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
+            return self._rows(active, shares, sizes, None)
+        pairs = self._that_run(pairs, at)
+        used = used + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(used))
+        kept = np.minimum(1.0, self._capacity / np.maximum(used, 1e-300))
+        shares, together = shares * kept, pairs.share * kept[pairs.accelerator]
+        n = len(active)
+        busy = shares.sum(axis=1) + (
+            np.bincount(pairs.first, together, minlength=n) + np.bincount(pairs.second, together, minlength=n)
+        )
+        busy = np.maximum(busy, 1.0)
+        together = together * (1.0 / np.maximum(busy[pairs.first], busy[pairs.second]))
+        return self._rows(active, shares / busy[:, None], sizes, (pairs, together))
+
+    def _that_run(self, pairs: Pairs, at: _Ids) -> Pairs:
+        """The pairs that have a share and are believed to make progress, the lower job first."""
+        columns = self._table.colocation
+        assert columns is not None
+        together, group = self._table.believed_together, columns.group[at]
+        first, second = np.minimum(pairs.first, pairs.second), np.maximum(pairs.first, pairs.second)
+        one, other, j = group[first], group[second], pairs.accelerator
+        kept = (pairs.share > 0) & (together[one, other, j] > 0) & (together[other, one, j] > 0)
+        return type(pairs)(first[kept], second[kept], j[kept], pairs.share[kept])
+
+    def _rows(
+        self, active: _Ids, shares: _Floats, sizes: _Ids, shared: tuple[Pairs, _Floats] | None
+    ) -> Step:
+        row, pool = np.nonzero(shares)
+        share = shares[row, pool]
+        partner = np.full(len(row), -1, dtype=np.int64)
+        if shared is not None:
+            pairs, together = shared
+            both = np.stack([pairs.first, pairs.second], axis=1).ravel()
+            beside = np.stack([pairs.second, pairs.first], axis=1).ravel()
+            row, partner = np.concatenate([row, both]), np.concatenate([partner, active[beside]])
+            pool = np.concatenate([pool, np.repeat(pairs.accelerator, 2)])
+            share = np.concatenate([share, np.repeat(together, 2)])
+        rows = Assignment(active[row], pool.astype(np.int64), sizes[row], partner)
+        return Step(rows, np.inf, interruptible=True, shares=share)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        pairs = self._pairs
+        return {
+            "asked_about": self._asked_about,
+            "shares": self._shares,
+            "pairs": None if pairs is None else (pairs.first, pairs.second, pairs.accelerator, pairs.share),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        from formulations import Pairs
+
+        self._asked_about, self._shares, self._step = state["asked_about"], state["shares"], None
+        self._pairs = None if state["pairs"] is None else Pairs(*state["pairs"])
+
+
+def _among(pairs: Pairs, kept: NDArray[np.bool_]) -> Pairs:
+    """The pairs of those who are left, numbered anew."""
+    position = np.cumsum(kept) - 1
+    alive = kept[pairs.first] & kept[pairs.second]
+    first, second = position[pairs.first[alive]], position[pairs.second[alive]]
+    return type(pairs)(first, second, pairs.accelerator[alive], pairs.share[alive])

@@ -1,0 +1,180 @@
+"""What a policy is: what it needs to know, when it wants to be asked, and what it answers.
+
+    state -> SharePolicy.allocate -> Allocation -> round mechanism -> Assignment for each round
+    state -> PlanPolicy.plan      -> Plan       -> book of plans   -> Assignment for each step
+
+Settings live in the policy object, data comes with the state, and nothing is kept between two calls: what a planner
+must remember is a memory that the decision core holds. Needs and triggers are data of the class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from allocator.protocol.allocation import Allocation
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.plan import Plan
+from allocator.protocol.state import ClusterState
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    from formulations import Pairs
+
+__all__ = ["Need", "PlanPolicy", "Policy", "SharePolicy", "Trigger", "checked_policy"]
+
+
+class Need(Flag):
+    """Knowledge that is made ready only for policies that need it.
+
+    COLOCATION : what jobs do when two of them share GPUs (`ClusterState.colocation`); the answer may have pairs.
+    TRAINING : how jobs train, epoch by epoch (`ClusterState.training`).
+    CONFIGURATIONS : throughput by number of GPUs (`ClusterState.configurations`).
+    ISOLATED_TIME : what the work done so far would have taken on isolated shares (`ClusterState.isolated_seconds`).
+    """
+
+    NOTHING = 0
+    COLOCATION = auto()
+    TRAINING = auto()
+    CONFIGURATIONS = auto()
+    ISOLATED_TIME = auto()
+
+
+class Trigger(Flag):
+    """What may happen that a policy wants to be asked about. What it did not choose costs nothing.
+
+    ARRIVAL, COMPLETION : of a job (one that was given up or rejected counts as completed).
+    RATES : the throughput of a job changed, or what is believed of it.
+    PRICES : the price of a GPU changed.
+    CAPACITY : GPUs were lost or came back.
+    TROUBLE : nothing moved, such as a round without a single step.
+    """
+
+    NEVER = 0
+    ARRIVAL = auto()
+    COMPLETION = auto()
+    RATES = auto()
+    PRICES = auto()
+    CAPACITY = auto()
+    TROUBLE = auto()
+
+    USUAL = ARRIVAL | COMPLETION | RATES | CAPACITY | TROUBLE
+
+
+class Policy(ABC):
+    """Decides who runs; a subclass answers with shares of time (`SharePolicy`) or with plans (`PlanPolicy`).
+
+    Attributes
+    ----------
+    name : the registered name.
+    answers : "shares" or "plan"; set by the two subclasses.
+    needs, triggers : see `Need` and `Trigger`.
+    period_seconds : asked at the latest after so many seconds, whatever happens; inf: not for the time alone.
+    heterogeneity_aware : whether the policy distinguishes accelerator types.
+    in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
+    """
+
+    name: ClassVar[str] = ""
+    answers: ClassVar[Literal["shares", "plan"]]
+    needs: ClassVar[Need] = Need.NOTHING
+    triggers: ClassVar[Trigger] = Trigger.USUAL
+    period_seconds: ClassVar[float] = np.inf
+    heterogeneity_aware: ClassVar[bool] = True
+    in_rounds: ClassVar[bool] = True
+
+    def prepare(self) -> None:  # noqa: B027 - most policies have nothing to load
+        """Load what the first decision would otherwise have to; called once before a run."""
+
+    @abstractmethod
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Shares of time for every job of `state` on every accelerator type."""
+
+
+def checked_policy(policy: Policy) -> Policy:
+    """The policy; InputError where it is none that the decision core can ask."""
+    if getattr(type(policy), "answers", None) not in ("shares", "plan"):
+        expected = "an object of a subclass of allocator.SharePolicy or allocator.PlanPolicy"
+        raise InputError("policy", found=type(policy).__name__, expected=expected)
+    return policy
+
+
+class SharePolicy(Policy):
+    """Decides on shares of time; the round mechanism turns them into rounds.
+
+    Attributes
+    ----------
+    fills_idle_gpus : whether jobs without a share may run on GPUs that would otherwise idle.
+    preemptive : whether a job may be moved once it has been given an accelerator type.
+    strict_queue : whether a gang that does not fit lets nobody behind it pass.
+
+    A policy that is not `heterogeneity_aware` leaves the choice of type to the mechanism, which may draw it at random,
+    as Gavel does for its baselines.
+    """
+
+    answers: ClassVar[Literal["shares", "plan"]] = "shares"
+    needs: ClassVar[Need] = Need.ISOLATED_TIME
+    fills_idle_gpus: ClassVar[bool] = True
+    preemptive: ClassVar[bool] = True
+    strict_queue: ClassVar[bool] = False
+
+
+class PlanPolicy(Policy):
+    """Says who runs as what: planners of rounds, selections by a program, orders.
+
+    Attributes
+    ----------
+    in_rounds : whether the steps of a plan are the rounds of the world. Otherwise a step ends early when something
+        happens that the policy chose as a trigger.
+    replan_steps : a plan is replaced after so many steps even when nothing happened; None: it is played to its end.
+    """
+
+    answers: ClassVar[Literal["shares", "plan"]] = "plan"
+    in_rounds: ClassVar[bool] = False
+    replan_steps: int | None = None
+
+    def new_memory(self) -> Any:
+        """An empty memory for a new run; None for a policy that remembers nothing.
+
+        A memory has `state()`, plain data (lists, dicts, numbers, arrays), and `restore(data)`, for checkpoints.
+        """
+        return None
+
+    @abstractmethod
+    def plan(self, state: ClusterState, memory: Any) -> Plan:
+        """Who runs as what in the coming steps; `memory` is brought up to date."""
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """The plan that begins now, without a memory of earlier ones, as shares of time.
+
+        A job of the first step has share 1, or that of the planner's own `Plan.allocation`.
+        """
+        plan = self.plan(state, self.new_memory())
+        if plan.allocation is not None:
+            return plan.allocation
+        first: Assignment = plan.steps[0].assignment
+        first.check(state.capacity, f"policy {self.name}")
+        alone = first.take(first.partner < 0)
+        shares = np.zeros((state.n_jobs, len(state.capacity)))
+        shares[alone.jobs, alone.pool] = 1.0
+        return Allocation(
+            policy=self.name,
+            throughputs=state.throughputs,
+            shares=shares,
+            status="plan",
+            pairs=_pairs_of(first) if first.shares_gpus else None,
+            assignment=first,
+            rejected=tuple(state.throughputs.jobs[i] for i in plan.rejected.tolist()),
+            state=state,
+            decided_by=self,
+        )
+
+
+def _pairs_of(assignment: Assignment) -> Pairs:
+    """The jobs that share GPUs, all the time."""
+    from formulations import Pairs
+
+    pair = assignment.take(assignment.firsts & (assignment.partner >= 0))
+    return Pairs(pair.jobs, pair.partner, pair.pool, np.ones(len(pair)))

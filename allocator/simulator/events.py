@@ -1,0 +1,171 @@
+"""Time from event to event: jobs run at their true rates until something happens.
+
+Two kinds of decision last until the next event: plans of policies that decide at events, in which every job runs as one
+thing, and the shares of the ideal world, in which job i goes at sum_c x_c T_ic steps/s over all its rows. What the round
+mechanism costs is the difference between the ideal world and rounds (Gavel, OSDI'20, sec. 7.4: "ideal" beside the
+mechanism). The published simulator's mode of this name differs: there, jobs complete only when another one arrives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.protocol.decision import Decision
+from allocator.protocol.policy import Trigger
+from allocator.simulator.leases import Leases
+from allocator.simulator.observers import StretchOutcome
+from allocator.simulator.rounds import servers_of, spread_gangs
+
+if TYPE_CHECKING:
+    from allocator.simulator.world import World
+
+__all__ = ["EventExecution"]
+
+# Relative to a job's total steps: what rounding leaves of a job that completes together with another.
+STEP_TOLERANCE = 1e-9
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+
+class EventExecution:
+    """Lets time pass until the next event.
+
+    Parameters
+    ----------
+    world : the world; its clock and its jobs are moved on.
+    cluster : its servers are read.
+    """
+
+    def __init__(self, world: World, cluster: Cluster) -> None:
+        self.world = world
+        self.leases = Leases(world.core)
+        self._table, self._truth = world.jobs, world.truth
+        self._cost = world.settings.restart_cost
+        self._server = servers_of(cluster) if world.settings.unconsolidated_throughputs else []
+        world.jobs.register("ready_time", 0.0)
+
+    def _horizon(self, decision: Decision) -> float:
+        """When the core is to be asked again at the latest, seconds."""
+        world = self.world
+        return min(world.clock + decision.seconds, world.arrivals.next_time, world.core.next_price_change)
+
+    def wait(self, decision: Decision) -> None:
+        """Nobody runs until the next event."""
+        world = self.world
+        self.leases.follow(decision, world.clock, self._table)
+        until = self._horizon(decision)
+        if until < np.inf:
+            world.clock = until
+        else:
+            world.note_stall()
+            world.core.tell(Trigger.TROUBLE)
+
+    def run(self, decision: Decision) -> None:
+        """Run the rows of a decision until the first event."""
+        if decision.shares is not None:
+            if not self._measured(decision):
+                self._run_shares(decision, decision.shares)
+            return
+        world, table, rows = self.world, self._table, decision.assignment
+        at = table.rows(rows.jobs)
+        self.leases.follow(decision, world.clock, table)
+        ready = table.columns["ready_time"]
+        if self._cost:
+            lost = self._cost.of_rows(decision, table)
+            ready[at] = np.where(lost > 0, world.clock + lost, ready[at])
+        begin = np.maximum(ready[at], world.clock)
+        self._pass_time(decision, rows.jobs, at, self._rates(decision), begin)
+
+    def _rates(self, decision: Decision) -> _Floats:
+        """(K,) steps/s of the rows."""
+        rows = decision.assignment
+        group = None if self._table.colocation is None else self._table.colocation.group
+        rates = self._truth.rates_of(rows, group)
+        slower = self._truth.spread_rates_of(rows, None if group is None else rates)
+        if slower is None:
+            return rates
+        gpus = tuple(self.world.core.gpus_of(job) for job in rows.jobs.tolist())
+        return np.where(spread_gangs(gpus, self._server), slower, rates)
+
+    def _pass_time(self, decision: Decision, jobs: _Ids, at: _Ids, speed: _Floats, begin: _Floats) -> None:
+        """Let jobs go at `speed` (steps/s) from `begin` (seconds) on, until the first event."""
+        world, table, clock = self.world, self._table, self.world.clock
+        left = table.total_steps[at] - table.steps_done[at]
+        running = speed > 0
+        finish = np.full(len(jobs), np.inf)
+        finish[running] = begin[running] + left[running] / speed[running]
+        end = min(float(finish.min(initial=np.inf)), self._horizon(decision))
+        if end == np.inf:
+            world.note_stall()
+            world.core.tell(Trigger.TROUBLE)
+            return
+        world.note_progress()
+        steps = np.where(finish <= end, left, np.minimum(speed * np.maximum(end - begin, 0.0), left))
+        done = running & (left - steps <= STEP_TOLERANCE * table.total_steps[at])
+        steps[done] = left[done]
+        table.steps_done[at] += steps
+        active = len(world.core.active)
+        if decision.shares is not None:
+            self._tell_shares(decision, jobs, steps, speed, end, active)
+        if done.any():
+            self.leases.end(jobs[done], end, table)
+            world.complete(jobs[done], np.full(int(done.sum()), end), None)
+        if decision.shares is None:
+            used = int(decision.assignment.gpus[decision.assignment.firsts].sum())
+            world.tell_stretch(self.leases.stretch(world.round, clock, end, active, (len(jobs), used)))
+        world.round += 1
+        world.clock = end
+        world.watch_queue(active - int(running.sum()))
+
+    def _measured(self, decision: Decision) -> bool:
+        """Learn what pairs that have a share do together; whether the policy wants to decide anew at once."""
+        rows = decision.assignment
+        first = np.flatnonzero(rows.firsts & (rows.partner >= 0))
+        if not len(first):
+            return False
+        return self.world.core.measured_together(rows.jobs[first], rows.partner[first], rows.pool[first])
+
+    def _run_shares(self, decision: Decision, shares: _Floats) -> None:
+        """Every active job goes at the sum of its rows."""
+        rows, active = decision.assignment, self.world.core.active
+        at = self._table.rows(active)
+        group = None if self._table.colocation is None else self._table.colocation.group
+        rates = self._truth.rates_of(rows, group)
+        speed = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active))
+        begin = np.full(len(active), self.world.clock)
+        self._pass_time(decision, active, at, speed, begin)
+
+    def _tell_shares(
+        self, decision: Decision, jobs: _Ids, steps: _Floats, speed: _Floats, end: float, active: int
+    ) -> None:
+        """One row per job and type with a share, two per pair; the steps of a job are split as its throughput is."""
+        rows, shares = decision.assignment, decision.shares
+        assert shares is not None
+        group = None if self._table.colocation is None else self._table.colocation.group
+        rates, at = self._truth.rates_of(rows, group), jobs.searchsorted(rows.jobs)
+        part = np.divide(rates * shares, speed[at], out=np.zeros(len(rows)), where=speed[at] > 0)
+        outcome = StretchOutcome(
+            self.world.round, self.world.clock, end, rows, (), np.full(len(rows), end), steps[at] * part, active, shares
+        )
+        self.world.tell_stretch(outcome)
+
+    def close(self) -> None:
+        """The run is over: leases that are still open end with it."""
+        world = self.world
+        open_jobs = self.leases.open_jobs
+        if len(open_jobs):
+            self.leases.end(open_jobs, world.clock, self._table)
+            world.tell_stretch(self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0)))
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return self.leases.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.leases.restore(state)

@@ -1,0 +1,113 @@
+"""Leases: which GPUs each job has had since when, in a world that decides at events.
+
+A lease begins when a job starts or goes on as something else (another pool, number of GPUs, GPU or partner), and ends
+when it stops, changes or completes. The record keeps one row per lease, so it grows with what changes and not with
+those who run on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.mechanism.core import DecisionCore
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.decision import Decision
+from allocator.protocol.jobs import JobTable
+from allocator.simulator.observers import StretchOutcome
+
+__all__ = ["Leases"]
+
+_Ids = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+
+# Of an open lease: pool, GPUs, partner, start (seconds), steps done at its start, GPU ids.
+_Lease = tuple[int, int, int, float, float, tuple[int, ...]]
+
+
+class Leases:
+    """The open leases by job, and those that ended since they were last asked for.
+
+    Parameters
+    ----------
+    core : knows which GPUs a job has.
+    """
+
+    def __init__(self, core: DecisionCore) -> None:
+        self._core = core
+        self._open: dict[int, _Lease] = {}
+        self._ended: list[tuple[int, _Lease, float, float]] = []
+
+    @property
+    def open_jobs(self) -> _Ids:
+        """Ids of the jobs that have a lease, ascending."""
+        return np.array(sorted(self._open), dtype=np.int64)
+
+    def follow(self, decision: Decision, clock: float, table: JobTable) -> None:
+        """End and begin leases where a decision at `clock` (seconds) changes something."""
+        change = decision.transition
+        if not change.changes and not decision.assignment.shares_gpus and not decision.before.shares_gpus:
+            return
+        rows = decision.assignment
+        anew = np.concatenate([change.start, change.move, change.resize])
+        if decision.assignment.shares_gpus or decision.before.shares_gpus:
+            anew = np.concatenate([anew, self._other_partner(rows, change.keep)])
+        leaving = np.concatenate([change.stop, anew])
+        self.end(np.sort(leaving), clock, table)
+        if not len(anew):
+            return
+        begins = np.flatnonzero(np.isin(rows.jobs, anew))
+        steps = table.steps_done[table.rows(rows.jobs[begins])].tolist()
+        for k, done in zip(begins.tolist(), steps, strict=True):
+            job = int(rows.jobs[k])
+            gpus = self._core.gpus_of(job)
+            self._open[job] = int(rows.pool[k]), int(rows.gpus[k]), int(rows.partner[k]), clock, done, gpus
+
+    def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
+        """Those of the `kept` jobs that share their GPUs with somebody else than before."""
+        partner = dict(zip(rows.jobs.tolist(), rows.partner.tolist(), strict=True))
+        return np.array([job for job in kept.tolist() if self._open[job][2] != partner[job]], dtype=np.int64)
+
+    def end(self, jobs: _Ids, clock: float, table: JobTable) -> None:
+        """The leases of `jobs` end at `clock` (seconds), for those that have one."""
+        done = table.steps_done[table.rows(jobs)].tolist()
+        for job, steps in zip(jobs.tolist(), done, strict=True):
+            lease = self._open.pop(job, None)
+            if lease is not None:
+                self._ended.append((job, lease, clock, steps - lease[4]))
+
+    def stretch(
+        self, index: int, start: float, end: float, active: int, running: tuple[int, int]
+    ) -> StretchOutcome:
+        """The stretch from `start` to `end` (seconds), with the leases that ended since the last one."""
+        ended, self._ended = self._ended, []
+        if not ended:
+            return StretchOutcome(index, start, end, _NOBODY, (), _NONE, _NONE, active, started=_NONE, running=running)
+        jobs, leases, finish, steps = zip(*ended, strict=True)
+        pool, gpus, partner, began, _, ids = zip(*leases, strict=True)
+        return StretchOutcome(
+            index,
+            start,
+            end,
+            Assignment.of(jobs, pool, gpus, partner),
+            ids if ids[0] else (),
+            np.array(finish),
+            np.array(steps),
+            active,
+            started=np.array(began),
+            running=running,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"open": self._open, "ended": self._ended}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self._open, self._ended = state["open"], state["ended"]
+
+
+_NOBODY = Assignment.none()
+_NONE: _Floats = np.empty(0)

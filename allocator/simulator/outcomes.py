@@ -1,0 +1,13 @@
+"""How a job can end, as numbers in a column of the job table and as the words of the table of jobs."""
+
+from __future__ import annotations
+
+__all__ = ["COMPLETED", "CUT_OFF", "DROPPED", "OPEN", "REJECTED", "STATUSES", "UNSERVED"]
+
+OPEN, COMPLETED, CUT_OFF, DROPPED, REJECTED = range(5)
+
+UNSERVED = "unserved"
+
+STATUSES = ("unfinished", "completed", "cut_off", "dropped", "rejected")
+"""By number: still there at the end of the run; all steps done; taken off by a rule before its last step; given up
+because it got nowhere; not admitted by the policy. A job that no accelerator type can run is "unserved"."""

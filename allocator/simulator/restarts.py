@@ -1,0 +1,56 @@
+"""What it costs to start a gang anew, as a function of what changes from one step to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.protocol.decision import Decision
+from allocator.protocol.jobs import JobTable
+
+__all__ = ["RestartCost"]
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RestartCost:
+    """Seconds without training when a gang starts, resumes, or goes on with other GPUs.
+
+    Attributes
+    ----------
+    seconds : for every gang.
+    by_gpus : pairs (GPUs, seconds), ascending; a gang costs what the largest number that it reaches costs. Instead of
+        `seconds` where given.
+    by_job_type : pairs (job type, seconds), instead of the others for these types.
+    moves : whether a job that runs on with other GPUs, or another number of them, starts anew too.
+    """
+
+    seconds: float = 0.0
+    by_gpus: tuple[tuple[int, float], ...] = ()
+    by_job_type: tuple[tuple[str, float], ...] = ()
+    moves: bool = True
+
+    def __bool__(self) -> bool:
+        return self.seconds > 0 or bool(self.by_gpus) or bool(self.by_job_type)
+
+    def of_rows(self, decision: Decision, jobs: JobTable) -> _Floats:
+        """(K,) seconds that each row of a decision loses at its start."""
+        rows, change = decision.assignment, decision.transition
+        anew = change.start if not self.moves else np.concatenate([change.start, change.move, change.resize])
+        starts = np.isin(rows.jobs, anew)
+        return np.where(starts, self.seconds_of(rows.gpus, jobs.job_type[jobs.rows(rows.jobs)]), 0.0)
+
+    def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:
+        """(K,) seconds that gangs of so many `gpus` of these types need to start."""
+        cost = np.full(len(gpus), self.seconds)
+        if self.by_gpus:
+            counts, seconds = (np.array(column) for column in zip(*self.by_gpus, strict=True))
+            reached = np.searchsorted(counts, gpus, side="right") - 1
+            cost = seconds[np.maximum(reached, 0)].astype(np.float64)
+        if self.by_job_type:
+            known = dict(self.by_job_type)
+            cost = np.array([known.get(kind, c) for kind, c in zip(job_type.tolist(), cost.tolist(), strict=True)])
+        return cost

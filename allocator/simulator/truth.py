@@ -1,0 +1,132 @@
+"""The truth of a simulated world: what jobs really do, which policies learn only as it is measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from allocator.cluster import Cluster
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.jobs import JobTable, checked_rates
+from throughputs import InputError, PackedColumns, ThroughputTable, Trace
+from throughputs.training import Course
+
+if TYPE_CHECKING:
+    from allocator.simulator.settings import SimulatorSettings
+
+__all__ = ["Truth"]
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+
+class Truth:
+    """Real throughputs of N jobs, alone, in pairs, on spread servers, and as their batch sizes change.
+
+    Parameters
+    ----------
+    rates : (N, M) steps/s of each job's own gang.
+    spread_rates : (N, M) steps/s when the GPUs of the gang are on several servers; None: no difference.
+    pairs : what the jobs do in pairs; None: nobody shares.
+    course : how batch sizes change; None: they do not.
+    """
+
+    def __init__(
+        self,
+        rates: _Floats,
+        spread_rates: _Floats | None = None,
+        pairs: PackedColumns | None = None,
+        course: Course | None = None,
+    ) -> None:
+        self.rates = rates.copy()
+        self.spread_rates = spread_rates
+        self.pairs = pairs
+        self.course = course
+
+    @classmethod
+    def from_trace(
+        cls,
+        trace: Trace,
+        throughputs: ThroughputTable | PackedColumns | ArrayLike,
+        cluster: Cluster,
+        jobs: JobTable,
+        settings: SimulatorSettings,
+        adaptation: str,
+    ) -> Truth:
+        """The truth behind the table of the same jobs, where what is known of them is true as far as it goes.
+
+        `adaptation` is the setting batch_size_adaptation as far as jobs of the run change their batch size at all.
+        """
+        spread = course = None
+        if settings.unconsolidated_throughputs:
+            if not isinstance(throughputs, ThroughputTable):
+                expected = "a table with figures for gangs spread over servers"
+                raise InputError("throughputs", found="an array", expected=expected)
+            keys = trace.job_type, trace.scale_factor, cluster.accelerators
+            spread = checked_rates(throughputs.unconsolidated_rates(*keys), trace, cluster, "unconsolidated_rates")
+        if adaptation != "off":
+            if not isinstance(throughputs, ThroughputTable):
+                expected = "a table with figures for all batch sizes, or adaptation off"
+                raise InputError("throughputs", found="an array", expected=expected)
+            course = Course(
+                trace.job_type,
+                trace.scale_factor,
+                trace.mode,
+                trace.total_steps,
+                throughputs,
+                cluster.accelerators,
+                published=adaptation == "published",
+                past_the_end=settings.finished_jobs_linger_rounds > 0,
+            )
+        return cls(jobs.rates, spread, jobs.colocation, course)
+
+    def append(self, later: Truth) -> None:
+        """Add the jobs of another truth of the same table at the end."""
+        self.rates = np.concatenate([self.rates, later.rates])
+        if self.spread_rates is not None and later.spread_rates is not None:
+            self.spread_rates = np.concatenate([self.spread_rates, later.spread_rates])
+        if self.course is not None and later.course is not None:
+            self.course.append(later.course)
+
+    @property
+    def initial_steps(self) -> _Floats | None:
+        """(N,) steps of the jobs as they were submitted; None where they never change."""
+        return None if self.course is None else self.course.initial_steps
+
+    def rates_of(self, assignment: Assignment, group: _Ids | None) -> _Floats:
+        """(K,) steps/s of the rows on GPUs of one server each.
+
+        `group` : (N,) groups of the jobs in `pairs`.
+        """
+        jobs, pool = assignment.jobs, assignment.pool
+        rates = self.rates.ravel().take(jobs * self.rates.shape[1] + pool)
+        if self.pairs is None or group is None or not assignment.shares_gpus:
+            return rates
+        shared = np.flatnonzero(assignment.partner >= 0)
+        one, other = group[jobs[shared]], group[assignment.partner[shared]]
+        rates[shared] = self.pairs.together[one, other, pool[shared]]
+        return rates
+
+    def spread_rates_of(self, assignment: Assignment, beside: _Floats | None) -> _Floats | None:
+        """(K,) steps/s of the rows with their GPUs on several servers; None: no difference.
+
+        `beside` : (K,) their rates with jobs that share GPUs, under policies that pack: then a gang loses what it loses
+        alone.
+        """
+        if self.spread_rates is None:
+            return None
+        rows = assignment.jobs * self.rates.shape[1] + assignment.pool
+        spread = self.spread_rates.ravel().take(rows)
+        return spread if beside is None else spread / self.rates.ravel().take(rows) * beside
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"rates": self.rates, "course": None if self.course is None else self.course.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.rates = state["rates"]
+        if self.course is not None:
+            self.course.restore(state["course"])
