@@ -13,13 +13,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allocator.protocol.allocation import Allocation
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
     from allocator.protocol.entities import Entities, Entity
     from allocator.protocol.estimated import Estimation
-    from allocator.protocol.plan import Plan, PlannedRound, Planner, UpcomingRounds
-    from allocator.protocol import ClusterState, Policy, RoundDecision
+    from allocator.protocol import (
+        Allocation,
+        Assignment,
+        ClusterState,
+        Decision,
+        Need,
+        Plan,
+        PlanPolicy,
+        PlanStep,
+        Policy,
+        SharePolicy,
+        Trigger,
+        UpcomingRounds,
+    )
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
     from allocator.simulator.engine import simulate
@@ -28,20 +39,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocation",
+    "Assignment",
     "Cluster",
     "ClusterState",
+    "Decision",
     "Entities",
     "Entity",
     "Estimation",
     "InputError",
+    "Need",
     "Plan",
-    "PlannedRound",
-    "Planner",
+    "PlanPolicy",
+    "PlanStep",
     "Policy",
-    "RoundDecision",
+    "SharePolicy",
     "SimulationResult",
     "ThroughputMatrix",
     "Trace",
+    "Trigger",
     "UpcomingRounds",
     "default_table",
     "get_policy",
@@ -57,22 +72,26 @@ __all__ = [
 
 # Names are imported at first use, so that `import allocator` stays quick.
 _HOME = {
-    "Allocation": "allocator.protocol.allocation",
+    "Allocation": "allocator.protocol",
+    "Assignment": "allocator.protocol",
     "Cluster": "allocator.cluster",
     "ClusterState": "allocator.protocol",
+    "Decision": "allocator.protocol",
     "Entities": "allocator.protocol.entities",
     "Entity": "allocator.protocol.entities",
     "Estimation": "allocator.protocol.estimated",
     "InputError": "throughputs",
-    "Plan": "allocator.protocol.plan",
-    "PlannedRound": "allocator.protocol.plan",
-    "Planner": "allocator.protocol.plan",
+    "Need": "allocator.protocol",
+    "Plan": "allocator.protocol",
+    "PlanPolicy": "allocator.protocol",
+    "PlanStep": "allocator.protocol",
     "Policy": "allocator.protocol",
-    "RoundDecision": "allocator.protocol",
+    "SharePolicy": "allocator.protocol",
     "SimulationResult": "allocator.simulator.result",
     "ThroughputMatrix": "throughputs",
     "Trace": "throughputs",
-    "UpcomingRounds": "allocator.protocol.plan",
+    "Trigger": "allocator.protocol",
+    "UpcomingRounds": "allocator.protocol",
     "default_table": "throughputs",
     "get_policy": "allocator.registry",
     "list_policies": "allocator.registry",

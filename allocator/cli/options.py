@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.protocol.policy import Need
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def make_table(path: Path | None, policies: Sequence[Policy]) -> ThroughputTable
     """Table of ``--throughputs``; the embedded one has co-location where a policy packs jobs."""
     from allocator.api import load_throughputs
 
-    return load_throughputs(path, colocated=any(getattr(policy, "packs", False) for policy in policies))
+    return load_throughputs(path, colocated=any(Need.COLOCATION in policy.needs for policy in policies))
 
 
 def parse_value(text: str) -> Any:

@@ -26,6 +26,7 @@ from allocator.cli.options import (
     named_value,
     parse_value,
 )
+from allocator.protocol.policy import Need
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
@@ -161,7 +162,7 @@ class Runs:
         self.cluster: Cluster = make_cluster(options.cluster or self.preset.comparison.cluster, options.gpus_per_server)
         self.table: ThroughputTable = make_table(options.throughputs, self.policies)
         self.window, self.prices = make_window(options.window), make_prices(options.prices)
-        if self.estimation is not None and not any(getattr(policy, "packs", False) for policy in self.policies):
+        if self.estimation is not None and not any(Need.COLOCATION in policy.needs for policy in self.policies):
             expected = "a policy under which jobs share GPUs, such as max_min_fairness_packed"
             raise InputError("--profiling-percentage, --reference-models", found=", ".join(names), expected=expected)
 
@@ -209,7 +210,7 @@ class Runs:
             window=self.window,
             prices=self.prices,
             entities=self.entities,
-            estimation=self.estimation if getattr(policy, "packs", False) else None,
+            estimation=self.estimation if Need.COLOCATION in policy.needs else None,
             progress=progress,
             **more,
         )
@@ -275,4 +276,4 @@ def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: di
 
 def _takes(policy: Policy, solver: str | None) -> bool:
     """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
-    return hasattr(policy, "solver") and solver in getattr(policy, "solvers", (solver,))
+    return "solver" in settings_of(policy.name) and (policy.solvers is None or solver in policy.solvers)

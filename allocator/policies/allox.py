@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from allocator.protocol.allocation import Allocation
 from allocator.policies.base import Array, runnable_rates
 from allocator.policies.labels import label_order
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, SharePolicy
 from allocator.registry import register
 from throughputs import InputError
 
@@ -29,7 +29,7 @@ _TOLERANCE = 1e-7
     program="min sum_ijk k n_i / T_ij y_ijk, one position k on one type j per job, c_j GPUs per position",
 )
 @dataclass(frozen=True)
-class AlloX:
+class AlloX(SharePolicy):
     """Lower the average completion time: match waiting jobs to GPUs and positions in line.
 
         min  sum_ijk  k n_i / T_ij y_ijk          y_ijk in {0, 1}
@@ -54,9 +54,6 @@ class AlloX:
     reserve: bool = True
     precision: float = 1e-3
 
-    name: ClassVar[str] = ""
-    heterogeneity_aware: ClassVar[bool] = True
-    fills_idle_gpus: ClassVar[bool] = True
     preemptive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, SharePolicy
 from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ProgramPolicy(ABC):
+class ProgramPolicy(SharePolicy):
     """A policy that is an objective over the polytope of allocations.
 
     Parameters
@@ -49,11 +49,6 @@ class ProgramPolicy(ABC):
     solver: str = "auto"
     choice: str = "balanced"
     warm_starts: bool = True
-
-    name: ClassVar[str] = ""
-    heterogeneity_aware: ClassVar[bool] = True
-    fills_idle_gpus: ClassVar[bool] = True
-    preemptive: ClassVar[bool] = True
 
     @abstractmethod
     def believed_rates(self, state: ClusterState) -> Array:
@@ -155,14 +150,10 @@ def runnable_rates(state: ClusterState) -> Array:
 
 
 @dataclass(frozen=True)
-class ClosedFormPolicy(ABC):
+class ClosedFormPolicy(SharePolicy):
     """A policy whose shares need no program."""
 
-    name: ClassVar[str] = ""
     heterogeneity_aware: ClassVar[bool] = False
-    fills_idle_gpus: ClassVar[bool] = True
-    preemptive: ClassVar[bool] = True
-
     status: ClassVar[str] = "closed form"
 
     @abstractmethod

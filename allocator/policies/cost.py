@@ -13,7 +13,7 @@ from allocator.protocol.allocation import Allocation
 from allocator.policies.base import Array, ProgramPolicy, certified, runnable_rates
 from allocator.policies.labels import label_order
 from allocator.policies.packed import PairingPolicy, served_part
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, SharePolicy, Trigger
 from allocator.registry import register
 from throughputs import InputError, PlainColumns, PriceTable
 
@@ -29,7 +29,7 @@ _UNITS = {"by_type": "steps/s per $/h", "total": "steps/$"}
 
 
 @dataclass(frozen=True)
-class _Priced:
+class _Priced(SharePolicy):
     """What policies that count dollars have in common.
 
     Parameters
@@ -42,8 +42,7 @@ class _Priced:
     prices: PriceTable | Mapping[str, float] | None = None
     cost: str = "by_type"
 
-    name: ClassVar[str] = ""
-    reads_prices: ClassVar[bool] = True
+    triggers: ClassVar[Trigger] = Trigger.USUAL | Trigger.PRICES
 
     def __post_init__(self) -> None:
         if self.cost not in _COSTS:

@@ -13,7 +13,7 @@ Source: Narayanan et al., OSDI 2020, section 3.1.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,7 +27,7 @@ from allocator.policies.base import Array, Named, certified, named_accelerator
 from allocator.policies.finish_time import FinishTimeFairnessPerf
 from allocator.policies.makespan import MinTotalDurationPerf
 from allocator.policies.max_min import MaxMinFairnessPerf
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.registry import register
 from throughputs import PackedColumns, ThroughputMatrix
 
@@ -48,7 +48,7 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
 
 
 @dataclass(frozen=True)
-class PairingPolicy(ABC):
+class PairingPolicy(SharePolicy):
     """A policy that is a program over the polytope with pairs.
 
     Parameters
@@ -58,11 +58,7 @@ class PairingPolicy(ABC):
 
     solver: str = "auto"
 
-    name: ClassVar[str] = ""
-    heterogeneity_aware: ClassVar[bool] = True
-    fills_idle_gpus: ClassVar[bool] = True
-    preemptive: ClassVar[bool] = True
-    packs: ClassVar[bool] = True
+    needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
 
     @abstractmethod
     def allocate(self, state: ClusterState) -> Allocation:

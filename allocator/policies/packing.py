@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from allocator.protocol.allocation import Allocation
 from allocator.policies.labels import label_order
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.registry import register
 from throughputs import InputError, PackedColumns
 
@@ -236,7 +236,7 @@ def _packing(columns: PackedColumns, shares: Array, members: Whole, together: Ar
     program="random pairs, kept while T'_i|k / T_i + T'_k|i / T_k >= 1; x_cj = (c_j / C) / s_c for C pairs and jobs",
 )
 @dataclass(frozen=True)
-class Gandiva:
+class Gandiva(SharePolicy):
     """Share GPUs in random pairs that are kept as long as they prove their worth.
 
     The rule is `packing.gandiva`. Where nothing is known of jobs in pairs no two of them share.
@@ -250,11 +250,7 @@ class Gandiva:
     seed: int = 0
     least_gain: float = 1.0
 
-    name: ClassVar[str] = ""
-    heterogeneity_aware: ClassVar[bool] = True
-    fills_idle_gpus: ClassVar[bool] = True
-    preemptive: ClassVar[bool] = True
-    packs: ClassVar[bool] = True
+    needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
 
     def __post_init__(self) -> None:
         _check(self.name, self.least_gain, self.seed)
@@ -275,7 +271,7 @@ class Gandiva:
     program="fifo_perf; then in order, share with the placed job of most T'_i|k / T_i + T'_k|i / T_k, if above 1.5",
 )
 @dataclass(frozen=True)
-class FifoPacked:
+class FifoPacked(SharePolicy):
     """First in, first out; jobs that find no free GPUs share those of a running job.
 
     The rule is `packing.fifo_packed`. Where nothing is known of jobs in pairs it is fifo_perf.
@@ -287,11 +283,8 @@ class FifoPacked:
 
     least_gain: float = 1.5
 
-    name: ClassVar[str] = ""
-    heterogeneity_aware: ClassVar[bool] = True
+    needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
     fills_idle_gpus: ClassVar[bool] = False
-    preemptive: ClassVar[bool] = True
-    packs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self.name, self.least_gain)

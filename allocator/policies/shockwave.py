@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
-from allocator.protocol.plan import Plan, PlannedRound, UpcomingRounds
 from allocator.policies.base import Array
 from allocator.policies.labels import label_order
-from allocator.protocol import ClusterState
+from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger, UpcomingRounds
 from allocator.registry import register
 from throughputs import InputError
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
@@ -90,6 +89,21 @@ class ShockwaveMemory:
     factor: Array = field(default_factory=lambda: np.empty(0))
     finishes: FairFinishes = field(default_factory=FairFinishes)
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps; labels are ids of jobs."""
+        return {
+            "jobs": self.jobs,
+            "regimes": None if self.regimes is None else _columns(self.regimes),
+            "factor": self.factor,
+            "finishes": _columns(self.finishes),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.jobs, self.factor = state["jobs"], state["factor"]
+        self.regimes = None if state["regimes"] is None else Regimes(**state["regimes"])
+        self.finishes = FairFinishes(**state["finishes"])
+
     def forget(self) -> None:
         """No job is left."""
         self.jobs, self.regimes, self.factor, self.finishes = [], None, np.empty(0), FairFinishes()
@@ -118,13 +132,18 @@ class ShockwaveMemory:
         return known, changed
 
 
+def _columns(arrays: Regimes | FairFinishes) -> dict[str, Any]:
+    """The arrays of a dataclass by name."""
+    return {f.name: getattr(arrays, f.name) for f in fields(arrays)}
+
+
 @register(
     "shockwave",
     paper="Zheng et al., NSDI 2023, sec. 4 and 5",
     program="max_s sum_j pr_j U_j / (N R) - k max_j L_j, s_jr in {0, 1}, sum_j w_j s_jr <= c in each of R rounds",
 )
 @dataclass(frozen=True)
-class Shockwave:
+class Shockwave(PlanPolicy):
     """Plan the coming rounds for the welfare of all, fairness of finish times and a short makespan.
 
         max_s   sum_j pr_j U_j / (N R)  -  k max_j L_j            s_jr in {0, 1}: job j runs in round r
@@ -196,11 +215,11 @@ class Shockwave:
     replan_rounds: int = 8
     round_seconds: float = 120.0
 
-    name: ClassVar[str] = ""
+    needs: ClassVar[Need] = Need.TRAINING
+    triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
-    fills_idle_gpus: ClassVar[bool] = True
-    preemptive: ClassVar[bool] = True
-    solvers: ClassVar[tuple[str, ...]] = ("auto", "highs", "cbc")
+    in_rounds: ClassVar[bool] = True
+    solvers: ClassVar[tuple[str, ...] | None] = ("auto", "highs", "cbc")
 
     def __post_init__(self) -> None:
         for name, valid, expected in (
@@ -230,12 +249,12 @@ class Shockwave:
         """An empty memory."""
         return ShockwaveMemory()
 
-    def allocate(self, state: ClusterState) -> Allocation:
-        """Shares of the window that starts now, planned without a memory of earlier plans."""
-        upcoming = UpcomingRounds(int(state.clock // self.round_seconds), self.round_seconds)
-        return self.plan(state, upcoming, self.new_memory()).allocation
+    @property
+    def replan_steps(self) -> int:
+        """A plan is replaced after so many rounds."""
+        return self.replan_rounds
 
-    def plan(self, state: ClusterState, upcoming: UpcomingRounds, memory: ShockwaveMemory) -> Plan:
+    def plan(self, state: ClusterState, memory: ShockwaveMemory) -> Plan:
         """Who runs in each of the coming rounds.
 
         Raises
@@ -244,6 +263,7 @@ class Shockwave:
             More than one type of the cluster has GPUs.
         """
         started = perf_counter()
+        upcoming = state.upcoming or UpcomingRounds(int(state.clock // self.round_seconds), self.round_seconds)
         kind = self._accelerator(state)
         gpus = int(state.capacity[kind])
         runs = (state.rates[:, kind] > 0) & (state.scale_factors <= gpus) & (state.steps_remaining > 0)
@@ -341,10 +361,11 @@ class Shockwave:
         self, state: ClusterState, jobs: NDArray[np.intp], kind: int, solution: PlanSolution, started: float
     ) -> Plan:
         """The plan of a solution for some of the jobs (positions), those that were planned before those that fill."""
-        rounds = []
+        steps = []
         for planned, filled in zip(solution.schedule.T, solution.backfilled.T, strict=True):
             chosen = np.concatenate([jobs[planned], jobs[filled & ~planned]])
-            rounds.append(PlannedRound(chosen, np.full(len(chosen), kind, dtype=np.int64)))
+            pool = np.full(len(chosen), kind, dtype=np.int64)
+            steps.append(PlanStep(Assignment.of(chosen, pool, state.scale_factors[chosen]), self.round_seconds))
         shares = np.zeros(state.rates.shape)
         shares[jobs, kind] = solution.backfilled.mean(axis=1)
         left_out = np.ones(state.n_jobs, dtype=bool)
@@ -364,11 +385,10 @@ class Shockwave:
             state=state,
             decided_by=self,
         )
-        return Plan(allocation, tuple(rounds))
+        return Plan(tuple(steps), allocation=allocation)
 
     def _idle(self, state: ClusterState, seconds: float) -> Plan:
         """A plan for no job."""
-        none = np.empty(0, dtype=np.int64)
         allocation = Allocation(
             policy=self.name,
             throughputs=state.throughputs,
@@ -379,4 +399,4 @@ class Shockwave:
             state=state,
             decided_by=self,
         )
-        return Plan(allocation, (PlannedRound(none, none),) * self.future_rounds)
+        return Plan((PlanStep(Assignment.none(), self.round_seconds),) * self.future_rounds, allocation=allocation)

@@ -73,6 +73,7 @@ class Policy(ABC):
     answers : "shares" or "plan"; set by the two subclasses.
     needs, triggers : see `Need` and `Trigger`.
     period_seconds : asked at the latest after so many seconds, whatever happens; inf: not for the time alone.
+    solvers : what its setting `solver` may be, for a policy that has one; None: any solver of its programs.
     heterogeneity_aware : whether the policy distinguishes accelerator types.
     in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
     """
@@ -82,6 +83,7 @@ class Policy(ABC):
     needs: ClassVar[Need] = Need.NOTHING
     triggers: ClassVar[Trigger] = Trigger.USUAL
     period_seconds: ClassVar[float] = np.inf
+    solvers: ClassVar[tuple[str, ...] | None] = None
     heterogeneity_aware: ClassVar[bool] = True
     in_rounds: ClassVar[bool] = True
 

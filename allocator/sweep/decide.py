@@ -58,20 +58,18 @@ def decide(point: Point, table: ThroughputTable, prices: Prices | None, report: 
     policy = point.make_policy()
     trace = trace_of(point, table)(int(point.load))
     entities = None if point.entities is None else Entities.parse(point.entities)
-    packs = bool(getattr(policy, "packs", False))
-    jobs = JobTable.from_trace(trace, table, cluster, entities=entities, colocated=packs)
+    jobs = JobTable.from_trace(trace, table, cluster, needs=policy.needs, entities=entities)
     estimation = point.estimation
     if estimation is not None and jobs.colocation is not None:
         jobs.believed = BelievedColocation(jobs.colocation, estimation, point.seed)
     gpu_prices = None if prices is None else price_table(prices, cluster.accelerators).price_at(0, cluster.accelerators)
-    prepare = getattr(policy, "prepare", None)
-    if prepare is not None:
-        prepare()
+    policy.prepare()
     seconds: list[float] = []
     unmeasured = int(point.repetitions > 1)
     for done in range(point.repetitions + unmeasured):
         # A new state for each: nothing that a decision works out about it is there for the next one.
-        state = jobs.snapshot(np.arange(len(jobs)), 0.0, cluster, gpu_prices)
+        state = jobs.snapshot(np.arange(len(jobs)), 0.0, cluster, gpu_prices, policy.needs)
+        state.settle()
         started = time.process_time()
         allocation = policy.allocate(state)
         seconds.append(time.process_time() - started)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from allocator.cluster import Cluster
+from allocator.protocol.policy import Need
 from allocator.registry import get_policy
 from allocator.simulator.cost import Prices
 from allocator.simulator.engine import simulate
@@ -57,7 +58,7 @@ class Materials:
         from throughputs.prices import read_prices
 
         points = list(points)
-        packs = any(getattr(get_policy(point.policy), "packs", False) for point in points)
+        packs = any(Need.COLOCATION in get_policy(point.policy).needs for point in points)
         tables: dict[str | None, ThroughputTable] = {}
         prices: dict[str, Prices] = {}
         for point in points:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.cluster import Cluster
+from allocator.protocol.policy import Need
 from allocator.registry import get_policy, settings_of
 from allocator.sweep.point import POLICY_PREFIX, Kind, Point, Workload
 from allocator.sweep.reading import Definition, is_number, merged, read_toml, setting_value
@@ -202,7 +203,7 @@ class Sweep:
         shared = {name: value for name, value in settings_under(settings, "policy").items() if name in known}
         simulated = {name: value for name, value in settings.items() if name in SETTINGS}
         workload = Workload(**settings_under(settings, "workload"))
-        if workload.estimated and not getattr(get_policy(policy), "packs", False):
+        if workload.estimated and Need.COLOCATION not in get_policy(policy).needs:
             # Estimates are of pairs; a policy that makes none is the same run with and without.
             workload = dataclasses.replace(workload, profiling_percentage=None, reference_models=None)
         gpus, servers, per_jobs = cluster
