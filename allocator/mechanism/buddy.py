@@ -47,11 +47,12 @@ class Buddy:
         self._starts = [self._multiples(1 << level) for level in range(self._levels + 1)]
         self._owner = [-1] * self._free.bit_length()
 
-    def release(self, job: int) -> None:
+    def release(self, jobs: list[int]) -> None:
         """See PoolRule."""
-        mask = self._held.pop(job)
-        self._by_size[mask.bit_count()] ^= mask
-        self._free |= mask
+        for job in jobs:
+            mask = self._held.pop(job)
+            self._by_size[mask.bit_count()] ^= mask
+            self._free |= mask
 
     def hold(self, job: int, gpus: Gpus) -> None:
         """See PoolRule."""
@@ -65,7 +66,7 @@ class Buddy:
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
         """See PoolRule."""
         placed: dict[int, Gpus] = {}
-        growing = {gang.job for gang in gangs if gang.grows}
+        growing = {job for _, job, _, grows in gangs if grows}
         # Of equal size, gangs that had to move (row -1) come first, in the order of their ids.
         waiting = [(-size, row, job) for row, job, size, _ in gangs]
         heapify(waiting)
@@ -74,7 +75,7 @@ class Buddy:
             size, mask = -smaller, 0
             if job in growing:
                 mask = self._around(self._held[job], size)
-                self.release(job)
+                self.release([job])
             if not mask:
                 mask, displaced = self._find(size)
                 for other in displaced:
@@ -82,7 +83,7 @@ class Buddy:
                         growing.remove(other)
                     else:
                         heappush(waiting, (-self._held[other].bit_count(), -1, other))
-                    self.release(other)
+                    self.release([other])
             self._occupy(job, mask)
             placed[job] = self._ids(mask)
         return placed

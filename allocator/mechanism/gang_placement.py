@@ -7,30 +7,22 @@ free GPU then cost about the same for any number of GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-__all__ = ["Consolidated", "Gang", "Gpus", "InOrder", "PoolRule", "lowest", "mask_of", "positions"]
+__all__ = ["Consolidated", "FirstFit", "Gang", "Gpus", "PoolRule", "lowest", "mask_of", "positions"]
 
 Gpus = tuple[int, ...]
 
-
-class Gang(NamedTuple):
-    """Needs GPUs: its row in the assignment, its job (of two that share: the lower id) and its number of GPUs.
-
-    Where `grows`, the job already holds some, fewer than it needs now.
-    """
-
-    row: int
-    job: int
-    size: int
-    grows: bool
+# What needs GPUs: its row in the assignment, its job (of two that share: the lower id), its number of GPUs, and whether
+# it grows: the job then holds some already, fewer than it needs now.
+Gang = tuple[int, int, int, bool]
 
 
 class PoolRule(Protocol):
     """Which GPUs of one pool are held by whom, and which ones a new gang gets. Two jobs that share are one gang."""
 
-    def release(self, job: int) -> None:
-        """The gang of `job` gives back all of its GPUs."""
+    def release(self, jobs: list[int]) -> None:
+        """The gangs of `jobs` give back all of their GPUs."""
 
     def hold(self, job: int, gpus: Gpus) -> None:
         """The gang of `job` holds `gpus`, which are free."""
@@ -71,14 +63,14 @@ def lowest(mask: int, count: int) -> int:
     return mask ^ rest
 
 
-class InOrder:
-    """Gangs take free GPUs in the order of their ids, larger ones first.
+class FirstFit:
+    """Gangs take free GPUs in the order of their ids, larger ones first; among equal ones, in the order of their rows.
 
-    A gang may take GPUs from smaller ones, which then move. Among gangs of one size those that hold GPUs keep them.
-    `row_of` gives the row of a job that holds GPUs: gangs that have to move choose in the order of rows.
+    With `row_of`, the row of a job that holds GPUs, a gang may take GPUs from smaller ones, which then move. Without,
+    all gangs keep what they have; one that grows gets more, and one that shrinks keeps the first ones.
     """
 
-    def __init__(self, first: int, capacity: int, row_of: Callable[[int], int]) -> None:
+    def __init__(self, first: int, capacity: int, row_of: Callable[[int], int] | None) -> None:
         self._first = first
         self._row_of = row_of
         self._all = (1 << capacity) - 1
@@ -86,10 +78,12 @@ class InOrder:
         self._by_size: dict[int, int] = {}
         self._owner = [-1] * capacity
 
-    def release(self, job: int) -> None:
+    def release(self, jobs: list[int]) -> None:
         """See PoolRule."""
-        gpus = self._held.pop(job)
-        self._by_size[len(gpus)] ^= mask_of(gpus, self._first)
+        held, by_size, first = self._held, self._by_size, self._first
+        for job in jobs:
+            gpus = held.pop(job)
+            by_size[len(gpus)] ^= 1 << gpus[0] - first if len(gpus) == 1 else mask_of(gpus, first)
 
     def hold(self, job: int, gpus: Gpus) -> None:
         """See PoolRule."""
@@ -105,43 +99,47 @@ class InOrder:
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
         """See PoolRule."""
         placed: dict[int, Gpus] = {}
-        waiting: dict[int, list[tuple[int, int]]] = {}
-        for row, job, size, _ in gangs:
-            waiting.setdefault(size, []).append((row, job))
+        waiting: dict[int, list[Gang]] = {}
+        for gang in gangs:
+            waiting.setdefault(gang[2], []).append(gang)
         while waiting:
             size = max(waiting)
             for job in self._place_equal(size, waiting.pop(size), placed):
-                gangs_alike = waiting.setdefault(len(self._held[job]), [])
-                gangs_alike.append((self._row_of(job), job))
-                gangs_alike.sort()
-                self.release(job)
+                assert self._row_of is not None
+                smaller = len(self._held[job])
+                alike = waiting.setdefault(smaller, [])
+                alike.append((self._row_of(job), job, smaller, False))
+                alike.sort()
+                self.release([job])
         return placed
 
-    def _place_equal(self, size: int, gangs: list[tuple[int, int]], placed: dict[int, Gpus]) -> set[int]:
+    def _place_equal(self, size: int, gangs: list[Gang], placed: dict[int, Gpus]) -> set[int]:
         """Place gangs of one size; answers the jobs of smaller gangs that lose GPUs to them."""
-        larger = smaller = 0
+        kept = smaller = 0
         for other, mask in self._by_size.items():
-            if other >= size:
-                larger |= mask
+            if other >= size or self._row_of is None:
+                kept |= mask
             else:
                 smaller |= mask
-        available = rest = self._all ^ larger
-        owner, first, held = self._owner, self._first, self._held
-        new = []
-        for _ in gangs:
-            gpus = []
-            for _ in range(size):
+        available = rest = self._all ^ kept
+        first, held, new = self._first, self._held, []
+        for _, job, _, grows in gangs:
+            gpus = list(held[job]) if grows else []
+            if grows:
+                self.release([job])
+            for _ in range(size - len(gpus)):
                 bit = rest & -rest
                 rest ^= bit
                 gpus.append(first + bit.bit_length() - 1)
-            new.append(tuple(gpus))
-        taken = available ^ rest
-        losers = {owner[at] for at in positions(taken & smaller)}
-        for (_, job), ids in zip(gangs, new, strict=True):
+            new.append(tuple(sorted(gpus) if grows else gpus))
+        losers = {self._owner[at] for at in positions((available ^ rest) & smaller)}
+        added, owner = 0, self._owner
+        for (_, job, _, _), ids in zip(gangs, new, strict=True):
             placed[job] = held[job] = ids
             for gpu in ids:
                 owner[gpu - first] = job
-        self._by_size[size] = self._by_size.get(size, 0) | taken
+                added |= 1 << gpu - first
+        self._by_size[size] = self._by_size.get(size, 0) | added
         return losers
 
 
@@ -166,9 +164,10 @@ class Consolidated:
         self._with_free[0] = (1 << len(self._free)) - 1
         self._give_back(tuple(range(first, first + capacity)))
 
-    def release(self, job: int) -> None:
+    def release(self, jobs: list[int]) -> None:
         """See PoolRule."""
-        self._give_back(self._held.pop(job))
+        for job in jobs:
+            self._give_back(self._held.pop(job))
 
     def hold(self, job: int, gpus: Gpus) -> None:
         """See PoolRule."""
@@ -188,7 +187,7 @@ class Consolidated:
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
         """See PoolRule."""
         placed = {}
-        for _, job, size, grows in sorted(gangs, key=lambda gang: -gang.size) if len(gangs) > 1 else gangs:
+        for _, job, size, grows in sorted(gangs, key=lambda gang: -gang[2]):
             placed[job] = self._held[job] = self._grow(self._held[job], size) if grows else self._take(size)
         return placed
 
@@ -216,10 +215,6 @@ class Consolidated:
 
     def _take(self, size: int) -> Gpus:
         """Take `size` free GPUs: best fit on one server, else from the emptiest servers."""
-        if self._per_server == 1 and size == 1:
-            server = (self._with_free[1] & -self._with_free[1]).bit_length() - 1
-            self._set_free(server, 0)
-            return (self._first + server,)
         taken: list[int] = []
         while len(taken) < size:
             need = size - len(taken)
@@ -237,6 +232,10 @@ class Consolidated:
         return self._ids(server, taken)
 
     def _give_back(self, gpus: Gpus) -> None:
+        if len(gpus) == 1:
+            server, at = divmod(gpus[0] - self._first, self._per_server)
+            self._set_free(server, self._free[server] | 1 << at)
+            return
         for server, bits in self._by_server(gpus).items():
             self._set_free(server, self._free[server] | bits)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.buddy import Buddy
-from allocator.mechanism.gang_placement import Consolidated, Gang, Gpus, InOrder, PoolRule
+from allocator.mechanism.gang_placement import Consolidated, FirstFit, Gang, Gpus, PoolRule
 from allocator.protocol.assignment import Assignment
 from throughputs import InputError
 
@@ -29,7 +29,8 @@ PlacementRule = Literal["in_order", "consolidated", "buddy"]
 
 _Ids = NDArray[np.int64]
 
-# What a job runs as is one number, from its low bits on: partner + 1, pool, GPUs.
+# What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from the
+# pool, so that 1 is added before the number is taken apart.
 _PARTNER_BITS: Final = 32
 _POOL_BITS: Final = 12
 _PARTNER: Final = (1 << _PARTNER_BITS) - 1
@@ -40,11 +41,13 @@ _MOST_JOBS: Final = 1 << 31
 
 _NONE: Final[_Ids] = np.empty(0, dtype=np.int64)
 _ALONE: Final = -1
-_NOT_RUNNING: Final = -1
+_NOT_RUNNING: Final = -2
 _NO_ROW: Final = -1
 
 # Of a gang that needs GPUs: its row in the assignment, its (first) job, its GPUs, and its second job or -1.
 _Row = tuple[int, int, int, int]
+# Of a gang that ends: its (first) job, and its second job or -1.
+_Ended = tuple[int, int]
 
 
 class Placement:
@@ -95,39 +98,29 @@ class Placement:
         self._last = Assignment.none()
         self._gpus: dict[int, Gpus] = {}
         self._tuples: tuple[Gpus, ...] | None = None
-        # By job: what it runs as (see `_codes`) and, during a call, its row.
+        # The second job of each gang that two share, by the first.
+        self._second: dict[int, int] = {}
+        # By job: what it runs as (see `_codes`), and its row plus `_first_row`. That number is raised with each
+        # assignment beyond all rows of those before, so that jobs with a lower one are not in the present assignment.
         self._code: _Ids = np.empty(0, dtype=np.int64)
         self._row: _Ids = np.empty(0, dtype=np.int64)
+        self._first_row = self._next_row = 0
 
     def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`; two jobs that share have the same tuple.
 
         Raises InputError where it needs more GPUs than a pool has; nothing has changed then.
         """
-        self.place_changes(assignment)
+        self._update(assignment)
         if self._tuples is None:
             self._tuples = tuple(map(self._gpus.__getitem__, assignment.jobs.tolist()))
         return self._tuples
 
     def place_changes(self, assignment: Assignment) -> _Ids:
         """The same, but answers only the rows, ascending, whose jobs have other GPUs than before or had none."""
-        self.migrated = _NONE
-        last, jobs = self._last, assignment.jobs
-        if assignment is last or _equal(assignment, last):
-            return _NONE
-        self._make_room(jobs)
-        code = _codes(assignment)
-        before = self._code[jobs]
-        changed = (before != code).nonzero()[0]
-        self._row[jobs] = np.arange(len(jobs))
-        try:
-            stopped = last.jobs[self._row[last.jobs] < 0]
-            rows = self._change(assignment.take(changed), changed, before[changed], stopped)
-        finally:
-            self._row[jobs] = _NO_ROW
-        self._code[stopped] = _NOT_RUNNING
-        self._code[jobs[changed]] = code[changed]
-        self._last, self._tuples = assignment, None
+        jobs = self._update(assignment)
+        rows = self._row[jobs] - self._first_row if jobs else _NONE
+        rows.sort()
         return rows
 
     def gpus_of(self, job: int) -> Gpus:
@@ -160,7 +153,8 @@ class Placement:
         if len(ids) != last.gpus.sum():
             raise InputError("placement", field="gpu_ids", found=len(ids), expected=f"{last.gpus.sum()} ids")
         self._clear()
-        self._make_room(last.jobs)
+        if len(last):
+            self._make_room(last.jobs)
         self._code[last.jobs] = _codes(last)
         self._last = last
         every_id, ends = ids.tolist(), np.cumsum(last.gpus).tolist()
@@ -173,87 +167,117 @@ class Placement:
                 self._gpus[job] = gpus
                 if partner >= 0:
                     self._gpus[partner] = gpus
+                    self._second[job] = partner
         self.migrated = np.asarray(state["migrated"], dtype=np.int64)
         self.migrations = int(state["migrations"])
 
     def _row_of(self, job: int) -> int:
-        return int(self._row[job])
+        return int(self._row[job]) - self._first_row
 
     def _make_room(self, jobs: _Ids) -> None:
         """Let the tables by job hold all of `jobs`."""
-        # As unsigned numbers, negative ids are too large as well.
-        top = int(jobs.view(np.uint64).max()) if len(jobs) else 0
-        if top < len(self._code):
-            return
-        if top >= _MOST_JOBS:
+        if jobs.min() < 0 or jobs.max() >= _MOST_JOBS:
             found = jobs[(jobs < 0) | (jobs >= _MOST_JOBS)].tolist()
             raise InputError("placement", field="jobs", found=found, expected=f"ids from 0 and below {_MOST_JOBS}")
-        more = max(top + 1, 2 * len(self._code)) - len(self._code)
+        more = max(int(jobs.max()) + 1, 2 * len(self._code)) - len(self._code)
         self._code = np.concatenate([self._code, np.full(more, _NOT_RUNNING)])
         self._row = np.concatenate([self._row, np.full(more, _NO_ROW)])
 
-    def _change(self, new: Assignment, rows: _Ids, before: _Ids, stopped: _Ids) -> _Ids:
-        """Place the changed `rows`, which are `new`; answers those, and rows displaced by them, with other GPUs.
+    def _update(self, assignment: Assignment) -> list[int]:
+        """Find what changes, and place it; answers the jobs with other GPUs than before."""
+        self.migrated = _NONE
+        last, jobs = self._last, assignment.jobs
+        if assignment is last or _equal(assignment, last):
+            return []
+        code = _codes(assignment)
+        try:
+            before = self._code[jobs]
+        except IndexError:
+            self._make_room(jobs)
+            before = self._code[jobs]
+        changed = (before != code).nonzero()[0]
+        first = self._first_row = self._next_row
+        self._next_row += len(jobs)
+        self._row[jobs] = np.arange(first, self._next_row)
+        stopped = last.jobs[self._row[last.jobs] < first]
+        starting = jobs[changed]
+        ended = self._ended(starting, before[changed]) if len(changed) else [[] for _ in self._pools]
+        if len(stopped):
+            for gone, more in zip(ended, self._ended(stopped, self._code[stopped]), strict=True):
+                gone += more
+        placed = self._change(ended, self._wanted(assignment, changed))
+        self._code[stopped] = _NOT_RUNNING
+        self._code[starting] = code[changed]
+        self._last, self._tuples = assignment, None
+        return self._keep(placed, stopped.tolist())
 
-        `before` is what the jobs of these rows ran as (see `_codes`); `stopped` are the jobs that run no more.
-        """
-        ended = self._ended(new.jobs.tolist() + stopped.tolist(), before.tolist() + self._code[stopped].tolist())
-        wanted: list[list[_Row]] = [[] for _ in ended]
-        columns = (rows, new.jobs, new.pool, new.gpus, new.partner)
-        for row, job, pool, size, partner in zip(*(column.tolist() for column in columns), strict=True):
-            if size < 1 or not 0 <= pool < len(wanted):
+    def _ended(self, jobs: _Ids, codes: _Ids) -> list[list[_Ended]]:
+        """By pool the gangs that `jobs` were, which ran as `codes`."""
+        ended: list[list[_Ended]] = [[] for _ in self._pools]
+        for job, code in zip(jobs.tolist(), codes.tolist(), strict=True):
+            if code != _NOT_RUNNING:
+                partner = (code + 1 & _PARTNER) - 1
+                if partner < 0 or job < partner:
+                    ended[code + 1 >> _PARTNER_BITS & _POOL].append((job, partner))
+        return ended
+
+    def _wanted(self, assignment: Assignment, rows: NDArray[np.intp]) -> list[list[_Row]]:
+        """By pool the gangs of `rows`."""
+        wanted: list[list[_Row]] = [[] for _ in self._pools]
+        columns = (assignment.jobs, assignment.pool, assignment.gpus, assignment.partner)
+        for row, job, pool, size, partner in zip(rows.tolist(), *[c[rows].tolist() for c in columns], strict=True):
+            if size < 1 or not 0 <= pool < len(wanted) or job < 0:
                 found, expected = f"{size} GPUs of pool {pool}", f"at least 1 GPU of a pool below {len(wanted)}"
                 raise InputError("placement", field=f"job {job}", found=found, expected=expected)
             if partner < 0 or job < partner:
                 wanted[pool].append((row, job, size, partner))
-        self._left = self._gpus_left(ended, wanted)
-        placed: dict[int, Gpus] = {}
-        for pool, (gone, coming) in enumerate(zip(ended, wanted, strict=True)):
-            if gone or coming:
-                placed |= self._place_in_pool(pool, gone, coming)
-        # Gangs that had to move are what they were; those of `new` rows may have other partners.
-        partners = {job: (int(self._code[job]) & _PARTNER) - 1 for job in placed}
-        partners |= {job: partner for coming in wanted for _, job, _, partner in coming}
-        return self._keep(placed, partners, stopped.tolist())
+        return wanted
 
-    def _ended(self, jobs: list[int], codes: list[int]) -> list[list[tuple[int, int]]]:
-        """By pool the gangs (job and partner) that `jobs` were, which ran as `codes`."""
-        ended: list[list[tuple[int, int]]] = [[] for _ in self._pools]
-        for job, code in zip(jobs, codes, strict=True):
-            partner = (code & _PARTNER) - 1
-            if code >= 0 and (partner < 0 or job < partner):
-                ended[code >> _PARTNER_BITS & _POOL].append((job, partner))
-        return ended
-
-    def _gpus_left(self, ended: list[list[tuple[int, int]]], wanted: list[list[_Row]]) -> list[int]:
-        """Free GPUs of each pool after the change."""
-        left = self._left.copy()
+    def _change(self, ended: list[list[_Ended]], wanted: list[list[_Row]]) -> dict[int, Gpus]:
+        """Release and place; answers the GPUs of new gangs and of those that had to move, by (first) job."""
+        held, left = self._gpus, self._left.copy()
         for pool, (gone, coming) in enumerate(zip(ended, wanted, strict=True)):
-            left[pool] += sum([len(self._gpus[job]) for job, _ in gone]) - sum([size for _, _, size, _ in coming])
+            for job, _ in gone:
+                left[pool] += len(held[job])
+            for _, _, size, _ in coming:
+                left[pool] -= size
         if min(left) < 0:
             capacity = self._cluster.capacity.tolist()
             used = [count - free for count, free in zip(capacity, left, strict=True)]
             expected = f"at most {capacity} GPUs of the pools"
             raise InputError("placement", field="assignment", found=f"{used} GPUs", expected=expected)
-        return left
-
-    def _place_in_pool(self, pool: int, ended: list[tuple[int, int]], rows: list[_Row]) -> dict[int, Gpus]:
-        """GPUs by job for `rows` of one pool, and for gangs displaced by them, after some gangs `ended`."""
-        rule = self._pools[pool]
-        # Gangs whose GPUs nobody has taken over yet, by their first jobs, and the gang that each job leaves.
-        vacant: set[int] = set()
-        leaves: dict[int, int] = {}
-        for job, partner in ended:
-            rule.release(job)
-            if self.rule != "in_order":
-                vacant.add(job)
-                leaves[job] = job
-                if partner >= 0:
-                    leaves[partner] = job
+        self._left = left
+        self._note_pairs(ended, wanted)
         placed: dict[int, Gpus] = {}
+        for rule, gone, coming in zip(self._pools, ended, wanted, strict=True):
+            if gone:
+                rule.release([job for job, _ in gone])
+            if coming:
+                gangs = [(row, job, size, False) for row, job, size, _ in coming]
+                if gone and self.rule != "in_order":
+                    gangs = self._hand_over(rule, gone, coming, placed)
+                if gangs:
+                    placed |= rule.place(gangs)
+        return placed
+
+    def _note_pairs(self, ended: list[list[_Ended]], wanted: list[list[_Row]]) -> None:
+        second = self._second
+        if second:
+            for gone in ended:
+                for job, _ in gone:
+                    second.pop(job, None)
+        for coming in wanted:
+            for _, job, _, partner in coming:
+                if partner >= 0:
+                    second[job] = partner
+
+    def _hand_over(self, rule: PoolRule, ended: list[_Ended], rows: list[_Row], placed: dict[int, Gpus]) -> list[Gang]:
+        """Let new gangs go on where their jobs were; answers those that need other GPUs or more."""
+        # The gang that each job leaves, and those gangs whose GPUs nobody has taken over yet.
+        leaves = {job: job for job, _ in ended} | {partner: job for job, partner in ended if partner >= 0}
+        vacant = {job for job, _ in ended}
         gangs: list[Gang] = []
         for row, job, size, partner in rows:
-            # A new gang goes on where its first job was, or its second, unless the job left there has taken the GPUs.
             old = leaves.get(job, _ALONE)
             if old not in vacant and partner >= 0:
                 old = leaves.get(partner, _ALONE)
@@ -267,17 +291,15 @@ class Placement:
                 if len(gpus) == size:
                     placed[job] = gpus
                     continue
-            gangs.append(Gang(row, job, size, goes_on))
-        if gangs:
-            placed |= rule.place(gangs)
-        return placed
+            gangs.append((row, job, size, goes_on))
+        return gangs
 
-    def _keep(self, placed: dict[int, Gpus], partners: dict[int, int], stopped: list[int]) -> _Ids:
-        """Note who holds what from now on; answers the rows with other GPUs than before."""
+    def _keep(self, placed: dict[int, Gpus], stopped: list[int]) -> list[int]:
+        """Note who holds what from now on; answers the jobs with other GPUs than before."""
         of_job, pool_of = self._gpus, self._pool_of_gpu
         other, migrated = [], []
         for first, gpus in placed.items():
-            partner = partners.get(first, _ALONE)
+            partner = self._second.get(first, _ALONE)
             for job in (first,) if partner < 0 else (first, partner):
                 before = of_job.get(job)
                 of_job[job] = gpus
@@ -290,14 +312,12 @@ class Placement:
         if migrated:
             self.migrated = np.array(sorted(migrated), dtype=np.int64)
             self.migrations += len(migrated)
-        rows = self._row[other] if other else _NONE
-        rows.sort()
-        return rows
+        return other
 
 
 def _codes(assignment: Assignment) -> _Ids:
-    """(K,) what each job runs as, as one number: GPUs, pool and partner + 1 side by side."""
-    return (assignment.gpus << _GPUS_SHIFT) + (assignment.pool << _PARTNER_BITS) + (assignment.partner + 1)
+    """(K,) what each job runs as, as one number."""
+    return (assignment.gpus << _GPUS_SHIFT) + (assignment.pool << _PARTNER_BITS) + assignment.partner
 
 
 def _equal(one: Assignment, other: Assignment) -> bool:
@@ -316,7 +336,9 @@ def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], i
     for name, first in zip(cluster.accelerators, cluster.first_gpu.tolist(), strict=True):
         capacity, per_server = int(cluster.gpus[name]), int(cluster.gpus_per_server[name])
         if rule == "in_order":
-            rules.append(InOrder(first, capacity, row_of))
+            rules.append(FirstFit(first, capacity, row_of))
+        elif rule == "consolidated" and per_server == 1:
+            rules.append(FirstFit(first, capacity, None))
         elif rule == "consolidated":
             rules.append(Consolidated(first, capacity, per_server))
         else:
