@@ -1,134 +1,346 @@
-"""Placement: which GPUs a gang gets. Source: Gavel, OSDI'20, sec. 5.
+"""Placement: which GPUs the jobs of an assignment get. Sources: Gavel, OSDI'20, sec. 5; ElasticFlow, ASPLOS'23.
 
-GPUs left over by a partial last server are usable.
+    placement = Placement(cluster, "consolidated")
+    gpus = placement.place(assignment)            # ids for each row; or, where few of many jobs change:
+    rows = placement.place_changes(assignment)    # the rows with other GPUs than before
+    gpus = placement.gpus_of(job)
+
+GPUs are numbered from 0, type by type in the cluster's order, server by server. GPUs left over by a partial last server
+are usable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain, groupby, islice
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.mechanism.buddy import Buddy
+from allocator.mechanism.gang_placement import Consolidated, FirstFit, Gang, Gpus, PoolRule
+from allocator.protocol.assignment import Assignment
+from throughputs import InputError
 
-__all__ = ["Placement"]
+__all__ = ["Placement", "PlacementRule"]
 
-_Gpus = tuple[int, ...]
-_NOWHERE: _Gpus = ()
+PlacementRule = Literal["in_order", "consolidated", "buddy"]
 
+_Ids = NDArray[np.int64]
 
-class GangSizes(Protocol):
-    """GPUs per gang by id."""
+# What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from the
+# pool, so that 1 is added before the number is taken apart.
+_PARTNER_BITS: Final = 32
+_POOL_BITS: Final = 12
+_PARTNER: Final = (1 << _PARTNER_BITS) - 1
+_POOL: Final = (1 << _POOL_BITS) - 1
+_GPUS_SHIFT: Final = _PARTNER_BITS + _POOL_BITS
+# Ids index a table, so they should be dense.
+_MOST_JOBS: Final = 1 << 31
 
-    def __getitem__(self, job: int, /) -> int: ...
+_NONE: Final[_Ids] = np.empty(0, dtype=np.int64)
+_ALONE: Final = -1
+_NOT_RUNNING: Final = -2
+_NO_ROW: Final = -1
+
+# Of a gang that needs GPUs: its row in the assignment, its (first) job, its GPUs, and its second job or -1.
+_Row = tuple[int, int, int, int]
+# Of a gang that ends: its (first) job, and its second job or -1.
+_Ended = tuple[int, int]
 
 
 class Placement:
-    """GPU ids for the jobs of each round; remembers those of the round before.
+    """GPU ids for the jobs of one assignment after the other; remembers who holds which.
 
-    GPUs are numbered from 0, type by type in the cluster's order, server by server.
+    Jobs (alone or two together) that go on with the same partner, pool and number of GPUs hold what they have. The rule
+    says what others get:
+
+    - ``in_order``: free GPUs in the order of their ids, larger gangs first. A gang may take GPUs from smaller ones,
+      which then move. A job whose number of GPUs or whose partner changes starts anew.
+    - ``consolidated``: as few servers as possible, larger gangs first; nobody else moves. A job that begins or ceases
+      to share stays where it is: the first of the two takes its GPUs along. A job that gets fewer GPUs keeps some
+      of those it has, one that gets more keeps them all if that needs no more servers.
+    - ``buddy``: aligned blocks of 1, 2, 4, ... GPUs (see `allocator.mechanism.buddy`); jobs that share or resize as
+      with ``consolidated``. Where GPUs suffice but blocks do not, smaller gangs move.
+
+    Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what
+    changes: some array operations for all rows, Python for the others only.
 
     Parameters
     ----------
     cluster : the GPUs and their servers.
-    consolidated : True: jobs that stay on their type keep their GPUs, then each new gang, larger ones first, gets as
-        few servers as possible. False: gangs take free GPUs in the order of their ids, larger ones first; among gangs
-        of one size those that stay keep their GPUs if no larger gang has taken them.
+    rule : as above.
+
+    Attributes
+    ----------
+    migrated : ids, ascending, of the jobs that the last call moved: those that go on in their pool with as many GPUs as
+        before, but on other ones.
+    migrations : how often jobs were moved, in all calls.
     """
 
-    def __init__(self, cluster: Cluster, consolidated: bool) -> None:
-        self.consolidated = consolidated
-        first, capacity = cluster.first_gpu.tolist(), cluster.capacity.tolist()
-        self._ids = [range(start, start + count) for start, count in zip(first, capacity, strict=True)]
-        self._single = [[(gpu,) for gpu in ids] for ids in self._ids]
-        self._per_server = [int(cluster.gpus_per_server[name]) for name in cluster.accelerators]
-        self._held: list[dict[int, _Gpus]] = [{} for _ in self._ids]
-        self._last: list[tuple[list[int], list[_Gpus]]] = [([], []) for _ in self._ids]
+    def __init__(self, cluster: Cluster, rule: PlacementRule) -> None:
+        if rule not in get_args(PlacementRule):
+            raise InputError(
+                "placement", field="rule", found=rule, expected=f"one of {', '.join(get_args(PlacementRule))}"
+            )
+        self.rule = rule
+        self.migrated: _Ids = np.empty(0, dtype=np.int64)
+        self.migrations = 0
+        self._cluster = cluster
+        counts = zip(cluster.first_gpu.tolist(), cluster.capacity.tolist(), strict=True)
+        self._pool_of_gpu = [pool for pool, (_, count) in enumerate(counts) for _ in range(count)]
+        self._clear()
 
-    def hand_over(self, j: int, rows: list[int], members: Callable[[int], tuple[int, ...]]) -> None:
-        """Before `place`, where rows are sets of jobs: a new row takes the GPUs of a row that one of its jobs leaves.
+    def _clear(self) -> None:
+        self._pools = _pool_rules(self._cluster, self.rule, self._row_of)
+        self._left: list[int] = self._cluster.capacity.tolist()
+        self._last = Assignment.none()
+        self._gpus: dict[int, Gpus] = {}
+        self._tuples: tuple[Gpus, ...] | None = None
+        # The second job of each gang that two share, by the first.
+        self._second: dict[int, int] = {}
+        # By job: what it runs as (see `_codes`), and its row plus `_first_row`. That number is raised with each
+        # assignment beyond all rows of those before, so that jobs with a lower one are not in the present assignment.
+        self._code: _Ids = np.empty(0, dtype=np.int64)
+        self._row: _Ids = np.empty(0, dtype=np.int64)
+        self._first_row = self._next_row = 0
 
-        A job then stays where it is when it begins or ceases to share. `members` gives the jobs of a row.
+    def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
+        """GPU ids, ascending, for every row of `assignment`; two jobs that share have the same tuple.
+
+        Raises InputError where it needs more GPUs than a pool has; nothing has changed then.
         """
-        held = self._held[j]
-        new = [row for row in rows if row not in held]
-        if not new or not held:
-            return
-        staying = set(rows)
-        left = {job: row for row in held if row not in staying for job in members(row)}
-        for row in new:
-            old = next((left[job] for job in members(row) if left.get(job) in held), None)
-            if old is not None:
-                held[row] = held.pop(old)
+        self._update(assignment)
+        if self._tuples is None:
+            self._tuples = tuple(map(self._gpus.__getitem__, assignment.jobs.tolist()))
+        return self._tuples
 
-    def place(self, j: int, jobs: list[int], sizes: GangSizes) -> list[_Gpus]:
-        """GPU ids on type `j` for the distinct `jobs` of the coming round; `sizes` is GPUs per gang, by job id."""
-        last_jobs, last_gpus = self._last[j]
-        if jobs == last_jobs:
-            return last_gpus
-        held = self._held[j]
-        gpus = [held.get(job, _NOWHERE) for job in jobs]
-        if _NOWHERE in gpus:
-            gangs = [sizes[job] for job in jobs]
-            if max(gangs) == 1 and (self._per_server[j] == 1 or not self.consolidated):
-                self._place_singles(j, gpus)
-            elif self.consolidated or min(gangs) == max(gangs):
-                self._keep_then_place(j, gangs, gpus)
-            else:
-                self._place_in_order(j, gangs, gpus)
-        self._held[j] = dict(zip(jobs, gpus, strict=True))
-        self._last[j] = (jobs, gpus)
-        return gpus
+    def place_changes(self, assignment: Assignment) -> _Ids:
+        """The same, but answers only the rows, ascending, whose jobs have other GPUs than before or had none."""
+        jobs = self._update(assignment)
+        rows = self._row[jobs] - self._first_row if jobs else _NONE
+        rows.sort()
+        return rows
 
-    def _place_in_order(self, j: int, sizes: list[int], gpus: list[_Gpus]) -> None:
-        """Fill in `gpus` where nowhere; entries that a larger gang takes are replaced."""
-        used: set[int] = set()
-        largest_first = sorted(range(len(gpus)), key=lambda k: -sizes[k])
-        for size, same_size in groupby(largest_first, key=sizes.__getitem__):
-            new = []
-            for k in same_size:
-                if gpus[k] and used.isdisjoint(gpus[k]):
-                    used.update(gpus[k])
-                else:
-                    new.append(k)
-            free = iter([gpu for gpu in self._ids[j] if gpu not in used] if new else ())
-            for k in new:
-                gpus[k] = tuple(islice(free, size))
-                used.update(gpus[k])
+    def gpus_of(self, job: int) -> Gpus:
+        """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
+        return self._gpus[job]
 
-    def _place_singles(self, j: int, gpus: list[_Gpus]) -> None:
-        """Fill in `gpus` where nowhere, for gangs of one GPU where servers do not matter."""
-        used = set(gpus)
-        free = [gpu for gpu in self._single[j] if gpu not in used]
-        for k, gpu in zip([k for k, ids in enumerate(gpus) if not ids], free, strict=False):
-            gpus[k] = gpu
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs, as numbers and int64 arrays: the last assignment, and its GPUs row by row."""
+        last = self._last
+        columns = {"jobs": last.jobs, "pool": last.pool, "gpus": last.gpus, "partner": last.partner}
+        ids = np.array([gpu for job in last.jobs.tolist() for gpu in self._gpus[job]], dtype=np.int64)
+        return {
+            "rule": self.rule,
+            "assignment": {name: column.copy() for name, column in columns.items()},
+            "gpu_ids": ids,
+            "migrated": self.migrated.copy(),
+            "migrations": self.migrations,
+        }
 
-    def _keep_then_place(self, j: int, sizes: list[int], gpus: list[_Gpus]) -> None:
-        """Fill in `gpus` where nowhere, without touching the others."""
-        used = set(chain.from_iterable(gpus))
-        free = [gpu for gpu in self._ids[j] if gpu not in used]
-        new = sorted((k for k, ids in enumerate(gpus) if not ids), key=lambda k: -sizes[k])
-        start, per_server = self._ids[j].start, self._per_server[j]
-        if per_server == 1 or not self.consolidated:
-            in_order = iter(free)
-            for k in new:
-                gpus[k] = tuple(islice(in_order, sizes[k]))
-            return
-        servers = {n: list(ids) for n, ids in groupby(free, key=lambda gpu: (gpu - start) // per_server)}
-        for k in new:
-            gpus[k] = _take(servers, sizes[k])
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` told of a placement with the same cluster and rule.
+
+        Raises InputError where the state is of another rule or does not fit the cluster.
+        """
+        if state["rule"] != self.rule:
+            raise InputError("placement", field="rule", found=state["rule"], expected=self.rule)
+        last = Assignment.of(**state["assignment"])
+        last.check(self._cluster.capacity, "placement")
+        ids = np.asarray(state["gpu_ids"], dtype=np.int64)
+        if len(ids) != last.gpus.sum():
+            raise InputError("placement", field="gpu_ids", found=len(ids), expected=f"{last.gpus.sum()} ids")
+        self._clear()
+        if len(last):
+            self._make_room(last.jobs)
+        self._code[last.jobs] = _codes(last)
+        self._last = last
+        every_id, ends = ids.tolist(), np.cumsum(last.gpus).tolist()
+        rows = zip(last.jobs.tolist(), last.pool.tolist(), last.gpus.tolist(), last.partner.tolist(), ends, strict=True)
+        for job, pool, size, partner, end in rows:
+            gpus = tuple(every_id[end - size : end])
+            if partner < 0 or job < partner:
+                self._pools[pool].hold(job, gpus)
+                self._left[pool] -= size
+                self._gpus[job] = gpus
+                if partner >= 0:
+                    self._gpus[partner] = gpus
+                    self._second[job] = partner
+        self.migrated = np.asarray(state["migrated"], dtype=np.int64)
+        self.migrations = int(state["migrations"])
+
+    def _row_of(self, job: int) -> int:
+        return int(self._row[job]) - self._first_row
+
+    def _make_room(self, jobs: _Ids) -> None:
+        """Let the tables by job hold all of `jobs`."""
+        if jobs.min() < 0 or jobs.max() >= _MOST_JOBS:
+            found = jobs[(jobs < 0) | (jobs >= _MOST_JOBS)].tolist()
+            raise InputError("placement", field="jobs", found=found, expected=f"ids from 0 and below {_MOST_JOBS}")
+        more = max(int(jobs.max()) + 1, 2 * len(self._code)) - len(self._code)
+        self._code = np.concatenate([self._code, np.full(more, _NOT_RUNNING)])
+        self._row = np.concatenate([self._row, np.full(more, _NO_ROW)])
+
+    def _update(self, assignment: Assignment) -> list[int]:
+        """Find what changes, and place it; answers the jobs with other GPUs than before."""
+        self.migrated = _NONE
+        last, jobs = self._last, assignment.jobs
+        if assignment is last or _equal(assignment, last):
+            return []
+        code = _codes(assignment)
+        try:
+            before = self._code[jobs]
+        except IndexError:
+            self._make_room(jobs)
+            before = self._code[jobs]
+        changed = (before != code).nonzero()[0]
+        first = self._first_row = self._next_row
+        self._next_row += len(jobs)
+        self._row[jobs] = np.arange(first, self._next_row)
+        stopped = last.jobs[self._row[last.jobs] < first]
+        starting = jobs[changed]
+        ended = self._ended(starting, before[changed]) if len(changed) else [[] for _ in self._pools]
+        if len(stopped):
+            for gone, more in zip(ended, self._ended(stopped, self._code[stopped]), strict=True):
+                gone += more
+        placed = self._change(ended, self._wanted(assignment, changed))
+        self._code[stopped] = _NOT_RUNNING
+        self._code[starting] = code[changed]
+        self._last, self._tuples = assignment, None
+        return self._keep(placed, stopped.tolist())
+
+    def _ended(self, jobs: _Ids, codes: _Ids) -> list[list[_Ended]]:
+        """By pool the gangs that `jobs` were, which ran as `codes`."""
+        ended: list[list[_Ended]] = [[] for _ in self._pools]
+        for job, code in zip(jobs.tolist(), codes.tolist(), strict=True):
+            if code != _NOT_RUNNING:
+                partner = (code + 1 & _PARTNER) - 1
+                if partner < 0 or job < partner:
+                    ended[code + 1 >> _PARTNER_BITS & _POOL].append((job, partner))
+        return ended
+
+    def _wanted(self, assignment: Assignment, rows: NDArray[np.intp]) -> list[list[_Row]]:
+        """By pool the gangs of `rows`."""
+        wanted: list[list[_Row]] = [[] for _ in self._pools]
+        columns = (assignment.jobs, assignment.pool, assignment.gpus, assignment.partner)
+        for row, job, pool, size, partner in zip(rows.tolist(), *[c[rows].tolist() for c in columns], strict=True):
+            if size < 1 or not 0 <= pool < len(wanted) or job < 0:
+                found, expected = f"{size} GPUs of pool {pool}", f"at least 1 GPU of a pool below {len(wanted)}"
+                raise InputError("placement", field=f"job {job}", found=found, expected=expected)
+            if partner < 0 or job < partner:
+                wanted[pool].append((row, job, size, partner))
+        return wanted
+
+    def _change(self, ended: list[list[_Ended]], wanted: list[list[_Row]]) -> dict[int, Gpus]:
+        """Release and place; answers the GPUs of new gangs and of those that had to move, by (first) job."""
+        held, left = self._gpus, self._left.copy()
+        for pool, (gone, coming) in enumerate(zip(ended, wanted, strict=True)):
+            for job, _ in gone:
+                left[pool] += len(held[job])
+            for _, _, size, _ in coming:
+                left[pool] -= size
+        if min(left) < 0:
+            capacity = self._cluster.capacity.tolist()
+            used = [count - free for count, free in zip(capacity, left, strict=True)]
+            expected = f"at most {capacity} GPUs of the pools"
+            raise InputError("placement", field="assignment", found=f"{used} GPUs", expected=expected)
+        self._left = left
+        self._note_pairs(ended, wanted)
+        placed: dict[int, Gpus] = {}
+        for rule, gone, coming in zip(self._pools, ended, wanted, strict=True):
+            if gone:
+                rule.release([job for job, _ in gone])
+            if coming:
+                gangs = [(row, job, size, False) for row, job, size, _ in coming]
+                if gone and self.rule != "in_order":
+                    gangs = self._hand_over(rule, gone, coming, placed)
+                if gangs:
+                    placed |= rule.place(gangs)
+        return placed
+
+    def _note_pairs(self, ended: list[list[_Ended]], wanted: list[list[_Row]]) -> None:
+        second = self._second
+        if second:
+            for gone in ended:
+                for job, _ in gone:
+                    second.pop(job, None)
+        for coming in wanted:
+            for _, job, _, partner in coming:
+                if partner >= 0:
+                    second[job] = partner
+
+    def _hand_over(self, rule: PoolRule, ended: list[_Ended], rows: list[_Row], placed: dict[int, Gpus]) -> list[Gang]:
+        """Let new gangs go on where their jobs were; answers those that need other GPUs or more."""
+        # The gang that each job leaves, and those gangs whose GPUs nobody has taken over yet.
+        leaves = {job: job for job, _ in ended} | {partner: job for job, partner in ended if partner >= 0}
+        vacant = {job for job, _ in ended}
+        gangs: list[Gang] = []
+        for row, job, size, partner in rows:
+            old = leaves.get(job, _ALONE)
+            if old not in vacant and partner >= 0:
+                old = leaves.get(partner, _ALONE)
+            goes_on = old in vacant
+            if goes_on:
+                vacant.remove(old)
+                gpus = self._gpus[old]
+                if len(gpus) > size:
+                    gpus = rule.subset(gpus, size)
+                rule.hold(job, gpus)
+                if len(gpus) == size:
+                    placed[job] = gpus
+                    continue
+            gangs.append((row, job, size, goes_on))
+        return gangs
+
+    def _keep(self, placed: dict[int, Gpus], stopped: list[int]) -> list[int]:
+        """Note who holds what from now on; answers the jobs with other GPUs than before."""
+        of_job, pool_of = self._gpus, self._pool_of_gpu
+        other, migrated = [], []
+        for first, gpus in placed.items():
+            partner = self._second.get(first, _ALONE)
+            for job in (first,) if partner < 0 else (first, partner):
+                before = of_job.get(job)
+                of_job[job] = gpus
+                if before != gpus:
+                    other.append(job)
+                    if before and len(before) == len(gpus) and pool_of[before[0]] == pool_of[gpus[0]]:
+                        migrated.append(job)
+        for job in stopped:
+            del of_job[job]
+        if migrated:
+            self.migrated = np.array(sorted(migrated), dtype=np.int64)
+            self.migrations += len(migrated)
+        return other
 
 
-def _take(servers: dict[int, list[int]], size: int) -> _Gpus:
-    """Take `size` GPUs from the free ones of `servers`: best fit on one server, else from the emptiest servers."""
-    taken: list[int] = []
-    while len(taken) < size:
-        need = size - len(taken)
-        roomy = [server for server, free in servers.items() if len(free) >= need]
-        # min and max return the first of equals: the server with the lowest number.
-        server = min(roomy, key=lambda s: len(servers[s])) if roomy else max(servers, key=lambda s: len(servers[s]))
-        taken += servers[server][:need]
-        del servers[server][:need]
-        if not servers[server]:
-            del servers[server]
-    return tuple(sorted(taken))
+def _codes(assignment: Assignment) -> _Ids:
+    """(K,) what each job runs as, as one number."""
+    return (assignment.gpus << _GPUS_SHIFT) + (assignment.pool << _PARTNER_BITS) + assignment.partner
+
+
+def _equal(one: Assignment, other: Assignment) -> bool:
+    """Whether two assignments have the same rows in the same order."""
+    return (
+        one.jobs.tobytes() == other.jobs.tobytes()
+        and one.gpus.tobytes() == other.gpus.tobytes()
+        and one.pool.tobytes() == other.pool.tobytes()
+        and one.partner.tobytes() == other.partner.tobytes()
+    )
+
+
+def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], int]) -> list[PoolRule]:
+    """One for each pool, all of its GPUs free; `row_of` gives the row of a job in the present assignment."""
+    rules: list[PoolRule] = []
+    for name, first in zip(cluster.accelerators, cluster.first_gpu.tolist(), strict=True):
+        capacity, per_server = int(cluster.gpus[name]), int(cluster.gpus_per_server[name])
+        if rule == "in_order":
+            rules.append(FirstFit(first, capacity, row_of))
+        elif rule == "consolidated" and per_server == 1:
+            rules.append(FirstFit(first, capacity, None))
+        elif rule == "consolidated":
+            rules.append(Consolidated(first, capacity, per_server))
+        else:
+            rules.append(Buddy(first, capacity, per_server))
+    return rules

@@ -1,62 +1,344 @@
-"""Which GPUs a gang gets."""
+"""Which GPUs a gang gets, in the order of the GPUs and consolidated on servers."""
 
 from __future__ import annotations
 
+from itertools import groupby
+from typing import Any, Literal
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.mechanism import Placement
+from allocator.mechanism.placement import Placement
+from allocator.protocol.assignment import Assignment
+from throughputs import InputError
+
+Gpus = tuple[int, ...]
+Rule = Literal["in_order", "consolidated", "buddy"]
+RULES: tuple[Rule, ...] = ("in_order", "consolidated", "buddy")
+
+
+def _gangs(jobs: list[int], gpus: list[int], pool: int = 0) -> Assignment:
+    return Assignment.of(jobs, [pool] * len(jobs), gpus)
 
 
 def test_jobs_that_stay_keep_their_gpus() -> None:
-    placement = Placement(Cluster({"a": 2, "b": 4}), consolidated=False)
-    sizes = [1, 1, 1, 1]
-    assert placement.place(1, [0, 1, 2], sizes) == [(2,), (3,), (4,)]
-    assert placement.place(1, [3, 2, 1], sizes) == [(2,), (4,), (3,)]
+    placement = Placement(Cluster({"a": 2, "b": 4}), "in_order")
+    assert placement.place(_gangs([0, 1, 2], [1, 1, 1], pool=1)) == ((2,), (3,), (4,))
+    assert placement.place(_gangs([3, 2, 1], [1, 1, 1], pool=1)) == ((2,), (4,), (3,))
 
 
 def test_a_larger_gang_displaces_a_smaller_one_in_order_only() -> None:
-    sizes = [1, 1, 4]
-    rounds = ([0, 1], [1], [1, 2])
-    in_order = Placement(Cluster({"a": 8}), consolidated=False)
-    assert [in_order.place(0, jobs, sizes) for jobs in rounds][-1] == [(4,), (0, 1, 2, 3)]
-    keeping = Placement(Cluster({"a": 8}), consolidated=True)
-    assert [keeping.place(0, jobs, sizes) for jobs in rounds][-1] == [(1,), (0, 2, 3, 4)]
+    rounds = (_gangs([0, 1], [1, 1]), _gangs([1], [1]), _gangs([1, 2], [1, 4]))
+    in_order = Placement(Cluster({"a": 8}), "in_order")
+    assert [in_order.place(jobs) for jobs in rounds][-1] == ((4,), (0, 1, 2, 3))
+    assert in_order.migrated.tolist() == [1]
+    assert in_order.migrations == 1
+    keeping = Placement(Cluster({"a": 8}), "consolidated")
+    assert [keeping.place(jobs) for jobs in rounds][-1] == ((1,), (0, 2, 3, 4))
+    assert keeping.migrated.tolist() == []
 
 
 def test_consolidated_gangs_take_the_fullest_server_with_room() -> None:
-    placement = Placement(Cluster({"a": 10}, {"a": 4}), consolidated=True)
-    sizes = [2, 3, 1, 4, 2]
+    placement = Placement(Cluster({"a": 10}, {"a": 4}), "consolidated")
     # Servers 0-3, 4-7 and the partial 8-9. The gang of 4 comes first, then 3, then 2 on the partial server, which it
     # fills, then the single job on what is left beside the gang of 3.
-    assert placement.place(0, [0, 1, 2, 3], sizes) == [(8, 9), (4, 5, 6), (7,), (0, 1, 2, 3)]
+    assert placement.place(_gangs([0, 1, 2, 3], [2, 3, 1, 4])) == ((8, 9), (4, 5, 6), (7,), (0, 1, 2, 3))
+
+
+def test_the_fullest_server_is_neither_the_first_nor_the_one_with_most_room() -> None:
+    placement = Placement(Cluster({"a": 12}, {"a": 4}), "consolidated")
+    placement.place(_gangs([0, 1, 2, 3], [4, 2, 1, 1]))
+    assert [placement.gpus_of(job) for job in range(4)] == [(0, 1, 2, 3), (4, 5), (6,), (7,)]
+    placement.place(_gangs([0, 1, 2], [4, 2, 1]))
+    placement.place(_gangs([1, 2], [2, 1]))
+    # Free are four GPUs of the first server, one of the second, four of the third: first and worst fit would take 0.
+    assert placement.place(_gangs([1, 2, 4], [2, 1, 1]))[-1] == (7,)
 
 
 def test_a_gang_larger_than_a_server_spans_few() -> None:
-    placement = Placement(Cluster({"a": 8}, {"a": 4}), consolidated=True)
-    assert placement.place(0, [0], [6]) == [(0, 1, 2, 3, 4, 5)]
+    placement = Placement(Cluster({"a": 8}, {"a": 4}), "consolidated")
+    assert placement.place(_gangs([0], [6])) == ((0, 1, 2, 3, 4, 5),)
 
 
-@given(data=st.data(), consolidated=st.booleans(), per_server=st.integers(1, 5))
-def test_gpus_are_disjoint_of_the_type_and_kept(data: st.DataObject, consolidated: bool, per_server: int) -> None:
-    capacity = 9
-    cluster = Cluster({"other": 3, "a": capacity}, {"a": per_server})
-    placement = Placement(cluster, consolidated)
-    sizes = data.draw(st.lists(st.sampled_from([1, 1, 2, 4]), min_size=8, max_size=8))
-    before: dict[int, tuple[int, ...]] = {}
-    for _ in range(4):
-        jobs, left = [], capacity
-        for job in data.draw(st.permutations(range(8))):
-            if sizes[job] <= left:
-                jobs.append(job)
-                left -= sizes[job]
-        jobs = jobs[: data.draw(st.integers(0, len(jobs)))]
-        gpus = dict(zip(jobs, placement.place(1, jobs, sizes), strict=True))
-        flat = [gpu for ids in gpus.values() for gpu in ids]
+def test_rows_of_a_pool_need_not_follow_each_other() -> None:
+    placement = Placement(Cluster({"a": 2, "b": 2}), "in_order")
+    mixed = Assignment.of([7, 3, 5, 1], pool=[1, 0, 1, 0], gpus=[1, 1, 1, 1])
+    assert placement.place(mixed) == ((2,), (0,), (3,), (1,))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_two_jobs_that_share_have_the_same_gpus(rule: Rule) -> None:
+    placement = Placement(Cluster({"a": 4}), rule)
+    both = Assignment.of([1, 4, 6], pool=[0, 0, 0], gpus=[2, 2, 2], partner=[4, 1, -1])
+    assert placement.place(both) == ((0, 1), (0, 1), (2, 3))
+    apart = Assignment.of([1, 4], pool=[0, 0], gpus=[2, 2])
+    # The first of the two keeps their GPUs where jobs stay; in order both are new, and take the first ones.
+    assert placement.place(apart) == ((0, 1), (2, 3))
+    assert placement.migrated.tolist() == [4]
+
+
+def test_a_new_pair_goes_on_where_its_first_job_was() -> None:
+    rounds = (
+        _gangs([0, 1, 2], [1, 1, 1]),
+        Assignment.of([1, 2], pool=[0, 0], gpus=[1, 1], partner=[2, 1]),
+    )
+    staying = Placement(Cluster({"a": 3}), "consolidated")
+    assert [staying.place(jobs) for jobs in rounds][-1] == ((1,), (1,))
+    assert staying.migrated.tolist() == [2]
+    in_order = Placement(Cluster({"a": 3}), "in_order")
+    assert [in_order.place(jobs) for jobs in rounds][-1] == ((0,), (0,))
+
+
+def test_a_job_with_another_number_of_gpus_does_not_get_its_old_ones() -> None:
+    placement = Placement(Cluster({"a": 8}), "in_order")
+    placement.place(_gangs([0, 1], [2, 2]))
+    assert placement.place(_gangs([0, 1], [2, 3])) == ((3, 4), (0, 1, 2))
+    assert placement.place(_gangs([0, 1], [2, 1])) == ((3, 4), (0,))
+
+
+def test_a_shrinking_job_keeps_the_server_where_it_has_most() -> None:
+    placement = Placement(Cluster({"a": 8}, {"a": 4}), "consolidated")
+    placement.place(_gangs([0], [2]))
+    placement.place(_gangs([0, 1], [2, 6]))
+    assert placement.gpus_of(1) == (2, 3, 4, 5, 6, 7)
+    assert placement.place(_gangs([0, 1], [2, 3]))[1] == (4, 5, 6)
+    assert placement.place(_gangs([0, 1, 2], [2, 1, 2])) == ((0, 1), (4,), (2, 3))
+
+
+def test_a_growing_job_keeps_its_gpus_where_that_needs_no_more_servers() -> None:
+    placement = Placement(Cluster({"a": 8}, {"a": 4}), "consolidated")
+    placement.place(_gangs([0, 1], [2, 1]))
+    # Beside its GPU one is free: it stays for two GPUs, and leaves for the empty server when it needs three.
+    assert placement.place(_gangs([0, 1], [2, 2])) == ((0, 1), (2, 3))
+    assert placement.place(_gangs([0, 1], [2, 3])) == ((0, 1), (4, 5, 6))
+    # No server holds six: it keeps what it has.
+    assert placement.place(_gangs([0, 1], [2, 6])) == ((0, 1), (2, 3, 4, 5, 6, 7))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_changed_rows_are_told(rule: Rule) -> None:
+    placement = Placement(Cluster({"a": 4}), rule)
+    assert placement.place_changes(_gangs([0, 1, 2], [1, 1, 1])).tolist() == [0, 1, 2]
+    assert placement.place_changes(_gangs([2, 0], [1, 1])).tolist() == []
+    assert placement.place_changes(_gangs([2, 5, 0], [1, 1, 1])).tolist() == [1]
+    assert placement.gpus_of(5) == (1,)
+    with pytest.raises(KeyError):
+        placement.gpus_of(1)
+
+
+def test_a_repeated_assignment_gets_the_same_tuples() -> None:
+    placement = Placement(Cluster({"a": 4}), "in_order")
+    gpus = placement.place(_gangs([0, 1], [2, 1]))
+    assert placement.place(_gangs([0, 1], [2, 1])) is gpus
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("impossible", "told"),
+    [
+        (_gangs([0, 1], [3, 2]), r"\[0, 5\] GPUs|\[5, 0\] GPUs"),
+        (_gangs([0, 2], [1, 0]), "0 GPUs of pool 0"),
+        (_gangs([0], [1], pool=2), "pool 2"),
+        (_gangs([-3], [1]), "-3"),
+    ],
+)
+def test_impossible_assignments_are_refused_and_change_nothing(rule: Rule, impossible: Assignment, told: str) -> None:
+    placement = Placement(Cluster({"a": 4, "b": 4}), rule)
+    before = placement.place(_gangs([0, 1], [3, 1]))
+    with pytest.raises(InputError, match=told):
+        placement.place(impossible)
+    assert placement.place_changes(_gangs([1, 0], [1, 3])).tolist() == []
+    assert placement.place(_gangs([0, 1], [3, 1])) == before
+
+
+def test_unknown_rules_are_refused() -> None:
+    with pytest.raises(InputError, match="in_order, consolidated, buddy"):
+        Placement(Cluster({"a": 4}), "worst_fit")  # type: ignore[arg-type]
+
+
+class _RowByRow:
+    """Gavel's placement of one pool as a plain statement: rows are sets of jobs, and all rows are walked each time."""
+
+    def __init__(self, first: int, capacity: int, per_server: int, consolidated: bool) -> None:
+        self.ids, self.per_server, self.consolidated = range(first, first + capacity), per_server, consolidated
+        self.held: dict[Gpus, Gpus] = {}
+
+    def place(self, rows: list[Gpus], sizes: list[int]) -> list[Gpus]:
+        if self.consolidated:
+            self.hand_over(rows)
+        gpus = [self.held.get(row, ()) for row in rows]
+        if () in gpus:
+            self.fill(sizes, gpus)
+        self.held = dict(zip(rows, gpus, strict=True))
+        return gpus
+
+    def hand_over(self, rows: list[Gpus]) -> None:
+        new = [row for row in rows if row not in self.held]
+        left = {job: row for row in self.held if row not in rows for job in row}
+        for row in new:
+            old = next((left[job] for job in row if left.get(job) in self.held), None)
+            if old is not None:
+                self.held[row] = self.held.pop(old)
+
+    def fill(self, sizes: list[int], gpus: list[Gpus]) -> None:
+        largest_first = sorted(range(len(gpus)), key=lambda k: -sizes[k])
+        if self.consolidated:
+            used = {gpu for held in gpus for gpu in held}
+            for k in largest_first:
+                if not gpus[k]:
+                    gpus[k] = self.on_few_servers(used, sizes[k])
+                    used.update(gpus[k])
+            return
+        used = set()
+        for size, alike in groupby(largest_first, key=sizes.__getitem__):
+            new = []
+            for k in alike:
+                if gpus[k] and used.isdisjoint(gpus[k]):
+                    used.update(gpus[k])
+                else:
+                    new.append(k)
+            for k in new:
+                gpus[k] = tuple([gpu for gpu in self.ids if gpu not in used][:size])
+                used.update(gpus[k])
+
+    def on_few_servers(self, used: set[int], size: int) -> Gpus:
+        servers: dict[int, list[int]] = {}
+        for gpu in self.ids:
+            if gpu not in used:
+                servers.setdefault((gpu - self.ids.start) // self.per_server, []).append(gpu)
+        taken: list[int] = []
+        while len(taken) < size:
+            need = size - len(taken)
+            roomy = [free for free in servers.values() if len(free) >= need]
+            free = min(roomy, key=len) if roomy else max(servers.values(), key=len)
+            taken += free[:need]
+            del free[:need]
+        return tuple(sorted(taken))
+
+
+@st.composite
+def _rounds(draw: st.DrawFn, capacity: tuple[int, ...], resizing: bool = False) -> list[Assignment]:
+    """Rounds of gangs and pairs of equal gangs that fit into the pools, in any order."""
+    jobs = draw(st.integers(2, 14))
+    size = st.sampled_from([1, 1, 2, 3, 4, 6])
+    sizes = draw(st.lists(size, min_size=jobs, max_size=jobs))
+    rounds = []
+    for _ in range(draw(st.integers(1, 6))):
+        if resizing:
+            sizes = [draw(size) if draw(st.integers(0, 3)) == 0 else old for old in sizes]
+        rows: list[tuple[int, int, int, int]] = []
+        left, waiting = list(capacity), draw(st.permutations(range(jobs)))
+        for job in waiting[: draw(st.integers(0, jobs))]:
+            pool = draw(st.integers(0, len(capacity) - 1)) if draw(st.booleans()) else job % len(capacity)
+            if any(job in row[:2] for row in rows) or sizes[job] > left[pool]:
+                continue
+            left[pool] -= sizes[job]
+            alike = [
+                o for o in range(jobs) if o != job and sizes[o] == sizes[job] and not any(o in r[:2] for r in rows)
+            ]
+            partner = draw(st.sampled_from(alike)) if alike and draw(st.booleans()) else -1
+            rows.append((*sorted((job, partner)), pool, sizes[job]))
+        columns: list[tuple[int, int, int, int]] = []
+        for low, high, pool, count in rows:
+            members = ((high, -1),) if low < 0 else ((low, high), (high, low))
+            columns += [(job, pool, count, partner) for job, partner in members]
+        rounds.append(Assignment.of(*zip(*columns, strict=True)) if columns else Assignment.none())
+    return rounds
+
+
+_CAPACITY = (9, 3, 14)
+
+
+@given(rounds=_rounds(_CAPACITY), consolidated=st.booleans(), per_server=st.integers(1, 5))
+def test_gpus_are_those_of_the_plain_statement(rounds: list[Assignment], consolidated: bool, per_server: int) -> None:
+    names = "abc"
+    cluster = Cluster(dict(zip(names, _CAPACITY, strict=True)), dict.fromkeys(names, per_server))
+    placement = Placement(cluster, "consolidated" if consolidated else "in_order")
+    firsts = cluster.first_gpu.tolist()
+    plain = [_RowByRow(f, c, per_server, consolidated) for f, c in zip(firsts, _CAPACITY, strict=True)]
+    for assignment in rounds:
+        expected: dict[int, Gpus] = {}
+        for j, pool in enumerate(plain):
+            chosen = assignment.take(assignment.firsts & (assignment.pool == j))
+            rows = [
+                tuple(m for m in ids if m >= 0)
+                for ids in zip(chosen.jobs.tolist(), chosen.partner.tolist(), strict=True)
+            ]
+            for row, gpus in zip(rows, pool.place(rows, chosen.gpus.tolist()), strict=True):
+                expected |= dict.fromkeys(row, gpus)
+        assert placement.place(assignment) == tuple(expected[job] for job in assignment.jobs.tolist())
+
+
+@given(
+    rounds=_rounds(_CAPACITY, resizing=True),
+    rule=st.sampled_from(RULES),
+    per_server=st.integers(1, 8),
+    cut=st.integers(0, 5),
+)
+def test_gpus_are_disjoint_of_the_pool_and_kept(
+    rounds: list[Assignment], rule: Rule, per_server: int, cut: int
+) -> None:
+    names = "abc"
+    cluster = Cluster(dict(zip(names, _CAPACITY, strict=True)), dict.fromkeys(names, per_server))
+    placement = Placement(cluster, rule)
+    pool_of = np.repeat(np.arange(3), _CAPACITY)
+    before: dict[int, Gpus] = {}
+    was: dict[int, tuple[int, int, int]] = {}
+    moves = 0
+    for n, assignment in enumerate(rounds):
+        if n == cut:
+            told = placement.state()
+            _check_plain(told)
+            restored = Placement(cluster, rule)
+            restored.restore(told)
+            assert restored.place(assignment) == placement.place(assignment)
+            assert restored.migrations == placement.migrations
+            placement = restored
+        changed = placement.place_changes(assignment) if n != cut else None
+        moved = placement.migrated
+        gpus = dict(zip(assignment.jobs.tolist(), placement.place(assignment), strict=True))
+        runs_as = zip(assignment.pool.tolist(), assignment.gpus.tolist(), assignment.partner.tolist(), strict=True)
+        now = dict(zip(assignment.jobs.tolist(), runs_as, strict=True))
+        flat = [gpu for row in np.flatnonzero(assignment.firsts) for gpu in gpus[int(assignment.jobs[row])]]
         assert len(set(flat)) == len(flat)
-        assert set(flat) <= set(range(3, 3 + capacity))
-        assert all(len(gpus[job]) == sizes[job] for job in jobs)
-        if consolidated:
-            assert all(gpus[job] == before[job] for job in jobs if job in before)
-        before = gpus
+        for job, (pool, size, partner) in now.items():
+            assert len(set(gpus[job])) == size
+            assert list(gpus[job]) == sorted(gpus[job])
+            assert (pool_of[list(gpus[job])] == pool).all()
+            assert partner < 0 or gpus[partner] is gpus[job]
+            if rule == "consolidated" and was.get(job) == now[job]:
+                assert gpus[job] == before[job]
+            if rule == "consolidated" and partner < 0 and job in was and was[job][0] == pool and was[job][2] < 0:
+                assert was[job][1] < size or set(gpus[job]) <= set(before[job])
+        other = [job for job in now if gpus[job] != before.get(job)]
+        here = [job for job in other if job in was and was[job][:2] == now[job][:2]]
+        if changed is not None:
+            assert assignment.jobs[changed].tolist() == other
+            assert moved.tolist() == sorted(here)
+        moves += len(here)
+        assert placement.migrations == moves
+        before, was = gpus, now
+
+
+def _check_plain(state: Any) -> None:
+    """Raise where a state has anything else than dicts, lists, numbers, text and int64 arrays."""
+    if isinstance(state, dict):
+        for key, value in state.items():
+            assert isinstance(key, str)
+            _check_plain(value)
+    elif isinstance(state, np.ndarray):
+        assert state.dtype == np.int64
+    else:
+        assert isinstance(state, int | str)
+
+
+def test_states_of_another_rule_or_cluster_are_refused() -> None:
+    placement = Placement(Cluster({"a": 4}), "in_order")
+    placement.place(_gangs([0, 1], [2, 2]))
+    with pytest.raises(InputError, match="buddy"):
+        Placement(Cluster({"a": 4}), "buddy").restore(placement.state())
+    with pytest.raises(InputError, match=r"at most \[3\] GPUs"):
+        Placement(Cluster({"a": 3}), "in_order").restore(placement.state())

@@ -1,0 +1,84 @@
+"""What happens to each job between two assignments: the one place where starts, stops and moves are found.
+
+>>> last = Assignment.of([1, 2, 3, 4], pool=[0, 0, 1, 1], gpus=[1, 2, 1, 4])
+>>> next = Assignment.of([2, 3, 4, 5], pool=[0, 0, 1, 1], gpus=[2, 1, 2, 1])
+>>> change = transition(last, next)
+>>> change.start, change.stop, change.move, change.resize, change.keep
+(array([5]), array([1]), array([3]), array([4]), array([2]))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from allocator.protocol.assignment import Assignment
+
+__all__ = ["Transition", "transition"]
+
+_Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Transition:
+    """Job ids, ascending, each in one of five sets; all but `stop` together are the jobs of the next assignment.
+
+    Attributes
+    ----------
+    start : run now and did not before.
+    stop : ran before and do not now.
+    move : have another pool, or other GPUs of the same pool, in the same number.
+    resize : have another number of GPUs of the same pool.
+    keep : have the same GPUs, whoever shares them.
+    """
+
+    start: _Ids
+    stop: _Ids
+    move: _Ids
+    resize: _Ids
+    keep: _Ids
+
+
+def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Transition:
+    """From `last` to `next`; `moved` are ids of jobs that get other GPUs though pool and number are the same.
+
+    A change of the pool is a move, whether or not the number of GPUs changes with it; a change of the number alone is
+    a resize, whatever GPUs the job gets. A change of partner alone is neither.
+    """
+    new, old = _packed(next), _packed(last)
+    jobs, old_jobs = new >> _JOB, old >> _JOB
+    if len(jobs) == len(old_jobs) and (jobs == old_jobs).all():
+        start = stop = _NOBODY
+    else:
+        at = old_jobs.searchsorted(jobs)
+        there = old_jobs.take(at, mode="clip") == jobs if len(old_jobs) else np.zeros(len(jobs), dtype=np.bool_)
+        gone = np.ones(len(old_jobs), dtype=np.bool_)
+        gone[at[there]] = False
+        start, stop = jobs[~there], old_jobs[gone]
+        jobs, new, old = jobs[there], new[there], old[~gone]
+    same = new == old
+    move = new >> _POOL != old >> _POOL
+    resize = ~(same | move)
+    others = np.asarray(moved, dtype=np.int64)
+    if len(others) and len(jobs):
+        at = jobs.searchsorted(others)
+        at = at[jobs.take(at, mode="clip") == others]
+        move[at] = ~resize[at]
+        same[at] = False
+    return Transition(start, stop, jobs[move], jobs[resize], jobs[same])
+
+
+# Job, pool and GPUs side by side in one number: what differs is seen in one comparison, and one plain sort sorts all.
+_POOL: Final = 20
+_JOB: Final = 32
+_NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
+
+
+def _packed(assignment: Assignment) -> _Ids:
+    """(K,) ascending by job, for ids below 2^31, 4,096 pools and a million GPUs."""
+    packed = (assignment.jobs << _JOB) + (assignment.pool << _POOL) + assignment.gpus
+    packed.sort()
+    return packed
