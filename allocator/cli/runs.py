@@ -276,4 +276,6 @@ def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: di
 
 def _takes(policy: Policy, solver: str | None) -> bool:
     """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
+    from allocator.registry import settings_of
+
     return "solver" in settings_of(policy.name) and (policy.solvers is None or solver in policy.solvers)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.mechanism.transitions import Transition, transition
+from allocator.protocol.transition import Transition, transition
 from allocator.protocol.assignment import Assignment
 
 _SETS = ("start", "stop", "move", "resize", "keep")

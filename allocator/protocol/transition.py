@@ -41,6 +41,11 @@ class Transition:
     resize: _Ids
     keep: _Ids
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything does."""
+        return bool(len(self.start) or len(self.stop) or len(self.move) or len(self.resize))
+
 
 def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Transition:
     """From `last` to `next`; `moved` are ids of jobs that get other GPUs though pool and number are the same.
