@@ -148,6 +148,11 @@ def test_floats_keep_every_bit() -> None:
     assert same(Part.of([*values, np.array(values)]).tree(), [*values, np.array(values)])
 
 
+def test_halves_of_a_surrogate_pair_stay_two_characters() -> None:
+    texts = ["\ud83d\ude00", "\U0001f600", "\udfff", "NUL\0"]
+    assert same(Part.of([texts, dict.fromkeys(texts, 1)]).tree(), [texts, dict.fromkeys(texts, 1)])
+
+
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64])
 def test_random_states_go_on_as_they_were(kind: Any) -> None:
     generator, other = np.random.Generator(kind(5)), np.random.Generator(kind(6))
@@ -327,6 +332,14 @@ def test_members_of_another_save_are_refused(tmp_path: Path) -> None:
     assert len(manifest) == len(other)
     error = refused(tmp_path / "a", manifest[:at] + other[at : at + 152] + manifest[at + 152 :])
     assert "state/float64.npy" in str(error)
+
+
+def test_a_damaged_manifest_is_no_header(tmp_path: Path) -> None:
+    damaged = bytearray(whole_file(tmp_path))
+    damaged[damaged.index(b"max_min_fairness")] ^= 1
+    (tmp_path / "damaged").write_bytes(damaged)
+    with pytest.raises(InputError, match="a manifest that does not match its check sum"):
+        StateFile(tmp_path / "damaged").read_header()
 
 
 @pytest.mark.parametrize("noise", [b"", b"PK", b"PK\3\4", b"PK\3\4" * 40, bytes(200), b"\xff" * 200])
