@@ -202,27 +202,33 @@ class Placement:
         stopped = last.jobs[self._row[last.jobs] < first]
         starting, left = jobs[changed], self._left.copy()
         ended: list[list[_Ended]] = [[] for _ in left]
-        self._note_ended(starting, before[changed], ended, left)
+        some_go_on = self._note_ended(starting, before[changed], ended, left)
         self._note_ended(stopped, self._code[stopped], ended, left)
         wanted = self._wanted(assignment, changed, left)
         self._check_left(left)
         self._left = left
-        placed = self._change(ended, wanted)
+        placed = self._change(ended, wanted, some_go_on and self.rule != "in_order")
         self._code[stopped] = _NOT_RUNNING
         self._code[starting] = code[changed]
         self._last, self._tuples = assignment, None
         return self._keep(placed, stopped.tolist())
 
-    def _note_ended(self, jobs: _Ids, codes: _Ids, ended: list[list[_Ended]], left: list[int]) -> None:
-        """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`."""
+    def _note_ended(self, jobs: _Ids, codes: _Ids, ended: list[list[_Ended]], left: list[int]) -> bool:
+        """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`.
+
+        Answers whether any of them ran.
+        """
+        any_ran = False
         for job, code in zip(jobs.tolist(), codes.tolist(), strict=True):
             if code != _NOT_RUNNING:
+                any_ran = True
                 code += 1
                 partner = (code & _PARTNER) - 1
                 if partner < 0 or job < partner:
                     pool = code >> _PARTNER_BITS & _POOL
                     ended[pool].append((job, partner))
                     left[pool] += code >> _GPUS_SHIFT
+        return any_ran
 
     def _wanted(self, assignment: Assignment, rows: NDArray[np.intp], left: list[int]) -> list[list[_Row]]:
         """By pool the gangs of `rows`, whose GPUs are taken from those `left`."""
@@ -245,8 +251,11 @@ class Placement:
             expected = f"at most {capacity} GPUs of the pools"
             raise InputError("placement", field="assignment", found=f"{used} GPUs", expected=expected)
 
-    def _change(self, ended: list[list[_Ended]], wanted: list[list[_Row]]) -> dict[int, Gpus]:
-        """Release and place; answers the GPUs of new gangs and of those that had to move, by (first) job."""
+    def _change(self, ended: list[list[_Ended]], wanted: list[list[_Row]], hand_over: bool) -> dict[int, Gpus]:
+        """Release and place; answers the GPUs of new gangs and of those that had to move, by (first) job.
+
+        `hand_over`: jobs that go on in another gang or with another number of GPUs stay where they were.
+        """
         self._note_pairs(ended, wanted)
         placed: dict[int, Gpus] = {}
         for rule, gone, coming in zip(self._pools, ended, wanted, strict=True):
@@ -254,7 +263,7 @@ class Placement:
                 rule.release([job for job, _ in gone])
             if coming:
                 gangs = [(row, job, size, False) for row, job, size, _ in coming]
-                if gone and self.rule != "in_order":
+                if gone and hand_over:
                     gangs = self._hand_over(rule, gone, coming, placed)
                 if gangs:
                     placed |= rule.place(gangs)
