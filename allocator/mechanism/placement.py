@@ -29,8 +29,8 @@ PlacementRule = Literal["in_order", "consolidated", "buddy"]
 
 _Ids = NDArray[np.int64]
 
-# What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from the
-# pool, so that 1 is added before the number is taken apart.
+# What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from
+# the pool, so that 1 is added before the number is taken apart.
 _PARTNER_BITS: Final = 32
 _POOL_BITS: Final = 12
 _PARTNER: Final = (1 << _PARTNER_BITS) - 1
@@ -200,30 +200,39 @@ class Placement:
         self._next_row += len(jobs)
         self._row[jobs] = np.arange(first, self._next_row)
         stopped = last.jobs[self._row[last.jobs] < first]
-        starting = jobs[changed]
-        ended = self._ended(starting, before[changed]) if len(changed) else [[] for _ in self._pools]
-        if len(stopped):
-            for gone, more in zip(ended, self._ended(stopped, self._code[stopped]), strict=True):
-                gone += more
-        placed = self._change(ended, self._wanted(assignment, changed))
+        starting, left = jobs[changed], self._left.copy()
+        ended: list[list[_Ended]] = [[] for _ in left]
+        some_go_on = self._note_ended(starting, before[changed], ended, left)
+        self._note_ended(stopped, self._code[stopped], ended, left)
+        wanted = self._wanted(assignment, changed, left)
+        self._check_left(left)
+        self._left = left
+        placed = self._change(ended, wanted, some_go_on and self.rule != "in_order")
         self._code[stopped] = _NOT_RUNNING
         self._code[starting] = code[changed]
         self._last, self._tuples = assignment, None
         return self._keep(placed, stopped.tolist())
 
-    def _ended(self, jobs: _Ids, codes: _Ids) -> list[list[_Ended]]:
-        """By pool the gangs that `jobs` were, which ran as `codes`."""
-        ended: list[list[_Ended]] = [[] for _ in self._pools]
+    def _note_ended(self, jobs: _Ids, codes: _Ids, ended: list[list[_Ended]], left: list[int]) -> bool:
+        """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`.
+
+        Answers whether any of them ran.
+        """
+        any_ran = False
         for job, code in zip(jobs.tolist(), codes.tolist(), strict=True):
             if code != _NOT_RUNNING:
-                partner = (code + 1 & _PARTNER) - 1
+                any_ran = True
+                code += 1
+                partner = (code & _PARTNER) - 1
                 if partner < 0 or job < partner:
-                    ended[code + 1 >> _PARTNER_BITS & _POOL].append((job, partner))
-        return ended
+                    pool = code >> _PARTNER_BITS & _POOL
+                    ended[pool].append((job, partner))
+                    left[pool] += code >> _GPUS_SHIFT
+        return any_ran
 
-    def _wanted(self, assignment: Assignment, rows: NDArray[np.intp]) -> list[list[_Row]]:
-        """By pool the gangs of `rows`."""
-        wanted: list[list[_Row]] = [[] for _ in self._pools]
+    def _wanted(self, assignment: Assignment, rows: NDArray[np.intp], left: list[int]) -> list[list[_Row]]:
+        """By pool the gangs of `rows`, whose GPUs are taken from those `left`."""
+        wanted: list[list[_Row]] = [[] for _ in left]
         columns = (assignment.jobs, assignment.pool, assignment.gpus, assignment.partner)
         for row, job, pool, size, partner in zip(rows.tolist(), *[c[rows].tolist() for c in columns], strict=True):
             if size < 1 or not 0 <= pool < len(wanted) or job < 0:
@@ -231,22 +240,22 @@ class Placement:
                 raise InputError("placement", field=f"job {job}", found=found, expected=expected)
             if partner < 0 or job < partner:
                 wanted[pool].append((row, job, size, partner))
+                left[pool] -= size
         return wanted
 
-    def _change(self, ended: list[list[_Ended]], wanted: list[list[_Row]]) -> dict[int, Gpus]:
-        """Release and place; answers the GPUs of new gangs and of those that had to move, by (first) job."""
-        held, left = self._gpus, self._left.copy()
-        for pool, (gone, coming) in enumerate(zip(ended, wanted, strict=True)):
-            for job, _ in gone:
-                left[pool] += len(held[job])
-            for _, _, size, _ in coming:
-                left[pool] -= size
+    def _check_left(self, left: list[int]) -> None:
+        """Raise InputError where a pool has less than no GPU left."""
         if min(left) < 0:
             capacity = self._cluster.capacity.tolist()
             used = [count - free for count, free in zip(capacity, left, strict=True)]
             expected = f"at most {capacity} GPUs of the pools"
             raise InputError("placement", field="assignment", found=f"{used} GPUs", expected=expected)
-        self._left = left
+
+    def _change(self, ended: list[list[_Ended]], wanted: list[list[_Row]], hand_over: bool) -> dict[int, Gpus]:
+        """Release and place; answers the GPUs of new gangs and of those that had to move, by (first) job.
+
+        `hand_over`: jobs that go on in another gang or with another number of GPUs stay where they were.
+        """
         self._note_pairs(ended, wanted)
         placed: dict[int, Gpus] = {}
         for rule, gone, coming in zip(self._pools, ended, wanted, strict=True):
@@ -254,7 +263,7 @@ class Placement:
                 rule.release([job for job, _ in gone])
             if coming:
                 gangs = [(row, job, size, False) for row, job, size, _ in coming]
-                if gone and self.rule != "in_order":
+                if gone and hand_over:
                     gangs = self._hand_over(rule, gone, coming, placed)
                 if gangs:
                     placed |= rule.place(gangs)
