@@ -47,7 +47,8 @@ class RoundMechanism(Executor[SharePolicy]):
         self._ledger: TimeLedger = ledger(jobs, len(cluster.accelerators), settings)
         self._visit_order = settings.visit_order(cluster.accelerators)
         self._aware = policy.heterogeneity_aware
-        self._shuffles = settings.shuffle_accelerators and not policy.heterogeneity_aware
+        draws = settings.shuffle_accelerators and not policy.heterogeneity_aware
+        self._shuffles = draws and len(cluster.accelerators) > 1
         self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
         self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
         self._strict = policy.strict_queue

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_ROUNDS", "advance", "increments", "rounds_ahead"]
+__all__ = ["LEAST_ROUNDS", "advance", "equal_increments", "rounds_ahead"]
 
 LEAST_ROUNDS = 256
 """Fewer equal rounds are run one by one, and are told apart in the tables."""
@@ -22,9 +22,16 @@ LEAST_ROUNDS = 256
 _Floats = NDArray[np.float64]
 
 
-def increments(before: Sequence[_Floats], after: Sequence[_Floats]) -> list[_Floats]:
-    """What a round added to every sum."""
-    return [b - a for a, b in zip(before, after, strict=True)]
+def equal_increments(first: Sequence[_Floats], second: Sequence[_Floats], third: Sequence[_Floats]) -> list[_Floats]:
+    """What a round added to every sum, by the sums before, between and after two rounds.
+
+    Zeros where the two did not add the same, or where a sum passed a power of two in them.
+    """
+    added = [b - a for a, b in zip(second, third, strict=True)]
+    for a, b, c, step in zip(first, second, third, added, strict=True):
+        if not (np.array_equal(b - a, step) and np.array_equal(np.frexp(a)[1], np.frexp(c)[1])):
+            return [np.zeros_like(values) for values in added]
+    return added
 
 
 def rounds_ahead(sums: Sequence[_Floats], added: Sequence[_Floats]) -> int:

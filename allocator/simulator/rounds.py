@@ -17,7 +17,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.simulator.observers import StretchOutcome
 from allocator.simulator.presets import Preset
-from allocator.simulator.repetition import LEAST_ROUNDS, advance, increments, rounds_ahead
+from allocator.simulator.repetition import LEAST_ROUNDS, advance, equal_increments, rounds_ahead
 from allocator.simulator.rules import Round, StepCount, rules_of
 from allocator.simulator.training import TrainingRounds
 from throughputs import InputError
@@ -33,8 +33,8 @@ _Ids = NDArray[np.int64]
 # So many equal rounds in a row are run before it is looked whether there are many more.
 _TRY_AFTER = 16
 
-# Rounds that are run to see what one adds: after a first one, in which a sum may have passed a power of two, two equal
-# ones.
+# Rounds that are run to see what one adds: a first one, in which a sum may have passed a power of two, and two that are
+# compared.
 _PROBED = 3
 
 
@@ -162,16 +162,14 @@ class RoundExecution:
             core.record_rounds(rounds)
 
     def _increments_of_a_round(self, decision: Decision, rows: _Rows) -> list[_Floats] | None:
-        """What a round adds to every sum, if two in a row add the same; None if anything else happened in them."""
-        added: list[list[_Floats]] = []
+        """What each round adds to every sum; zeros if the last two did not add the same, None if something happened."""
+        seen = [[values.copy() for values in self._sums()]]
         for _ in range(_PROBED):
-            before = [values.copy() for values in self._sums()]
             again = self.world.core.next(self.world.clock)
             if again.assignment is not decision.assignment or self._run_one(again, rows):
                 return None
-            added.append(increments(before, self._sums()))
-        same = all(np.array_equal(one, other) for one, other in zip(*added[-2:], strict=True))
-        return added[-1] if same else [np.zeros_like(values) for values in added[-1]]
+            seen.append([values.copy() for values in self._sums()])
+        return equal_increments(*seen[-3:])
 
     def _sums(self) -> list[_Floats]:
         """Everything to which rounds add; all but the first are changed in place."""
