@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
-from allocator.mechanism.placement import Placement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
@@ -86,7 +85,7 @@ class DecisionCore:
         self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
         self._isolated = IsolatedTime(jobs, cluster)
         placed = settings.placement != "off" and not ideal
-        self._placement = Placement(cluster, settings.placement) if placed else None
+        self._placement = self._executor.placement(cluster, settings.placement) if placed else None
         self._news = False
         self._asked_at = -np.inf
         self._rounds = 0
@@ -212,7 +211,8 @@ class DecisionCore:
         elif self._placement is not None:
             # A round is written down with all its GPUs; of a step that may be short only what changes.
             if step.interruptible:
-                moved = self._placement.place_changes(step.assignment)
+                self._placement.place(step.assignment)
+                moved = self._placement.migrated
             else:
                 gpus = self._placement.place(step.assignment)
         decision = Decision(

@@ -9,6 +9,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.cluster import Cluster
+from allocator.mechanism.placement import Placement, PlacementRule
+from allocator.mechanism.round_placement import RoundPlacement
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.policy import Policy
@@ -83,6 +86,10 @@ class Executor(ABC, Generic[PolicyT]):
     @abstractmethod
     def next(self, clock: float) -> Step:
         """The step that begins at `clock` (seconds)."""
+
+    def placement(self, cluster: Cluster, rule: PlacementRule) -> Placement | RoundPlacement:
+        """Where the rows of the steps go."""
+        return Placement(cluster, rule)
 
     def starved(self, step: Step, news: bool) -> bool:  # noqa: ARG002
         """Whether the policy had better be asked at once, instead of this `step`."""

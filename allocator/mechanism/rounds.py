@@ -16,7 +16,9 @@ from allocator.mechanism.executor import Answer, Executor, Step
 from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, pack_per_type, preference
 from allocator.mechanism.ledger import TimeLedger
 from allocator.mechanism.pair_ledger import PairLedger
+from allocator.mechanism.placement import Placement, PlacementRule
 from allocator.mechanism.queues import Queues
+from allocator.mechanism.round_placement import RoundPlacement
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -120,6 +122,10 @@ class RoundMechanism(Executor[SharePolicy]):
         """Other types may be the fastest now."""
         self._waiting = None
 
+    def placement(self, cluster: Cluster, rule: PlacementRule) -> Placement | RoundPlacement:
+        """Whole rounds at once; blocks of powers of two are kept in proportion to what changes."""
+        return Placement(cluster, rule) if rule == "buddy" else RoundPlacement(cluster, rule == "consolidated")
+
     def starved(self, step: Step, news: bool) -> bool:
         """Nobody runs although some are there, and something is news."""
         early = news and self._settings.decide_early_when_idle
@@ -166,27 +172,26 @@ class RoundMechanism(Executor[SharePolicy]):
         """Add waiting jobs, alone, where GPUs are left; those that are owed most time first."""
         if not any(left.free):
             return
-        ledger, taken, blocked = self._ledger, left.taken, self._blocked
-        most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
-        row_of = {
-            job: row
-            for job, row in zip(most_owed_first.tolist(), ledger.alone(most_owed_first).tolist(), strict=True)
-            if not taken[job] and row not in blocked
-        }
+        ledger, taken = self._ledger, left.taken
         waiting = self._waiting or self._look_up_waiting()
+        blocked, row_alone = waiting.blocked, waiting.row_alone
+        most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
+        jobs = [job for job in most_owed_first.tolist() if not taken[job] and job not in blocked]
 
         def preferred(job: int) -> list[int]:
             types = waiting.fastest_first[job]
             return types if self._aware else [j for j in visit_order if j in types]
 
-        for job, j in pack_best_type(row_of, preferred, waiting.gpus, left.free):
-            chosen[j].append(row_of[job])
+        for job, j in pack_best_type(jobs, preferred, waiting.gpus, left.free):
+            chosen[j].append(row_alone[job])
 
     def _look_up_waiting(self) -> _Waiting:
         """Types and GPUs of the active jobs, once for each set of queues."""
         ledger, table = self._ledger, self._table
         at = table.rows(ledger.jobs)
-        self._waiting = _Waiting(preference(table.rates[at]), table.scale_factor[at].tolist())
+        row_alone = ledger.alone(np.arange(len(at))).tolist()
+        blocked = {job for job, row in enumerate(row_alone) if row in self._blocked}
+        self._waiting = _Waiting(preference(table.rates[at]), table.scale_factor[at].tolist(), row_alone, blocked)
         return self._waiting
 
     def steady_rounds(self) -> bool:
@@ -223,7 +228,10 @@ class RoundMechanism(Executor[SharePolicy]):
 
 @dataclass(frozen=True)
 class _Waiting:
-    """What idle GPUs are filled by: the types of each active job, fastest first, and its GPUs."""
+    """What idle GPUs are filled by: of each active job the types, fastest first, the GPUs, and the row in which it runs
+    alone; and the jobs that may not run yet."""
 
     fastest_first: list[list[int]]
     gpus: list[int]
+    row_alone: list[int]
+    blocked: set[int]

@@ -18,7 +18,7 @@ from allocator.protocol.policy import Trigger
 from allocator.simulator.observers import StretchOutcome
 from allocator.simulator.presets import Preset
 from allocator.simulator.repetition import LEAST_ROUNDS, advance, equal_increments, rounds_ahead
-from allocator.simulator.rules import Round, StepCount, rules_of
+from allocator.simulator.rules import Round, Rule, StepCount, rules_of
 from allocator.simulator.training import TrainingRounds
 from throughputs import InputError
 
@@ -47,12 +47,14 @@ class _Rows:
     jobs : the array of the decision, by which it is recognised.
     rates, full : (K,) steps/s, and steps of a whole round.
     pairs : positions of the first of each two rows that share GPUs; None under policies that do not pack.
+    moving : whether every row does a step in a round, as long as it has one left.
     """
 
     jobs: _Ids
     rates: _Floats
     full: _Floats
     pairs: _Ids | None
+    moving: bool
 
 
 class RoundExecution:
@@ -76,9 +78,14 @@ class RoundExecution:
         self.last_end = 0.0
         self._table, self._truth = world.jobs, world.truth
         self._steps = StepCount(settings.whole_steps)
-        self._rules = rules_of(settings)
-        for rule in self._rules:
+        self._rules = rules = rules_of(settings)
+        for rule in rules:
             rule.bind(world.jobs)
+        # Only the hooks that a rule has are called, round for round.
+        self._shape = [rule.shape for rule in rules if type(rule).shape is not Rule.shape]
+        self._settle = [rule.settle for rule in rules if type(rule).settle is not Rule.settle]
+        self._after = [rule.after for rule in rules if type(rule).after is not Rule.after]
+        self._ends_unnoticed = settings.finished_jobs_linger_rounds > 0
         world.jobs.register("steps_trained", 0.0)
         self._server: list[int] = []
         if settings.unconsolidated_throughputs:
@@ -110,7 +117,8 @@ class RoundExecution:
         # that is divided by does not matter.
         rates = np.where(rates > 0, rates, 1.0)
         pairs = np.flatnonzero(rows.partner >= 0)[::2] if self._packs else None
-        self._rows = _Rows(rows.jobs, rates, full, pairs)
+        moving = not self._ends_unnoticed and bool(full.min() > 0)
+        self._rows = _Rows(rows.jobs, rates, full, pairs, moving)
         return self._rows
 
     def run(self, decision: Decision) -> None:
@@ -191,13 +199,11 @@ class RoundExecution:
         np.maximum(left, 0.0, out=left)
         steps = np.minimum(rows.full, left)
         finish = clock + steps / rows.rates
-        nobody = np.zeros(len(jobs), dtype=np.bool_)
         r = Round(
-            world.round, clock, self.seconds, decision, jobs, rows.pairs, left, steps, finish, clock, self.last_end,
-            clock, nobody,
-        )  # fmt: skip
-        for rule in self._rules:
-            rule.shape(r)
+            world.round, clock, self.seconds, decision, jobs, rows.pairs, left, steps, finish, clock, self.last_end, clock
+        )
+        for shape in self._shape:
+            shape(r)
         active = len(core.active)
         core.record(decision, r.finish - r.counted_from)
         if rows.pairs is not None and table.believed is not None:
@@ -205,15 +211,17 @@ class RoundExecution:
             core.measured_together(jobs[first], jobs[first + 1], decision.assignment.pool[first])
         table.steps_done[at] += r.steps
         r.done = r.steps * self._steps.nearly >= left
-        for rule in self._rules:
-            rule.settle(r)
+        for settle in self._settle:
+            settle(r)
         through = bool(r.done.any())
         if through:
             cut_off = None if r.cut_off is None else r.cut_off[r.done]
             world.complete(jobs[r.done], r.finish[r.done], cut_off)
-        idle = self._note_idle(r)
-        for rule in self._rules:
-            rule.after(r)
+        idle = not rows.moving and self._note_idle(r)
+        if rows.moving:
+            world.note_progress()
+        for after in self._after:
+            after(r)
         if r.gave_up is not None:
             world.give_up(jobs[r.gave_up])
         if self._training is not None:
@@ -227,10 +235,11 @@ class RoundExecution:
 
     def _note_idle(self, r: Round) -> bool:
         """Tell who did no step; returns whether anybody did none."""
-        if r.steps.min() > 0:
+        r.idle = r.steps <= 0
+        if not r.idle.any():
             self.world.note_progress()
             return False
-        if r.steps.max() <= 0:
+        if r.idle.all():
             self.world.note_stall()
         else:
             self.world.note_progress()

@@ -32,6 +32,8 @@ _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
+_NOBODY: _Flags = np.empty(0, dtype=np.bool_)
+
 
 @dataclass(slots=True, eq=False)
 class Round:
@@ -47,6 +49,7 @@ class Round:
     end, previous_end : of the round, and of the one before it.
     counted_from : since when the time counts as received.
     done : who is through.
+    idle : who did no step; empty where everybody did.
     cut_off : who is taken off before the last step; part of `done`.
     gave_up : who is given up.
     """
@@ -63,7 +66,8 @@ class Round:
     end: float
     previous_end: float
     counted_from: float
-    done: _Flags
+    done: _Flags = field(default_factory=lambda: _NOBODY)
+    idle: _Flags = field(default_factory=lambda: _NOBODY)
     cut_off: _Flags | None = None
     gave_up: _Flags | None = None
 
@@ -241,10 +245,10 @@ class CountsIdleRounds(Rule):
 
     def after(self, r: Round) -> None:
         """Count, and give up."""
-        if r.steps.min(initial=1.0) > 0 and not self._anyone:
+        if not len(r.idle) and not self._anyone:
             return
         count, at = self._table.columns["rounds_without_step"], self._table.rows(r.jobs)
-        count[at] = np.where(r.steps <= 0, count[at] + 1, 0)
+        count[at] = np.where(r.idle, count[at] + 1, 0) if len(r.idle) else 0
         self._anyone = bool(count.any())
         if self._limit is not None:
             r.gave_up = (count[at] >= self._limit) & ~r.done
