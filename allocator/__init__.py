@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
-    from allocator.protocol.entities import Entities, Entity
-    from allocator.protocol.estimated import Estimation
     from allocator.protocol import (
         Allocation,
         Assignment,
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
         Trigger,
         UpcomingRounds,
     )
+    from allocator.protocol.entities import Entities, Entity
+    from allocator.protocol.estimated import Estimation
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
     from allocator.simulator.engine import simulate

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
+from allocator.protocol import ClusterState, Policy
+from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import on_types
 from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
-from allocator.protocol import ClusterState, Policy
 from allocator.registry import get_policy
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 

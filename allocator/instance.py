@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
+from allocator.protocol import ClusterState
+from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import from_json
 from allocator.protocol.entities import Entities, Membership, arrival_ranks
-from allocator.protocol import ClusterState
 from throughputs import InputError, ThroughputMatrix
 
 __all__ = ["allocation_to_json", "read_instance", "state_from_json"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.policies.base import runnable_rates
 from allocator.protocol import ClusterState
+from allocator.protocol.allocation import Allocation
 from throughputs import InputError, PackedColumns, PlainColumns
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.audit.case import Case
 from allocator.audit.record import Property
 from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState, Policy
+from allocator.protocol.allocation import Allocation
 from formulations import SolverError
 from throughputs import InputError, PackedColumns, PlainColumns
 

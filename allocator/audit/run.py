@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.protocol.allocation import Allocation
 from allocator.audit.case import case_of
 from allocator.audit.explain import agree, explain
 from allocator.audit.probe import probe_strategy
 from allocator.audit.properties import envy, feasibility, pareto_efficiency, sharing_incentive, utilisation
 from allocator.audit.record import Audit
+from allocator.protocol.allocation import Allocation
 
 __all__ = ["audit"]
 

@@ -95,13 +95,13 @@ class Executor(ABC, Generic[PolicyT]):
         """Whether the policy had better be asked at once, instead of this `step`."""
         return False
 
-    def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:  # noqa: B027
+    def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
         """The (K,) rows of a step ran for `seconds` (K,) each."""
 
-    def rates_changed(self) -> None:  # noqa: B027
+    def rates_changed(self) -> None:
         """Some jobs have other rates."""
 
-    def beliefs_changed(self) -> None:  # noqa: B027
+    def beliefs_changed(self) -> None:
         """What is believed of pairs of jobs has changed."""
 
     def steady_rounds(self) -> bool:

@@ -85,9 +85,7 @@ def pack_per_type(
     return chosen
 
 
-def pack_global(
-    queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False
-) -> list[list[int]]:
+def pack_global(queue: Iterable[tuple[int, int]], rows: Rows, left: Vacancies, strict: bool = False) -> list[list[int]]:
     """Serve one queue of (row, type) from the front; returns the rows of each type."""
     free, taken, waiting = left.free, left.taken, left.waiting
     first, second, gpus = rows.first, rows.second, rows.gpus

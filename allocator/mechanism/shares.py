@@ -126,9 +126,7 @@ class IdealShares(Executor[SharePolicy]):
         kept = (pairs.share > 0) & (together[one, other, j] > 0) & (together[other, one, j] > 0)
         return type(pairs)(first[kept], second[kept], j[kept], pairs.share[kept])
 
-    def _rows(
-        self, active: _Ids, shares: _Floats, sizes: _Ids, shared: tuple[Pairs, _Floats] | None
-    ) -> Step:
+    def _rows(self, active: _Ids, shares: _Floats, sizes: _Ids, shared: tuple[Pairs, _Floats] | None) -> Step:
         row, pool = np.nonzero(shares)
         share = shares[row, pool]
         partner = np.full(len(row), -1, dtype=np.int64)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.policies.base import Array, runnable_rates
 from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from throughputs import InputError
 

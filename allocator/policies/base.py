@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol.allocation import Allocation
 from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from allocator.protocol.allocation import Allocation
 from allocator.policies.base import Array, ProgramPolicy, certified, runnable_rates
 from allocator.policies.labels import label_order
 from allocator.policies.packed import PairingPolicy, served_part
 from allocator.protocol import ClusterState, SharePolicy, Trigger
+from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from throughputs import InputError, PlainColumns, PriceTable
 

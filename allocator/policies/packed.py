@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.policies.base import Array, Named, certified, named_accelerator
 from allocator.policies.finish_time import FinishTimeFairnessPerf
 from allocator.policies.makespan import MinTotalDurationPerf
 from allocator.policies.max_min import MaxMinFairnessPerf
 from allocator.protocol import ClusterState, Need, SharePolicy
+from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from throughputs import PackedColumns, ThroughputMatrix
 

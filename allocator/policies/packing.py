@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState, Need, SharePolicy
+from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from throughputs import InputError, PackedColumns
 

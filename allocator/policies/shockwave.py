@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.policies.base import Array
 from allocator.policies.labels import label_order
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger, UpcomingRounds
+from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from throughputs import InputError
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs

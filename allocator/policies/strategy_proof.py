@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.policies.base import Array, ProgramPolicy, runnable_rates
 from allocator.protocol import ClusterState
+from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from throughputs import InputError, PlainColumns
 

@@ -86,9 +86,7 @@ class Assignment:
         if there.all():
             return self
         kept = self.take(there)
-        return Assignment(
-            kept.jobs, kept.pool, kept.gpus, np.where(_member(kept.partner, live), kept.partner, -1)
-        )
+        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(_member(kept.partner, live), kept.partner, -1))
 
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""

@@ -158,9 +158,7 @@ class JobTable:
         table = cls(trace, rates, cluster, entities, pairs)
         if Need.TRAINING in needs:
             source = throughputs if known else None
-            table.training = TrainingLedger.of_trace(
-                trace, source, cluster, table.rates, published=published_profiles
-            )
+            table.training = TrainingLedger.of_trace(trace, source, cluster, table.rates, published=published_profiles)
         return table
 
     def __len__(self) -> int:

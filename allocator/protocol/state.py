@@ -161,7 +161,9 @@ class ClusterState:
             labels = pools.__getitem__ if column.per_pool else (lambda i: f"job {jobs[i]!r}")
             setattr(self, name, column.checked(name, values, count, labels))
         if (self.current_partner >= n).any():
-            raise InputError("cluster state", field="current_partner", found=self.current_partner, expected=f"below {n}")
+            raise InputError(
+                "cluster state", field="current_partner", found=self.current_partner, expected=f"below {n}"
+            )
 
     def _check_views(self) -> None:
         """Raise InputError where a view is of other jobs than the throughputs."""

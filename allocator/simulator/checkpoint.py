@@ -156,8 +156,18 @@ def _unpacked(columns: dict[str, Any]) -> list[StretchOutcome]:
     for k, (index, start, end, active, rounds) in enumerate(zip(*scalars, strict=True)):
         outcomes.append(
             StretchOutcome(
-                index, start, end, assignments[of_assignment[k]], gpus[of_gpus[k]], finish[k], steps[k], active,
-                shares[k], started[k], running[k], rounds,
+                index,
+                start,
+                end,
+                assignments[of_assignment[k]],
+                gpus[of_gpus[k]],
+                finish[k],
+                steps[k],
+                active,
+                shares[k],
+                started[k],
+                running[k],
+                rounds,
             )  # fmt: skip
         )
     return outcomes

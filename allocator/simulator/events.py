@@ -160,7 +160,9 @@ class EventExecution:
         open_jobs = self.leases.open_jobs
         if len(open_jobs):
             self.leases.end(open_jobs, world.clock, self._table)
-            world.tell_stretch(self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0)))
+            world.tell_stretch(
+                self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0))
+            )
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -82,9 +82,7 @@ def static_contention(n_jobs: int, gpus: float) -> float:
     return max(1.0, n_jobs / gpus)
 
 
-def round_contention(
-    active: _Ints, first: _Ints, end: _Ints, gpus: float, lengths: _Ints | None = None
-) -> _Floats:
+def round_contention(active: _Ints, first: _Ints, end: _Ints, gpus: float, lengths: _Ints | None = None) -> _Floats:
     """(N,) jobs per GPU, at least 1, on the mean over the rounds of each job; nan for a job without one.
 
     Parameters

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.protocol.allocation import Allocation
     from allocator.cluster import Cluster
+    from allocator.protocol.allocation import Allocation
     from allocator.simulator.record import RunRecord
 
 __all__ = ["SimulationResult"]

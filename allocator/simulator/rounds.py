@@ -200,7 +200,18 @@ class RoundExecution:
         steps = np.minimum(rows.full, left)
         finish = clock + steps / rows.rates
         r = Round(
-            world.round, clock, self.seconds, decision, jobs, rows.pairs, left, steps, finish, clock, self.last_end, clock
+            world.round,
+            clock,
+            self.seconds,
+            decision,
+            jobs,
+            rows.pairs,
+            left,
+            steps,
+            finish,
+            clock,
+            self.last_end,
+            clock,
         )
         for shape in self._shape:
             shape(r)
@@ -226,7 +237,9 @@ class RoundExecution:
             world.give_up(jobs[r.gave_up])
         if self._training is not None:
             self._follow_training(jobs[~r.done], rows.rates[~r.done])
-        outcome = StretchOutcome(world.round, clock, r.end, decision.assignment, decision.gpus, r.finish, r.steps, active)
+        outcome = StretchOutcome(
+            world.round, clock, r.end, decision.assignment, decision.gpus, r.finish, r.steps, active
+        )
         world.tell_stretch(outcome)
         world.round += 1
         world.clock = self.last_end = r.end

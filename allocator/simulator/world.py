@@ -23,8 +23,8 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy, Trigger
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
-from allocator.simulator.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.simulator.observers import Observer, StretchOutcome
+from allocator.simulator.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.simulator.presets import Preset
 from allocator.simulator.rounds import RoundExecution
 from allocator.simulator.truth import Truth

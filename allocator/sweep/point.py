@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allocator.cluster import Cluster
-from allocator.protocol.estimated import Estimation
 from allocator.protocol import Policy
+from allocator.protocol.estimated import Estimation
 from allocator.registry import get_policy, settings_of
 from allocator.simulator.presets import Preset, preset
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from allocator.protocol.entities import Entities
 from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol.entities import Entities
 from allocator.simulator.presets import preset
 from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep.point import Workload

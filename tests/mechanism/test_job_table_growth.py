@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.protocol.jobs import JobTable
 from allocator.mechanism import DecisionCore, MechanismSettings
+from allocator.protocol.jobs import JobTable
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError, Trace
 

@@ -6,14 +6,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from allocator.mechanism.pairs import fill_merged_rows, fill_type_rows, members, row_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.protocol.jobs import JobTable
 from allocator.mechanism import DecisionCore, MechanismSettings
-from allocator.mechanism.pairs import fill_merged_rows, fill_type_rows, members, row_alone
 from allocator.protocol import ClusterState, RoundDecision
+from allocator.protocol.jobs import JobTable
 from allocator.simulator import preset
 from tests.simulator.packed_worlds import PairPolicy, PairShares, packed_worlds, random_shares
 from tests.simulator.worlds import SharesPolicy, make_trace

@@ -8,11 +8,11 @@ import pickle
 import numpy as np
 import pytest
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.protocol.jobs import JobTable
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol.allocation import Allocation
+from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import Plan, PlannedRound, Planner
 from allocator.simulator import preset, simulate
 from throughputs import InputError, Trace

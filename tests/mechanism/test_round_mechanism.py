@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from allocator.cluster import Cluster
-from allocator.protocol.jobs import JobTable
-from allocator.mechanism import DecisionCore, MechanismSettings
 from allocator.mechanism.filling import fill_best_type, fill_merged, fill_types, preference
 from allocator.mechanism.priorities import Queues, TimeLedger
+
+from allocator.cluster import Cluster
+from allocator.mechanism import DecisionCore, MechanismSettings
+from allocator.protocol.jobs import JobTable
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError
 

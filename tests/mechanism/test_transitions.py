@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.protocol.transition import Transition, transition
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.transition import Transition, transition
 
 _SETS = ("start", "stop", "move", "resize", "keep")
 

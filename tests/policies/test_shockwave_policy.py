@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
-from allocator.protocol.plan import Planner, TrainingView, UpcomingRounds
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
 from allocator.policies.shockwave import FairFinishes
+from allocator.protocol.plan import Planner, TrainingView, UpcomingRounds
 from throughputs import InputError
 from throughputs.training import Profiles, Regimes
 from throughputs.training.forecast import dirichlet_remaining_seconds

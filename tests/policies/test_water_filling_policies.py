@@ -10,8 +10,8 @@ import pytest
 
 import allocator
 from allocator import Cluster, ClusterState, Entities, Entity, InputError, ThroughputMatrix, get_policy
-from allocator.protocol.entities import Membership, arrival_ranks
 from allocator.instance import read_instance, state_from_json
+from allocator.protocol.entities import Membership, arrival_ranks
 from formulations import Polytope, proportional_throughput
 from tests.formulations.filling_reference import reference_filling
 from throughputs import PackedColumns, PlainColumns

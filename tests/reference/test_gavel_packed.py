@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
 from allocator.policies.packed import FinishTimeFairnessPacked
 from allocator.protocol import ClusterState
+from allocator.protocol.allocation import Allocation
 from allocator.registry import get_policy
 from allocator.simulator import simulate
 from formulations import FinishTimeFairness, PackedPolytope, Pairs, solve_packed

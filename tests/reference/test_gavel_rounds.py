@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.protocol import ClusterState, Policy
+from allocator.protocol import ClusterState, Policy, SharePolicy
+from allocator.protocol.allocation import Allocation
 from allocator.registry import get_policy
 from allocator.simulator import SimulationResult, simulate
 from throughputs import read_table, read_trace
@@ -44,7 +44,7 @@ MULTI_GPU = tuple(name for name in SINGLE_GPU if name != "allox")
 LOGS = [("n40s", name) for name in SINGLE_GPU] + [("n40m", name) for name in MULTI_GPU]
 
 
-class RecordedPolicy:
+class RecordedPolicy(SharePolicy):
     """Returns the shares of a log, and checks that it is asked at the times at which the original was."""
 
     preemptive = True
@@ -105,8 +105,7 @@ def test_rounds_and_completions_are_identical(
     assert len(record.outcomes) == len(log["rounds"]) - 1
     for outcome, (start, rows) in zip(record.outcomes, log["rounds"], strict=False):
         assert outcome.start_time == start
-        decision = outcome.decision
-        ours = zip(decision.jobs.tolist(), decision.accelerator.tolist(), decision.gpus, strict=True)
+        ours = zip(outcome.jobs.tolist(), outcome.assignment.pool.tolist(), outcome.gpus, strict=True)
         assert {job: (names[j], sorted(gpus)) for job, j, gpus in ours} == {
             int(job): (name, sorted(gpus)) for job, name, gpus in rows
         }

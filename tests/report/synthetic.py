@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
+from allocator.protocol.allocation import Allocation
 from allocator.simulator.result import SimulationResult
 from throughputs import ThroughputMatrix
 

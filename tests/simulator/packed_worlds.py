@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, Need, SharePolicy
+from allocator.protocol.allocation import Allocation
 from formulations import Pairs
 from tests.simulator.worlds import make_trace
 from throughputs import PackedColumns, Trace
@@ -24,13 +24,11 @@ def make_pairs(shares: PairShares) -> Pairs:
     return Pairs(first, second, accelerator, np.array([shares[key] for key in keys], dtype=np.float64))
 
 
-class PairPolicy:
+class PairPolicy(SharePolicy):
     """Returns the shares alone and the pairs that `decide` computes from the state; pairs by position."""
 
     name = "pairs"
-    packs = True
-    heterogeneity_aware = True
-    preemptive = True
+    needs = Need.COLOCATION | Need.ISOLATED_TIME
 
     def __init__(
         self, decide: Callable[[ClusterState], tuple[np.ndarray, PairShares]], fills_idle_gpus: bool = True

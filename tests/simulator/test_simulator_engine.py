@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
+from allocator.protocol.allocation import Allocation
 from allocator.simulator import RoundOutcome, SimulationResult, SimulationStalledError, preset, simulate
 from tests.simulator.worlds import SharesPolicy, equal_shares, make_trace, worlds
 from throughputs import InputError, Trace

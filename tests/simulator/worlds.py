@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from allocator.protocol.allocation import Allocation
 from allocator.cluster import Cluster
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol.allocation import Allocation
 from throughputs import Trace
 
 
@@ -27,7 +27,7 @@ def equal_shares(state: ClusterState) -> np.ndarray:
     return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
 
 
-class SharesPolicy:
+class SharesPolicy(SharePolicy):
     """Returns what `shares` computes from the state."""
 
     name = "shares"
