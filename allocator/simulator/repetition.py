@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = ["LEAST_ROUNDS", "advance", "equal_increments", "rounds_ahead"]
 
-LEAST_ROUNDS = 256
+LEAST_ROUNDS = 4096
 """Fewer equal rounds are run one by one, and are told apart in the tables."""
 
 _Floats = NDArray[np.float64]
