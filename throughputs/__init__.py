@@ -17,6 +17,7 @@ from throughputs.colocation import (
     retained_fractions,
 )
 from throughputs.columns import Columns, PlainColumns
+from throughputs.configurations import Configurations, read_configurations, write_configurations
 from throughputs.default_table import default_table
 from throughputs.errors import InputError
 from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors
@@ -43,6 +44,7 @@ __all__ = [
     "JOB_TYPES",
     "ColocationModel",
     "Columns",
+    "Configurations",
     "FixedDuration",
     "InputError",
     "InterferenceModel",
@@ -64,10 +66,12 @@ __all__ = [
     "estimation_errors",
     "gavel_trace",
     "job_type",
+    "read_configurations",
     "read_prices",
     "read_table",
     "read_trace",
     "retained_fractions",
+    "write_configurations",
     "write_prices",
     "write_table",
     "write_trace",

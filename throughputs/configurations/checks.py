@@ -1,0 +1,137 @@
+"""The arrays of configurations: parsing, checks, and the one order in which columns are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.errors import InputError
+
+__all__ = ["Arrays", "canonical_order", "check_columns", "check_labels"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """The (C,) arrays of `Configurations`."""
+
+    job: Whole
+    pool: Whole
+    gpus: Whole
+    rate: Array
+    batch_size: Whole
+    partner: Whole
+    partner_rate: Array
+
+    @classmethod
+    def single(cls, job: Whole, pool: Whole, gpus: Whole, rate: Array) -> Arrays:
+        """Columns of jobs alone, with their own batch size."""
+        C = len(job)
+        return cls(job, pool, gpus, rate, np.zeros(C, np.int64), np.full(C, -1), np.zeros(C))
+
+    @classmethod
+    def of(cls, owner: Any, chosen: Whole | slice) -> Arrays:
+        """The `chosen` entries of the arrays of the same names of `owner`."""
+        return cls(**{field.name: getattr(owner, field.name)[chosen] for field in fields(cls)})
+
+    @classmethod
+    def parsed(cls, source: str, *given: ArrayLike | None) -> Arrays:
+        """Arrays of what was given, in the order of the fields; InputError unless they have one length."""
+        names = [field.name for field in fields(cls)]
+        C = np.size(given[0]) if given[0] is not None else 0
+        absent = {"batch_size": 0, "partner": -1, "partner_rate": 0.0}
+        parsed: dict[str, Any] = {}
+        for name, values in zip(names, given, strict=True):
+            array = np.full(C, absent[name]) if values is None else np.asarray(values)
+            if array.shape != (C,):
+                raise InputError(source, field=name, found=array.shape, expected=f"shape ({C},)")
+            if C and array.dtype.kind not in "iuf":
+                raise InputError(source, field=name, found=str(array.dtype), expected="numbers")
+            if name in ("rate", "partner_rate"):
+                parsed[name] = array.astype(np.float64)
+                continue
+            whole = np.isfinite(array) & (array == np.rint(array))
+            if not whole.all():
+                c = int(np.argmin(whole))
+                raise InputError(source, field=f"{name} of column {c}", found=array[c].item(), expected="whole numbers")
+            parsed[name] = array.astype(np.int64)
+        return cls(**parsed)
+
+
+def check_labels(
+    source: str, columns: Arrays, jobs: Sequence[Hashable] | None, pools: Sequence[str] | None
+) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
+    """Labels of jobs and pools, distinct, with one for every position."""
+    last_job = max(columns.job.max(initial=-1), columns.partner.max(initial=-1))
+    labels = tuple(range(last_job + 1)) if jobs is None else tuple(jobs)
+    names = tuple(f"pool{m}" for m in range(columns.pool.max(initial=-1) + 1)) if pools is None else tuple(pools)
+    for field, given in (("jobs", labels), ("pools", names)):
+        if len(set(given)) != len(given):
+            repeated = next(label for label in given if given.count(label) > 1)
+            raise InputError(source, field=field, found=repeated, expected="distinct labels")
+    for field, positions, least, count in (
+        ("job", columns.job, 0, len(labels)),
+        ("pool", columns.pool, 0, len(names)),
+        ("partner", columns.partner, -1, len(labels)),
+    ):
+        outside = (positions < least) | (positions >= count)
+        if outside.any():
+            c = int(np.argmax(outside))
+            expected = f"a position below {count}" + (", or -1 for none" if least < 0 else "")
+            raise InputError(source, field=f"{field} of column {c}", found=int(positions[c]), expected=expected)
+    return labels, names
+
+
+def check_columns(source: str, columns: Arrays, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> None:
+    """InputError for a column that cannot be, or that is given twice."""
+    finite = "a finite throughput of at least 0 steps/s"
+    single = columns.partner < 0
+    for name, wrong, expected in (
+        ("rate", ~(np.isfinite(columns.rate) & (columns.rate >= 0)), finite),
+        ("partner_rate", ~(np.isfinite(columns.partner_rate) & (columns.partner_rate >= 0)), finite),
+        ("gpus", columns.gpus < 1, "at least 1 GPU"),
+        ("batch_size", columns.batch_size < 0, "at least 1, or 0 for the job's own"),
+        ("partner", columns.partner == columns.job, "another job"),
+        ("partner_rate", single & (columns.partner_rate != 0), "0, or a partner"),
+    ):
+        if wrong.any():
+            c = int(np.argmax(wrong))
+            where = _name(columns, c, jobs, pools)
+            raise InputError(
+                source, field=f"{name} of {where}", found=getattr(columns, name)[c].item(), expected=expected
+            )
+    ordered = canonical_order(columns)
+    keys = np.column_stack([ordered.job, ordered.pool, ordered.gpus, ordered.batch_size, ordered.partner])
+    again = np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1))
+    if len(again):
+        where = _name(ordered, int(again[0]), jobs, pools)
+        raise InputError(source, field=where, found="two rates", expected="each column once")
+
+
+def canonical_order(columns: Arrays) -> Arrays:
+    """The columns by job, pool, GPUs, batch size and partner, a pair at the earlier of its jobs."""
+    swapped = (columns.partner >= 0) & (columns.partner < columns.job)
+    if swapped.any():
+        columns = Arrays(
+            job=np.where(swapped, columns.partner, columns.job),
+            pool=columns.pool,
+            gpus=columns.gpus,
+            rate=np.where(swapped, columns.partner_rate, columns.rate),
+            batch_size=columns.batch_size,
+            partner=np.where(swapped, columns.job, columns.partner),
+            partner_rate=np.where(swapped, columns.rate, columns.partner_rate),
+        )
+    order = np.lexsort((columns.partner, columns.batch_size, columns.gpus, columns.pool, columns.job))
+    return Arrays.of(columns, order)
+
+
+def _name(columns: Arrays, c: int, jobs: tuple[Hashable, ...], pools: tuple[str, ...]) -> str:
+    job, gpus, pool = jobs[columns.job[c]], columns.gpus[c], pools[columns.pool[c]]
+    beside = f" beside {jobs[columns.partner[c]]!r}" if columns.partner[c] >= 0 else ""
+    return f"job {job!r} with {gpus} GPUs of {pool!r}{beside}"
