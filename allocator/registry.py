@@ -38,6 +38,7 @@ _OWN_MODULES = (
     "packed",
     "packing",
     "shockwave",
+    "shortest_first",
 )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from allocator.mechanism.checks import check_plan
 from allocator.mechanism.executor import Answer, Executor, Step
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.policy import PlanPolicy
 from allocator.protocol.state import ClusterState
 
@@ -43,7 +43,7 @@ class PlanBook(Executor[PlanPolicy]):
 
     def left(self, jobs: _Ids) -> None:
         """The steps of the plan go on without them."""
-        self._active = self._active[~np.isin(self._active, jobs)]
+        self._active = self._active[~among_ids(self._active, np.sort(jobs))]
         self._someone_left = True
 
     def due(self, clock: float, news: bool, waive_interval: bool) -> bool:

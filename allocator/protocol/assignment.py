@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs import InputError
 
-__all__ = ["Assignment"]
+__all__ = ["Assignment", "among_ids"]
 
 _Ids = NDArray[np.int64]
 
@@ -82,11 +82,11 @@ class Assignment:
 
     def among(self, live: _Ids) -> Assignment:
         """Without jobs that are not `live` (ascending ids); who shared with one of them is alone."""
-        there = _member(self.jobs, live)
+        there = among_ids(self.jobs, live)
         if there.all():
             return self
         kept = self.take(there)
-        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(_member(kept.partner, live), kept.partner, -1))
+        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, live), kept.partner, -1))
 
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
@@ -98,7 +98,8 @@ class Assignment:
             return
         if ((self.pool < 0) | (self.pool >= pools)).any():
             raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
-        if len(np.unique(self.jobs)) != k or (self.gpus < 1).any():
+        ascending = np.sort(self.jobs)
+        if (ascending[1:] == ascending[:-1]).any() or (self.gpus < 1).any():
             raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected)
         if self.shares_gpus:
             self._check_pairs(source)
@@ -118,7 +119,7 @@ class Assignment:
             raise InputError(source, field="assignment", found=f"partner of job {job}", expected=expected)
 
 
-def _member(ids: _Ids, live: _Ids) -> NDArray[np.bool_]:
+def among_ids(ids: _Ids, live: _Ids) -> NDArray[np.bool_]:
     """Which of `ids` are in `live`, which is ascending."""
     if not len(live):
         return np.zeros(len(ids), dtype=np.bool_)

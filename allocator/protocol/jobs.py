@@ -16,12 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.elastic import Throughputs, gang_rates, of_table
 from allocator.protocol.colocated import appended, of_trace, take
 from allocator.protocol.entities import Entities, Membership
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable, Trace
+from throughputs.configurations import Configurations
 
 if TYPE_CHECKING:
     from allocator.protocol.estimated import BelievedColocation
@@ -51,6 +53,7 @@ class JobTable:
     entities : the entities that the jobs may name; None: what they name is ignored.
     colocation : what the jobs do in pairs, for policies that pack; None: not known.
     training : how the jobs train, epoch by epoch; None: not known.
+    configurations : throughput by number of GPUs; None: not known.
 
     Attributes
     ----------
@@ -102,6 +105,7 @@ class JobTable:
         entities: Entities | None = None,
         colocation: PackedColumns | None = None,
         training: TrainingLedger | None = None,
+        configurations: Configurations | None = None,
     ) -> None:
         n = len(trace)
         self.ids = np.arange(n)
@@ -124,6 +128,7 @@ class JobTable:
         self.colocation = colocation
         self.believed: BelievedColocation | None = None
         self.training = training
+        self.configurations = configurations
         self.least_steps_remaining = 0.0
         self.columns: dict[str, NDArray[Any]] = {}
         self._fill: dict[str, Any] = {}
@@ -134,7 +139,7 @@ class JobTable:
     def from_trace(
         cls,
         trace: Trace,
-        throughputs: ThroughputTable | PackedColumns | ArrayLike,
+        throughputs: Throughputs,
         cluster: Cluster,
         *,
         needs: Need = Need.NOTHING,
@@ -143,19 +148,16 @@ class JobTable:
     ) -> JobTable:
         """Table of the jobs of `trace`, with rates looked up in a throughput table or given as an (N, M) array.
 
-        Pairs of jobs and how jobs train are looked up only where `needs` says so. Figures for pairs are in a table with
-        co-location, or in `PackedColumns` of these jobs; `published_profiles` as in `throughputs.training.profile_trace`.
+        Pairs of jobs, rates by number of GPUs and how jobs train are looked up only where `needs` says so. Figures for
+        pairs are in a table with co-location, or in `PackedColumns` of these jobs; those by number of GPUs in a table,
+        or in `Configurations` of these jobs; `published_profiles` as in `throughputs.training.profile_trace`.
         """
         pairs = of_trace(trace, throughputs, cluster) if Need.COLOCATION in needs else None
         if isinstance(throughputs, PackedColumns):
             throughputs = throughputs.rates
+        elastic = of_table(trace, throughputs, cluster) if Need.CONFIGURATIONS in needs else None
         known = isinstance(throughputs, ThroughputTable)
-        rates = (
-            throughputs.rates(trace.job_type, trace.scale_factor, cluster.accelerators)
-            if isinstance(throughputs, ThroughputTable)
-            else throughputs
-        )
-        table = cls(trace, rates, cluster, entities, pairs)
+        table = cls(trace, gang_rates(trace, throughputs, cluster), cluster, entities, pairs, configurations=elastic)
         if Need.TRAINING in needs:
             source = throughputs if known else None
             table.training = TrainingLedger.of_trace(trace, source, cluster, table.rates, published=published_profiles)
@@ -199,6 +201,8 @@ class JobTable:
             self.columns[name] = np.concatenate([column, np.full(len(later), self._fill[name])])
         if self.colocation is not None and later.colocation is not None:
             self.colocation = appended(self.colocation, later.colocation)
+        if self.configurations is not None and later.configurations is not None:
+            self.configurations = self.configurations.joined(later.configurations)
         if self.training is not None and later.training is not None:
             self.training.append(later.training)
         self._rank_members()
@@ -224,6 +228,8 @@ class JobTable:
             self.columns[name] = column[kept]
         if self.colocation is not None:
             self.colocation = take(self.colocation, kept, range(len(kept)), all_groups=True)
+        if self.configurations is not None:
+            self.configurations = self.configurations.of(kept)
         if self.training is not None:
             self.training.keep(kept)
         self._whole = bool(len(self.ids) == 0 or self.ids[-1] == len(self.ids) - 1)
@@ -262,6 +268,10 @@ class JobTable:
         if self.colocation is None:
             return None
         return take(self.colocation, self.rows(active), active.tolist(), self.believed_together)
+
+    def _known_configurations(self, at: _Ids, active: _Ids) -> Configurations | None:
+        """What the jobs in rows `at`, which are the `active` ones, can run as."""
+        return None if self.configurations is None else self.configurations.of(at).relabelled(active.tolist())
 
     def _partner_positions(self, active: _Ids) -> _Ids:
         """(n,) where in `active` the partner of each is, -1 where it has none or the partner is gone."""
@@ -334,6 +344,7 @@ class JobTable:
             "current_partner": lambda: self._partner_positions(active),
             "membership": lambda: None if membership is None else membership.take(at),
             "training": lambda: training.view(at) if training is not None and Need.TRAINING in needs else None,
+            "configurations": lambda: self._known_configurations(at, active) if Need.CONFIGURATIONS in needs else None,
             "running": lambda: _among_active(running, active),
         }
         state = ClusterState.on_demand(cluster, clock, sources)

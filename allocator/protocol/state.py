@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from allocator.protocol.plan import UpcomingRounds
     from allocator.protocol.training import TrainingView
     from formulations import WarmStart
+    from throughputs.configurations import Configurations
 
 __all__ = ["ClusterState"]
 
@@ -92,6 +93,7 @@ class ClusterState:
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
         same jobs and types as `throughputs`.
     membership : the entities, and which of them each job belongs to; None: no entities.
+    configurations : throughput of the jobs by number of GPUs (`Need.CONFIGURATIONS`); None where it is not known.
     training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
@@ -119,6 +121,7 @@ class ClusterState:
     running: Assignment
     colocation: PackedColumns | None
     membership: Membership | None
+    configurations: Configurations | None
     training: TrainingView | None
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
@@ -131,6 +134,7 @@ class ClusterState:
         clock: float = 0.0,
         colocation: PackedColumns | None = None,
         membership: Membership | None = None,
+        configurations: Configurations | None = None,
         training: TrainingView | None = None,
         running: Assignment | None = None,
         upcoming: UpcomingRounds | None = None,
@@ -143,6 +147,7 @@ class ClusterState:
         self.cluster, self.throughputs, self.clock = cluster, throughputs, clock
         self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
         self.colocation, self.membership, self.training = colocation, membership, training
+        self.configurations = configurations
         self.running = Assignment.none() if running is None else running
         self.upcoming, self.warm_start = upcoming, warm_start
         self._set_columns(columns)
@@ -176,6 +181,7 @@ class ClusterState:
         for name, of_jobs in (
             ("membership", None if self.membership is None else self.membership.of_job),
             ("training", None if self.training is None else self.training.rows),
+            ("configurations", None if self.configurations is None else self.configurations.jobs),
         ):
             if of_jobs is not None and len(of_jobs) != n:
                 raise InputError("cluster state", field=name, found=f"{len(of_jobs)} jobs", expected=f"{n} jobs")
@@ -230,6 +236,7 @@ class ClusterState:
             clock=self.clock,
             colocation=None if self.colocation is None else take(self.colocation, jobs),
             membership=None if self.membership is None else self.membership.take(jobs),
+            configurations=None if self.configurations is None else self.configurations.of(jobs),
             training=None if self.training is None else self.training.take(jobs),
             running=Assignment(position[running.jobs], running.pool, running.gpus, position[running.partner]),
             upcoming=self.upcoming,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.mechanism.core import DecisionCore
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.simulator.observers import StretchOutcome
@@ -58,7 +58,7 @@ class Leases:
         self.end(np.sort(leaving), clock, table)
         if not len(anew):
             return
-        begins = np.flatnonzero(np.isin(rows.jobs, anew))
+        begins = np.flatnonzero(among_ids(rows.jobs, np.sort(anew)))
         steps = table.steps_done[table.rows(rows.jobs[begins])].tolist()
         for k, done in zip(begins.tolist(), steps, strict=True):
             job = int(rows.jobs[k])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 
@@ -40,7 +41,7 @@ class RestartCost:
         """(K,) seconds that each row of a decision loses at its start."""
         rows, change = decision.assignment, decision.transition
         anew = change.start if not self.moves else np.concatenate([change.start, change.move, change.resize])
-        starts = np.isin(rows.jobs, anew)
+        starts = among_ids(rows.jobs, np.sort(anew))
         return np.where(starts, self.seconds_of(rows.gpus, jobs.job_type[jobs.rows(rows.jobs)]), 0.0)
 
     def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:

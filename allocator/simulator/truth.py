@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.elastic import Throughputs
 from allocator.protocol.jobs import JobTable, checked_rates
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
+from throughputs.configurations import Configurations
 from throughputs.training import Course
 
 if TYPE_CHECKING:
@@ -28,28 +30,34 @@ class Truth:
     Parameters
     ----------
     rates : (N, M) steps/s of each job's own gang.
+    scale_factor : (N,) its GPUs.
     spread_rates : (N, M) steps/s when the GPUs of the gang are on several servers; None: no difference.
     pairs : what the jobs do in pairs; None: nobody shares.
     course : how batch sizes change; None: they do not.
+    configurations : throughput by number of GPUs; None: every job runs with its own number.
     """
 
     def __init__(
         self,
         rates: _Floats,
+        scale_factor: _Ids,
         spread_rates: _Floats | None = None,
         pairs: PackedColumns | None = None,
         course: Course | None = None,
+        configurations: Configurations | None = None,
     ) -> None:
         self.rates = rates.copy()
+        self.scale_factor = scale_factor
         self.spread_rates = spread_rates
         self.pairs = pairs
         self.course = course
+        self.configurations = configurations
 
     @classmethod
     def from_trace(
         cls,
         trace: Trace,
-        throughputs: ThroughputTable | PackedColumns | ArrayLike,
+        throughputs: Throughputs,
         cluster: Cluster,
         jobs: JobTable,
         settings: SimulatorSettings,
@@ -80,15 +88,18 @@ class Truth:
                 published=adaptation == "published",
                 past_the_end=settings.finished_jobs_linger_rounds > 0,
             )
-        return cls(jobs.rates, spread, jobs.colocation, course)
+        return cls(jobs.rates, jobs.scale_factor, spread, jobs.colocation, course, jobs.configurations)
 
     def append(self, later: Truth) -> None:
         """Add the jobs of another truth of the same table at the end."""
         self.rates = np.concatenate([self.rates, later.rates])
+        self.scale_factor = np.concatenate([self.scale_factor, later.scale_factor])
         if self.spread_rates is not None and later.spread_rates is not None:
             self.spread_rates = np.concatenate([self.spread_rates, later.spread_rates])
         if self.course is not None and later.course is not None:
             self.course.append(later.course)
+        if self.configurations is not None and later.configurations is not None:
+            self.configurations = self.configurations.joined(later.configurations)
 
     @property
     def initial_steps(self) -> _Floats | None:
@@ -102,6 +113,9 @@ class Truth:
         """
         jobs, pool = assignment.jobs, assignment.pool
         rates = self.rates.ravel().take(jobs * self.rates.shape[1] + pool)
+        if self.configurations is not None:
+            other = np.flatnonzero(assignment.gpus != self.scale_factor[jobs])
+            rates[other] = self.configurations.rates_at(jobs[other], pool[other], assignment.gpus[other])
         if self.pairs is None or group is None or not assignment.shares_gpus:
             return rates
         shared = np.flatnonzero(assignment.partner >= 0)

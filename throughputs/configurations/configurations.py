@@ -303,6 +303,58 @@ class Configurations:
         columns = canonical_order(columns) if len(paired) else columns
         return self._trusted(columns, tuple(self.jobs[i] for i in wanted.tolist()), self.pools)
 
+    def rates_at(self, job: Whole, pool: Whole, gpus: Whole) -> Array:
+        """(K,) throughput of jobs (positions) alone on so many GPUs of a pool, steps/s; 0 where there is no column."""
+        if not len(self._alone):
+            return np.zeros(len(job))
+        key = (job * len(self.pools) + pool) * self._keys_per_pool + np.minimum(gpus, self._keys_per_pool - 1)
+        at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
+        return np.where(self._keys[at] == key, self.rate[self._alone[at]], 0.0)
+
+    @cached_property
+    def _alone(self) -> Whole:
+        """(A,) the columns of jobs alone with their own batch size, by job, pool and GPUs."""
+        return np.flatnonzero((self.partner < 0) & (self.batch_size == 0))
+
+    @cached_property
+    def _keys_per_pool(self) -> int:
+        return int(self.gpus.max(initial=0)) + 2
+
+    @cached_property
+    def _keys(self) -> Whole:
+        """(A,) job, pool and GPUs of these columns in one number each, ascending."""
+        a = self._alone
+        return np.asarray((self.job[a] * len(self.pools) + self.pool[a]) * self._keys_per_pool + self.gpus[a])
+
+    def relabelled(self, jobs: Sequence[Hashable]) -> Configurations:
+        """The same with other labels of the N jobs."""
+        labels = tuple(jobs)
+        if len(labels) != self.n_jobs or len(set(labels)) != len(labels):
+            raise InputError(_SOURCE, field="jobs", found=labels, expected=f"{self.n_jobs} distinct labels")
+        return self._trusted(Arrays.of(self, slice(None)), labels, self.pools)
+
+    def joined(self, later: Configurations) -> Configurations:
+        """The jobs of both, those of `later` behind, numbered anew from 0; of the same pools.
+
+        Raises
+        ------
+        InputError
+            Other pools.
+        """
+        if later.pools != self.pools:
+            raise InputError(_SOURCE, field="pools", found=later.pools, expected=str(self.pools))
+        n = self.n_jobs
+        columns = Arrays(
+            job=np.concatenate([self.job, later.job + n]),
+            pool=np.concatenate([self.pool, later.pool]),
+            gpus=np.concatenate([self.gpus, later.gpus]),
+            rate=np.concatenate([self.rate, later.rate]),
+            batch_size=np.concatenate([self.batch_size, later.batch_size]),
+            partner=np.concatenate([self.partner, np.where(later.partner < 0, -1, later.partner + n)]),
+            partner_rate=np.concatenate([self.partner_rate, later.partner_rate]),
+        )
+        return self._trusted(columns, tuple(range(n + later.n_jobs)), self.pools)
+
     def take(self, columns: ArrayLike) -> Configurations:
         """Some of the columns (a mask (C,), or ascending positions), of the same jobs and pools."""
         chosen = np.asarray(columns)

@@ -1,0 +1,93 @@
+"""What policies that are an order have in common: a sort key over jobs, and gang fill."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
+
+__all__ = ["OrderPolicy", "fill_in_order"]
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OrderPolicy(PlanPolicy):
+    """Jobs in line by a key; each takes its gang on the fastest pool that has room, until something happens.
+
+    Decides at arrivals and completions, not in rounds. A job that runs keeps its place in line only as far as its key
+    says so: a new one with a smaller key preempts it.
+
+    Attributes
+    ----------
+    strict_queue : whether a gang that does not fit lets nobody behind it pass.
+    """
+
+    triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+    strict_queue: ClassVar[bool] = False
+
+    @abstractmethod
+    def key(self, state: ClusterState) -> _Floats:
+        """(N,) smallest first; equal ones in the order of their ids."""
+
+    def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
+        """Who runs from now on."""
+        order = np.asarray(self.key(state)).argsort(kind="stable")
+        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity, self.strict_queue)
+        return Plan.until_next_event(Assignment.of(chosen, pool, state.scale_factors[chosen]))
+
+
+def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:
+    """Gang fill: who runs, and on which pool.
+
+    Parameters
+    ----------
+    order : (K,) jobs, the first in line first; those that no pool can run are passed over.
+    gpus : (N,) GPUs of each gang.
+    rates : (N, M) throughput, 0 where the gang cannot run; of equal ones the first pool is taken.
+    capacity : (M,) free GPUs.
+    strict : a gang that does not fit lets nobody behind it pass.
+
+    Returns (R,) jobs and (R,) pools, in the order in which they were chosen.
+    """
+    free = capacity.copy()
+    # By pool: columns of jobs are worked on side by side.
+    usable = rates.T[:, order]
+    sizes = gpus[order]
+    chosen, pools = [order[:0]], [order[:0]]
+    while len(order):
+        wanted = _best_with_room(usable, sizes, free)
+        somewhere = wanted >= 0
+        if not somewhere.all():
+            if strict:
+                somewhere[np.argmin(somewhere) :] = False
+            kept = np.flatnonzero(somewhere)
+            order, usable, sizes, wanted = order[kept], usable[:, kept], sizes[kept], wanted[kept]
+        # They get it up to the first for whom those before it left too little.
+        upto = len(order)
+        for j, count in enumerate(free.tolist()):
+            over = np.cumsum(np.where(wanted == j, sizes, 0)) > count
+            if len(over) and over[-1]:
+                upto = min(upto, int(over.argmax()))
+        chosen.append(order[:upto])
+        pools.append(wanted[:upto])
+        free -= np.bincount(wanted[:upto], sizes[:upto], len(free)).astype(np.int64)
+        order, usable, sizes = order[upto:], usable[:, upto:], sizes[upto:]
+    return np.concatenate(chosen), np.concatenate(pools)
+
+
+def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> _Ids:
+    """(K,) the pool with the highest of the (M, K) rates that has room for the gang as things are; -1 for none."""
+    best, wanted = np.zeros(len(sizes)), np.full(len(sizes), -1, dtype=np.int64)
+    for j, count in enumerate(free.tolist()):
+        if count:
+            better = (usable[j] > best) & (sizes <= count)
+            best[better] = usable[j][better]
+            wanted[better] = j
+    return wanted
