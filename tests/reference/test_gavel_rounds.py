@@ -65,6 +65,12 @@ class RecordedPolicy:
         return Allocation(self.name, state.throughputs, matrix, status="feasible")
 
 
+@pytest.fixture(scope="module")
+def public_data(gavel_inputs: Data) -> Data:
+    """Inputs of Gavel, made anew where the public files are absent."""
+    return gavel_inputs
+
+
 def read_log(path: Path) -> dict[str, Any]:
     with gzip.open(path, "rt") as file:
         return json.load(file)

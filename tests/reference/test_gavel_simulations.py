@@ -52,6 +52,12 @@ def runs_of(wanted):
 
 
 @pytest.fixture(scope="module")
+def public_data(gavel_inputs):
+    """Inputs of Gavel, made anew where the public files are absent."""
+    return gavel_inputs
+
+
+@pytest.fixture(scope="module")
 def recorded(reference_data):
     with gzip.open(reference_data("gavel/sim_results.jsonl.gz"), "rt") as lines:
         runs = [json.loads(line) for line in lines]
