@@ -41,7 +41,17 @@ SINGLE_GPU = (
     "min_total_duration_perf",
 )
 MULTI_GPU = tuple(name for name in SINGLE_GPU if name != "allox")
-LOGS = [("n40s", name) for name in SINGLE_GPU] + [("n40m", name) for name in MULTI_GPU]
+ALWAYS = (
+    ("n40s", "allox"),
+    ("n40s", "fifo_perf"),
+    ("n40m", "fifo_perf"),
+    ("n40m", "isolated"),
+    ("n40m", "max_min_fairness_perf"),
+)
+LOGS = [
+    log if log in ALWAYS else pytest.param(*log, marks=pytest.mark.exhaustive)
+    for log in [("n40s", name) for name in SINGLE_GPU] + [("n40m", name) for name in MULTI_GPU]
+]
 
 
 class RecordedPolicy:
@@ -138,7 +148,10 @@ WHOLE_RUNS = (
 )
 
 
-@pytest.mark.parametrize(("policy", "trace", "cluster"), WHOLE_RUNS)
+@pytest.mark.parametrize(
+    ("policy", "trace", "cluster"),
+    [run if "n40_" in run[1] else pytest.param(*run, marks=pytest.mark.exhaustive) for run in WHOLE_RUNS],
+)
 def test_policies_without_a_program_give_the_original_runs(
     policy: str, trace: str, cluster: str, public_data: Data, original_runs: dict[tuple[str, str, str], dict[str, Any]]
 ) -> None:
