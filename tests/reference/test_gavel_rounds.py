@@ -6,6 +6,7 @@ give the same rounds.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from allocator.simulator import SimulationResult, simulate
 from throughputs import read_table, read_trace
 
 Data = Callable[[str], Path]
+
+read_once = functools.cache(read_table)
 
 # The logs' policies without pairs of jobs; Gandiva's and the packed ones' rows are pairs.
 SINGLE_GPU = (
@@ -89,7 +92,7 @@ def read_log(path: Path) -> dict[str, Any]:
 def run(public_data: Data, trace: str, counts: str, policy: Policy, seed: int) -> SimulationResult:
     # The original numbers the GPUs of its types in alphabetical order.
     by_type = zip(("v100", "p100", "k80"), map(int, counts.split(":")), strict=True)
-    table = read_table(public_data("gavel/simulation_throughputs.json.gz"))
+    table = read_once(public_data("gavel/simulation_throughputs.json.gz"))
     jobs = read_trace(public_data(f"gavel/traces/{trace}"))
     return simulate(jobs, Cluster(dict(sorted(by_type))), policy, table, preset="gavel", seed=seed)
 
