@@ -33,17 +33,6 @@ def test_consolidated_gangs_take_the_fullest_server_with_room() -> None:
     assert placement.place(0, [0, 1, 2, 3], sizes) == [(8, 9), (4, 5, 6), (7,), (0, 1, 2, 3)]
 
 
-def test_a_gang_passes_by_emptier_servers_before_and_behind_the_fullest_with_room() -> None:
-    placement = Placement(Cluster({"a": 12}, {"a": 4}), consolidated=True)
-    sizes = [2, 3, 1, 2, 4]
-    assert placement.place(0, [0], sizes) == [(0, 1)]
-    assert placement.place(0, [0, 1], sizes) == [(0, 1), (4, 5, 6)]
-    # Two GPUs are free on the first server, one on the second, four on the third.
-    assert placement.place(0, [0, 1, 2], sizes) == [(0, 1), (4, 5, 6), (7,)]
-    assert placement.place(0, [0, 1, 2, 3], sizes) == [(0, 1), (4, 5, 6), (7,), (2, 3)]
-    assert placement.place(0, [0, 1, 2, 3, 4], sizes) == [(0, 1), (4, 5, 6), (7,), (2, 3), (8, 9, 10, 11)]
-
-
 def test_a_gang_larger_than_a_server_spans_few() -> None:
     placement = Placement(Cluster({"a": 8}, {"a": 4}), consolidated=True)
     assert placement.place(0, [0], [6]) == [(0, 1, 2, 3, 4, 5)]
