@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import pandas as pd
 import pytest
 
 from allocator import Cluster, default_table, get_policy, simulate
-from allocator.simulator import RoundOutcome
 from throughputs import InputError, PriceTable, TraceGenerator
 
 COST = "max_sum_throughput_normalized_by_cost_perf"
@@ -46,15 +46,14 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "checkpoint": folder / "run.checkpoint",
     }
 
-    class Stop:
-        def decided(self, *_: object) -> None: ...
+    calls = itertools.count()
 
-        def round_ended(self, outcome: RoundOutcome) -> None:
-            if outcome.index == 10:
-                raise StoppedError
+    def stop(*_: object) -> None:
+        if next(calls) == 10:
+            raise StoppedError
 
     with pytest.raises(StoppedError):
-        simulate(**run, prices=prices(), checkpoint_every=1, observers=[Stop()])
+        simulate(**run, prices=prices(), checkpoint_every=1, progress=stop)
     return run
 
 
