@@ -49,7 +49,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     calls = itertools.count()
 
     def stop(*_: object) -> None:
-        if next(calls) == 10:
+        if next(calls) == 3:
             raise StoppedError
 
     with pytest.raises(StoppedError):
