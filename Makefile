@@ -1,9 +1,10 @@
 # Everything runs in an environment of its own, .venv, made at first use.
-#   make demo    compare nine policies on one cluster; ends with a table and demo-output/report.html
-#   make test    the tests
-#   make lint    format, lint and types
-#   make bench   decisions and simulations, timed beside the plain cvxpy + ECOS path
-#   make clean   remove what these made
+#   make demo      compare nine policies on one cluster; ends with a table and demo-output/report.html
+#   make test      the tests, in a few minutes; those marked exhaustive are left out
+#   make test-all  all tests: whole simulations, every solver on every instance, every notebook
+#   make lint      format, lint and types
+#   make bench     decisions and simulations, timed beside the plain cvxpy + ECOS path
+#   make clean     remove what these made
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,12 +13,15 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all lint bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
 
 test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m "not exhaustive"
+
+test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.dev

@@ -1,42 +1,110 @@
-"""Where the tests find public data and reference results, which are not part of the repository."""
+"""Where the tests find public data and reference results, and what they do without them (docs/contributing.md)."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
+
+from throughputs import default_table, gavel_trace, write_table, write_trace
 
 # Shared machines stall for seconds; a slow example is not a failing one.
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
 
-_DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".." / "shared" / "data"
+HERE = Path(__file__).resolve().parent
+COMMITTED = HERE / "reference" / "recorded"
+"""Reference results that come with the repository; see the README there."""
+
+GAVEL_TABLE = "gavel/simulation_throughputs.json.gz"
+_GAVEL_TRACE = re.compile(r"gavel/traces/n(\d+)_lam(\d+)_multi([01])_prio([01])_seed(\d+)\.trace")
+
+Data = Callable[[str], Path]
 
 
 def _data_root() -> Path:
-    return Path(os.environ.get("ALLOCATOR_DATA", _DEFAULT_DATA))
+    return Path(os.environ.get("ALLOCATOR_DATA") or HERE.parent.parent / "shared" / "data")
 
 
 def _reference_root() -> Path:
-    return Path(os.environ.get("ALLOCATOR_REFERENCE", _data_root().parent / "reference"))
+    return Path(os.environ.get("ALLOCATOR_REFERENCE") or _data_root().parent / "reference")
 
 
-def _existing(path: Path, variable: str) -> Path:
-    if not path.exists():
-        pytest.skip(f"{path} is absent; set {variable} to the folder that holds it")
-    return path
+def _data_are_expected() -> bool:
+    return os.environ.get("ALLOCATOR_EXPECT_DATA", "0") not in ("", "0")
+
+
+def _absent(path: Path, variable: str) -> NoReturn:
+    message = f"{path} is absent; set {variable} to the folder that holds it (docs/contributing.md)"
+    if _data_are_expected():
+        pytest.fail(f"ALLOCATOR_EXPECT_DATA is set, but {message}", pytrace=False)
+
+    pytest.skip(message)
+
+
+def _public_path(relative: str) -> Path:
+    path = _data_root() / relative
+    return path if path.exists() else _absent(path, "ALLOCATOR_DATA")
 
 
 @pytest.fixture(scope="session")
-def public_data() -> Callable[[str], Path]:
+def public_data() -> Data:
     """Path of a file of public input data (folder ALLOCATOR_DATA); skips the test where it is absent."""
-    return lambda relative: _existing(_data_root() / relative, "ALLOCATOR_DATA")
+    return _public_path
 
 
 @pytest.fixture(scope="session")
-def reference_data() -> Callable[[str], Path]:
-    """Path of a file of reference results (folder ALLOCATOR_REFERENCE); skips where it is absent."""
-    return lambda relative: _existing(_reference_root() / relative, "ALLOCATOR_REFERENCE")
+def reference_data() -> Data:
+    """Path of a file of reference results: in the folder ALLOCATOR_REFERENCE, else the one that is committed.
+
+    Skips the test where there is neither. Where data are expected, those that are committed do not do.
+    """
+
+    def path_of(relative: str) -> Path:
+        path, committed = _reference_root() / relative, COMMITTED / relative
+        if path.exists():
+            return path
+        return committed if committed.exists() and not _data_are_expected() else _absent(path, "ALLOCATOR_REFERENCE")
+
+    return path_of
+
+
+@pytest.fixture(scope="session")
+def gavel_inputs(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """As `public_data`, but traces of Gavel and the table of its simulations are made anew where they are absent.
+
+    The generator draws the very same traces and the embedded table has the same throughputs, pairs of jobs aside
+    (`test_published_traces_byte_for_byte`, `test_default_table_is_the_public_one`).
+    """
+    folder = tmp_path_factory.mktemp("gavel")
+
+    def path_of(relative: str) -> Path:
+        drawn = _GAVEL_TRACE.fullmatch(relative)
+        if (_data_root() / relative).exists() or _data_are_expected() or not (drawn or relative == GAVEL_TABLE):
+            return _public_path(relative)
+        path = folder / (Path(relative).name if drawn else "simulation_throughputs.csv")
+        if path.exists():
+            return path
+        if drawn:
+            n, mean, multi_gpu, priorities, seed = map(int, drawn.groups())
+            trace = gavel_trace(n, mean, multi_gpu=bool(multi_gpu), priorities=bool(priorities), seed=seed)
+            write_trace(trace, path)
+        else:
+            write_table(default_table(), path)
+        return path
+
+    return path_of
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much was left out for want of data."""
+    reports = terminalreporter.stats.get("skipped", [])
+    skipped = sum("is absent; set ALLOCATOR_" in str(report.longrepr) for report in reports)
+    if skipped:
+        tests = "1 test" if skipped == 1 else f"{skipped} tests"
+        terminalreporter.write_line(f"{tests} skipped without public data: see docs/contributing.md")

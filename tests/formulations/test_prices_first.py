@@ -10,7 +10,7 @@ from formulations.backends import highs, prices, structured
 from formulations.certificate import Certificate, certify
 
 KINDS = ("max_min", "makespan", "finish_time", "max_sum")
-BLOCKS = range(5)
+BLOCKS = [0, *(pytest.param(block, marks=pytest.mark.exhaustive) for block in range(1, 5))]
 PER_BLOCK = 28
 """A multiple of the 7 features that `draw_many` goes through."""
 

@@ -16,6 +16,7 @@ from formulations import (
     NashWelfare,
     Objective,
     Polytope,
+    Solution,
     WaterFilling,
     proportional_throughput,
     solve,
@@ -45,6 +46,16 @@ def program(draw_hard, seed: int, kind: str) -> tuple[Polytope, Objective]:
         "water_filling": WaterFilling(units, max_min.weights / units),
     }
     return part, more[kind] if kind in more else objectives[kind].take(jobs)
+
+
+_SOLVED: dict[tuple[int, str], Solution] = {}
+
+
+def solved(seed: int, kind: str, polytope: Polytope, objective: Objective) -> Solution:
+    """The solution of a program as it is drawn: most properties compare with it, so it is found once."""
+    if (seed, kind) not in _SOLVED:
+        _SOLVED[seed, kind] = solve(polytope, objective)
+    return _SOLVED[seed, kind]
 
 
 def rescaled(objective: Objective, factor: np.ndarray) -> Objective:
@@ -79,7 +90,7 @@ def test_unit_of_each_jobs_throughput(draw_hard, kind):
         polytope, objective = program(draw_hard, seed, kind)
         factor = 2.0 ** rng.integers(-9, 10, polytope.n_jobs)
         scaled = polytope_over(polytope.rates * factor[:, None], polytope.scale_factors, polytope.capacity)
-        one, other = solve(polytope, objective), solve(scaled, rescaled(objective, factor))
+        one, other = solved(seed, kind, polytope, objective), solve(scaled, rescaled(objective, factor))
         expected = one.objective
         if isinstance(objective, NashWelfare):
             expected += float(objective.totals @ np.log(factor))
@@ -93,7 +104,7 @@ def test_unit_of_all_throughput(draw_hard, kind):
     for seed in SEEDS:
         polytope, objective = program(draw_hard, seed, kind)
         scaled = polytope_over(polytope.rates * 1000.0, polytope.scale_factors, polytope.capacity)
-        one, other = solve(polytope, objective), solve(scaled, objective)
+        one, other = solved(seed, kind, polytope, objective), solve(scaled, objective)
         expected = one.objective * (1e-3 if isinstance(objective, Makespan) else 1e3)
         if isinstance(objective, NashWelfare):
             expected = one.objective + float(objective.totals.sum()) * np.log(1e3)
@@ -107,7 +118,7 @@ def test_order_of_jobs_changes_no_bit(draw_hard, kind):
         polytope, objective = program(draw_hard, seed, kind)
         order = rng.permutation(polytope.n_jobs)
         shuffled = polytope.restricted(order, np.arange(len(polytope.capacity)))
-        one, other = solve(polytope, objective), solve(shuffled, objective.take(order))
+        one, other = solved(seed, kind, polytope, objective), solve(shuffled, objective.take(order))
         np.testing.assert_array_equal(other.shares, one.shares[order], err_msg=f"seed {seed}")
         np.testing.assert_array_equal(other.prices, one.prices, err_msg=f"seed {seed}")
         assert other.objective == one.objective, f"seed {seed}"
@@ -122,7 +133,7 @@ def test_order_of_types(draw_hard, kind):
         polytope, objective = program(draw_hard, seed, kind)
         types = rng.permutation(len(polytope.capacity))
         turned = polytope.restricted(np.arange(polytope.n_jobs), types)
-        one, other = solve(polytope, objective), solve(turned, objective)
+        one, other = solved(seed, kind, polytope, objective), solve(turned, objective)
         assert close(kind, objective, other.objective, one.objective), f"seed {seed}"
         u, v = polytope.throughput(one.shares), turned.throughput(other.shares)
         far += not np.allclose(u, v, rtol=1e-4, atol=1e-4 * float((u / polytope.rates.max(axis=1)).max()))
@@ -134,7 +145,7 @@ def test_more_capacity_never_hurts(draw_hard, kind):
     for seed in SEEDS:
         polytope, objective = program(draw_hard, seed, kind)
         sign = 1 if objective.maximise else -1
-        before = solve(polytope, objective)
+        before = solved(seed, kind, polytope, objective)
         for j in range(len(polytope.capacity)):
             capacity = polytope.capacity.copy()
             capacity[j] += 1.0
@@ -149,7 +160,7 @@ def test_prices_bound_what_more_capacity_gives(draw_hard, kind):
     """The value is concave in capacity: one more GPU is worth no more than its price, one fewer costs no less."""
     for seed in SEEDS:
         polytope, objective = program(draw_hard, seed, kind)
-        at = solve(polytope, objective)
+        at = solved(seed, kind, polytope, objective)
         sign = 1 if objective.maximise else -1
         size = float(objective.totals.sum()) if isinstance(objective, NashWelfare) else abs(at.objective)
         for j in range(len(polytope.capacity)):
@@ -181,7 +192,7 @@ def test_nothing_useful_is_left_idle(draw_hard, kind):
         polytope, objective = program(draw_hard, seed, kind)
         if isinstance(objective, MaxSum) and not (objective.gains > 0).all():
             continue
-        shares = solve(polytope, objective).shares
+        shares = solved(seed, kind, polytope, objective).shares
         left = polytope.capacity - polytope.loads @ shares
         idle = 1.0 - shares.sum(axis=1)
         relative = polytope.rates / polytope.rates.max(axis=1, keepdims=True)
@@ -203,7 +214,7 @@ def test_a_job_more_never_helps(draw_hard, kind):
         rest = np.arange(1, polytope.n_jobs)
         fewer = polytope.restricted(rest, np.arange(len(polytope.capacity)))
         sign = 1 if objective.maximise else -1
-        one, other = solve(polytope, objective).objective, solve(fewer, objective.take(rest)).objective
+        one, other = solved(seed, kind, polytope, objective).objective, solve(fewer, objective.take(rest)).objective
         assert sign * (other - one) >= 0 or close(kind, objective, one, other), f"seed {seed}"
 
 
@@ -211,7 +222,7 @@ def test_max_min_is_the_makespan_of_its_weights(draw_hard):
     for seed in SEEDS:
         polytope, objective = program(draw_hard, seed, "max_min")
         assert isinstance(objective, MaxMin)
-        level = solve(polytope, objective).objective
+        level = solved(seed, "max_min", polytope, objective).objective
         assert solve(polytope, Makespan(objective.weights)).objective == pytest.approx(1.0 / level, rel=2.5e-8)
 
 

@@ -74,7 +74,10 @@ def decisions(n_active: int, steps: int, seed: int) -> Iterator[tuple[Jobs, np.n
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n_active", "steps"), [(200, 20), (1000, 20), (2500, 20), (20_000, 4)])
+@pytest.mark.parametrize(
+    ("n_active", "steps"),
+    [(200, 20), (1000, 20), *(pytest.param(*many, marks=pytest.mark.exhaustive) for many in ((2500, 20), (20_000, 4)))],
+)
 def test_decisions_in_a_row_are_those_from_nothing(kind, n_active, steps):
     """Objective to 1e-9 (beyond what is proven), the same shares, no more iterations in all."""
     warm_iterations = cold_iterations = used = 0

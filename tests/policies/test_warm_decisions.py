@@ -35,7 +35,9 @@ def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return used
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    "name", [*POLICIES[:2], *(pytest.param(name, marks=pytest.mark.exhaustive) for name in POLICIES[2:])]
+)
 def test_a_simulation_is_the_same_with_and_without(name, starts_used):
     trace = gavel_trace(60, 300.0, seed=3)
     results = {}

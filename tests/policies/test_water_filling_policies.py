@@ -54,7 +54,7 @@ def expected(state, rates, columns):
     return units, found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(NAMES[0], marks=pytest.mark.exhaustive), NAMES[1]])
 @pytest.mark.parametrize("entities", [False, True], ids=["flat", "entities"])
 def test_is_what_trying_every_job_finds(name, entities):
     for seed in range(25):

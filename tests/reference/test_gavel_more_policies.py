@@ -19,6 +19,12 @@ SLOS = COST + "_SLOs"
 STRATEGY_PROOF = "max_min_fairness_strategy_proof_perf"
 
 
+@pytest.fixture(scope="module")
+def public_data(gavel_inputs):
+    """Inputs of Gavel, made anew where the public files are absent."""
+    return gavel_inputs
+
+
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("policy", [COST, SLOS])
 @pytest.mark.parametrize("choice", ["balanced", "published"])

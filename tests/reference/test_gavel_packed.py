@@ -25,13 +25,13 @@ from throughputs import read_table, read_trace
 Data = Callable[[str], Path]
 
 LOGS = [
-    ("n40s", "finish_time_fairness_packed"),
+    pytest.param("n40s", "finish_time_fairness_packed", marks=pytest.mark.exhaustive),
     ("n40s", "max_min_fairness_packed"),
-    ("n40s", "max_min_fairness_water_filling_packed"),
-    ("n40s", "min_total_duration_packed"),
+    pytest.param("n40s", "max_min_fairness_water_filling_packed", marks=pytest.mark.exhaustive),
+    pytest.param("n40s", "min_total_duration_packed", marks=pytest.mark.exhaustive),
     ("n40s", "fifo_packed"),
-    ("n40s", "gandiva"),
-    ("n40m", "fifo_packed"),
+    pytest.param("n40s", "gandiva", marks=pytest.mark.exhaustive),
+    pytest.param("n40m", "fifo_packed", marks=pytest.mark.exhaustive),
     ("n40m", "gandiva"),
 ]
 

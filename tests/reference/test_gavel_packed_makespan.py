@@ -22,6 +22,7 @@ def recorded(reference_data):
         return next(run for run in runs if run["trace"] == TRACE and run["policy"] == POLICY and run["seed"] == 0)
 
 
+@pytest.mark.exhaustive
 def test_every_job_completes_when_it_was_recorded_to(recorded, public_data):
     table = read_table(public_data("gavel/simulation_throughputs.json.gz"))
     trace = read_trace(public_data(f"gavel/traces/{TRACE}"))

@@ -59,7 +59,7 @@ def test_the_preset_repeats_the_recorded_runs(public_data, reference_data, table
     np.testing.assert_allclose(ours, theirs, atol=1.0, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["shockwave", "shockwave_published"])
+@pytest.mark.parametrize("name", ["shockwave", pytest.param("shockwave_published", marks=pytest.mark.exhaustive)])
 def test_shockwave_does_what_the_published_runs_do(public_data, reference_data, table, name):
     """A plan that differs in one round sends the run another way: published runs differ by more than these margins."""
     ours = run("shockwave", read_trace(public_data(TRACE)), table, name).summary()

@@ -19,6 +19,12 @@ BY_ROUND = [pytest.param(state, id=f"round{state['round']}") for state in STATES
 SMALL = [pytest.param(state, id=f"round{state['round']}") for state in STATES if len(state["widths"]) <= 40]
 
 
+def rest_exhaustive(states: list[Any], always: int) -> list[Any]:
+    """The first few, and the others for those who have more time."""
+    rest = [pytest.param(*state.values, id=state.id, marks=pytest.mark.exhaustive) for state in states[always:]]
+    return states[:always] + rest
+
+
 def program_of(state: dict[str, Any], **changes: Any) -> PlanningProgram:
     """The recorded planner state; stage 2 at once, as in the recorded figures."""
     figures: dict[str, Any] = RECORDED["common"] | {name: np.array(state[name]) for name in JOBS}
@@ -62,17 +68,17 @@ def test_numbers_of_rounds_and_their_order_at_the_default_gap(state: dict[str, A
     assert plan.ordering_gap <= 1e-3
 
 
-@pytest.mark.parametrize("state", BY_ROUND)
+@pytest.mark.parametrize("state", rest_exhaustive(BY_ROUND, 5))
 def test_counts(state: dict[str, Any]) -> None:
     check(state, solve_plan(program_of(state), form="counts", time_limit_seconds=600.0))
 
 
-@pytest.mark.parametrize("state", SMALL)
+@pytest.mark.parametrize("state", rest_exhaustive(SMALL, 3))
 def test_binaries(state: dict[str, Any]) -> None:
     check(state, solve_plan(program_of(state), form="binaries", time_limit_seconds=600.0))
 
 
-@pytest.mark.parametrize("state", SMALL[:4])
+@pytest.mark.parametrize("state", rest_exhaustive(SMALL[:4], 2))
 def test_binaries_with_cbc(state: dict[str, Any]) -> None:
     check(state, solve_plan(program_of(state), form="binaries", solver="cbc", time_limit_seconds=600.0))
 

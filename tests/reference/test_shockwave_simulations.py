@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import json
 
@@ -34,6 +35,8 @@ def canonical(public_data):
     trace = read_trace(public_data(TRACE))
     table = read_table(public_data("shockwave/tacc_throughputs.json.gz"))
 
+    # Several tests look at the same run.
+    @functools.cache
     def run(policy, preset="shockwave_published", **settings):
         return simulate(trace, CLUSTER, get_policy(policy, **settings), table, preset=preset)
 

@@ -22,7 +22,7 @@ from throughputs import (
 
 TABLE = default_table().with_colocation(default_colocation(), default_table().scale_factors)
 CLUSTER = Cluster({"v100": 2, "p100": 2, "k80": 2})
-WORLDS = [("default", False), ("gavel", False), ("default", True)]
+WORLDS = [("default", False), pytest.param("gavel", False, marks=pytest.mark.exhaustive), ("default", True)]
 
 
 def columns(seed: int, groups: int = 6, sizes: int = 2) -> PackedColumns:

@@ -16,6 +16,12 @@ from tests.simulator.worlds import SharesPolicy, make_trace, worlds
 from throughputs import read_table, read_trace
 
 
+@pytest.fixture(scope="module")
+def public_data(gavel_inputs):
+    """Inputs of Gavel, made anew where the public files are absent."""
+    return gavel_inputs
+
+
 def leases(result) -> tuple[int, int]:
     summary = result.summary()
     return summary["lease_extensions"], summary["lease_opportunities"]

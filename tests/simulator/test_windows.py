@@ -17,6 +17,12 @@ ONE_GPU = Cluster({"v100": 1})
 SMALL = Cluster({"v100": 4, "p100": 4, "k80": 4})
 
 
+@pytest.fixture(scope="module")
+def public_data(gavel_inputs):
+    """Inputs of Gavel, made anew where the public files are absent."""
+    return gavel_inputs
+
+
 def test_the_run_ends_with_the_last_job_of_the_window() -> None:
     trace = make_trace([360, 360, 360, 7200], arrivals=[0.0, 0.0, 400.0, 450.0])
     result = simulate(trace, Cluster({"v100": 2}), SharesPolicy(), np.ones((4, 1)), window=(1, 3))

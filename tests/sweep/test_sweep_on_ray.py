@@ -59,6 +59,7 @@ def test_the_same_results_as_on_this_machine(cluster, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+@pytest.mark.exhaustive
 def test_the_runs_are_spread_over_the_nodes(cluster):
     from allocator.sweep.execute import Materials
     from allocator.sweep.on_ray import RayEngine
@@ -81,6 +82,7 @@ def _node() -> str:
     return node
 
 
+@pytest.mark.exhaustive
 def test_a_node_that_leaves_costs_no_results(cluster, tmp_path):
     leaving = cluster.add_node(num_cpus=2, object_store_memory=OBJECT_STORE_BYTES)
     sweep = Sweep.from_dict(

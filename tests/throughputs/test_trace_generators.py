@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -42,6 +43,20 @@ GAVEL_SETTINGS = [
 ]
 
 
+GAVEL_DIGESTS = (
+    "e79b8c0cc9ea65ea",
+    "775eba42f4cf1e07",
+    "b85605a04417e6cd",
+    "096f53d252746310",
+    "03412657f3fe1074",
+    "41d00bd26a226ac9",
+    "9e11096765496d9e",
+    "e61c490bd96df2a8",
+    "6a718d9ab604d4ff",
+)
+"""Beginnings of the SHA-256 of the published files."""
+
+
 @pytest.mark.parametrize(("n", "mean", "multi", "priorities"), GAVEL_SETTINGS)
 def test_published_traces_byte_for_byte(
     n: int, mean: int, multi: bool, priorities: bool, public_data, tmp_path: Path
@@ -50,6 +65,15 @@ def test_published_traces_byte_for_byte(
     trace = gavel_trace(n, mean, multi_gpu=multi, priorities=priorities, seed=0)
     write_trace(trace, tmp_path / "mine.trace")
     assert (tmp_path / "mine.trace").read_bytes() == original.read_bytes()
+
+
+@pytest.mark.parametrize(("settings", "digest"), list(zip(GAVEL_SETTINGS, GAVEL_DIGESTS, strict=True)))
+def test_digests_are_those_of_published_traces(
+    settings: tuple[int, int, bool, bool], digest: str, tmp_path: Path
+) -> None:
+    n, mean, multi, priorities = settings
+    write_trace(gavel_trace(n, mean, multi_gpu=multi, priorities=priorities, seed=0), tmp_path / "mine.trace")
+    assert hashlib.sha256((tmp_path / "mine.trace").read_bytes()).hexdigest().startswith(digest)
 
 
 def test_gavel_trace_without_data() -> None:

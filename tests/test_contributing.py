@@ -1,0 +1,72 @@
+"""Tests without their data are skipped and counted; where data are expected, they and the gate fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+GATE = ROOT / ".ci" / "run"
+PAGE = (ROOT / "docs" / "contributing.md").read_text()
+
+WITH_PUBLIC_DATA = "tests/throughputs/test_training_rules.py::test_switches_of_the_published_table"
+WITH_REFERENCE = "tests/sweep/test_studies.py::test_studies_have_the_policies_of_the_published_curves"
+WITH_INPUTS_OF_GAVEL = "tests/simulator/test_lease_extensions.py::test_counts_of_the_original"
+
+
+def run_tests(empty: Path, *tests: str, expected: str) -> subprocess.CompletedProcess[str]:
+    """Some tests of this folder, with folders of data in which there are none."""
+    environment = os.environ | {
+        "ALLOCATOR_DATA": str(empty),
+        "ALLOCATOR_REFERENCE": str(empty),
+        "ALLOCATOR_EXPECT_DATA": expected,
+    }
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *tests]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_what_is_absent_is_skipped_and_counted_and_what_is_committed_is_used(tmp_path):
+    done = run_tests(tmp_path, WITH_PUBLIC_DATA, WITH_REFERENCE, WITH_INPUTS_OF_GAVEL, expected="0")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.split()[0] == "s..."
+    assert "1 test skipped without public data: see docs/contributing.md" in done.stdout
+
+
+def test_where_data_are_expected_their_absence_fails(tmp_path):
+    done = run_tests(tmp_path, WITH_PUBLIC_DATA, WITH_REFERENCE, WITH_INPUTS_OF_GAVEL, expected="1")
+    assert done.returncode == 1
+    assert set(done.stdout.split()[0]) <= set("FE")
+    assert "is absent; set ALLOCATOR_DATA to the folder that holds it" in done.stdout
+    assert "is absent; set ALLOCATOR_REFERENCE to the folder that holds it" in done.stdout
+
+
+needs_gate = pytest.mark.skipif(not GATE.exists(), reason="the gate is no part of a source distribution")
+
+
+@needs_gate
+@pytest.mark.parametrize("missing", ["ALLOCATOR_DATA", "ALLOCATOR_REFERENCE"])
+def test_the_gate_ends_at_once_where_data_are_absent(missing, tmp_path):
+    folders = {name: str(tmp_path) for name in ("ALLOCATOR_DATA", "ALLOCATOR_REFERENCE")}
+    environment = os.environ | folders | {missing: str(tmp_path / "nowhere")}
+    environment.pop("ALLOCATOR_EXPECT_DATA", None)
+    done = subprocess.run([GATE], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{tmp_path / 'nowhere'} is absent" in done.stderr
+    assert "lint" not in done.stdout
+
+
+@needs_gate
+def test_the_page_names_the_commands_and_the_gate_runs_all_tests():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert {"test", "test-all", "lint"} <= targets
+    assert set(re.findall(r"^make ([a-z-]+)", PAGE, flags=re.MULTILINE)) <= targets
+    gate = GATE.read_text()
+    assert re.search(r"^make test-all$", gate, flags=re.MULTILINE)
+    for variable in ("ALLOCATOR_DATA", "ALLOCATOR_REFERENCE", "ALLOCATOR_EXPECT_DATA"):
+        assert f"`{variable}`" in PAGE
+        assert variable in gate

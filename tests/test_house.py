@@ -1,0 +1,315 @@
+"""The house: imports go one way and in no circle, at the top of modules, and no room is overcrowded.
+
+What is not yet so stands in `KNOWN`, and that list may only shrink: a test fails at whatever is not on it, and at
+whatever is on it and no longer there. `python tests/test_house.py` prints the list as it is today.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+# Each may import itself and those before it; what uses the library may import all of them.
+PACKAGES = ("throughputs", "formulations", "allocator")
+USERS = ("benchmarks", "notebooks", "tests")
+
+MOST_MODULES = 12
+"""Modules in one folder; `__init__` and `__main__` are not counted."""
+
+# To load one of these takes about as long as `import allocator` may take, or it is an extra.
+LOADED_LATE = (
+    "clarabel",
+    "cvxpy",
+    "ecos",
+    "highspy",
+    "matplotlib",
+    "numba",
+    "pandas",
+    "pulp",
+    "pyarrow",
+    "ray",
+    "rich",
+    "scipy",
+    "scs",
+    "typer",
+)
+
+KNOWN = """
+circle: throughputs.colocation, throughputs.table, throughputs.table_builder, throughputs.table_frame
+circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
+circle: formulations.backends.responses, formulations.fast.responses
+circle: formulations.certificate, formulations.log_certificate
+circle: allocator.allocation, allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base
+circle: allocator.simulator.record, allocator.simulator.tables
+folder: allocator/cli has 14 modules
+folder: allocator/policies has 17 modules
+folder: allocator/simulator has 19 modules
+folder: allocator/sweep has 15 modules
+folder: benchmarks/solvers has 13 modules
+folder: formulations has 21 modules
+folder: formulations/backends has 25 modules
+folder: formulations/packed has 16 modules
+folder: formulations/planning has 13 modules
+folder: throughputs has 15 modules
+late: throughputs.colocation -> throughputs.files
+late: throughputs.colocation -> throughputs.frames
+late: throughputs.prices -> throughputs.frames
+late: throughputs.table -> throughputs.colocation
+late: throughputs.table -> throughputs.table_frame
+late: formulations -> formulations.planning
+late: formulations.backends.cbc -> warnings
+late: formulations.backends.convex -> importlib
+late: formulations.backends.convex -> warnings
+late: formulations.backends.responses -> formulations.fast.responses
+late: formulations.backends.structured -> formulations.backends.log_utilities
+late: formulations.backends.structured -> formulations.fast.interior_point
+late: formulations.certificate -> formulations.log_certificate
+late: formulations.floors -> formulations.backends.highs
+late: formulations.floors -> formulations.backends.linear
+late: formulations.packed.engines -> formulations.packed.class_pairs
+late: formulations.packed.engines -> formulations.packed.partners
+late: formulations.packed.engines -> formulations.packed.statement
+late: formulations.selection -> formulations.backends.convex
+late: allocator.allocation -> allocator.audit
+late: allocator.allocation -> formulations
+late: allocator.api -> throughputs
+late: allocator.api -> throughputs.default_table
+late: allocator.audit.case -> formulations
+late: allocator.audit.probe -> formulations
+late: allocator.audit.properties -> formulations
+late: allocator.audit.record -> allocator.audit.report
+late: allocator.cli -> allocator.simulator.engine
+late: allocator.cli -> formulations
+late: allocator.cli.audit -> allocator.instance
+late: allocator.cli.audit -> throughputs.files
+late: allocator.cli.compare -> allocator.report.bar_charts
+late: allocator.cli.compare -> allocator.report.html
+late: allocator.cli.compare -> allocator.report.presentation
+late: allocator.cli.compare -> allocator.report.progress
+late: allocator.cli.compare -> allocator.report.terminal
+late: allocator.cli.compare -> allocator.simulator.fairness
+late: allocator.cli.compare -> allocator.simulator.output
+late: allocator.cli.compare -> allocator.simulator.presets
+late: allocator.cli.compare -> throughputs
+late: allocator.cli.compare -> throughputs.files
+late: allocator.cli.compare -> throughputs.traces.shockwave_generator
+late: allocator.cli.data -> allocator.data
+late: allocator.cli.data -> allocator.data.listing
+late: allocator.cli.data -> dataclasses
+late: allocator.cli.options -> allocator.api
+late: allocator.cli.options -> allocator.cluster
+late: allocator.cli.options -> allocator.registry
+late: allocator.cli.options -> throughputs.prices
+late: allocator.cli.policies -> allocator.registry
+late: allocator.cli.runs -> allocator.entities
+late: allocator.cli.runs -> allocator.estimated
+late: allocator.cli.runs -> allocator.registry
+late: allocator.cli.runs -> allocator.simulator.arrivals
+late: allocator.cli.runs -> allocator.simulator.deadlines
+late: allocator.cli.runs -> allocator.simulator.engine
+late: allocator.cli.runs -> allocator.simulator.presets
+late: allocator.cli.runs -> numpy
+late: allocator.cli.simulate -> allocator.report.progress
+late: allocator.cli.simulate -> allocator.report.terminal
+late: allocator.cli.simulate -> allocator.simulator.output
+late: allocator.cli.simulate -> throughputs
+late: allocator.cli.solve -> allocator.instance
+late: allocator.cli.solve -> allocator.report.terminal
+late: allocator.cli.solve -> throughputs.files
+late: allocator.cli.sweep -> allocator.sweep
+late: allocator.cli.sweep -> allocator.sweep.store
+late: allocator.cli.sweep -> allocator.sweep.summary
+late: allocator.cli.throughputs -> allocator.api
+late: allocator.cli.trace -> allocator.api
+late: allocator.cli.trace -> throughputs
+late: allocator.cli.trace -> throughputs.traces.generator
+late: allocator.cli.trace -> throughputs.traces.shockwave_generator
+late: allocator.entities -> allocator.policies.labels
+late: allocator.entities -> formulations
+late: allocator.entities -> throughputs.files
+late: allocator.entities -> throughputs.frames
+late: allocator.entities -> tomllib
+late: allocator.jobs -> allocator.training
+late: allocator.jobs -> throughputs.training
+late: allocator.mechanism.pairs -> formulations
+late: allocator.policies.allox -> formulations
+late: allocator.policies.base -> formulations
+late: allocator.policies.closed_form -> formulations
+late: allocator.policies.cost -> formulations
+late: allocator.policies.finish_time -> formulations
+late: allocator.policies.makespan -> formulations
+late: allocator.policies.max_min -> formulations
+late: allocator.policies.nash -> formulations
+late: allocator.policies.orders -> zlib
+late: allocator.policies.packed -> formulations
+late: allocator.policies.packed -> formulations.packed.published
+late: allocator.policies.packed -> formulations.selection
+late: allocator.policies.packing -> formulations
+late: allocator.policies.shockwave -> allocator.cluster
+late: allocator.policies.shockwave -> formulations.planning
+late: allocator.policies.shockwave -> throughputs
+late: allocator.policies.strategy_proof -> formulations
+late: allocator.policies.strategy_proof -> formulations.backends.log_utilities
+late: allocator.policies.strategy_proof -> formulations.log_certificate
+late: allocator.policies.strategy_proof -> formulations.reductions
+late: allocator.policies.strategy_proof -> throughputs
+late: allocator.policies.throughput -> formulations
+late: allocator.policies.water_filling -> formulations
+late: allocator.registry -> importlib.metadata
+late: allocator.report.presentation -> allocator.simulator.presets
+late: allocator.simulator.checkpoint -> importlib.metadata
+late: allocator.simulator.owners -> allocator.simulator.metrics
+late: allocator.simulator.owners -> formulations
+late: allocator.simulator.record -> allocator.simulator.tables
+late: allocator.simulator.result -> allocator.simulator.metrics
+late: allocator.simulator.result -> allocator.simulator.owners
+late: allocator.sweep.decide -> formulations
+late: allocator.sweep.execute -> allocator.api
+late: allocator.sweep.execute -> importlib.metadata
+late: allocator.sweep.execute -> throughputs.prices
+late: allocator.sweep.runner -> allocator.sweep.local
+late: allocator.sweep.runner -> allocator.sweep.on_ray
+late: allocator.training -> throughputs.training
+"""  # noqa: E501
+
+
+class House:
+    """The modules under a root folder and what they import."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def modules(self, *tops: str) -> dict[str, Path]:
+        """Files by dotted name."""
+        found = {}
+        for path in (path for top in tops for path in sorted((self.root / top).rglob("*.py"))):
+            name = ".".join(path.relative_to(self.root).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+        return found
+
+    @cached_property
+    def imports(self) -> dict[str, list[tuple[str, bool]]]:
+        """(imported module, whether inside a function) of each module; without those for type checkers alone."""
+        known = self.modules(*PACKAGES, *USERS)
+        return {name: list(_imports(ast.parse(path.read_text()), known)) for name, path in known.items()}
+
+    def targets(self, name: str, *, inside: bool = False) -> list[str]:
+        """What a module imports; with `inside` what it imports inside of functions."""
+        return sorted({target for target, late in self.imports[name] if late or not inside})
+
+    def wrong_directions(self) -> Iterator[str]:
+        later = {package: (*PACKAGES[place:], *USERS) for place, package in enumerate(PACKAGES, 1)}
+        for top, forbidden in (later | {"benchmarks": ("notebooks", "tests")}).items():
+            for name in self.modules(top):
+                for target in self.targets(name):
+                    if _is_of(target, forbidden):
+                        yield f"direction: {name} -> {target}"
+
+    def circles(self) -> Iterator[str]:
+        """Modules that reach each other, wherever in them the imports stand."""
+        names = self.modules(*PACKAGES)
+        reached = {name: self._reached_from(name) for name in names}
+        seen: set[str] = set()
+        for name in names:
+            circle = {other for other in reached[name] if name in reached[other]}
+            if len(circle) > 1 and name not in seen:
+                seen |= circle
+                yield f"circle: {', '.join(sorted(circle))}"
+
+    def _reached_from(self, start: str) -> set[str]:
+        names, seen, front = self.modules(*PACKAGES), set(), [start]
+        while front:
+            for target in self.targets(front.pop()):
+                if target in names and target not in seen:
+                    seen.add(target)
+                    front.append(target)
+        return seen
+
+    def crowded_folders(self) -> Iterator[str]:
+        for folder in sorted({path.parent for path in self.modules(*PACKAGES, "benchmarks").values()}):
+            count = sum(path.stem not in ("__init__", "__main__") for path in folder.glob("*.py"))
+            if count > MOST_MODULES:
+                yield f"folder: {folder.relative_to(self.root).as_posix()} has {count} modules"
+
+    def late_imports(self) -> Iterator[str]:
+        """Imports inside of functions, except of packages that take long to load."""
+        for name in self.modules(*PACKAGES):
+            for target in self.targets(name, inside=True):
+                if not _is_of(target, LOADED_LATE):
+                    yield f"late: {name} -> {target}"
+
+    def violations(self) -> list[str]:
+        return [*self.wrong_directions(), *self.circles(), *self.crowded_folders(), *self.late_imports()]
+
+
+def _is_of(module: str, packages: tuple[str, ...]) -> bool:
+    return module.partition(".")[0] in packages
+
+
+def _imports(node: ast.AST, known: dict[str, Path], inside: bool = False) -> Iterator[tuple[str, bool]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, inside) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            # `from package import name` is of the module of that name, where there is one.
+            for whole in (f"{child.module}.{alias.name}" for alias in child.names):
+                yield (whole if whole in known else str(child.module)), inside
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield from _imports(ast.Module([other], []), known, inside)
+        else:
+            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from _imports(child, known, inside or function)
+
+
+@pytest.fixture(scope="module")
+def violations() -> set[str]:
+    return set(House(Path(__file__).resolve().parents[1]).violations())
+
+
+RULES = ("direction", "circle", "folder", "late")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rules_of_the_house(rule: str, violations: set[str]) -> None:
+    found = {line for line in violations if line.startswith(f"{rule}: ")}
+    known = {line for line in KNOWN.splitlines() if line.startswith(f"{rule}: ")}
+    assert not found - known, f"not allowed: {sorted(found - known)}"
+    assert not known - found, f"gone, to be taken off the list: {sorted(known - found)}"
+
+
+def test_the_list_is_of_these_rules() -> None:
+    assert {line.partition(":")[0] for line in KNOWN.splitlines() if line} <= set(RULES)
+
+
+def test_every_rule_finds_what_breaks_it(tmp_path: Path) -> None:
+    files = {
+        "throughputs/__init__.py": "",
+        "throughputs/a.py": "import scipy.sparse\nfrom formulations import f\n",
+        "throughputs/b.py": "def g():\n    import json, scipy\n    from throughputs.c import x\n",
+        "throughputs/c.py": "from throughputs import InputError, b\n",
+        "throughputs/d.py": "import typing\nif typing.TYPE_CHECKING:\n    import allocator\nelse:\n    import re\n",
+        "formulations/__init__.py": "",
+        "allocator/__init__.py": "from throughputs import a\nclass A:\n    from formulations import solve\n",
+        "benchmarks/__init__.py": "import allocator\nimport tests.worlds\n",
+    } | {f"allocator/full/m{i}.py": "" for i in range(MOST_MODULES + 1)}
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert House(tmp_path).violations() == [
+        "direction: throughputs.a -> formulations",
+        "direction: benchmarks -> tests.worlds",
+        "circle: throughputs.b, throughputs.c",
+        "folder: allocator/full has 13 modules",
+        "late: throughputs.b -> json",
+        "late: throughputs.b -> throughputs.c",
+    ]
+
+
+if __name__ == "__main__":
+    print("\n".join(House(Path(__file__).resolve().parents[1]).violations()))
