@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
 from formulations.backends.responses import level_at_prices
-from formulations.fast import in_use
 from formulations.objectives import FinishTimeFairness, MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
@@ -44,12 +43,8 @@ _FEW_TYPES = 8
 _ROUNDS = 40
 
 
-def own_engine(program: StructuredProgram, precision: float, *, fast: bool | None = None) -> InteriorPoint:
-    """Our own method, for any size; `fast` as in `formulations.fast.in_use`."""
-    if in_use(fast):
-        from formulations.fast.interior_point import solve_structured as compiled
-
-        return compiled(program, tolerance=precision)
+def own_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
+    """Our own method, for any size."""
     return solve_structured(program, tolerance=precision)
 
 
