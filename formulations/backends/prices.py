@@ -220,7 +220,9 @@ class _Search:
         counts = polytope.counts[chosen] / chance[chosen]
         if not hardest:
             return chosen, counts
-        most = np.sort(np.argpartition(need, -hardest)[-hardest:])
+        least = np.partition(need, -hardest)[-hardest]
+        above, equal = np.flatnonzero(need > least), np.flatnonzero(need == least)
+        most = np.sort(np.concatenate([above, equal[: hardest - len(above)]]))
         return np.concatenate([chosen, most]), np.concatenate([counts, np.full(hardest, 1e-9)])
 
     def _some(self, jobs: Index, loads: Array) -> Crowd:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.objectives import Threshold
+from throughputs.numerics import dot
 
 __all__ = ["Mixes", "Responses", "level_at_prices", "mixes_of", "respond"]
 
@@ -179,7 +180,7 @@ def level_at_prices(
         else:
             good = max(good, sign * level)
         with np.errstate(over="ignore"):
-            growth = float((loads * responses.multipliers(prices)) @ (objective.slope(level) / fastest))
+            growth = dot(loads * responses.multipliers(prices), objective.slope(level) / fastest)
         following = sign * level - excess / growth if growth > 0 else np.nan
         if abs(following - sign * level) <= 1e-12 * abs(level):
             break
