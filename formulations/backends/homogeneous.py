@@ -48,6 +48,10 @@ _STEP_FRACTION = 0.99
 _TOLERANCE = 1e-8
 """Feasibility, absolute and relative gap: the published solver's defaults."""
 
+_INFEASIBLE = 1e-30
+"""Ratio of tau and kappa at which a program has no feasible point: long after any that has one would have arrived, and
+long before squares are too small for numbers."""
+
 _MOST_ITERATIONS = 100
 
 
@@ -190,6 +194,8 @@ class HomogeneousPath:
             if self._arrived(residual, total):
                 return iteration
             if not (np.isfinite(total) and np.isfinite(of_gap)):
+                break
+            if self.point[self.at.size] < _INFEASIBLE * self.point[-1]:
                 break
             try:
                 self._step(residual, of_gap, total / self.n_pairs)

@@ -136,12 +136,8 @@ def decisions() -> Iterator[tuple[str, str]]:
 
 def published() -> Iterator[tuple[str, str]]:
     """The points at which the original's solvers stop."""
-    for name in (
-        "max_min_fairness_perf",
-        "min_total_duration_perf",
-        "max_sum_throughput_perf",
-        "finish_time_fairness_perf",
-    ):
+    names = ("max_min_fairness_perf", "min_total_duration_perf", "max_sum_throughput_perf", "finish_time_fairness_perf")
+    for name in names:
         state = state_of("published", 20, 4)
         yield f"{name}, published", decided(get_policy(name, choice="published"), state)
     policy = get_policy("min_total_duration_packed", choice="published")
