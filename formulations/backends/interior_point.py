@@ -169,7 +169,7 @@ class _Iteration:
                 self.z = np.maximum(self.z - self.drift * self.t, 0.05 * self.size_of_capacity)
             S[M + 1] = 1.0 if self.fixed else 1.0 / dot(self.n, self.slope)
             worth = worth + A * S[M + 1]
-        weight = float(worth.max()) if self.q is not None else float((matmul(self.n, worth.max(0))) / self.n.sum())
+        weight = float(worth.max()) if self.q is not None else dot(self.n, worth.max(0)) / float(self.n.sum())
         weight = max(weight, 1e-300)
         self.p = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * room))
         if self.log:
@@ -210,7 +210,9 @@ class _Iteration:
     def _gap(self) -> tuple[float, float]:
         """Complementarity gap, and a size of the objective to compare it with."""
         paired = self.vanishing
-        gap = float(matmul(_sum(self.X[:paired] * self.S[:paired]), self.n) + matmul(self.z, self.p))
+        self.products = self.X[:paired] * self.S[:paired]
+        self.gap_of_jobs = dot(_sum(self.products), self.n)
+        gap = self.gap_of_jobs + dot(self.z, self.p)
         if not self.fixed:
             return gap, abs(self.t)
         if self.log:
@@ -234,7 +236,7 @@ class _Iteration:
             self.rp1 = self.floors + X[M + 1] - _sum(self.A * x)
             if not self.fixed:
                 self.rp1 += self.slope * self.t
-                self.rt = float(matmul(self.n, S[M + 1] * self.slope) + matmul(self.p, self.drift)) - 1.0
+                self.rt = dot(self.n, S[M + 1] * self.slope) + dot(self.p, self.drift) - 1.0
         self.rd = rd
         self.rp2 = _sum(x) + X[M] - 1.0
         self.rp3 = matmul(x, self.ns) + self.z + self.drift * self.t - self.c
@@ -262,7 +264,7 @@ class _Iteration:
         r = ratio[M + 1] if self.has_demand else np.zeros(self.K)
         Ad = A * d
         A2 = A * Ad
-        both = d[pairs.first] * d[pairs.second]
+        both = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
         between = both * self.difference_squared
         k12, k22 = _sum(Ad), _sum(d) + slack
         over_det = 1.0 / (k22 + r * (slack * _sum(A2) + _sum(between)))
@@ -275,7 +277,7 @@ class _Iteration:
     def _factor_prices(self, both: Array, between: Array, A2: Array, r: Array, over_det: Array) -> None:
         M, n, d, slack, pairs = self.M, self.n, self.d, self.slack, self.pairs
         weight = self.ns * self.s * over_det
-        W = _sum(self.cross * d, 1)
+        W = np.einsum("pjk,jk->pk", self.cross, d)
         off = -(matmul(both * (1.0 + r * (slack * self.product + W)), weight))
         alone = (
             matmul(pairs.others, d) + slack + r * (slack * matmul(pairs.others, A2) + matmul(pairs.without, between))
@@ -304,6 +306,17 @@ class _Iteration:
 
     def _direction(self, e: Array, ez: Array) -> tuple[Array, Array, Array, Array, float]:
         """Newton direction (dX, dS, dz, dp, dt) for complementarity targets e over X, and ez over z."""
+        M = self.M
+        dX, d_lambda, omega, dz, dp, dt = self._towards(e, ez)
+        dS = np.empty_like(e)
+        dS[:M] = e[:M] - self.ratio[:M] * dX[:M]
+        dS[M] = -omega
+        if self.has_demand:
+            dS[M + 1] = d_lambda
+        return dX, dS, dz, dp, dt
+
+    def _towards(self, e: Array, ez: Array) -> tuple[Array, Array, Array, Array, Array, float]:
+        """The same without dS, of which the rows for demand and time are given: (dX, d lambda, -dm, dz, dp, dt)."""
         M, A, d = self.M, self.A, self.d
         g0 = d * (e[:M] - self.rd)
         b2 = -self.rp2 - e[M] * self.slack - _sum(g0)
@@ -318,57 +331,72 @@ class _Iteration:
         paid = self.s * dp[:, None]
         charge = d * paid
         b2 += _sum(charge)
-        dX, dS = np.empty_like(e), np.empty_like(e)
+        dX, d_lambda = np.empty_like(e), b2
         if self.has_demand:
             b1 += _sum(A * charge)
             if not self.fixed:
                 b1 += self.slope * dt
             d_lambda = self.i11 * b1 - self.i12 * b2
             omega = (b2 - self.k12 * d_lambda) * self.over_k22
-            dX[:M] = g0 + d * (A * d_lambda + omega - paid)
-            dS[M + 1] = d_lambda
+            mix = A * d_lambda
+            mix += omega
             dX[M + 1] = (e[M + 1] - d_lambda) / self.ratio[M + 1]
         else:
             omega = b2 * self.over_k22
-            dX[:M] = g0 + d * (omega - paid)
-        dS[:M] = e[:M] - self.ratio[:M] * dX[:M]
-        dS[M] = -omega
+            mix = np.broadcast_to(omega, A.shape)
+        dX[:M] = g0 + d * (mix - paid)
         dX[M] = self.slack * (e[M] + omega)
-        return dX, dS, self.zp * (ez - dp), dp, dt
+        return dX, d_lambda, omega, self.zp * (ez - dp), dp, dt
 
     def _step(self, gap: float) -> bool:
         """Predictor, corrector, and as far along as the boundary allows; False when no step can be found."""
-        X, S, z, p = self.X, self.S, self.z, self.p
         self._factor()
-        paired = self.vanishing
-        e = -S
         if self.log:
-            e[paired] += self.B * self.over_X[paired]
-        dX, dS, dz, dp, dt = self._direction(e, -p)
-        primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
-        products = (X + primal * dX)[:paired] * (S + dual * dS)[:paired]
-        after = float(matmul(_sum(products), self.n) + matmul(z + primal * dz, p + dual * dp))
-        left = max(after / gap, 0.0)
+            return self._step_with_budgets(gap)
+        S, z, p = self.S, self.z, self.p
+        dX, _, _, dz, dp, _ = self._towards(-S, -p)
+        # where all products are to vanish, X dS + S dX = -X S: what one of them changes by is known from the other
+        change = dX * self.over_X
+        bend_z = dz * dp
+        primal = min(1.0, -1.0 / min(float(change.min()), float((dz / z).min()), -1e-300))
+        dual = min(1.0, -1.0 / min(-1.0 - float(change.max()), float((dp / p).min()), -1e-300))
+        # the products (X + primal dX) (S + dual dS), summed by powers of the change
+        of_change = self.products * change
+        after = (1.0 - dual) * self.gap_of_jobs + (primal * (1.0 - dual) - dual) * dot(_sum(of_change), self.n)
+        of_change *= change
+        after -= primal * dual * dot(_sum(of_change), self.n)
+        left = max((after + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
         target = gap / self.size * left * left * left
-        if self.log:
-            return self._step_with_budgets(dX * dS, dz * dp, primal * dual, target, gap / self.size)
-        dX, dS, dz, dp, dt = self._direction((target - dX * dS) * self.over_X - S, (target - dz * dp) / z - p)
+        # targets (target - dX dS) / X - S
+        e = (change + 1.0) * change
+        e -= 1.0
+        e *= S
+        e += target * self.over_X
+        dX, dS, dz, dp, dt = self._direction(e, (target - bend_z) / z - p)
         primal, dual = self._lengths(dX, dS, dz, dp, _STEP_TO_BOUNDARY)
         if self.h is not None:
             # with curvature, shares enter the dual equations: both sides must move together
             primal = dual = min(primal, dual)
         return self._move(primal, dual, (dX, dS, dz, dp, dt))
 
-    def _step_with_budgets(self, bend: Array, bend_z: Array, reached: float, target: float, mean: float) -> bool:
-        """The corrector where v lambda = B is wanted.
+    def _step_with_budgets(self, gap: float) -> bool:
+        """The step where v lambda = B is wanted.
 
         The predictor's curvature (`bend`) is taken only as far as the predictor could go, and the other products
         shrink no faster than these near their budgets. Where even that leads straight into the boundary, the
         curvature says nothing: a step without it, back towards the centre.
         """
-        S, z, p, M = self.S, self.z, self.p, self.M
-        target = max(target, mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget())), self.smallest)
-        for weight, goal in ((reached, target), (0.0, max(target, mean))):
+        X, S, z, p, M = self.X, self.S, self.z, self.p, self.M
+        e = -S
+        e[M + 1] += self.B * self.over_X[M + 1]
+        dX, dS, dz, dp, _ = self._direction(e, -p)
+        primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
+        products = (X + primal * dX)[: M + 1] * (S + dual * dS)[: M + 1]
+        left = max((dot(_sum(products), self.n) + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
+        bend, bend_z, mean = dX * dS, dz * dp, gap / self.size
+        least = mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget()))
+        target = max(mean * left * left * left, least, self.smallest)
+        for weight, goal in ((primal * dual, target), (0.0, max(target, mean))):
             e = (goal - weight * bend) * self.over_X - S
             e[M + 1] += (self.B - goal) * self.over_X[M + 1]
             direction = self._direction(e, (goal - weight * bend_z) / z - p)

@@ -36,6 +36,9 @@ _SINGULAR = 1e-10
 _SWEEPS = 40
 """Most sweeps of Jacobi's method, which needs less than ten."""
 
+_ORTHOGONAL = 1e-15
+"""Cosine of the angle between two rows that are orthogonal but for rounding."""
+
 _BLOCK = 48
 """Columns that Cholesky's method takes off at once."""
 
@@ -201,10 +204,7 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
             if not abs(off) > 1e-17 * sqrt(abs(a[p][p] * a[q][q])) or not abs(off) > 1e-300:
                 continue
             turned = True
-            theta = (a[q][q] - a[p][p]) / (2.0 * off)
-            tangent = copysign(1.0, theta) / (abs(theta) + sqrt(1.0 + theta * theta))
-            cosine = 1.0 / sqrt(1.0 + tangent * tangent)
-            sine = tangent * cosine
+            cosine, sine = _turn(a[p][p], a[q][q], off)
             for row in a:
                 row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
             above, below = a[p], a[q]
@@ -221,9 +221,35 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
     return values[order], np.array(vectors).reshape(n, n)[order].T
 
 
-def singular_values(rows: Array) -> Array:
-    """Singular values of a few `rows` (k, n), ascending, to half the digits: roots of their products' eigenvalues."""
-    return np.sqrt(np.maximum(eigh(matmul(rows, rows.T))[0], 0.0))
+def singular_values(matrix: Array) -> Array:
+    """The min(k, n) singular values, ascending, of a matrix (k, n), small ones with all their digits.
+
+    One-sided Jacobi method: rows, or columns where they are fewer, are turned in pairs, in a fixed order, until all are
+    orthogonal (M. Hestenes, J. SIAM 6(1), 1958).
+    """
+    k, n = matrix.shape
+    rows = np.array(matrix if k <= n else matrix.T, dtype=np.float64, order="C")
+    for _ in range(_SWEEPS):
+        turned = False
+        for p, q in combinations(range(len(rows)), 2):
+            one, other = rows[p], rows[q]
+            alpha, beta, off = dot(one, one), dot(other, other), dot(one, other)
+            if not abs(off) > _ORTHOGONAL * sqrt(alpha * beta):
+                continue
+            turned = True
+            cosine, sine = _turn(alpha, beta, off)
+            rows[p], rows[q] = cosine * one - sine * other, sine * one + cosine * other
+        if not turned:
+            break
+    return np.sort(np.sqrt(np.add.reduce(rows * rows, axis=1)))
+
+
+def _turn(alpha: float, beta: float, off: float) -> tuple[float, float]:
+    """Cosine and sine of the turn that makes the symmetric matrix [[alpha, off], [off, beta]] diagonal."""
+    theta = (beta - alpha) / (2.0 * off)
+    tangent = copysign(1.0, theta) / (abs(theta) + sqrt(1.0 + theta * theta))
+    cosine = 1.0 / sqrt(1.0 + tangent * tangent)
+    return cosine, tangent * cosine
 
 
 def cholesky(matrix: Array) -> Array | None:
