@@ -158,7 +158,7 @@ def partners() -> Iterator[tuple[str, str]]:
 def simulations() -> Iterator[tuple[str, str]]:
     """Tables of small runs: the policies of the demonstration, a planner, an estimator."""
     cluster = Cluster.parse("v100:4,p100:4,k80:4")
-    trace = TraceGenerator(n_jobs=25, seed=0, mean_interarrival=1000.0).generate()
+    trace = TraceGenerator(n_jobs=16, seed=0, mean_interarrival=1000.0).generate()
     for name in preset("default").comparison.policies:
         result = allocator.simulate(trace, cluster, get_policy(name), table())
         yield f"simulation of {name}", digest(result.jobs, result.rounds)

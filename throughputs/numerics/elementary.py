@@ -54,7 +54,7 @@ def power_of_ten(exponent: ArrayLike) -> Array:
     whole, rest = _product_in_two(y, _LN10_HIGH)
     raised = exp(whole)
     with np.errstate(all="ignore"):
-        return np.asarray(np.where(np.isfinite(raised), raised + raised * (rest + y * _LN10_LOW), raised))
+        return np.asarray(np.where((raised > 0) & (raised < np.inf), raised + raised * (rest + y * _LN10_LOW), raised))
 
 
 def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
