@@ -266,42 +266,47 @@ class _Iteration:
         ratio = self.S * self.over_X
         d = 1.0 / (ratio[:M] if self.h is None else ratio[:M] + self.h)
         slack = 1.0 / ratio[M]
-        r = ratio[M + 1] if self.has_demand else np.zeros(self.K)
-        if self.has_demand:
-            self.over_r = 1.0 / r
+        both = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
+        k22 = _sum(d) + slack
+        self.ratio, self.d, self.slack, self.over_k22 = ratio, d, slack, 1.0 / k22
+        self.zp = self.z / self.p
+        if not self.has_demand:
+            self._factor_prices(both, matmul(pairs.others, d) + slack, self.over_k22)
+            return
+        r = ratio[M + 1]
+        self.over_r = 1.0 / r
         Ad = A * d
         A2 = A * Ad
-        both = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
         between = both * self.difference_squared
-        k12, k22 = _sum(Ad), _sum(d) + slack
+        self.k12 = _sum(Ad)
         over_det = 1.0 / (k22 + r * (slack * _sum(A2) + _sum(between)))
-        self.ratio, self.d, self.slack, self.k12, self.over_k22 = ratio, d, slack, k12, 1.0 / k22
         self.i11 = r * k22 * over_det
-        self.i12 = r * k12 * over_det
-        self.zp = self.z / self.p
-        self._factor_prices(both, between, A2, r, over_det)
-
-    def _factor_prices(self, both: Array, between: Array, A2: Array, r: Array, over_det: Array) -> None:
-        M, n, d, slack, pairs = self.M, self.n, self.d, self.slack, self.pairs
-        weight = self.ns * self.s * over_det
-        W = einsum("pjk,jk->pk", self.cross, d)
-        off = -(matmul(both * (1.0 + r * (slack * self.product + W)), weight))
+        self.i12 = r * self.k12 * over_det
         # sums over the other types, and over the pairs of other types
         alone = matmul(pairs.others, d + r * slack * A2) + slack + r * matmul(pairs.without, between)
+        both *= 1.0 + r * (slack * self.product + einsum("pjk,jk->pk", self.cross, d))
+        self._factor_prices(both, alone, over_det)
+
+    def _factor_prices(self, both: Array, alone: Array, over_det: Array) -> None:
+        M, n, d, pairs = self.M, self.n, self.d, self.pairs
+        weight = self.ns * self.s * over_det
+        off = -matmul(both, weight)
         G = np.zeros((M + 1, M + 1))
         G[pairs.first, pairs.second] = off
         G[pairs.second, pairs.first] = off
         G[pairs.diagonal, pairs.diagonal] = matmul(d * alone, weight) + self.zp
         # what a change of (b1, b2) does to the use of capacity, and to the level's equation
         weighted = self.ns * d
-        lean = self.A - self.k12 * self.over_k22
         self.R2 = np.empty((M + 1, self.K))
-        self.R2[:M] = weighted * (self.over_k22 - self.i12 * lean)
-        self.R2[M] = n * self.slope * self.i12
         if self.has_demand:
+            lean = self.A - self.k12 * self.over_k22
+            self.R2[:M] = weighted * (self.over_k22 - self.i12 * lean)
+            self.R2[M] = n * self.slope * self.i12
             self.R1 = np.empty((M + 1, self.K))
             self.R1[:M] = weighted * (self.i11 * lean)
             self.R1[M] = -(n * self.slope * self.i11)
+        else:
+            self.R2[:M], self.R2[M] = weighted * self.over_k22, 0.0
         if self.fixed:
             G[M, M] = 1.0
         else:
