@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classes", "classes_of"]
+__all__ = ["Classes", "classes_of", "spread_weights"]
 
 Array = NDArray[np.float64]
 
 _MANY = 50_000
 """Number of jobs from which counting equal rows in a hash table beats sorting them, where few rows differ."""
+
+_COSINE = 0.3299290689357723
+"""Of 1.2345678910111213, which has no simple ratio to pi."""
 
 _FEW = 0.25
 """Part of a sample's rows that may differ for the hash table to be worth its while."""
@@ -56,9 +59,21 @@ def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:
     return _by_order(columns, place)
 
 
+def spread_weights(n: int) -> Array:
+    """(n,) weights from 0.5 to 2.5 under which sums of different rows hardly ever agree: cosines of multiples of 1.23.
+
+    By the recurrence ``cos (k + 1) a = 2 cos a cos k a - cos (k - 1) a``: cosines of the C library depend on the
+    processor.
+    """
+    cosines = [1.0, _COSINE]
+    while len(cosines) < n:
+        cosines.append(2.0 * _COSINE * cosines[-1] - cosines[-2])
+    return np.array(cosines[:n]) + 1.5
+
+
 def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
     """(N,) one number per row: equal for equal rows, and different for different ones but for chance."""
-    direction = np.cos(np.arange(1, len(columns) + 1) * 1.2345678910111213) + 1.5
+    direction = spread_weights(len(columns) + 1)[1:]
     # column by column: the same operations for every row, so that equal rows give equal bits
     place = columns[0] * direction[0]
     for column, weight in zip(columns[1:], direction[1:], strict=True):
@@ -69,23 +84,43 @@ def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
 def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes:
     """Sort by place; neighbours whose rows are equal are one class."""
     n = len(place)
+    # the fastest sort leaves equal places in an order that depends on the processor: no matter where rows are equal too
     order = np.argsort(place)
-    sorted_places = place[order]
-    starts = np.ones(n, dtype=bool)
-    near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])
-    if len(near):
-        one, other = order[near + 1], order[near]
-        differs = np.zeros(len(near), dtype=bool)
-        for column in columns:
-            differs |= column[one] != column[other]
-        starts[near + 1] = differs
+    starts, met = _starts(columns, place, order)
+    if met:
+        order = np.argsort(place, kind="stable")
+        starts, _ = _starts(columns, place, order)
     of = np.empty(n, dtype=np.intp)
     if starts.all():
         of[order] = np.arange(n)
         return Classes(order, of, np.ones(n))
     of[order] = np.cumsum(starts) - 1
     begins = np.flatnonzero(starts)
-    return Classes(order[begins], of, np.diff(np.append(begins, n)).astype(np.float64))
+    return Classes(_first_of(of, len(begins)), of, np.diff(np.append(begins, n)).astype(np.float64))
+
+
+def _starts(
+    columns: Sequence[Array | NDArray[np.int64]], place: Array, order: NDArray[np.intp]
+) -> tuple[NDArray[np.bool_], bool]:
+    """(N,) where the row differs from the one before in this order, and whether different rows are in one place."""
+    sorted_places = place[order]
+    starts = np.ones(len(place), dtype=bool)
+    near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])
+    if not len(near):
+        return starts, False
+    one, other = order[near + 1], order[near]
+    differs = np.zeros(len(near), dtype=bool)
+    for column in columns:
+        differs |= column[one] != column[other]
+    starts[near + 1] = differs
+    return starts, bool(differs.any())
+
+
+def _first_of(of: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
+    """(K,) the first job of each class."""
+    first = np.empty(n_classes, dtype=np.intp)
+    first[of[::-1]] = np.arange(len(of))[::-1]
+    return first
 
 
 def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes | None:
@@ -96,8 +131,7 @@ def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Clas
     rank = np.empty(len(places), dtype=np.intp)
     rank[np.argsort(places)] = np.arange(len(places))
     of = rank[codes]
-    first = np.empty(len(places), dtype=np.intp)
-    first[of[::-1]] = np.arange(len(of))[::-1]
+    first = _first_of(of, len(places))
     if any((column != column[first][of]).any() for column in columns):
         return None
     return Classes(first, of, np.bincount(of, minlength=len(places)).astype(np.float64))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
+from throughputs.numerics import matmul
 
 __all__ = ["IsolatedTime"]
 
@@ -57,12 +58,8 @@ class IsolatedTime:
         self._rate = self._all_gpus_rate(at) / np.maximum(len(active) * sizes, self._total_gpus)
 
     def _all_gpus_rate(self, at: _Ids) -> _Floats:
-        """(n,) sum_j c_j T_ij, type by type, so that a job's rate does not depend on who else is there."""
-        rates = self._table.rates[at]
-        total = np.zeros(len(at))
-        for j, gpus in enumerate(self._capacity.tolist()):
-            total += rates[:, j] * gpus
-        return total
+        """(n,) sum_j c_j T_ij, steps/s."""
+        return matmul(self._table.rates[at], self._capacity)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -15,6 +15,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, SharePolicy
 from allocator.protocol.state import ClusterState
+from throughputs.numerics import matmul
 
 if TYPE_CHECKING:
     from formulations import Pairs
@@ -98,7 +99,7 @@ class IdealShares(Executor[SharePolicy]):
         at = table.rows(active)
         shares = np.where(table.rates[at] > 0, self._shares, 0.0)
         sizes = table.scale_factor[at]
-        used = (sizes[:, None] * shares).sum(axis=0)
+        used = matmul(sizes, shares)
         pairs = self._pairs
         if pairs is None or not len(pairs):
             shares = shares * np.minimum(1.0, self._capacity / np.maximum(used, 1e-300))

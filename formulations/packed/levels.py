@@ -12,6 +12,7 @@ from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from throughputs.numerics import dot
 
 __all__ = ["Proof", "optimise", "prove"]
 
@@ -83,7 +84,7 @@ def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> 
     n = program.counts
     if isinstance(objective, MaxSum):
         dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
-        value = float((n * objective.gains) @ u)
+        value = dot(n * objective.gains, u)
         point = replace(point, demand_multipliers=np.zeros_like(n))
         return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices)
     assert isinstance(objective, Threshold)
@@ -94,8 +95,8 @@ def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> 
     alone = objective.easiest_level(program.fastest)
     bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
     with np.errstate(all="ignore"):
-        scale = float((n * weights) @ objective.slope(level)) if np.isfinite(level) else np.inf
-        owed = float((n * weights) @ objective.demand(level)) if np.isfinite(level) else 0.0
+        scale = dot(n * weights, objective.slope(level)) if np.isfinite(level) else np.inf
+        owed = dot(n * weights, objective.demand(level)) if np.isfinite(level) else 0.0
     excess, prices = dual.supply - owed, dual.prices
     if scale > 0 and np.isfinite(scale):
         weights, prices, excess = weights / scale, prices / scale, excess / scale
