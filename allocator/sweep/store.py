@@ -22,7 +22,7 @@ from allocator.sweep.point import FORMAT, Point
 from allocator.sweep.saturation import first_saturated
 from allocator.sweep.specification import Sweep
 from throughputs import InputError
-from throughputs.files import write_frame, write_text
+from throughputs.files import read_json, write_frame, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,11 +155,9 @@ class Store:
         """
         path = self.folder / "sweep.json"
         try:
-            contents = json.loads(path.read_text(encoding="utf-8"))
+            contents = read_json(path)
         except FileNotFoundError:
             raise InputError(self.folder, expected="the folder of a sweep, with a file sweep.json") from None
-        except ValueError as error:
-            raise InputError(path, expected=f"JSON ({error})") from error
         if not isinstance(contents, dict) or contents.get("format") != FORMAT:
             found = contents.get("format") if isinstance(contents, dict) else contents
             raise InputError(path, field="format", found=found, expected=str(FORMAT))
@@ -168,7 +166,7 @@ class Store:
     def _record(self, key: str) -> Record | None:
         try:
             record = json.loads((self.folder / "points" / f"{key}.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None  # a damaged file counts as none: the run is made again
         whole = isinstance(record, dict) and record.get("point") == key and "status" in record
         return record if whole else None
