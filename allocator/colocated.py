@@ -136,7 +136,10 @@ def from_json(pairs: object, matrix: ThroughputMatrix, source: str) -> PackedCol
             good = isinstance(figures, list) and len(figures) == 2
             if not good or not all(_is_throughput(figure) for figure in figures):
                 raise InputError(
-                    source, field=f"{where}.throughputs.{name}", found=figures, expected="two throughputs of at least 0 steps/s"
+                    source,
+                    field=f"{where}.throughputs.{name}",
+                    found=figures,
+                    expected="two throughputs of at least 0 steps/s",
                 )
             together[one, other, j], together[other, one, j] = figures
     return PackedColumns.from_jobs(matrix, together)

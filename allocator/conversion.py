@@ -219,9 +219,10 @@ def _flag(value: Any) -> bool:
 def _whole_number(value: Any) -> int:
     if type(value).__name__ in ("bool", "bool_") or not isinstance(value, Integral):
         raise _RefusedError(value)
-    if abs(value) > LARGEST_WHOLE_NUMBER:
+    number = int(value)
+    if abs(number) > LARGEST_WHOLE_NUMBER:
         raise _RefusedError(value)
-    return int(value)
+    return number
 
 
 def _number(value: Any) -> float:
