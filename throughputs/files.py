@@ -39,6 +39,10 @@ TABLE_KINDS = ("csv", "parquet")
 """Kinds of file that `read_frame` and `write_frame` know."""
 
 
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON may write one; two that belong together are a character."""
+
+
 def file_kind(path: Path) -> str:
     """Lower-case extension without the dot and without ``.gz``: ``"csv"`` for ``jobs.csv.gz``."""
     name = path.name.lower().removesuffix(".gz")
@@ -86,8 +90,8 @@ def parse_json(text: str, source: object, unique_keys: bool = False) -> Any:
     Raises
     ------
     InputError
-        It is not JSON (with the line), is nested too deeply, has a number with too many digits, or, with `unique_keys`,
-        an object with the same key twice.
+        It is not JSON (with the line), is nested too deeply, has a number with too many digits or text with half a
+        character (a lone surrogate, which no file can hold), or, with `unique_keys`, an object with the same key twice.
     """
 
     def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -98,7 +102,14 @@ def parse_json(text: str, source: object, unique_keys: bool = False) -> Any:
             raise InputError(source, field=repeated, found="the key twice", expected="each key once")
         return found
 
-    return _parsed(lambda: json.loads(text, object_pairs_hook=unique if unique_keys else None), source, "JSON")
+    found = _parsed(lambda: json.loads(text, object_pairs_hook=unique if unique_keys else None), source, "JSON")
+    if _HALF_CHARACTER.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.end]
+            raise InputError(source, found=half, expected="text of whole characters") from None
+    return found
 
 
 def read_toml(path: Path) -> dict[str, Any]:
