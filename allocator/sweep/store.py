@@ -25,6 +25,7 @@ from allocator.sweep.saturation import first_saturated
 from allocator.sweep.specification import Sweep
 from throughputs import InputError
 from throughputs.files import read_json, write_frame, write_text
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -319,7 +320,7 @@ def _uniform(column: pd.Series[Any]) -> pd.Series[Any]:
     if kinds == {bool}:
         return column if len(there) == len(column) else column.astype("boolean")
     if not kinds or kinds <= {int, float}:
-        whole = kinds == {int} and len(there) == len(column)
+        whole = kinds == {int} and len(there) == len(column) and max(map(abs, there)) <= LARGEST_WHOLE_NUMBER
         return column.astype("int64" if whole else "float64")
     return pd.Series([None if value is None or value is pd.NA else _text(value) for value in column.tolist()],
                      index=column.index, dtype="object")  # fmt: skip

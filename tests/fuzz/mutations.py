@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import decimal
 import json
@@ -111,7 +112,7 @@ def _changed(data: Any, rng: random.Random) -> Any:
     if isinstance(data, dict | list):
         collect(data)
     if not places or rng.random() < 0.02:
-        return rng.choice(WRONG_VALUES)
+        return copy.deepcopy(rng.choice(WRONG_VALUES))
     holder, key = rng.choice(places)
     change = rng.randrange(8)
     if change == 0:
@@ -123,7 +124,7 @@ def _changed(data: Any, rng: random.Random) -> Any:
         if not isinstance(other[place], dict | list) and not isinstance(holder[key], dict | list):
             holder[key], other[place] = other[place], holder[key]
     else:
-        holder[key] = rng.choice(WRONG_VALUES)
+        holder[key] = copy.deepcopy(rng.choice(WRONG_VALUES))
     return data
 
 
