@@ -148,7 +148,7 @@ class Entities:
         from throughputs.frames import FrameReader
 
         reader = FrameReader(frame, source, first_line)
-        reader.check_columns(("name",), _FIELDS)
+        reader.check_columns(("name",), _FIELDS[1:])
         columns: list[list[Any]] = [reader.text("name").tolist()]
         empty = {"weight": 1.0, "policy": "fairness", "parent": None}
         for field, value in empty.items():

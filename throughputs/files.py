@@ -215,15 +215,21 @@ def _parser_error(path: Path, message: str) -> InputError:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its place when the block ends well and vanishes otherwise."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A file beside `path` that takes its place when the block ends well and vanishes otherwise.
+
+    A device or a pipe is written to, never replaced.
+    """
+    device = path.exists() and not (path.is_file() or path.is_dir())
+    temporary = path if device else path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        os.replace(temporary, path)
+        if not device:
+            os.replace(temporary, path)
     except OSError as error:
         # A full disk is told without a file name by those who write; the temporary name would not help anybody.
         if error.filename is None or Path(error.filename) == temporary:
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if not device:
+            temporary.unlink(missing_ok=True)

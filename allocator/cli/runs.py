@@ -229,7 +229,7 @@ def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
 
 def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
-    from allocator.conversion import convert_text, kinds_of
+    from allocator.conversion import convert, convert_text, kinds_of
     from allocator.mechanism.settings import MechanismSettings
     from allocator.simulator.presets import preset
     from allocator.simulator.settings import SimulatorSettings
@@ -243,8 +243,11 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_waiting_jobs": options.max_waiting,
         "max_clock_seconds": options.max_clock,
     }
-    chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
     kinds = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+    stated = {name: value for name, value in own.items() if value is not None}
+    chosen = preset(options.preset).replace(
+        **{name: convert(value, kinds[name], source="settings", field=name) for name, value in stated.items()}
+    )
     # a name that is not known is refused by the preset, with the nearest one that is
     return chosen.replace(
         **{
