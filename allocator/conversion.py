@@ -75,7 +75,7 @@ def expectation(kind: Any) -> str:
         named = [inner for inner in arguments if inner in _NAMES or get_origin(inner)] or arguments
         return ", or ".join(dict.fromkeys(map(expectation, sorted(named, key=_none_last))))
     if origin is Literal:
-        return f"one of {', '.join(map(str, arguments))}"
+        return " or ".join(arguments) if len(arguments) == 2 else f"one of {', '.join(arguments)}"
     if origin is tuple:
         return _list_expectation(arguments)
     if _is_mapping(kind):
