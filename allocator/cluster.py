@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["Cluster"]
+__all__ = ["MOST_GPUS", "Cluster"]
+
+MOST_GPUS = 1_000_000
+"""GPUs of a cluster, at most: each has an id, and the placement of jobs holds a few numbers for each."""
+
+_MOST_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,11 @@ class Cluster:
     ----------
     gpus : number of GPUs of each accelerator type.
     gpus_per_server : GPUs in one server of each type, 1 where not said. The last server of a type may be smaller.
+
+    Raises
+    ------
+    InputError
+        No type, a number of GPUs that is not whole, more than `MOST_GPUS` in all, or servers of another type.
 
     >>> Cluster.parse("v100:4,k80:8").capacity
     array([4, 8])
@@ -37,15 +49,19 @@ class Cluster:
         if not self.gpus:
             raise InputError("cluster", found="no accelerator type", expected="at least one, as in v100:4")
         for name, count in self.gpus.items():
-            if count != int(count) or count < 0:
+            if not _is_whole(count) or count < 0:
                 raise InputError("cluster", field=name, found=count, expected="a whole number of GPUs, at least 0")
+        if sum(self.gpus.values()) > MOST_GPUS:
+            name, count = max(self.gpus.items(), key=lambda item: item[1])
+            raise InputError("cluster", field=name, found=count, expected=f"at most {MOST_GPUS:,} GPUs in all")
         for name, size in servers.items():
             if name not in self.gpus:
                 raise InputError(
                     "cluster", field="gpus_per_server", found=name, expected=f"one of {', '.join(self.gpus)}"
                 )
-            if size != int(size) or size < 1:
-                raise InputError("cluster", field=f"gpus_per_server of {name}", found=size, expected="at least 1")
+            if not _is_whole(size) or not 1 <= size <= MOST_GPUS:
+                expected = f"a whole number of GPUs from 1 to {MOST_GPUS:,}"
+                raise InputError("cluster", field=f"gpus_per_server of {name}", found=size, expected=expected)
 
     @classmethod
     def parse(cls, text: str, gpus_per_server: str | None = None) -> Cluster:
@@ -83,9 +99,18 @@ def _parse_counts(text: str, source: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for part in text.split(","):
         name, colon, number = part.strip().partition(":")
-        if not (name and colon and number.strip().isdigit()):
+        if not (name and colon and number.strip().isdecimal()):
             raise InputError(source, found=part, expected="TYPE:COUNT pairs, as in v100:36,p100:36,k80:36")
         if name in counts:
             raise InputError(source, field=name, found="the type twice", expected="each type once")
+        if len(number.strip()) > _MOST_DIGITS:
+            raise InputError(source, field=name, found=number, expected=f"at most {MOST_GPUS:,} GPUs in all")
         counts[name] = int(number)
     return counts
+
+
+def _is_whole(count: Any) -> bool:
+    """Whether it is a number without a fraction."""
+    if isinstance(count, bool):
+        return False
+    return isinstance(count, Integral) or (isinstance(count, Real) and float(count).is_integer())

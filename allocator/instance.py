@@ -12,8 +12,7 @@ The schema is described in docs/formats.md. An instance holds the cluster and th
 
 from __future__ import annotations
 
-import gzip
-import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import from_json
 from allocator.protocol.entities import Entities, Membership, arrival_ranks
 from throughputs import InputError, ThroughputMatrix
+from throughputs.files import read_json
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 __all__ = ["allocation_to_json", "read_instance", "state_from_json"]
 
@@ -40,13 +41,10 @@ def read_instance(path: str | Path) -> ClusterState:
     """
     path = Path(path)
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        data = json.loads(raw)
+        data = read_json(path)
     except FileNotFoundError:
         raise InputError(path, found="no such file", expected="an instance in JSON") from None
-    except json.JSONDecodeError as error:
-        raise InputError(path, line=error.lineno, found=error.msg, expected="JSON") from None
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+    except OSError as error:
         raise InputError(path, found=str(error), expected="a readable file of JSON") from None
     return state_from_json(data, source=str(path))
 
@@ -203,7 +201,7 @@ def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
             expected=f"also a throughput on {missing[0]}",
         )
     scale = _number(job.get("scale_factor", 1), f"{where}.scale_factor", source)
-    if scale != int(scale) or scale < 1:
+    if scale != int(scale) or not 1 <= scale <= LARGEST_WHOLE_NUMBER:
         raise InputError(
             source, field=f"{where}.scale_factor", found=scale, expected="a whole number of GPUs, at least 1"
         )
@@ -211,7 +209,7 @@ def _job(job: Any, index: int, cluster: Cluster, source: str) -> dict[str, Any]:
     if not weight > 0:
         raise InputError(source, field=f"{where}.priority_weight", found=weight, expected="a positive weight")
     return {
-        "job_id": job.get("job_id", index),
+        "job_id": _job_id(job.get("job_id", index), f"{where}.job_id", source),
         "scale_factor": int(scale),
         "weight": weight,
         "left": _number(
@@ -238,8 +236,19 @@ def _field(data: dict[str, Any], name: str, kind: Any, source: str, expected: st
     return value
 
 
+def _job_id(value: Any, field: str, source: str) -> int | float | str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or value != value:
+        raise InputError(source, field=field, found=value, expected="a number or text")
+    return value
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether the value is a number, and not beyond what a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def _number(value: Any, field: str, source: str) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value) or value < 0:
+    if not _is_finite(value) or value < 0:
         raise InputError(source, field=field, found=value, expected="a finite number, at least 0")
     return value
 
@@ -248,7 +257,7 @@ def _due(value: Any, field: str, source: str) -> float:
     """Seconds left to the deadline; inf for null, none."""
     if value is None:
         return np.inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+    if not _is_finite(value):
         raise InputError(source, field=field, found=value, expected="a finite number of seconds, or null")
     return float(value)
 

@@ -10,16 +10,18 @@ whose value is the policy class.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, TypeVar
 
+from allocator.conversion import convert, kinds_of
 from allocator.protocol import Policy
 from throughputs import InputError
+from throughputs.errors import did_you_mean
 
-__all__ = ["PolicyEntry", "get_policy", "list_policies", "register"]
+__all__ = ["PolicyEntry", "get_policy", "kinds_of_settings", "list_policies", "register", "settings_of"]
 
 ENTRY_POINT_GROUP = "allocator.policies"
 
@@ -98,31 +100,39 @@ def get_policy(name: str, **settings: Any) -> Policy:
     Raises
     ------
     InputError
-        Unknown name (with the nearest known one) or a setting that the policy does not have.
+        Unknown name (with the nearest known one), a setting that the policy does not have, or a value of the wrong
+        type.
     """
-    _load()
-    if name not in _ENTRIES:
-        close = get_close_matches(name, _ENTRIES, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError("policy", found=name, expected=f"one of {', '.join(sorted(_ENTRIES))}{hint}")
-    factory = _ENTRIES[name].factory
-    known = settings_of(name)
-    for setting in settings:
+    known = kinds_of_settings(name)
+    source = f"policy {name}"
+    for setting, value in settings.items():
         if setting not in known:
-            raise InputError(
-                f"policy {name}",
-                field=setting,
-                found=settings[setting],
-                expected=f"one of {', '.join(known) or 'no settings'}",
-            )
-    policy: Policy = factory(**settings)
+            expected = f"one of {', '.join(known)}{did_you_mean(setting, known)}" if known else "no settings"
+            raise InputError(source, field=setting, found=value, expected=expected)
+    typed = {
+        setting: convert(value, known[setting], source=source, field=setting) for setting, value in settings.items()
+    }
+    policy: Policy = _entry(name).factory(**typed)
     return policy
 
 
 def settings_of(name: str) -> tuple[str, ...]:
-    """Names of the settings that a registered policy takes."""
+    """Names of the settings that a registered policy takes; raises `InputError` for an unknown policy."""
+    return tuple(kinds_of_settings(name))
+
+
+def kinds_of_settings(name: str) -> Mapping[str, Any]:
+    """Declared types of the settings of a registered policy, by name; raises `InputError` for an unknown policy."""
+    return kinds_of(_entry(name).factory)
+
+
+def _entry(name: str) -> PolicyEntry:
     _load()
-    return tuple(field.name for field in fields(_ENTRIES[name].factory) if field.init)
+    if not isinstance(name, str) or name not in _ENTRIES:
+        close = get_close_matches(str(name), _ENTRIES, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError("policy", found=name, expected=f"one of {', '.join(sorted(_ENTRIES))}{hint}")
+    return _ENTRIES[name]
 
 
 def _load() -> None:

@@ -43,7 +43,7 @@ circle: throughputs.colocation, throughputs.table, throughputs.table_builder, th
 circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
 circle: formulations.backends.responses, formulations.fast.responses
 circle: formulations.certificate, formulations.log_certificate
-circle: allocator.allocation, allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base
+circle: allocator.protocol.allocation, allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base
 circle: allocator.simulator.record, allocator.simulator.tables
 folder: allocator/cli has 14 modules
 folder: allocator/policies has 17 modules
@@ -74,8 +74,8 @@ late: formulations.packed.engines -> formulations.packed.class_pairs
 late: formulations.packed.engines -> formulations.packed.partners
 late: formulations.packed.engines -> formulations.packed.statement
 late: formulations.selection -> formulations.backends.convex
-late: allocator.allocation -> allocator.audit
-late: allocator.allocation -> formulations
+late: allocator.protocol.allocation -> allocator.audit
+late: allocator.protocol.allocation -> formulations
 late: allocator.api -> throughputs
 late: allocator.api -> throughputs.default_table
 late: allocator.audit.case -> formulations
@@ -105,8 +105,8 @@ late: allocator.cli.options -> allocator.cluster
 late: allocator.cli.options -> allocator.registry
 late: allocator.cli.options -> throughputs.prices
 late: allocator.cli.policies -> allocator.registry
-late: allocator.cli.runs -> allocator.entities
-late: allocator.cli.runs -> allocator.estimated
+late: allocator.cli.runs -> allocator.protocol.entities
+late: allocator.cli.runs -> allocator.protocol.estimated
 late: allocator.cli.runs -> allocator.registry
 late: allocator.cli.runs -> allocator.simulator.arrivals
 late: allocator.cli.runs -> allocator.simulator.deadlines
@@ -128,13 +128,13 @@ late: allocator.cli.trace -> allocator.api
 late: allocator.cli.trace -> throughputs
 late: allocator.cli.trace -> throughputs.traces.generator
 late: allocator.cli.trace -> throughputs.traces.shockwave_generator
-late: allocator.entities -> allocator.policies.labels
-late: allocator.entities -> formulations
-late: allocator.entities -> throughputs.files
-late: allocator.entities -> throughputs.frames
-late: allocator.entities -> tomllib
-late: allocator.jobs -> allocator.training
-late: allocator.jobs -> throughputs.training
+late: allocator.protocol.entities -> allocator.policies.labels
+late: allocator.protocol.entities -> formulations
+late: allocator.protocol.entities -> throughputs.files
+late: allocator.protocol.entities -> throughputs.frames
+late: allocator.protocol.entities -> tomllib
+late: allocator.protocol.jobs -> allocator.protocol.training
+late: allocator.protocol.jobs -> throughputs.training
 late: allocator.mechanism.pairs -> formulations
 late: allocator.policies.allox -> formulations
 late: allocator.policies.base -> formulations
@@ -173,7 +173,7 @@ late: allocator.sweep.execute -> importlib.metadata
 late: allocator.sweep.execute -> throughputs.prices
 late: allocator.sweep.runner -> allocator.sweep.local
 late: allocator.sweep.runner -> allocator.sweep.on_ray
-late: allocator.training -> throughputs.training
+late: allocator.protocol.training -> throughputs.training
 """  # noqa: E501
 
 

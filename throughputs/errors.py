@@ -36,7 +36,7 @@ class InputError(ValueError):
         self.field = field
         where = self.source if line is None else f"{self.source}:{line}"
         what = "" if field is None else f" field '{field}':"
-        shown = "nothing" if found is None else _shorten(repr(found))
+        shown = "nothing" if found is None else _shown(found)
         super().__init__(f"{where}:{what} found {shown}, expected {expected}")
 
     def moved(self, lines: int) -> InputError:
@@ -51,5 +51,10 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _shorten(text: str, limit: int = 80) -> str:
+def _shown(found: object, limit: int = 80) -> str:
+    """The value in one line of at most `limit` characters, or its type where it cannot be written down."""
+    try:
+        text = repr(found)
+    except (ValueError, RecursionError):  # whole numbers have a limit of digits, lists one of depth
+        return f"a value of type {type(found).__name__} that is too large to show"
     return text if len(text) <= limit else text[: limit - 3] + "..."

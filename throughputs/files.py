@@ -1,25 +1,46 @@
-"""Opening, reading and replacing files: plain or gzip, CSV or Parquet, never left half written."""
+"""Opening, reading and replacing files: plain or gzip, CSV, Parquet, JSON or TOML, never left half written.
+
+Whatever a file holds, a reader raises `InputError` with its name, or `OSError` where it cannot be opened.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
-from collections.abc import Iterator
+import tomllib
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from throughputs.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TABLE_KINDS", "file_kind", "read_frame", "read_text", "write_frame", "write_text"]
+__all__ = [
+    "TABLE_KINDS",
+    "file_kind",
+    "parse_json",
+    "parse_toml",
+    "read_frame",
+    "read_json",
+    "read_text",
+    "read_toml",
+    "write_frame",
+    "write_text",
+]
 
 TABLE_KINDS = ("csv", "parquet")
 """Kinds of file that `read_frame` and `write_frame` know."""
+
+
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON may write one; two that belong together are a character."""
 
 
 def file_kind(path: Path) -> str:
@@ -43,11 +64,85 @@ def read_text(path: Path) -> str:
         if path.suffix.lower() == ".gz":
             raw = gzip.decompress(raw)
         return raw.decode("utf-8-sig")
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise InputError(path, found=raw[:8], expected=f"a gzip file ({error})") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(path, found=raw[:8], expected=f"a whole gzip file ({error})") from error
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
+
+
+def read_json(path: Path, unique_keys: bool = False) -> Any:
+    """Contents of a JSON file, unpacked when its name ends in ``.gz``.
+
+    Raises
+    ------
+    InputError
+        As `read_text` and `parse_json`.
+    OSError
+        The file cannot be opened.
+    """
+    return parse_json(read_text(path), path, unique_keys)
+
+
+def parse_json(text: str, source: object, unique_keys: bool = False) -> Any:
+    """What a JSON text says.
+
+    Raises
+    ------
+    InputError
+        It is not JSON (with the line), is nested too deeply, has a number with too many digits or text with half a
+        character (a lone surrogate, which no file can hold), or, with `unique_keys`, an object with the same key twice.
+    """
+
+    def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) < len(items):
+            names = [name for name, _ in items]
+            repeated = next(name for name in found if names.count(name) > 1)
+            raise InputError(source, field=repeated, found="the key twice", expected="each key once")
+        return found
+
+    found = _parsed(lambda: json.loads(text, object_pairs_hook=unique if unique_keys else None), source, "JSON")
+    if _HALF_CHARACTER.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.end]
+            raise InputError(source, found=half, expected="text of whole characters") from None
+    return found
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Contents of a TOML file; raises as `read_text` and `parse_toml` do."""
+    return parse_toml(read_text(path), path)
+
+
+def parse_toml(text: str, source: object) -> dict[str, Any]:
+    """What a TOML text says.
+
+    Raises
+    ------
+    InputError
+        It is not TOML (with the line), is nested too deeply, or has a number with too many digits.
+    """
+    content: dict[str, Any] = _parsed(lambda: tomllib.loads(text), source, "TOML", text.count("\n") + 1)
+    return content
+
+
+def _parsed(parse: Callable[[], Any], source: object, kind: str, last_line: int | None = None) -> Any:
+    try:
+        return parse()
+    except InputError:
+        raise
+    except json.JSONDecodeError as error:
+        raise InputError(source, line=error.lineno, found=error.msg, expected=kind) from None
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))  # otherwise "at end of document"
+        raise InputError(source, line=int(line[1]) if line else last_line, found=str(error), expected=kind) from None
+    except RecursionError:
+        raise InputError(source, found="too deep a nesting", expected=f"{kind} of fewer levels") from None
+    except ValueError as error:  # whole numbers of thousands of digits, dates that do not exist
+        raise InputError(source, found=str(error), expected=f"{kind} with values that can be read") from None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -68,12 +163,7 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
     import pandas as pd
 
     if file_kind(path) == "parquet":
-        try:
-            return pd.read_parquet(path), 1
-        except (ValueError, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise InputError(path, expected=f"a Parquet file ({error})") from error
+        return _read_parquet(path), 1
     lines = read_text(path).rstrip("\r\n").split("\n")
     comments = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if comments == len(lines) or not lines[comments].strip():
@@ -88,10 +178,22 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
             skiprows=comments,
             skip_blank_lines=False,
         )
-    except pd.errors.ParserError as error:
+    except (ValueError, OverflowError) as error:  # those of pandas are among them
         raise _parser_error(path, str(error)) from error
     frame = cells.iloc[1:].set_axis(cells.iloc[0].to_list(), axis="columns").reset_index(drop=True)
     return frame, comments + 2
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    raw = path.read_bytes()  # what the system has against the file is an OSError; the rest is about its contents
+    try:
+        return pd.read_parquet(io.BytesIO(raw))
+    except Exception as error:
+        # Damage can show anywhere in pyarrow and pandas: types, keys, encodings, sizes that no memory has.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(path, found=raw[:4], expected=f"a whole Parquet file ({reason})") from error
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
@@ -113,10 +215,21 @@ def _parser_error(path: Path, message: str) -> InputError:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its place when the block ends well and vanishes otherwise."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A file beside `path` that takes its place when the block ends well and vanishes otherwise.
+
+    A device or a pipe is written to, never replaced.
+    """
+    device = path.exists() and not (path.is_file() or path.is_dir())
+    temporary = path if device else path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        os.replace(temporary, path)
+        if not device:
+            os.replace(temporary, path)
+    except OSError as error:
+        # A full disk is told without a file name by those who write; the temporary name would not help anybody.
+        if error.filename is None or Path(error.filename) == temporary:
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if not device:
+            temporary.unlink(missing_ok=True)

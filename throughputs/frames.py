@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class FrameReader:
     def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
         values = self.frame[name].to_numpy(dtype=object)
-        blank = self.frame[name].isna().to_numpy() | (values == "")
+        blank = np.array([_is_missing(value) or (isinstance(value, str) and not value) for value in values], dtype=bool)
         if empty is None and blank.any():
             self._fail(name, int(np.argmax(blank)), None, "text")
         for row, value in enumerate(values):
@@ -106,11 +107,11 @@ class FrameReader:
         cells = self.frame[name].to_numpy(dtype=object)
         values = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
-            if _is_missing(cell) or cell == "":
+            if _is_missing(cell) or (isinstance(cell, str) and not cell):
                 continue
             try:
                 values[row] = float(cell)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 self._fail(name, row, cell, "a number")
             if np.isnan(values[row]):  # the word "nan" is not an empty cell
                 self._fail(name, row, cell, "a number")
@@ -121,4 +122,7 @@ class FrameReader:
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or value != value or type(value).__name__ == "NAType"
+    # cells may hold anything, arrays too, which are not to be compared
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
+    )

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,9 +59,9 @@ class ThroughputMatrix:
         unit: str = "steps/s",
     ) -> None:
         jobs, accelerators = tuple(jobs), tuple(accelerators)
-        values = np.array(rates, dtype=np.float64).reshape(
-            np.shape(rates) if np.size(rates) else (len(jobs), len(accelerators))
-        )
+        values = _numbers(rates)
+        if not values.size and not (jobs and accelerators):
+            values = values.reshape(len(jobs), len(accelerators))
         sizes = np.ones(len(jobs), dtype=np.int64) if scale_factors is None else _whole_numbers(scale_factors)
         object.__setattr__(self, "rates", values)
         object.__setattr__(self, "jobs", jobs)
@@ -81,7 +82,11 @@ class ThroughputMatrix:
                 source, field="scale_factors", found=self.scale_factors.shape, expected=f"shape {shape[:1]}"
             )
         for field, labels in (("jobs", self.jobs), ("accelerators", self.accelerators)):
-            if len(set(labels)) != len(labels):
+            try:
+                distinct = len(set(labels))
+            except TypeError as error:
+                raise InputError(source, field=field, found=str(error), expected="numbers or text") from None
+            if distinct != len(labels):
                 repeated = next(label for label in labels if labels.count(label) > 1)
                 raise InputError(source, field=field, found=repeated, expected="distinct labels")
         bad = ~(np.isfinite(self.rates) & (self.rates >= 0))
@@ -168,8 +173,16 @@ class ThroughputMatrix:
         return len(self.accelerators)
 
 
+def _numbers(values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError("throughput matrix", field="rates", found=str(error), expected="numbers") from None
+
+
 def _whole_numbers(values: ArrayLike) -> NDArray[np.int64]:
     array = np.asarray(values)
-    if array.dtype.kind not in "iuf" or (array.size and not np.array_equal(array, np.rint(array))):
+    whole = array.dtype.kind in "iuf" and np.array_equal(array, np.rint(array))
+    if not whole or (array.size and np.abs(array).max() > LARGEST_WHOLE_NUMBER):
         raise InputError("throughput matrix", field="scale_factors", found=array.tolist(), expected="whole numbers")
     return array.astype(np.int64)

@@ -70,8 +70,12 @@ class PriceTable:
                 raise InputError(source, field=name, found=found, expected=expected)
             self._times[name], self._prices[name] = times, values
             # dollars of one GPU from the first change to each change
-            steps = np.diff(times) * values[:-1] / _SECONDS_PER_HOUR
-            self._paid[name] = np.concatenate([[0.0], np.cumsum(steps)])
+            with np.errstate(over="ignore"):
+                steps = np.diff(times) * values[:-1] / _SECONDS_PER_HOUR
+                self._paid[name] = np.concatenate([[0.0], np.cumsum(steps)])
+            if not np.isfinite(self._paid[name]).all():
+                found = f"{values.max():g} dollars per GPU hour over {times[-1] - times[0]:g} s"
+                raise InputError(source, field=name, found=found, expected="a finite sum of dollars")
 
     @classmethod
     def constant(cls, prices: Mapping[str, float], source: str = "prices") -> PriceTable:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError, did_you_mean
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.matrix import ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -329,11 +330,15 @@ class _Positions:
 def _checked_key(name: object, size: SupportsIndex, source: str) -> Key:
     if not isinstance(name, str) or not name:
         raise InputError(source, field="keys", found=name, expected="the name of a job type")
+    gpus: int | None
     try:
-        return name, index(size)
+        gpus = index(size)
     except TypeError:
+        gpus = None
+    if gpus is None or abs(gpus) > LARGEST_WHOLE_NUMBER:
         expected = "a whole number of GPUs"
-        raise InputError(source, field=f"scale factor of {name!r}", found=size, expected=expected) from None
+        raise InputError(source, field=f"scale factor of {name!r}", found=size, expected=expected)
+    return name, gpus
 
 
 def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError
 from throughputs.frames import FrameReader
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.table import Key, ThroughputTable
 from throughputs.table_builder import TableBuilder
 
@@ -107,9 +108,15 @@ def _others(reader: FrameReader) -> dict[int, tuple[Key, float]]:
     for column, values in (("other_scale_factor", sizes), ("other_throughput", figures)):
         _check(reader, column, ~given & ~np.isnan(values), values, "nothing, as other_job_type is empty")
         _check(reader, column, given & np.isnan(values), values, "a number, as other_job_type is given")
-    _check(reader, "other_scale_factor", given & ((sizes != np.rint(sizes)) | (sizes < 1)), sizes, "whole GPUs")
+    _check(reader, "other_scale_factor", given & ~_whole_gangs(sizes), sizes, "a whole number of GPUs, at least 1")
     rows = np.flatnonzero(given).tolist()
     return {row: ((str(names[row]), int(sizes[row])), float(figures[row])) for row in rows}
+
+
+def _whole_gangs(sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        whole: NDArray[np.bool_] = (sizes == np.rint(sizes)) & (sizes >= 1) & (sizes <= LARGEST_WHOLE_NUMBER)
+    return whole
 
 
 def _check(reader: FrameReader, column: str, bad: NDArray[np.bool_], values: NDArray[Any], expected: str) -> None:

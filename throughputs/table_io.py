@@ -10,13 +10,15 @@ from __future__ import annotations
 import ast
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from throughputs.errors import InputError
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, write_frame, write_text
+from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, write_frame, write_text
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.table import Key, ThroughputTable
 from throughputs.table_builder import TableBuilder
 
@@ -68,19 +70,7 @@ def write_table(table: ThroughputTable, path: str | os.PathLike[str]) -> None:
 
 
 def _read_json(path: Path) -> ThroughputTable:
-    def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        for name, value in items:
-            if name in result:
-                raise InputError(path, field=name, found="the key twice", expected="each key once")
-            result[name] = value
-        return result
-
-    try:
-        content = json.loads(read_text(path), object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise InputError(path, line=error.lineno, expected=f"JSON ({error.msg})") from error
-    return _JsonReader(path).table(content)
+    return _JsonReader(path).table(read_json(path, unique_keys=True))
 
 
 class _JsonReader:
@@ -120,7 +110,7 @@ class _JsonReader:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             raise self._error(text, expected, *where) from None
         match key:
-            case (str(name), int(size)) if name and size >= 1 and not isinstance(size, bool):
+            case (str(name), int(size)) if name and 1 <= size <= LARGEST_WHOLE_NUMBER and not isinstance(size, bool):
                 return name, size
         raise self._error(text, expected, *where)
 
@@ -130,7 +120,7 @@ class _JsonReader:
         return value
 
     def _number(self, value: object, *where: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
             raise self._error(value, "a finite throughput of at least 0 steps/s", *where)
         return float(value)
 

@@ -86,7 +86,11 @@ class Trace:
         n = len(job_type)
 
         def keep(name: str, values: object, dtype: object, default: object) -> None:
-            array = np.full(n, default, dtype=dtype) if values is None else np.array(values, dtype=dtype)  # type: ignore[call-overload]
+            try:
+                array = np.full(n, default, dtype=dtype) if values is None else np.array(values, dtype=dtype)  # type: ignore[call-overload]
+            except (TypeError, ValueError, OverflowError) as error:
+                expected = "a column of numbers" if dtype is not object else "a column"
+                raise InputError(source, field=name, found=str(error), expected=expected) from None
             object.__setattr__(self, name, array)
 
         keep("job_type", job_type, object, "")

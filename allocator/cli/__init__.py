@@ -23,7 +23,8 @@ def main() -> None:
     except BrokenPipeError:
         raise SystemExit(EXIT_FAILED) from None
     except OSError as error:
-        print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
         raise SystemExit(EXIT_BAD_INPUT) from None
     except RuntimeError as error:
         from allocator.simulator.engine import SimulationStalledError

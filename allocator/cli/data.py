@@ -14,7 +14,9 @@ from allocator.cli.options import JsonOption, console, print_json
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
 
-app = typer.Typer(no_args_is_help=True, help="Public data sets by name: list, download, verify. Nothing is bundled.")
+app = typer.Typer(
+    no_args_is_help=True, help="Public data sets by name: list, download, verify. The files are not bundled."
+)
 
 CacheOption = Annotated[
     Path | None,
@@ -32,7 +34,7 @@ FileOption = Annotated[
 
 @app.callback()
 def _group() -> None:
-    """Public data sets by name: list, download, verify. Nothing is bundled."""
+    """Public data sets by name: list, download, verify. The files are not bundled."""
 
 
 @app.command("list")

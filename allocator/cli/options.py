@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from throughputs import ThroughputTable
     from throughputs.prices import PriceTable
 
+MOST_DIGITS = 16
 DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
 
 ClusterOption = Annotated[
@@ -42,7 +43,7 @@ ThroughputsOption = Annotated[
     ),
 ]
 PresetOption = Annotated[str, typer.Option("--preset", help="Settings of a published system, or the default.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.", min=0)]
 SolverOption = Annotated[
     str | None,
     typer.Option(
@@ -58,7 +59,8 @@ SettingOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Any other setting of the preset, or policy.NAME of the policies that have it; may be repeated.",
+        help="Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, "
+        "false, none, names, or lists A,B; may be repeated.",
         metavar="NAME=VALUE",
     ),
 ]
@@ -74,10 +76,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts
 
 
 def make_cluster(text: str, gpus_per_server: str | None) -> Cluster:
-    """Cluster of ``--cluster`` and ``--gpus-per-server``."""
+    """Cluster of ``--cluster`` and ``--gpus-per-server``; it has at least one GPU."""
     from allocator.cluster import Cluster
 
-    return Cluster.parse(text, gpus_per_server)
+    cluster = Cluster.parse(text, gpus_per_server)
+    if cluster.total_gpus == 0:
+        raise InputError("--cluster", found=text, expected="at least one GPU")
+    return cluster
 
 
 def make_window(text: str | None) -> tuple[int, int] | None:
@@ -85,7 +90,8 @@ def make_window(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, colon, end = text.partition(":")
-    if not (colon and first.strip().isdigit() and end.strip().isdigit()):
+    ends = first.strip(), end.strip()
+    if not colon or not all(number.isdecimal() and len(number) <= MOST_DIGITS for number in ends):
         raise InputError("--window", found=text, expected="FIRST:END, as in 4000:5000")
     return int(first), int(end)
 
@@ -124,14 +130,6 @@ def make_table(path: Path | None, policies: Sequence[Policy]) -> ThroughputTable
     from allocator.api import load_throughputs
 
     return load_throughputs(path, colocated=any(Need.COLOCATION in policy.needs for policy in policies))
-
-
-def parse_value(text: str) -> Any:
-    """A setting's value: JSON where it is JSON (numbers, true, null, lists), else the text itself."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def named_value(option: str, text: str) -> tuple[str, str]:

@@ -24,7 +24,6 @@ from allocator.cli.options import (
     make_table,
     make_window,
     named_value,
-    parse_value,
 )
 from allocator.protocol.policy import Need
 from throughputs import InputError
@@ -90,6 +89,7 @@ RunSeedOption = Annotated[
     typer.Option(
         "--seed",
         help="Seed of everything that is drawn at random; if omitted 0, and for jobs that are drawn the preset's.",
+        min=0,
     ),
 ]
 ProfilingOption = Annotated[
@@ -216,23 +216,24 @@ class Runs:
         )
 
 
-def _own_settings(options: RunOptions) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What ``--set`` says: settings of the preset, and of policies."""
+def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
+    """What ``--set`` says, as text: settings of the preset, and of policies."""
     preset, policy = {}, {}
     for change in options.settings or []:
         name, text = named_value("--set", change)
-        value = parse_value(text)
-        value = tuple(value) if isinstance(value, list) else value
         if name.startswith(POLICY_PREFIX):
-            policy[name.removeprefix(POLICY_PREFIX)] = value
+            policy[name.removeprefix(POLICY_PREFIX)] = text
         else:
-            preset[name] = value
+            preset[name] = text
     return preset, policy
 
 
-def _preset(options: RunOptions, changed: dict[str, Any]) -> Preset:
+def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
+    from allocator.conversion import convert, convert_text, kinds_of
+    from allocator.mechanism.settings import MechanismSettings
     from allocator.simulator.presets import preset
+    from allocator.simulator.settings import SimulatorSettings
 
     own = {
         "round_seconds": options.round_seconds,
@@ -243,17 +244,29 @@ def _preset(options: RunOptions, changed: dict[str, Any]) -> Preset:
         "max_waiting_jobs": options.max_waiting,
         "max_clock_seconds": options.max_clock,
     }
-    return preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None} | changed)
+    kinds = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+    stated = {name: value for name, value in own.items() if value is not None}
+    chosen = preset(options.preset).replace(
+        **{name: convert(value, kinds[name], source="settings", field=name) for name, value in stated.items()}
+    )
+    # a name that is not known is refused by the preset, with the nearest one that is
+    return chosen.replace(
+        **{
+            name: convert_text(text, kinds[name], source="--set", field=name) if name in kinds else text
+            for name, text in changed.items()
+        }
+    )
 
 
-def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: dict[str, Any]) -> list[Policy]:
+def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: dict[str, str]) -> list[Policy]:
     """The policies with the settings of the preset, those of ``--solver`` and ``--choice``, and `own` above all.
 
-    A policy is given the settings that it has; each of `own` must be one of some policy.
+    A policy is given the settings that it has; each of `own`, which are text, must be one of some policy.
     """
-    from allocator.registry import get_policy, settings_of
+    from allocator.conversion import convert_text
+    from allocator.registry import get_policy, kinds_of_settings
 
-    known = {name: settings_of(name) for name in names}
+    known = {name: kinds_of_settings(name) for name in names}
     for setting in own:
         if not any(setting in settings for settings in known.values()):
             listed = sorted({setting for settings in known.values() for setting in settings})
@@ -269,7 +282,10 @@ def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: di
         # A solver of other programs is for the other policies, if there are any.
         if options.solver is not None and (name in takers or not takers):
             settings["solver"] = options.solver
-        settings |= own
+        for setting, text in own.items():
+            if setting in known[name]:
+                field = POLICY_PREFIX + setting
+                settings[setting] = convert_text(text, known[name][setting], source="--set", field=field)
         policies.append(get_policy(name, **{key: value for key, value in settings.items() if key in known[name]}))
     return policies
 

@@ -22,7 +22,9 @@ def simulate_command(
         Path | None,
         typer.Option("--checkpoint", help="File into which the run is put away as it goes.", metavar="FILE"),
     ] = None,
-    checkpoint_every: Annotated[int, typer.Option("--checkpoint-every", help="Rounds between checkpoints.")] = 2000,
+    checkpoint_every: Annotated[
+        int, typer.Option("--checkpoint-every", help="Rounds between checkpoints.", min=1)
+    ] = 2000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,12 +19,13 @@ from allocator.cli.options import (
     make_prices,
     make_window,
     named_value,
-    parse_value,
 )
 from throughputs import InputError
+from throughputs.files import parse_json
 
 __all__ = ["DefinitionOptions", "OutOption", "RunningOptions", "numbers", "window"]
 
+MOST_SEEDS = 1_000_000
 DEFAULT_POLICIES = "max_min_fairness_perf,max_min_fairness,fifo_perf"
 
 PoliciesOption = Annotated[str, typer.Option("--policies", "-p", help="Names of policies.", metavar="NAME,...")]
@@ -91,17 +93,21 @@ class DefinitionOptions:
 
     def definition(self, kind: str, *, preload: bool = False) -> dict[str, Any]:
         """A definition as a TOML file would hold it, without its loads."""
+        from allocator.sweep.settings import setting_of_text
+
+        policies = [name.strip() for name in self.policies.split(",") if name.strip()]
         fixed = dict(named_value("--set", text) for text in self.settings or ())
         varied = dict(named_value("--vary", text) for text in self.vary or ())
         return {
             "kind": kind,
-            "policies": [name.strip() for name in self.policies.split(",") if name.strip()],
+            "policies": policies,
             "seeds": _seeds(self.seeds),
             "clusters": self.clusters,
             **({"gpus_per_server": self.gpus_per_server} if self.gpus_per_server else {}),
             "workload": self._workload(preload),
-            "settings": {"preset": self.preset} | {name: parse_value(text) for name, text in fixed.items()},
-            "vary": {name: _values(text) for name, text in varied.items()},
+            "settings": {"preset": self.preset}
+            | {name: setting_of_text(name, text, policies, "--set") for name, text in fixed.items()},
+            "vary": {name: _values(name, text, policies) for name, text in varied.items()},
             "keep_jobs": self.keep_jobs,
         }
 
@@ -160,8 +166,12 @@ def _seeds(text: str) -> list[int]:
     try:
         if ":" in text:
             first, end = map(int, text.split(":"))
+            if end - first > MOST_SEEDS:
+                raise InputError("--seeds", found=text, expected=f"at most {MOST_SEEDS:,} seeds")
             return list(range(first, end))
         return [int(part) for part in text.split(",")]
+    except InputError:
+        raise
     except ValueError:
         raise InputError("--seeds", found=text, expected="whole numbers as in 0,1,2 or 0:3") from None
 
@@ -171,7 +181,10 @@ def window(text: str) -> list[int]:
     return list(make_window(text) or ())
 
 
-def _values(text: str) -> list[Any]:
+def _values(name: str, text: str, policies: Sequence[str]) -> list[Any]:
     """Values of ``--vary``: a JSON list, or values separated by commas."""
-    value = parse_value(text)
-    return value if isinstance(value, list) else [parse_value(part.strip()) for part in text.split(",")]
+    from allocator.sweep.settings import setting_of_text
+
+    if text.startswith("["):
+        return list(parse_json(text, "--vary")) if text.endswith("]") else [text]
+    return [setting_of_text(name, part.strip(), policies, "--vary") for part in text.split(",")]

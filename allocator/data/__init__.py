@@ -1,7 +1,7 @@
 """Public data sets by name: where they are, under which licence, and how to get and check them.
 
-Nothing is bundled. A set is downloaded into a cache directory, one file at a time; a file has its final name only
-once it was verified.
+The files are not bundled. A set is downloaded into a cache directory, one file at a time; a file has its final name
+only once it was verified.
 
 >>> from allocator.data import fetch, path_of
 >>> fetch("shockwave-traces")  # doctest: +SKIP

@@ -111,7 +111,7 @@ def read_records(dataset: Dataset, directory: Path) -> dict[str, FetchRecord]:
     try:
         found = json.loads(_state_file(dataset, directory, "json").read_text(encoding="utf-8"))
         return {path: FetchRecord(**record) for path, record in found.items()}
-    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 

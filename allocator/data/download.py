@@ -2,6 +2,9 @@
 
 A partial file is continued only if what follows is sure to belong to it: the server confirms that the file is the
 one begun (``If-Range`` with its entity tag or date), or the SHA-256 is known and settles it at the end.
+
+Addresses are http or https, also those that servers redirect to. Never more is received than the known length of the
+file, or `MOST_BYTES` where it is not known, whatever the server announces or fails to.
 """
 
 from __future__ import annotations
@@ -18,11 +21,15 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import IO, Any
+from urllib.parse import urljoin, urlsplit
 
 from allocator.data.cache import CACHE_VARIABLE, CHUNK, DataError, sha256_of
 
-__all__ = ["Advance", "download"]
+__all__ = ["MOST_BYTES", "Advance", "download", "is_address"]
+
+MOST_BYTES = 10_000_000_000
+"""Length of a file whose right one is not known, at most."""
 
 Advance = Callable[[int, int | None], None]
 """Told of the bytes on disk and of all bytes of the file, None where the server does not say."""
@@ -38,8 +45,14 @@ class _Request:
     partial: Path
     size: int | None
     sha256: str | None
+    most_bytes: int
     timeout_seconds: float
     advance: Advance
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the file, at most."""
+        return self.most_bytes if self.size is None else self.size
 
     @property
     def tag_file(self) -> Path:
@@ -57,6 +70,7 @@ def download(
     *,
     size: int | None = None,
     sha256: str | None = None,
+    most_bytes: int = MOST_BYTES,
     attempts: int = 5,
     pause_seconds: float = 0.5,
     timeout_seconds: float = 30.0,
@@ -70,10 +84,15 @@ def download(
     Raises
     ------
     DataError
-        The server cannot be reached or refuses, the connection keeps breaking, the disk is full, or the length or
-        hash is wrong. What came is kept: as `partial` to be continued, or with ``.rejected`` for ``.part`` if wrong.
+        The server cannot be reached or refuses, redirects to what is no address of http or https, announces or sends
+        more than `size` bytes (`most_bytes` if that is None), or says nonsense about the length; the connection keeps
+        breaking, the disk is full, or the length or hash is wrong. What came is kept: as `partial` to be continued, or
+        with ``.rejected`` for ``.part`` if wrong.
     """
-    request = _Request(url, partial, size, sha256, timeout_seconds, advance or (lambda _done, _total: None))
+    if not is_address(url):
+        raise DataError(f"{url!r} is no address of http or https")
+    advance = advance or (lambda _done, _total: None)
+    request = _Request(url, partial, size, sha256, most_bytes, timeout_seconds, advance)
     partial.parent.mkdir(parents=True, exist_ok=True)
     furthest, failures = _length(partial), 0
     while True:
@@ -93,6 +112,55 @@ def download(
     return _verified(request)
 
 
+def is_address(url: str) -> bool:
+    """Whether `url` can be asked for: http or https, with a host, and nothing in it that no address has."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+        return (
+            known and (parts.port is None or parts.port > 0) and url.isascii() and url.isprintable() and " " not in url
+        )
+    except ValueError:
+        return False
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to addresses of http and https, and to no others."""
+
+    def http_error_302(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage
+    ) -> Any:
+        location = headers.get("Location")
+        try:
+            target = None if location is None else urljoin(req.full_url, location.replace(" ", "%20"))
+        except ValueError:
+            target = ""
+        if target is not None and not is_address(target):
+            raise DataError(
+                f"{req.full_url}: the server redirects to {location!r}, which is no address of http or https; "
+                "look at the page of the data set, or name a mirror with --url-base"
+            )
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What asks servers: without the handlers for files and other protocols that urllib has by default."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _Redirects(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
 def _attempt(request: _Request) -> None:
     """One request, from the end of the partial file on; raises _CutOffError if it ends early."""
     start = _length(request.partial)
@@ -108,9 +176,8 @@ def _attempt(request: _Request) -> None:
         if tag is not None:
             headers["If-Range"] = tag
     try:
-        with urllib.request.urlopen(
-            urllib.request.Request(request.url, headers=headers), timeout=request.timeout_seconds
-        ) as response:
+        asked = urllib.request.Request(request.url, headers=headers)
+        with _opener().open(asked, timeout=request.timeout_seconds) as response:
             _receive(request, response, start)
     except urllib.error.HTTPError as error:
         with error:
@@ -120,7 +187,7 @@ def _attempt(request: _Request) -> None:
             if error.code in (408, 429) or error.code >= 500:
                 raise _CutOffError(f"the server answers {error.code} {error.reason}") from error
             raise DataError(
-                f"{request.url}: the server answers {error.code} {error.reason}; "
+                f"{request.url}: the server answers {error.code} {' '.join(str(error.reason).split())}; "
                 "look at the page of the data set, or name a mirror with --url-base"
             ) from error
     except urllib.error.URLError as error:
@@ -155,23 +222,59 @@ def _receive(request: _Request, response: http.client.HTTPResponse, start: int) 
         raise _CutOffError("the server sent another part than the one asked for")
     if not done:
         _write_tag(request.tag_file, response)
-    announced = response.headers.get("Content-Length")
-    total = done + int(announced) if announced is not None else request.size
+    announced = _announced(request, response)
+    total = done + announced if announced is not None else request.size
+    if total is not None and total > request.longest:
+        raise DataError(f"{request.url}: the server announces {total:,} bytes, {_bound(request)}")
     _check_space(request.partial, total, done)
     with request.partial.open("ab" if done else "wb") as stream:
         while chunk := response.read1(CHUNK):
-            stream.write(chunk)
-            done += len(chunk)
+            wanted = chunk[: request.longest - done]
+            stream.write(wanted)
+            done += len(wanted)
             request.advance(done, total)
+            if len(wanted) < len(chunk):
+                break
         stream.flush()
         os.fsync(stream.fileno())
+    if chunk:  # there is more than there may be
+        raise DataError(
+            f"{request.url}: more bytes came than there should be, {_bound(request)} ({_set_aside(request)})"
+        )
     if announced is not None and total is not None and done < total:
         raise _CutOffError("the connection broke off")
 
 
+def _announced(request: _Request, response: http.client.HTTPResponse) -> int | None:
+    """Bytes that are to come, None where the server does not say."""
+    text = response.headers.get("Content-Length")
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
+        raise DataError(
+            f"{request.url}: the server answers with Content-Length {text[:40]!r}, expected a number of bytes; "
+            "try again later, or name a mirror with --url-base"
+        )
+    return int(text)
+
+
+def _bound(request: _Request) -> str:
+    if request.size is None:
+        return f"expected at most {request.most_bytes:,}, as its right length is not known"
+    return f"expected {request.size:,}; the public file has changed, or try another mirror"
+
+
+def _set_aside(request: _Request) -> str:
+    """Put what came where nobody reads it; says where."""
+    aside = request.partial.with_name(request.partial.name.removesuffix(".part") + ".rejected")
+    os.replace(request.partial, aside)
+    request.tag_file.unlink(missing_ok=True)
+    return f"what came is kept as {aside}"
+
+
 def _beyond_the_end(request: _Request, content_range: str | None, start: int) -> None:
     """The server has nothing after `start`: either the partial file is whole, or it is not a part of this file."""
-    match = re.fullmatch(r"bytes \*/(\d+)", content_range or "")
+    match = re.fullmatch(r"bytes \*/(\d{1,18})", content_range or "")
     if match is not None and int(match.group(1)) == start:
         return
     request.partial.unlink(missing_ok=True)
@@ -194,10 +297,7 @@ def _verified(request: _Request) -> str:
             f"its SHA-256 is {found}, not {request.sha256}; the public file has changed or came damaged: "
             "fetch again, or try another mirror"
         )
-    aside = request.partial.with_name(request.partial.name.removesuffix(".part") + ".rejected")
-    os.replace(request.partial, aside)
-    request.tag_file.unlink(missing_ok=True)
-    raise DataError(f"{request.url}: {problem} (what came is kept as {aside})")
+    raise DataError(f"{request.url}: {problem} ({_set_aside(request)})")
 
 
 def _is_pointer(path: Path) -> bool:
@@ -206,7 +306,7 @@ def _is_pointer(path: Path) -> bool:
 
 
 def _continues(content_range: str | None, start: int) -> bool:
-    match = re.match(r"bytes (\d+)-", content_range or "")
+    match = re.match(r"bytes (\d{1,18})-", content_range or "")
     return match is not None and int(match.group(1)) == start
 
 

@@ -5,7 +5,7 @@ An address, a licence or a SHA-256 that we do not know is ``unknown`` or absent 
 
 from __future__ import annotations
 
-import tomllib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,10 +14,14 @@ from typing import Any
 from urllib.parse import quote
 
 from throughputs.errors import InputError, did_you_mean
+from throughputs.files import parse_toml
 
 __all__ = ["HASH_ORIGINS", "UNKNOWN", "DataFile", "Dataset", "datasets", "find", "read_sets"]
 
 UNKNOWN = "unknown"
+
+# The name is that of a folder, too.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 HASH_ORIGINS = {
     "publisher": "published",
@@ -37,7 +41,7 @@ class DataFile:
 
     Parameters
     ----------
-    path : place in the set's folder, with forward slashes.
+    path : place in the set's folder, with forward slashes; it does not lead out of it.
     url : public address.
     size : exact length in bytes; None where it is not known.
     sha256 : 64 hexadecimal digits; None where it is not known.
@@ -49,6 +53,12 @@ class DataFile:
     size: int | None = None
     sha256: str | None = None
     approximate_size: int | None = None
+
+    def __post_init__(self) -> None:
+        path = PurePosixPath(self.path)
+        hidden = any(part.startswith(".") for part in path.parts)
+        if not path.name or path.is_absolute() or hidden or not self.path.isprintable() or set(self.path) & set("\\:"):
+            raise InputError("data set", field="path", found=self.path, expected="a path inside the folder of the set")
 
     @property
     def expected_size(self) -> int | None:
@@ -62,7 +72,7 @@ class Dataset:
 
     Parameters
     ----------
-    name : short name, also the name of its folder.
+    name : short name, also the name of its folder: letters, digits, ``-`` and ``_`` only.
     title : contents in one line.
     licence : licence of the data, or ``unknown``.
     page : where a person finds the set.
@@ -84,6 +94,11 @@ class Dataset:
     hash_from: str = ""
     note: str = ""
     approximate_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _PLAIN_NAME.fullmatch(self.name):
+            expected = "a plain name: letters, digits, - and _, as in shockwave-traces"
+            raise InputError("data set", field="name", found=self.name, expected=expected)
 
     @property
     def size(self) -> int | None:
@@ -133,7 +148,7 @@ def find(name: str) -> Dataset:
 
 def read_sets(text: str, source: str) -> list[Dataset]:
     """Data sets of one TOML text; raises InputError at what cannot be used."""
-    return [_dataset(entry, source) for entry in tomllib.loads(text).get("dataset", [])]
+    return [_dataset(entry, source) for entry in parse_toml(text, source).get("dataset", [])]
 
 
 def _dataset(entry: dict[str, Any], source: str) -> Dataset:
@@ -152,10 +167,10 @@ def _dataset(entry: dict[str, Any], source: str) -> Dataset:
 
 
 def _file(entry: dict[str, Any], base: str, source: str) -> DataFile:
-    path = PurePosixPath(entry["path"])
-    if path.is_absolute() or ".." in path.parts or path.name.startswith("."):
-        raise InputError(source, field="path", found=entry["path"], expected="a path inside the folder of the set")
     url = entry.pop("url", None) or (base + quote(entry["path"], safe="/,") if base else None)
     if url is None:
         raise InputError(source, field="url", found=None, expected=f"an address of {entry['path']}, or a base")
-    return DataFile(url=url, **entry)
+    try:
+        return DataFile(url=url, **entry)
+    except InputError as error:
+        raise InputError(source, field=error.field, found=error.found, expected=error.expected) from None

@@ -20,7 +20,7 @@ from allocator.data.cache import (
     sha256_of,
     write_record,
 )
-from allocator.data.download import download
+from allocator.data.download import download, is_address
 from allocator.data.registry import DataFile, Dataset, find
 from throughputs.errors import InputError
 
@@ -160,8 +160,10 @@ def _fetch_file(
     target = folder_of(dataset, directory) / file.path
     partial = target.with_name(target.name + ".part")
     url = file.url if url_base is None else f"{url_base.rstrip('/')}/{quote(f'{dataset.name}/{file.path}', safe='/,')}"
-    if not url.startswith(("http://", "https://")):
-        raise InputError("--url-base", found=url_base, expected="an address that begins with http:// or https://")
+    if not is_address(url):
+        where = f"{dataset.name}: {file.path}" if url_base is None else "--url-base"
+        found = file.url if url_base is None else url_base
+        raise InputError(where, found=found, expected="an address that begins with http:// or https://")
     found = download(
         url,
         partial,

@@ -10,6 +10,7 @@ import numpy as np
 from allocator.policies.base import Array, ClosedFormPolicy, runnable_rates
 from allocator.protocol import ClusterState
 from allocator.registry import register
+from throughputs import InputError
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 6 (baseline)"
 
@@ -69,6 +70,10 @@ class Fifo(ClosedFormPolicy):
     """
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError("policy fifo", field="seed", found=self.seed, expected="a whole number of at least 0")
 
     fills_idle_gpus: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False

@@ -6,6 +6,7 @@ so that tables of later jobs have the same ones; what a policy sees is cut down 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
@@ -138,12 +139,19 @@ def from_json(pairs: object, matrix: ThroughputMatrix, source: str) -> PackedCol
         for j, name in enumerate(matrix.accelerators):
             figures = rates.get(name, [0.0, 0.0])
             good = isinstance(figures, list) and len(figures) == 2
-            if not good or not all(isinstance(f, int | float) and not isinstance(f, bool) for f in figures):
+            if not good or not all(_is_throughput(figure) for figure in figures):
                 raise InputError(
-                    source, field=f"{where}.throughputs.{name}", found=figures, expected="two throughputs, steps/s"
+                    source,
+                    field=f"{where}.throughputs.{name}",
+                    found=figures,
+                    expected="two throughputs of at least 0 steps/s",
                 )
             together[one, other, j], together[other, one, j] = figures
     return PackedColumns.from_jobs(matrix, together)
+
+
+def _is_throughput(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def appended(columns: PackedColumns, later: PackedColumns) -> PackedColumns:

@@ -13,8 +13,8 @@ Source: Narayanan et al., OSDI 2020, section 4.3 (hierarchical policies).
 
 from __future__ import annotations
 
-import json
 import os
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -68,7 +68,7 @@ class Entity:
             raise InputError("entity", field="name", found=self.name, expected="text")
         source = f"entity {self.name!r}"
         number = isinstance(self.weight, int | float | np.number) and not isinstance(self.weight, bool)
-        if not number or not (np.isfinite(self.weight) and self.weight > 0):
+        if not number or not 0 < self.weight <= sys.float_info.max:
             raise InputError(source, field="weight", found=self.weight, expected="a positive number")
         if self.policy not in ENTITY_POLICIES:
             expected = f"one of {', '.join(ENTITY_POLICIES)}{did_you_mean(self.policy, ENTITY_POLICIES)}"
@@ -148,7 +148,7 @@ class Entities:
         from throughputs.frames import FrameReader
 
         reader = FrameReader(frame, source, first_line)
-        reader.check_columns(("name",), _FIELDS)
+        reader.check_columns(("name",), _FIELDS[1:])
         columns: list[list[Any]] = [reader.text("name").tolist()]
         empty = {"weight": 1.0, "policy": "fairness", "parent": None}
         for field, value in empty.items():
@@ -165,7 +165,7 @@ class Entities:
 
     @classmethod
     def _read(cls, path: Path) -> Entities:
-        from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text
+        from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
 
         kind = file_kind(path)
         if kind in TABLE_KINDS:
@@ -173,12 +173,7 @@ class Entities:
             return cls.from_frame(frame, str(path), first_line)
         if kind not in ("toml", "json"):
             raise InputError(path, found=path.name, expected="a name ending in .toml, .json, .csv or .parquet")
-        text = read_text(path)
-        try:
-            data = json.loads(text) if kind == "json" else _toml(text)
-        except ValueError as error:
-            line = getattr(error, "lineno", None)
-            raise InputError(path, line=line, found=str(error), expected=kind.upper()) from None
+        data = read_json(path, unique_keys=True) if kind == "json" else read_toml(path)
         if isinstance(data, dict) and list(data) == ["entities"]:
             data = data["entities"]
         return cls._from_data(data, str(path))
@@ -348,9 +343,3 @@ def _field_of_line(line: int) -> Callable[[str], dict[str, Any]]:
 
 def _path_in(key: str) -> Callable[[str], dict[str, Any]]:
     return lambda field: {"field": f"{key}.{field}"}
-
-
-def _toml(text: str) -> dict[str, Any]:
-    import tomllib
-
-    return tomllib.loads(text)

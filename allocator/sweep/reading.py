@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import re
-import tomllib
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from throughputs import InputError
 from throughputs.errors import did_you_mean
-from throughputs.files import read_text
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
-__all__ = ["Definition", "merged", "read_toml"]
+__all__ = ["MOST_VALUES", "Definition", "is_number", "merged", "setting_value"]
 
 T = TypeVar("T")
 
+MOST_VALUES = 1_000_000
+"""Loads or seeds of a sweep, and points in all, at most."""
+
 NOTHING = "none"
 """What stands for Python's None, which TOML does not have."""
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Contents of a TOML file.
-
-    Raises
-    ------
-    InputError
-        The file is not TOML, with the line.
-    """
-    try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise InputError(path, line=int(line[1]) if line else None, expected=f"TOML ({error})") from error
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,10 +105,12 @@ class Definition:
             found = list(value) if isinstance(value, list | tuple) else [value]
         if not found:
             raise self.error(key, value, "at least one number")
+        if len(found) > MOST_VALUES:
+            raise self.error(key, f"{len(found):,} values", f"at most {MOST_VALUES:,}")
         bound = f"{'above' if above else 'at least'} {least:g}"
         for number in found:
             proper = is_number(number) and (number > least if above else number >= least)
-            if not proper or (whole and number != int(number)):
+            if not proper or (whole and (number != int(number) or number > LARGEST_WHOLE_NUMBER)):
                 raise self.error(key, number, f"{'whole numbers' if whole else 'numbers'} {bound}")
         if len(set(found)) < len(found):
             raise self.error(key, value, "each number once")
@@ -132,7 +119,9 @@ class Definition:
     def _spaced(self, key: str, value: Mapping[str, Any]) -> list[float]:
         first, last, count = (value.get(name) for name in ("first", "last", "count"))
         proper = set(value) == {"first", "last", "count"} and is_number(first) and is_number(last)
-        if not proper or not isinstance(count, int) or count < 2:
+        if isinstance(count, int) and count > MOST_VALUES:
+            raise self.error(key, count, f"at most {MOST_VALUES:,} values")
+        if not proper or not isinstance(count, int) or isinstance(count, bool) or count < 2:
             raise self.error(key, dict(value), "a list of numbers, or first, last and a count of at least 2")
         low, high = float(first or 0), float(last or 0)
         # Twelve digits, so that 0.4 + 0.4 * 2 is 1.2 and has one identity.
@@ -151,13 +140,13 @@ class Definition:
             detail = f"{error.field}: " if error.field else ""
             shown = found if error.found is None else error.found
             raise self.error(key, shown, f"{detail}{error.expected}") from error
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self.error(key, found, f"another value ({error})") from error
 
 
 def is_number(value: object) -> bool:
     """Whether the value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def setting_value(value: Any) -> Any:

@@ -6,27 +6,53 @@ Names are "preset", those of `MechanismSettings` and `SimulatorSettings`, "polic
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from allocator.conversion import convert, convert_text, kinds_of
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.entities import Entities
+from allocator.registry import kinds_of_settings
 from allocator.simulator.presets import preset
 from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep.point import Workload
 from allocator.sweep.reading import Definition, is_number, setting_value
 from throughputs.errors import did_you_mean
 
-__all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "settings_under"]
+__all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "setting_of_text", "settings_under"]
 
 Settings = Mapping[str, Any]
 
-SETTINGS = tuple(f.name for kind in (MechanismSettings, SimulatorSettings) for f in dataclasses.fields(kind))
+_KINDS: Mapping[str, Any] = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+
+SETTINGS = tuple(_KINDS)
 """Names of all settings of mechanism and simulator."""
 
-_WORKLOAD = tuple(f.name for f in dataclasses.fields(Workload))
+_WORKLOAD = kinds_of(Workload)
+_TOLD_IN_OTHER_WORDS = ("generator", "throughputs", "prices", "entities")
+
+
+def setting_of_text(name: str, text: str, policies: Sequence[str], option: str) -> Any:
+    """The value that `text` of a command line stands for, by the declared type of the setting.
+
+    Settings that nobody has stay text, or what it is as JSON; `assignment` says what is wrong with them.
+
+    Raises
+    ------
+    InputError
+        The text stands for nothing of that type, or there is no such policy.
+    """
+    group, _, rest = name.partition(".")
+    kinds: list[Any] = [Any]
+    if group == "workload":
+        kinds = [_WORKLOAD.get(rest, Any)]
+    elif group == "policy":
+        kinds = [known[rest] for known in map(kinds_of_settings, policies) if rest in known]
+    elif name in _KINDS:
+        kinds = [_KINDS[name]]
+    return convert_text(text, (kinds or [Any])[0], source=option, field=name)
 
 
 def settings_under(settings: Settings, group: str) -> dict[str, Any]:
@@ -74,17 +100,18 @@ def assignment(name: str, value: Any, top: Definition, place: str, folder: Path)
         raise top.error(place, value, f"a setting: {', '.join(known)}{did_you_mean(name, known)}")
     if isinstance(value, float) and not is_number(value):
         raise top.error(place, value, 'a finite number, or "none"')
-    return setting_value(value)
+    # settings of policies are checked with the policies that have them
+    return convert(setting_value(value), _KINDS.get(name, Any), source=top.source, field=place)
 
 
 def _workload_value(name: str, value: Any, top: Definition, place: str, folder: Path) -> Any:
     if name not in _WORKLOAD:
         raise top.error(place, value, f"one of {', '.join(_WORKLOAD)}{did_you_mean(name, _WORKLOAD)}")
     value = setting_value(value)
+    if name not in _TOLD_IN_OTHER_WORDS:
+        value = convert(value, _WORKLOAD[name], source=top.source, field=place)
     if name == "generator" and value not in ("gavel", "shockwave", "default"):
         raise top.error(place, value, "gavel, shockwave or default")
-    if name in ("multi_gpu", "priorities", "slos", "preload") and not isinstance(value, bool):
-        raise top.error(place, value, "true or false")
     if name == "fixed_duration_seconds" and value is not None and not (is_number(value) and value > 0):
         raise top.error(place, value, "seconds above 0")
     if name == "prices" and isinstance(value, Mapping):

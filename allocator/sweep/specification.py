@@ -6,6 +6,7 @@ The points of a sweep are all combinations of policies, clusters, cases, varied 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,9 +19,11 @@ from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy, settings_of
 from allocator.sweep.point import POLICY_PREFIX, Kind, Point, Workload
-from allocator.sweep.reading import Definition, is_number, merged, read_toml, setting_value
+from allocator.sweep.reading import MOST_VALUES, Definition, is_number, merged, setting_value
 from allocator.sweep.settings import SETTINGS, Settings, assignment, assignments, flat, settings_under
 from throughputs import InputError
+from throughputs.files import read_toml
+from throughputs.limits import MOST_JOBS
 
 __all__ = ["Sweep"]
 
@@ -182,6 +185,19 @@ class Sweep:
             names.update(dict.fromkeys(("max_waiting_jobs", "max_clock_seconds")))
         return tuple(names)
 
+    @property
+    def n_combinations(self) -> int:
+        """Points, counting those that are equal as often as they come."""
+        shared = len(self.clusters), len(self.loads), len(self.seeds)
+        of_cases = (
+            math.prod(
+                n if own is None else len(own)
+                for n, own in zip(shared, (case.clusters, case.loads, case.seeds), strict=True)
+            )
+            for case in self.cases
+        )
+        return len(self.policies) * math.prod(map(len, self.vary.values())) * sum(of_cases)
+
     def _combinations(self) -> Iterator[Point]:
         varied = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
         for (policy, own), case, change in product(self.policies, self.cases, varied):
@@ -233,7 +249,10 @@ def _loads_key(kind: Kind) -> str:
 def _loads(top: Definition, kind: Kind) -> tuple[float, ...]:
     if kind == "continuous":
         return top.numbers("rates", whole=False, least=0, above=True)
-    return top.numbers("jobs", whole=True, least=1)
+    loads = top.numbers("jobs", whole=True, least=1)
+    if loads[-1] > MOST_JOBS:
+        raise top.error("jobs", int(loads[-1]), f"at most {MOST_JOBS:,} jobs in a run")
+    return loads
 
 
 def _seeds(top: Definition) -> tuple[int, ...]:
@@ -249,6 +268,8 @@ def _window(top: Definition, kind: Kind) -> tuple[int, int] | None:
     proper = isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int for end in value)
     if not proper or not 0 <= value[0] < value[1]:
         raise top.error("window", value, "ids of jobs [first, end], as in [4000, 5000]")
+    if value[1] > MOST_JOBS:
+        raise top.error("window", value, f"at most {MOST_JOBS:,} jobs in a run")
     return value[0], value[1]
 
 
@@ -363,6 +384,9 @@ def _vary(top: Definition, folder: Path) -> dict[str, tuple[Any, ...]]:
 
 def _check(sweep: Sweep, top: Definition) -> None:
     """Make one point of each series: what settings refuse is found now, not after hours."""
+    if sweep.n_combinations > MOST_VALUES:
+        expected = f"at most {MOST_VALUES:,}: fewer policies, clusters, cases, values, loads or seeds"
+        raise top.error(None, f"{sweep.n_combinations:,} points", expected)
     every = (sweep.settings, sweep.vary, *(case.settings for case in sweep.cases))
     shared = {name for settings in every for name in settings_under(settings, "policy")}
     for name in sorted(shared):

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.sweep.execute import Outcome, package_version
 from allocator.sweep.point import FORMAT, Point
+from allocator.sweep.reading import is_number
 from allocator.sweep.saturation import first_saturated
 from allocator.sweep.specification import Sweep
 from throughputs import InputError
-from throughputs.files import write_frame, write_text
+from throughputs.files import read_json, write_frame, write_text
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +69,12 @@ BY_WEIGHT = ("jobs", "average_jct", "p99_jct", "average_rho")
 
 BY_ENTITY = ("jobs", "average_jct", "average_rho", "gpu_share", "throughput_share")
 """Figures of each entity, in columns such as throughput_share_entity_vision."""
+
+
+OF_RUNS = ("status_detail", "cpu_seconds", "run_seconds", "started_at", "host", "version", "python")
+"""What a record says of the run itself."""
+
+_IDENTITY = re.compile(r"[0-9a-f]{16}")
 
 
 class Store:
@@ -155,23 +164,21 @@ class Store:
         """
         path = self.folder / "sweep.json"
         try:
-            contents = json.loads(path.read_text(encoding="utf-8"))
+            contents = read_json(path)
         except FileNotFoundError:
             raise InputError(self.folder, expected="the folder of a sweep, with a file sweep.json") from None
-        except ValueError as error:
-            raise InputError(path, expected=f"JSON ({error})") from error
         if not isinstance(contents, dict) or contents.get("format") != FORMAT:
             found = contents.get("format") if isinstance(contents, dict) else contents
             raise InputError(path, field="format", found=found, expected=str(FORMAT))
+        _check_contents(contents, path)
         return contents
 
     def _record(self, key: str) -> Record | None:
         try:
-            record = json.loads((self.folder / "points" / f"{key}.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+            record = read_json(self.folder / "points" / f"{key}.json")
+        except (FileNotFoundError, InputError):
             return None  # a damaged file counts as none: the run is made again
-        whole = isinstance(record, dict) and record.get("point") == key and "status" in record
-        return record if whole else None
+        return record if _is_record(record, key) else None
 
 
 def load(out: str | os.PathLike[str]) -> pd.DataFrame:
@@ -209,6 +216,64 @@ def load_jobs(out: str | os.PathLike[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def _check_contents(contents: Record, path: Path) -> None:
+    """Raise `InputError` unless sweep.json says what it should."""
+    for name in ("name", "kind"):
+        if not isinstance(contents.get(name), str):
+            raise InputError(path, field=name, found=contents.get(name), expected="text")
+    if not isinstance(contents.get("skip_saturated"), bool):
+        raise InputError(path, field="skip_saturated", found=contents.get("skip_saturated"), expected="true or false")
+    points = contents.get("points")
+    if not isinstance(points, list):
+        raise InputError(path, field="points", found=points, expected="a list of points")
+    for i, point in enumerate(points):
+        if not _is_point(point):
+            expected = "a point with its identity, series, load, seed and cells"
+            raise InputError(path, field=f"points[{i}]", found=point, expected=expected)
+
+
+def _is_point(point: Any) -> bool:
+    if not isinstance(point, dict) or not isinstance(point.get("cells"), dict):
+        return False
+    names = (point.get("point"), point.get("series"))
+    numbers = (point.get("load"), point.get("seed"))
+    return (
+        all(isinstance(name, str) and _IDENTITY.fullmatch(name) for name in names)
+        and all(is_number(number) for number in numbers)
+        and all(map(is_number, _numbers(point["cells"])))
+    )
+
+
+def _is_record(record: Any, key: str) -> bool:
+    """Whether the record of a run is whole, as far as the table reads it."""
+    if not isinstance(record, dict) or record.get("point") != key or not record.keys() >= {*OF_RUNS, "status"}:
+        return False
+    figures = record.get("figures")
+    if not isinstance(figures, dict):
+        return False
+    by_weight, by_entity = (figures.get(name, []) for name in ("by_priority", "by_entity"))
+    whole = (
+        _are_rows(by_weight, {*BY_WEIGHT, "priority_weight"})
+        and all(is_number(row["priority_weight"]) for row in by_weight)
+        and _are_rows(by_entity, {"entity"})
+        and all(isinstance(row["entity"], str) for row in by_entity)
+    )
+    return whole and all(is_number(value) for value in _numbers(record) if value == value)
+
+
+def _are_rows(rows: Any, names: set[str]) -> bool:
+    return isinstance(rows, list) and all(isinstance(row, dict) and row.keys() >= names for row in rows)
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Every number in a record, at any depth; true and false are none."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+
+
 def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
     figures = record["figures"]
     saturated = record["status"] == "saturated"
@@ -228,9 +293,7 @@ def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
     for entity in figures.get("by_entity", ()) if not saturated else ():
         if entity["entity"]:
             row |= {f"{name}_entity_{entity['entity']}": entity[name] for name in BY_ENTITY if name in entity}
-    return row | {
-        name: record[name] for name in ("cpu_seconds", "run_seconds", "started_at", "host", "version", "python")
-    }
+    return row | {name: record[name] for name in OF_RUNS if name != "status_detail"}
 
 
 def _skipped(point: Mapping[str, Any], kind: str, first: tuple[float, int]) -> dict[str, Any]:
@@ -257,7 +320,7 @@ def _uniform(column: pd.Series[Any]) -> pd.Series[Any]:
     if kinds == {bool}:
         return column if len(there) == len(column) else column.astype("boolean")
     if not kinds or kinds <= {int, float}:
-        whole = kinds == {int} and len(there) == len(column)
+        whole = kinds == {int} and len(there) == len(column) and max(map(abs, there)) <= LARGEST_WHOLE_NUMBER
         return column.astype("int64" if whole else "float64")
     return pd.Series([None if value is None or value is pd.NA else _text(value) for value in column.tolist()],
                      index=column.index, dtype="object")  # fmt: skip

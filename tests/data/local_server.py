@@ -27,6 +27,10 @@ class Behaviour:
     statuses: list[int] = field(default_factory=list)  # answered before anything else
     wrong_start: bool = False
     pause: threading.Event | None = None
+    content_length: str | None = "right"  # another text, or None: not said at all
+    more: int = 0  # bytes after the end of the file
+    sent: int = 0  # bytes of bodies that went out
+    locations: list[str] = field(default_factory=list)  # redirected to, request by request
     requests: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -39,6 +43,11 @@ class Handler(BaseHTTPRequestHandler):
         server.requests.append({"path": self.path, **{k.lower(): v for k, v in self.headers.items()}})
         if server.statuses:
             return self.send_error(server.statuses.pop(0))
+        if server.locations:
+            self.send_response(302)
+            self.send_header("Location", server.locations.pop(0))
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
         body = server.files.get(unquote(urlsplit(self.path).path))
         if body is None:
             return self.send_error(404)
@@ -58,7 +67,9 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         self.send_header("Content-Type", server.content_type)
-        self.send_header("Content-Length", str(len(body) - start))
+        if server.content_length is not None:
+            right = server.content_length == "right"
+            self.send_header("Content-Length", str(len(body) - start) if right else server.content_length)
         if server.tag:
             self.send_header("ETag", server.tag)
         self.end_headers()
@@ -71,8 +82,19 @@ class Handler(BaseHTTPRequestHandler):
         if server.cut_after:
             sent = sent[: server.cut_after.pop(0)]
         self.wfile.write(sent)
+        server.sent += len(sent)
+        self._send_more(server)
         self.close_connection = True
         return None
+
+    def _send_more(self, server: Behaviour) -> None:
+        piece = bytes(1 << 16)
+        try:
+            for _ in range(-(-server.more // len(piece))):
+                self.wfile.write(piece)
+                server.sent += len(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the other side has had enough
 
 
 def one_file(server, **changes) -> Dataset:

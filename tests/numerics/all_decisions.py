@@ -17,7 +17,7 @@ import pandas as pd
 
 import allocator
 from allocator.cluster import Cluster
-from allocator.estimated import Estimation
+from allocator.protocol.estimated import Estimation
 from allocator.protocol import ClusterState, Policy
 from allocator.registry import get_policy
 from allocator.simulator.presets import preset

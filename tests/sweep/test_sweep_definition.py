@@ -266,7 +266,7 @@ def test_every_setting_of_the_preset_is_a_name():
         ({"settings": {"round_second": 1}}, "settings.round_second", "did you mean 'round_seconds'"),
         ({"settings": {"preset": "gavell"}}, "settings.preset", "did you mean 'gavel'"),
         ({"settings": {"round_seconds": -1}}, "settings of fifo_perf", "round_seconds: above 0"),
-        ({"settings": {"round_seconds": "long"}}, "settings of fifo_perf", "another value"),
+        ({"settings": {"round_seconds": "long"}}, "settings.round_seconds", "found 'long', expected a finite number"),
         ({"settings": {"max_clock_seconds": float("inf")}}, "settings.max_clock_seconds", "finite"),
         ({"settings": 3}, "settings", "a table"),
         ({"settings": {"policy": {"solver": "highs"}}}, "policy.solver", "at least one of the policies"),

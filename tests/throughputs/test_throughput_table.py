@@ -396,3 +396,14 @@ def test_default_table_in_figures() -> None:
     assert len(lone) == 7
     cannot_run = {table.keys[k] for k, m in np.argwhere(table.isolated == 0)}
     assert cannot_run == {("ResNet-50 (batch size 128)", size) for size in (2, 4, 8)}
+
+
+@pytest.mark.parametrize("size", ["inf", "1e300", "1.5", "0", "9007199254740993e3"])
+def test_a_partner_has_whole_gpus(tmp_path, size):
+    path = tmp_path / "table.csv"
+    columns = "job_type,scale_factor,accelerator,throughput,other_job_type,other_scale_factor,other_throughput"
+    path.write_text(f"{columns}\na,1,v100,1,,,\nb,1,v100,1,,,\na,1,v100,0.5,b,{size},0.5\n")
+    with pytest.raises(
+        InputError, match=r"table\.csv:4: field 'other_scale_factor': .*whole number of GPUs, at least 1"
+    ):
+        read_table(path)

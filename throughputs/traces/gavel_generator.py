@@ -18,6 +18,7 @@ import numpy as np
 
 from throughputs.default_table import default_table
 from throughputs.errors import InputError
+from throughputs.limits import check_number_of_jobs
 from throughputs.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
@@ -62,8 +63,7 @@ def gavel_trace(
     InputError
         Fewer than 0 jobs, a negative inter-arrival time, or a table without the published job types.
     """
-    if n_jobs < 0:
-        raise InputError("gavel_trace", field="n_jobs", found=n_jobs, expected="at least 0")
+    check_number_of_jobs(n_jobs, "gavel_trace")
     if not mean_interarrival >= 0:
         raise InputError("gavel_trace", field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
     jobs = random.Random(seed + _JOB_STREAM)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from throughputs.default_table import default_table
 from throughputs.errors import InputError
+from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import power_of_ten
 from throughputs.table import ThroughputTable
 from throughputs.trace import Trace
@@ -130,8 +131,9 @@ class TraceGenerator:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.n_jobs < 0:
-            raise InputError(_SOURCE, field="n_jobs", found=self.n_jobs, expected="at least 0")
+        check_number_of_jobs(self.n_jobs, _SOURCE)
+        if self.seed < 0:
+            raise InputError(_SOURCE, field="seed", found=self.seed, expected="a whole number of at least 0")
         if self.arrivals not in ("poisson", "static"):
             raise InputError(_SOURCE, field="arrivals", found=self.arrivals, expected="'poisson' or 'static'")
         if not (0 <= self.mean_interarrival < np.inf):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from throughputs.default_table import default_table
 from throughputs.errors import InputError
+from throughputs.limits import check_number_of_jobs
 from throughputs.table import ThroughputTable
 from throughputs.trace import MODES, Trace
 from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
@@ -35,6 +36,7 @@ SHOCKWAVE_MODES: Mapping[str, float] = MappingProxyType({"static": 0.0, "accordi
 """Share of jobs by mode in the same workloads."""
 
 _SOURCE = "shockwave_trace"
+_SEEDS = 2**32
 
 # Offsets of the published generator from its seed, one for each random stream.
 _JOB_STREAM, _ARRIVAL_STREAM, _DURATION_STREAM, _SCALE_STREAM, _MODE_STREAM = range(5)
@@ -82,7 +84,7 @@ def shockwave_trace(
     InputError
         A setting is out of range, or the table does not know the published job types.
     """
-    _check(n_jobs, mean_interarrival, hours, n_durations)
+    _check(n_jobs, mean_interarrival, hours, n_durations, seed)
     _check_mix("scale_factors", scale_factors)
     _check_mix("modes", modes)
     draws = _Draws(seed, hours, n_durations, scale_factors, modes)
@@ -182,13 +184,15 @@ def _arrivals(rng: random.Random, n_jobs: int, mean_interarrival: float) -> NDAr
     return times
 
 
-def _check(n_jobs: int, mean_interarrival: float, hours: tuple[float, float], n_durations: int) -> None:
-    if n_jobs < 0:
-        raise InputError(_SOURCE, field="n_jobs", found=n_jobs, expected="at least 0")
+def _check(n_jobs: int, mean_interarrival: float, hours: tuple[float, float], n_durations: int, seed: int) -> None:
+    check_number_of_jobs(n_jobs, _SOURCE)
     if not 0 <= mean_interarrival < math.inf:
         raise InputError(_SOURCE, field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
     if not 0 < hours[0] <= hours[1] < math.inf:
         raise InputError(_SOURCE, field="hours", found=hours, expected="the shortest above 0, then the longest")
+    if not 0 <= seed < _SEEDS:
+        expected = f"a whole number from 0 to {_SEEDS - 1}, as the published generator takes"
+        raise InputError(_SOURCE, field="seed", found=seed, expected=expected)
     if n_durations < 5:
         raise InputError(_SOURCE, field="n_durations", found=n_durations, expected="at least 5, one for each class")
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,7 +23,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from throughputs.errors import InputError, did_you_mean
-from throughputs.files import read_text
+from throughputs.files import parse_toml, read_text
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 __all__ = ["AdaptationRules", "CriticalWindow", "ModelRules", "View", "default_rules", "read_rules"]
 
@@ -32,7 +32,8 @@ View = Literal["profile", "course"]
 """Which critical windows: those that profiles are drawn with, or those that the true course of a job follows."""
 
 _OTHERWISE = "otherwise"
-_JOB_TYPE = re.compile(r"(?P<model>.+) \(batch size (?P<size>[1-9]\d*)\)")
+_MOST_DIGITS = 16
+_JOB_TYPE = re.compile(r"(?P<model>.+) \(batch size (?P<size>[1-9]\d{0,15})\)")
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,7 @@ def read_rules(path: str | os.PathLike[str]) -> AdaptationRules:
 
 
 def _parse(text: str, source: str) -> AdaptationRules:
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        number = int(line[1]) if line else text.count("\n") + 1  # "at end of document"
-        raise InputError(source, line=number, expected=f"TOML ({error})") from error
-    return _Reader(source).rules(content)
+    return _Reader(source).rules(parse_toml(text, source))
 
 
 class _Reader:
@@ -230,12 +225,12 @@ class _Reader:
         return value
 
     def _whole(self, value: object, where: str, least: int) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_WHOLE_NUMBER:
             raise self._error(where, value, f"a whole number of at least {least}")
         return value
 
     def _key(self, text: str, where: str) -> int:
-        if not text.isdecimal() or int(text) < 1:
+        if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
             hint = did_you_mean(text, [_OTHERWISE]) if "critical" in where else ""
             raise self._error(where, text, f"a whole number of at least 1 as key{hint}")
         return int(text)

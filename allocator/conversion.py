@@ -1,0 +1,341 @@
+"""The values of settings: one conversion by declared type, for the command line, TOML files and Python alike.
+
+>>> convert_text("none", float | None, source="--set", field="overtime_factor") is None
+True
+>>> convert_text("v100, k80", tuple[str, ...], source="--set", field="accelerator_order")
+('v100', 'k80')
+>>> convert(3, float, source="settings", field="round_seconds")
+3.0
+
+Types are those that fields of settings are declared with: bool, int, float, str, ``Literal``, tuples, mappings, unions
+of them with None, and classes, whose instances pass as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from itertools import repeat
+from numbers import Integral, Real
+from typing import Any, Literal, Union, get_args, get_origin
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.limits import LARGEST_WHOLE_NUMBER
+
+__all__ = ["convert", "convert_text", "expectation", "kinds_of"]
+
+_NONE_WORDS = frozenset({"none", "null"})
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+class _RefusedError(Exception):
+    """The value is not of the type; the argument is the part of it that is to blame."""
+
+
+def convert(value: Any, kind: Any, *, source: object, field: str) -> Any:
+    """`value` as the declared type `kind` has it.
+
+    Whole numbers pass for floats and lists for tuples; nothing else passes for what it is not: true and false are no
+    numbers, 2.0 is no whole number, and text is never read.
+
+    Raises
+    ------
+    InputError
+        Another type, a number that is not finite, or a name that is not among those known.
+    """
+    return _told(_value, value, kind, source, field)
+
+
+def convert_text(text: str, kind: Any, *, source: object, field: str) -> Any:
+    """What `text` stands for where the declared type is `kind`.
+
+    ``true`` and ``false``, ``none``, numbers; lists as ``a,b`` or ``[a, b]``; mappings as ``name:value,name:value`` or
+    as JSON. Text in double quotes is taken as it stands between them.
+
+    Raises
+    ------
+    InputError
+        The text stands for nothing of this type.
+    """
+    return _told(_text, text.strip(), kind, source, field)
+
+
+def expectation(kind: Any) -> str:
+    """What a setting of the declared type takes, in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if origin in _UNIONS:
+        named = [inner for inner in arguments if inner in _NAMES or get_origin(inner)] or arguments
+        return ", or ".join(dict.fromkeys(map(expectation, sorted(named, key=_none_last))))
+    if origin is Literal:
+        return " or ".join(arguments) if len(arguments) == 2 else f"one of {', '.join(arguments)}"
+    if origin is tuple:
+        return _list_expectation(arguments)
+    if _is_mapping(kind):
+        names, values = arguments or (Any, Any)
+        return f"a mapping from {_plural(names)} to {_plural(values)}, as in NAME:VALUE,NAME:VALUE"
+    return f"an object of type {getattr(kind, '__name__', kind)}"
+
+
+@cache
+def kinds_of(owner: type) -> Mapping[str, Any]:
+    """Declared types of the fields that a dataclass is made with, by name; `Any` where they cannot be told."""
+    try:
+        hints = typing.get_type_hints(owner)
+    except (NameError, TypeError, AttributeError):  # a plugin may name types that exist for type checkers only
+        hints = {}
+    return {field.name: hints.get(field.name, Any) for field in fields(owner) if field.init}
+
+
+def _told(read: Callable[[Any, Any], Any], given: Any, kind: Any, source: object, field: str) -> Any:
+    try:
+        return read(given, kind)
+    except _RefusedError as refused:
+        found = refused.args[0]
+        hint = did_you_mean(found, _choices(kind)) if isinstance(found, str) else ""
+        raise InputError(source, field=field, found=found, expected=expectation(kind) + hint) from None
+
+
+def _value(value: Any, kind: Any) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in _UNIONS:
+        return _first(_value, value, arguments)
+    if origin is Literal:
+        if isinstance(value, str) and value in arguments:
+            return value
+        raise _RefusedError(value)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise _RefusedError(value)
+        return tuple(_value(part, inner) for part, inner in _parts(value, arguments))
+    if _is_mapping(kind):
+        if not isinstance(value, Mapping):
+            raise _RefusedError(value)
+        names, values = arguments or (Any, Any)
+        return {_value(name, names): _value(item, values) for name, item in value.items()}
+    if kind in _READ_VALUE:
+        return _READ_VALUE[kind](value)
+    if isinstance(kind, type) and not isinstance(value, kind):
+        raise _RefusedError(value)
+    return value
+
+
+def _text(text: str, kind: Any) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in _UNIONS:
+        if types.NoneType in arguments and text.lower() in _NONE_WORDS:
+            return None
+        # any text is text: that alternative comes last
+        return _first(_text, text, sorted(arguments, key=lambda inner: inner is str))
+    if origin is Literal:
+        return _value(_unquoted(text), kind)
+    if origin is tuple:
+        return _list(text, kind, arguments)
+    if _is_mapping(kind):
+        return _mapping(text, kind, arguments or (Any, Any))
+    if kind in _READ_TEXT:
+        return _READ_TEXT[kind](text)
+    raise _RefusedError(text)
+
+
+def _first(read: Callable[[Any, Any], Any], given: Any, alternatives: Sequence[Any]) -> Any:
+    """What the first of the alternatives makes of it."""
+    blamed = given
+    for kind in alternatives:
+        try:
+            return read(given, kind)
+        except _RefusedError as refused:
+            # inside a list or mapping the part to blame says more than the whole
+            blamed = refused.args[0] if get_origin(kind) is not None else blamed
+    raise _RefusedError(blamed)
+
+
+def _parts(values: Sequence[Any], kinds: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Parts of a tuple, each with its declared type."""
+    if kinds[1:] == (...,):
+        return list(zip(values, repeat(kinds[0])))
+    if len(values) != len(kinds):
+        raise _RefusedError(values)
+    return list(zip(values, kinds, strict=True))
+
+
+def _list(text: str, kind: Any, kinds: tuple[Any, ...]) -> Any:
+    bracketed = text.startswith("[") and text.endswith("]")
+    if bracketed:
+        try:
+            return _value(_json(text), kind)
+        except ValueError:
+            text = text[1:-1].strip()
+    if not text and bracketed:
+        return tuple(_text(part, inner) for part, inner in _parts([], kinds))
+    return tuple(_text(part, inner) for part, inner in _parts([part.strip() for part in text.split(",")], kinds))
+
+
+def _mapping(text: str, kind: Any, kinds: tuple[Any, ...]) -> Any:
+    if text.startswith("{"):
+        try:
+            return _value(_json(text), kind)
+        except ValueError:
+            raise _RefusedError(text) from None
+    found = {}
+    for part in text.split(","):
+        name, colon, item = (piece.strip() for piece in part.partition(":"))
+        if not (name and colon):
+            raise _RefusedError(text)
+        found[_text(name, kinds[0])] = _text(item, kinds[1])
+    return found
+
+
+def _json(text: str) -> Any:
+    """What JSON holds; ValueError where it cannot be read."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def _nothing(value: Any) -> None:
+    if value is not None:
+        raise _RefusedError(value)
+
+
+def _flag(value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):  # NumPy's are bool_, or bool
+        raise _RefusedError(value)
+    return bool(value)
+
+
+def _whole_number(value: Any) -> int:
+    if type(value).__name__ in ("bool", "bool_") or not isinstance(value, Integral):
+        raise _RefusedError(value)
+    number = int(value)
+    if abs(number) > LARGEST_WHOLE_NUMBER:
+        raise _RefusedError(value)
+    return number
+
+
+def _number(value: Any) -> float:
+    if type(value).__name__ in ("bool", "bool_") or not isinstance(value, Real):
+        raise _RefusedError(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _RefusedError(value) from None
+    if not math.isfinite(number):
+        raise _RefusedError(value)
+    return number
+
+
+def _plain_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _RefusedError(value)
+    return value
+
+
+def _flag_text(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise _RefusedError(text)
+    return text.lower() == "true"
+
+
+def _number_text(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise _RefusedError(text) from None
+    if not math.isfinite(number):
+        raise _RefusedError(text)
+    return number
+
+
+def _whole_number_text(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise _RefusedError(text)
+    return _whole_number(int(text))
+
+
+def _anything_text(text: str) -> Any:
+    try:
+        return _json(text)
+    except ValueError:
+        return text
+
+
+def _nothing_text(text: str) -> None:
+    if text.lower() not in _NONE_WORDS:
+        raise _RefusedError(text)
+
+
+def _choices(kind: Any) -> list[str]:
+    """Names that a value of the type may have, at any depth of it."""
+    if get_origin(kind) is Literal:
+        return [str(choice) for choice in get_args(kind)]
+    return [choice for inner in get_args(kind) for choice in _choices(inner)]
+
+
+def _list_expectation(kinds: tuple[Any, ...]) -> str:
+    if kinds[1:] == (...,):
+        return f"a list of {_plural(kinds[0])}, as in {_example(kinds[0])}"
+    return f"a list of {len(kinds)} values: {', '.join(map(expectation, kinds))}"
+
+
+def _plural(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"names among {', '.join(map(str, get_args(kind)))}"
+    return {str: "names", float: "numbers", int: "whole numbers", bool: "flags"}.get(kind, "values")
+
+
+def _example(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return ",".join(map(str, get_args(kind)[:2]))
+    return {float: "0,0.5,1", int: "1,2,4", str: "v100,k80"}.get(kind, "a,b")
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin = get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _none_last(kind: Any) -> bool:
+    return kind is types.NoneType
+
+
+_UNIONS = (Union, types.UnionType)
+
+_NAMES = {
+    Any: "a value",
+    types.NoneType: "none",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "text",
+}
+
+_READ_VALUE: dict[Any, Callable[[Any], Any]] = {
+    types.NoneType: _nothing,
+    bool: _flag,
+    int: _whole_number,
+    float: _number,
+    str: _plain_text,
+    Any: lambda value: value,
+}
+
+_READ_TEXT: dict[Any, Callable[[str], Any]] = {
+    types.NoneType: _nothing_text,
+    bool: _flag_text,
+    int: _whole_number_text,
+    float: _number_text,
+    str: _unquoted,
+    Any: _anything_text,
+}

@@ -1,0 +1,347 @@
+"""Every reader, with thousands of damaged files: it reads, or it raises `InputError`, and nothing else ever."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator.cluster import Cluster
+from allocator.protocol.entities import Entities
+from allocator.instance import read_instance
+from allocator.sweep import Sweep
+from allocator.sweep.store import BY_WEIGHT, OF_RUNS, Store
+from tests.fuzz import mutations
+from throughputs import (
+    InputError,
+    InterferenceModel,
+    ThroughputTable,
+    default_colocation,
+    default_table,
+    gavel_trace,
+    read_prices,
+    read_table,
+    read_trace,
+    write_table,
+    write_trace,
+)
+from throughputs.files import parse_json, parse_toml, read_frame
+from throughputs.traces.shockwave_generator import shockwave_trace
+from throughputs.training.rules import read_rules
+
+CASES = 100
+"""Of each kind of damage to each kind of file."""
+
+PRICES = """time_seconds,accelerator,price,zone
+0,v100,0.74,a
+0,k80,0.135,a
+3600,v100,1.5,b
+7200,v100,0.5,a
+"""
+MOMENTS = """timestamp,accelerator,price
+2020-01-01T00:00:00Z,v100,0.74
+2020-01-01T01:00:00+02:00,v100,0.5
+2020-01-02,k80,0.1
+"""
+ENTITIES_TOML = """[entities.research]
+weight = 2.5
+policy = "fairness"
+[entities.vision]
+weight = 1
+policy = "fifo"
+parent = "research"
+"""
+ENTITIES_CSV = "name,weight,policy,parent\nresearch,2,fairness,\nvision,1.5,fifo,research\n"
+INSTANCE = {
+    "cluster": {"v100": 4, "k80": 8},
+    "gpu_prices": {"v100": 0.74, "k80": 0.135},
+    "entities": {"vision": {"weight": 2, "policy": "fifo", "jobs": [0]}, "text": {"weight": 1.5, "parent": "vision"}},
+    "jobs": [
+        {
+            "job_id": 0,
+            "throughputs": {"v100": 3.1, "k80": 0.9},
+            "scale_factor": 2,
+            "priority_weight": 1.0,
+            "num_steps_remaining": 5000,
+            "time_since_start": 120.0,
+            "isolated_seconds": 60,
+            "slo_seconds": 3600.0,
+            "arrival_rank": 1,
+        },
+        {
+            "job_id": "b",
+            "throughputs": {"v100": 7, "k80": 1.5},
+            "scale_factor": 2,
+            "entity": "text",
+            "arrival_rank": 0,
+            "slo_seconds": None,
+        },
+    ],
+    "pairs": [{"pair": [0, "b"], "throughputs": {"v100": [2.1, 3.0], "k80": [0.5, 0.25]}}],
+}
+SWEEP = """kind = "static"
+name = "study"
+policies = ["fifo", { name = "max_min_fairness", solver = "highs" }]
+clusters = ["v100:4,k80:4", { gpus = "v100:8", per_jobs = 4 }]
+jobs = { first = 4, last = 8, count = 3 }
+seeds = [0, 1]
+cases = [{ name = "ideal", ideal = true }, { round_seconds = 720, seeds = [3] }]
+
+[workload]
+generator = "gavel"
+multi_gpu = true
+prices = { v100 = 0.74, k80 = 0.135 }
+entities = [{ name = "vision", weight = 2, policy = "fifo", jobs = 2 }]
+
+[settings]
+preset = "gavel"
+max_overdraft_rounds = "none"
+accelerator_order = ["v100", "k80"]
+
+[vary]
+priority_digits = [3, 4]
+policy.choice = ["balanced", "published"]
+"""
+RULES = """accordion_start = 0.3
+[models.LM]
+samples_per_epoch = 50_000
+largest_batch_size = 256
+batch_size = 20
+[models.LM.critical.profile]
+otherwise = [{ first = 0, end = 10 }, { first = 150, end = 160, every = 200, before = 900 }]
+256 = [{ first = 0, end = 20 }]
+[models.LM.doublings]
+16 = { 1 = [31, 41, 51, 71], 2 = [21, 31] }
+"""
+
+
+def small_table() -> ThroughputTable:
+    table = default_table()
+    keys = [0, 1, 2, 40]
+    known = ThroughputTable([table.keys[k] for k in keys], table.accelerators, table.isolated[keys])
+    return known.with_colocation(default_colocation())
+
+
+def written(write: Callable[..., None], what: Any, name: str, **more: Any) -> Callable[[Path], bytes]:
+    """What a writer of the package makes of something."""
+
+    def make(folder: Path) -> bytes:
+        write(what(), folder / name, **more)
+        return (folder / name).read_bytes()
+
+    return make
+
+
+def model_of(path: Path) -> InterferenceModel:
+    frame, first_line = read_frame(path)
+    return InterferenceModel.from_frame(frame, str(path), first_line)
+
+
+def sweep_of(path: Path) -> int:
+    return len(Sweep.from_toml(path).points())
+
+
+def results_of(path: Path) -> pd.DataFrame:
+    return Store(path.parent).table()
+
+
+def finished_sweep(folder: Path) -> tuple[Store, str]:
+    sweep = Sweep.from_dict({"kind": "static", "policies": "fifo", "jobs": [2], "seeds": [0], "clusters": ["v100:2"]})
+    Store(folder).begin(sweep, sweep.points())
+    return Store(folder), sweep.points()[0].key
+
+
+def sweep_folder(folder: Path) -> bytes:
+    finished_sweep(folder)
+    return (folder / "sweep.json").read_bytes()
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file: who reads it, and a valid example of it."""
+
+    name: str
+    read: Callable[[Path], object]
+    example: Callable[[Path], bytes] | str
+
+    def raw(self, folder: Path) -> bytes:
+        return self.example.encode() if isinstance(self.example, str) else self.example(folder)
+
+    @property
+    def damages(self) -> tuple[Callable[..., bytes], ...]:
+        """The kinds of damage that make sense for it."""
+        if self.name.endswith((".gz", ".parquet")):
+            return (mutations.of_bytes,)
+        if self.name.endswith(".json"):
+            return (mutations.of_bytes, mutations.of_tokens, mutations.of_json)
+        return (mutations.of_bytes, mutations.of_tokens, mutations.of_lines)
+
+
+def jobs() -> Any:
+    return gavel_trace(6, 600.0, multi_gpu=True, priorities=True, slos=True)
+
+
+FORMATS = (
+    Format("gavel.trace", read_trace, written(write_trace, jobs, "gavel.trace", format="gavel")),
+    Format("gavel7.trace", read_trace, written(write_trace, jobs, "g7.trace", format="gavel7", lossy=True)),
+    Format(
+        "shockwave.trace",
+        read_trace,
+        written(write_trace, lambda: shockwave_trace(6, 40.0), "shockwave.trace", format="shockwave"),
+    ),
+    Format("packed.trace.gz", read_trace, written(write_trace, jobs, "packed.trace.gz", format="gavel")),
+    Format("jobs.csv", read_trace, written(write_trace, jobs, "jobs.csv")),
+    Format("jobs.csv.gz", read_trace, written(write_trace, jobs, "jobs.csv.gz")),
+    Format("jobs.parquet", read_trace, written(write_trace, jobs, "jobs.parquet")),
+    Format("table.json", read_table, written(write_table, small_table, "table.json")),
+    Format("table.json.gz", read_table, written(write_table, small_table, "table.json.gz")),
+    Format("table.csv", read_table, written(write_table, small_table, "table.csv")),
+    Format("table.parquet", read_table, written(write_table, small_table, "table.parquet")),
+    Format("prices.csv", read_prices, PRICES),
+    Format("moments.csv", read_prices, MOMENTS),
+    Format("entities.toml", Entities.parse, ENTITIES_TOML),
+    Format("entities.json", Entities.parse, json.dumps(INSTANCE["entities"]).replace(', "jobs": [0]', "")),
+    Format("entities.csv", Entities.parse, ENTITIES_CSV),
+    Format("instance.json", read_instance, json.dumps(INSTANCE)),
+    Format("instance.json.gz", read_instance, lambda _: gzip.compress(json.dumps(INSTANCE).encode(), mtime=0)),
+    Format("sweep.toml", sweep_of, SWEEP),
+    Format("sweep.json", results_of, sweep_folder),
+    Format("rules.toml", read_rules, RULES),
+    Format("model.csv", model_of, lambda _: default_colocation().to_frame().head(6).to_csv(index=False).encode()),
+)
+
+
+def read_or_refuse(form: Format, path: Path) -> bool:
+    """Whether the reader takes the file; anything but `InputError` passes on."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            form.read(path)
+        except InputError as error:
+            told = str(error)
+        else:
+            return True
+    assert "\n" not in told, "one line"
+    return False
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_the_examples_are_valid(form, tmp_path):
+    (tmp_path / form.name).write_bytes(form.raw(tmp_path))
+    form.read(tmp_path / form.name)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_damaged_files_are_read_or_refused(form, tmp_path):
+    raw, path, refused = form.raw(tmp_path), tmp_path / form.name, 0
+    for damage in form.damages:
+        for case in range(CASES):
+            path.write_bytes(damage(raw, random.Random(f"{form.name} {damage.__name__} {case}")))
+            try:
+                refused += not read_or_refuse(form, path)
+            except Exception as error:
+                pytest.fail(f"{damage.__name__}, case {case}: {error!r}")
+    assert refused > 0.4 * CASES * len(form.damages), "damage that does none tests nothing"
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS if form.name.endswith(".gz")], ids=lambda form: form.name)
+def test_damage_under_a_whole_gzip(form, tmp_path):
+    """The packing is whole, what is in it is not."""
+    raw, path = gzip.decompress(form.raw(tmp_path)), tmp_path / form.name
+    for case in range(CASES):
+        path.write_bytes(gzip.compress(mutations.of_bytes(raw, random.Random(case)), mtime=0, compresslevel=1))
+        read_or_refuse(form, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "example"),
+    [
+        ("jobs.parquet", read_trace, lambda: jobs().to_frame()),
+        ("table.parquet", read_table, lambda: small_table().to_frame()),
+        ("prices.parquet", read_prices, lambda: pd.read_csv(io.StringIO(PRICES))),
+        ("moments.parquet", read_prices, lambda: pd.read_csv(io.StringIO(MOMENTS))),
+        ("entities.parquet", Entities.parse, lambda: Entities.parse({"a": 1, "b": 2}).to_frame()),
+        ("model.parquet", model_of, lambda: default_colocation().to_frame().head(6)),
+    ],
+)  # fmt: skip
+def test_parquet_with_other_columns(name, read, example, tmp_path):
+    form, path = Format(name, read, ""), tmp_path / name
+    example().to_parquet(path, index=False)
+    assert read_or_refuse(form, path)
+    refused = 0
+    for case in range(2 * CASES):
+        frame = mutations.of_columns(example(), random.Random(case))
+        try:
+            frame.to_parquet(path, index=False)
+        except Exception:  # pyarrow has no type for such a mixture
+            continue
+        try:
+            refused += not read_or_refuse(form, path)
+        except Exception as error:
+            pytest.fail(f"case {case}, {frame.dtypes.to_dict()}: {error!r}")
+    assert refused > CASES / 2
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_files_that_are_something_else(form, tmp_path):
+    path = tmp_path / form.name
+    nothings = (b"", b"\n\n", b"{}", b"null", b"a = 1\n")
+    for other in (*nothings, b"\0" * 100, b"\x1f\x8b", b"PAR1PAR1", b"\xff\xfe", b"[" * 10**6):
+        for raw in (other, gzip.compress(other)):
+            path.write_bytes(raw)
+            read_or_refuse(form, path)
+
+
+def test_damaged_records_of_runs_count_as_none(tmp_path):
+    store, key = finished_sweep(tmp_path)
+    figures: dict[str, Any] = {"jobs": 2, "average_jct": 3.5}
+    figures["by_priority"] = [{"priority_weight": 1.0, **dict.fromkeys(BY_WEIGHT, 1.0)}]
+    figures["by_entity"] = [{"entity": "vision", "jobs": 2, "gpu_share": 0.5}]
+    whole = {"point": key, "status": "completed", "figures": figures, **dict.fromkeys(OF_RUNS, "x"), "cpu_seconds": 1.5}
+    path = tmp_path / "points" / f"{key}.json"
+    path.write_text(json.dumps(whole))
+    assert len(store.table()) == 1
+    for case in range(2 * CASES):
+        path.write_bytes(mutations.of_json(json.dumps(whole).encode(), random.Random(case)))
+        assert len(store.table()) in (0, 1)
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=40) | st.from_regex(r"[a-z0-9]{1,4}:[0-9]{1,22}(,[a-z]{1,3}:[0-9.]{0,5}){0,2}", fullmatch=True))
+def test_clusters_from_any_text(text):
+    try:
+        cluster = Cluster.parse(text)
+    except InputError:
+        return
+    assert 0 <= cluster.total_gpus <= 1_000_000
+    assert Cluster.parse(str(cluster)) == cluster
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=60))
+def test_any_text_as_json_and_toml(text):
+    for parse in (parse_json, parse_toml):
+        with suppress(InputError):
+            parse(text, "here")
+
+
+@pytest.mark.parametrize("parse", [parse_json, parse_toml])
+def test_what_parsers_stumble_over_is_said(parse):
+    assign = "a = " if parse is parse_toml else ""
+    for text, told in (("[" * 100_000, "too deep a nesting"), ("9" * 5000, "limit"), ("[1,", "line|JSON|TOML")):
+        with pytest.raises(InputError, match=told):
+            parse(assign + text, "here")

@@ -1,0 +1,21 @@
+"""Stated maxima: what is beyond them is refused before memory runs out, with a word about it."""
+
+from __future__ import annotations
+
+from throughputs.errors import InputError
+
+__all__ = ["LARGEST_WHOLE_NUMBER", "MOST_JOBS", "check_number_of_jobs"]
+
+LARGEST_WHOLE_NUMBER = 2**53
+"""Whole numbers beyond it are not exact as floats, which is what most of them become."""
+
+MOST_JOBS = 10_000_000
+"""Jobs of one trace, at most; the longest public ones have 3.4 million."""
+
+
+def check_number_of_jobs(n_jobs: int, source: object, field: str = "n_jobs") -> None:
+    """Raise `InputError` for fewer than 0 jobs, or more than `MOST_JOBS`."""
+    if n_jobs < 0:
+        raise InputError(source, field=field, found=n_jobs, expected="at least 0")
+    if n_jobs > MOST_JOBS:
+        raise InputError(source, field=field, found=n_jobs, expected=f"at most {MOST_JOBS:,} jobs")
