@@ -48,8 +48,8 @@ def solve(
         arrival_rank (order of the jobs in entities that serve first come, first served; by default the longest in the
         cluster first, then by label). What is missing takes its default.
     gpu_prices : dollars per GPU hour of every type of the cluster, for policies that count them; 1 for each if omitted.
-    entities : the entities that jobs name, in any form that `allocator.protocol.entities.Entities.parse` takes. Policies without
-        water filling ignore them.
+    entities : the entities that jobs name, in any form that `allocator.protocol.entities.Entities.parse` takes.
+        Policies without water filling ignore them.
 
     Raises
     ------

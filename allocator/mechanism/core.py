@@ -84,8 +84,9 @@ class DecisionCore:
         self.next_price_change = 0.0 if watched else np.inf
         self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
         self._isolated = IsolatedTime(jobs, cluster)
-        placed = settings.placement != "off" and not ideal
-        self._placement = self._executor.placement(cluster, settings.placement) if placed else None
+        self._placement = (
+            None if settings.placement == "off" or ideal else self._executor.placement(cluster, settings.placement)
+        )
         self._news = False
         self._asked_at = -np.inf
         self._rounds = 0

@@ -59,7 +59,8 @@ class IsolatedTime:
 
     def _all_gpus_rate(self, at: _Ids) -> _Floats:
         """(n,) sum_j c_j T_ij, steps/s."""
-        return matmul(self._table.rates[at], self._capacity)
+        rate: _Floats = matmul(self._table.rates[at], self._capacity)
+        return rate
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

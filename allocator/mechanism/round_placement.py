@@ -6,8 +6,10 @@ each pool. Where few of many rows change, `allocator.mechanism.placement` does t
 
 from __future__ import annotations
 
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, pairwise
 from typing import Any
+
+import numpy as np
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
@@ -32,6 +34,10 @@ class RoundPlacement:
         few servers as possible; a job that begins or ceases to share stays where it is. False: gangs take free GPUs in
         the order of their ids, larger ones first; among gangs of one size those that stay keep their GPUs if no larger
         gang has taken them.
+
+    Attributes
+    ----------
+    migrated : never anybody: rounds are compared when the record of a run is looked at.
     """
 
     def __init__(self, cluster: Cluster, consolidated: bool) -> None:
@@ -40,6 +46,7 @@ class RoundPlacement:
         self._ids = [range(start, start + count) for start, count in zip(first, capacity, strict=True)]
         self._single = [[(gpu,) for gpu in ids] for ids in self._ids]
         self._per_server = [int(cluster.gpus_per_server[name]) for name in cluster.accelerators]
+        self.migrated = np.empty(0, dtype=np.int64)
         # By pool: the GPUs of each row, in the order of the rows.
         self._held: list[dict[_Key, _Gpus]] = [{} for _ in self._ids]
 
@@ -51,7 +58,7 @@ class RoundPlacement:
         partner = assignment.partner.tolist() if assignment.shares_gpus else None
         placed: list[_Gpus] = []
         there = set()
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             if start == end:
                 continue
             j = int(pool[start])
@@ -143,6 +150,14 @@ class RoundPlacement:
         servers = {n: list(ids) for n, ids in groupby(free, key=lambda gpu: (gpu - start) // per_server)}
         for k in new:
             gpus[k] = _take(servers, sizes[k])
+
+    def gpus_of(self, job: int) -> _Gpus:
+        """GPU ids of a job of the last round; KeyError for others."""
+        for held in self._held:
+            for key, gpus in held.items():
+                if job in _members(key):
+                    return gpus
+        raise KeyError(job)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

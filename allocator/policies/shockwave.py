@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["FairFinishes", "Shockwave", "ShockwaveMemory"]
 
 _CLOCKS = ("rounds", "seconds")
+_SOLVERS = ("auto", "highs", "cbc")
 _RHO_FROM = ("admission", "start")
 
 
@@ -219,7 +220,7 @@ class Shockwave(PlanPolicy):
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
     in_rounds: ClassVar[bool] = True
-    solvers: ClassVar[tuple[str, ...] | None] = ("auto", "highs", "cbc")
+    solvers: ClassVar[tuple[str, ...] | None] = _SOLVERS
 
     def __post_init__(self) -> None:
         for name, valid, expected in (
@@ -228,7 +229,7 @@ class Shockwave(PlanPolicy):
             ("calibration_band", self.calibration_band is None or self.calibration_band >= 0, "at least 0, or None"),
             ("relative_gap", self.relative_gap > 0, "a relative gap above 0"),
             ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
-            ("solver", self.solver in self.solvers, f"one of {', '.join(self.solvers)}"),
+            ("solver", self.solver in _SOLVERS, f"one of {', '.join(_SOLVERS)}"),
             ("momentum", 0 <= self.momentum <= 1, "a weight from 0 to 1"),
             ("rho_from", self.rho_from in _RHO_FROM, f"one of {', '.join(_RHO_FROM)}"),
             ("clock", self.clock in _CLOCKS, f"one of {', '.join(_CLOCKS)}"),

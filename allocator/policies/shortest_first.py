@@ -31,5 +31,8 @@ class ShortestRemainingTimeFirst(OrderPolicy):
 
     def key(self, state: ClusterState) -> Array:
         """(N,) seconds that each job still needs on its fastest type."""
-        fastest = np.maximum.reduce(list(state.rates.T), initial=0.0)
-        return np.divide(state.steps_remaining, fastest, out=np.full(state.n_jobs, np.inf), where=fastest > 0)
+        fastest = np.zeros(state.n_jobs)
+        for rates in state.rates.T:
+            np.maximum(fastest, rates, out=fastest)
+        seconds: Array = np.divide(state.steps_remaining, fastest, out=np.full(state.n_jobs, np.inf), where=fastest > 0)
+        return seconds

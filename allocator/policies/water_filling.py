@@ -1,8 +1,8 @@
 """Water filling: max-min fairness that goes on until nobody can be raised, among jobs and through entities.
 
 Max-min fairness raises the least normalised throughput and stops there. Water filling fixes the jobs that cannot rise
-further, raises the others, and so on: whoever has more has it at nobody's cost. With entities (`allocator.protocol.entities`)
-GPU time is shared among them by their weights first, and what an entity cannot use goes to the others.
+further, raises the others, and so on: whoever has more has it at nobody's cost. With entities
+(`allocator.protocol.entities`) GPU time is shared among them by their weights first, and what an entity cannot use goes to the others.
 """
 
 from __future__ import annotations

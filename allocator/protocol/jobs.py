@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.elastic import Throughputs, gang_rates, of_table
 from allocator.protocol.colocated import appended, of_trace, take
+from allocator.protocol.elastic import Throughputs, gang_rates, of_table
 from allocator.protocol.entities import Entities, Membership
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
@@ -156,10 +156,9 @@ class JobTable:
         if isinstance(throughputs, PackedColumns):
             throughputs = throughputs.rates
         elastic = of_table(trace, throughputs, cluster) if Need.CONFIGURATIONS in needs else None
-        known = isinstance(throughputs, ThroughputTable)
         table = cls(trace, gang_rates(trace, throughputs, cluster), cluster, entities, pairs, configurations=elastic)
         if Need.TRAINING in needs:
-            source = throughputs if known else None
+            source = throughputs if isinstance(throughputs, ThroughputTable) else None
             table.training = TrainingLedger.of_trace(trace, source, cluster, table.rates, published=published_profiles)
         return table
 

@@ -1,4 +1,4 @@
-"""The state of the cluster as a policy sees it: columns over the active jobs, and views that only some policies need."""
+"""The cluster as a policy sees it: columns over the active jobs, and views that only some policies need."""
 
 from __future__ import annotations
 
@@ -211,6 +211,13 @@ class ClusterState:
     def close(self) -> None:
         """Nothing more can be read on demand."""
         self.__dict__["_sources"] = {}
+
+    def replaced(self, throughputs: ThroughputMatrix, colocation: PackedColumns | None = None) -> ClusterState:
+        """The same state, but for what is known of the speed of its jobs, alone and in pairs."""
+        state = copy(self)
+        state.throughputs, state.rates, state.colocation = throughputs, throughputs.rates, colocation
+        state.__dict__.pop("packed", None)
+        return state
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""

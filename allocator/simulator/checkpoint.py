@@ -1,8 +1,8 @@
 """Checkpoints: a run is put away in a file, and goes on from it as if it had never stopped.
 
-A file holds plain numbers, texts and arrays (`allocator.simulator.state_file`): what run it belongs to, the state of the
-world, and what was recorded so far. Nothing in it is executed. Still, a checkpoint is a working file of one machine and
-one version, not a format for exchange.
+A file holds plain numbers, texts and arrays (`allocator.simulator.state_file`): what run it belongs to, the state of
+the world, and what was recorded so far. Nothing in it is executed. Still, a checkpoint is a working file of one machine
+and one version, not a format for exchange.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _unpacked(columns: dict[str, Any]) -> list[StretchOutcome]:
                 started[k],
                 running[k],
                 rounds,
-            )  # fmt: skip
+            )
         )
     return outcomes
 
@@ -194,7 +194,8 @@ def _ragged_ids(placed: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]
 
 
 def _ids_of(columns: dict[str, Any]) -> list[tuple[tuple[int, ...], ...]]:
-    ids, known = columns["ids"].tolist(), {}
+    ids = columns["ids"].tolist()
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
     rows, at = [], 0
     for size in columns["sizes"].tolist():
         row = tuple(ids[at : at + size])
@@ -208,8 +209,8 @@ def _ids_of(columns: dict[str, Any]) -> list[tuple[tuple[int, ...], ...]]:
 
 
 _ALLOCATION = (
-    "policy", "shares", "status", "objective", "objective_unit", "bound", "gap", "prices", "unserved", "solver", "seconds",
-    "fallbacks", "stage", "dropped_slos", "pair_rates", "rejected",
+    "policy", "shares", "status", "objective", "objective_unit", "bound", "gap", "prices", "unserved", "solver",
+    "seconds", "fallbacks", "stage", "dropped_slos", "pair_rates", "rejected",
 )  # fmt: skip
 
 

@@ -75,8 +75,8 @@ def simulate(
         that length which begins with the same jobs. Without it the last jobs of a window may see an emptier cluster.
     prices : dollars per GPU hour, one number per type or a `PriceTable` of histories: for policies that read them,
         and for the cost of the run.
-    entities : the entities that jobs of the trace name, in any form that `allocator.protocol.entities.Entities.parse` takes;
-        without them what jobs name is ignored. They are for policies with water filling; all others ignore them.
+    entities : the entities that jobs of the trace name, in any form that `allocator.protocol.entities.Entities.parse`
+        takes; without them what jobs name is ignored. They are for policies with water filling; all others ignore them.
     estimation : for policies that pack: what they know of pairs of jobs is estimated, until the pairs have run; None:
         they know what `throughputs` says.
     checkpoint : file into which the run is put away as it goes; taken away when the run is complete.

@@ -1,9 +1,9 @@
 """Time from event to event: jobs run at their true rates until something happens.
 
-Two kinds of decision last until the next event: plans of policies that decide at events, in which every job runs as one
-thing, and the shares of the ideal world, in which job i goes at sum_c x_c T_ic steps/s over all its rows. What the round
-mechanism costs is the difference between the ideal world and rounds (Gavel, OSDI'20, sec. 7.4: "ideal" beside the
-mechanism). The published simulator's mode of this name differs: there, jobs complete only when another one arrives.
+Two kinds of decision last until the next event: plans of policies that decide at events, in which every job runs as
+one thing, and the shares of the ideal world, in which job i goes at sum_c x_c T_ic steps/s over all its rows. What the
+round mechanism costs is the difference between the ideal world and rounds (Gavel, OSDI'20, sec. 7.4: "ideal" beside
+the mechanism). The published simulator's mode of this name differs: there, jobs complete only when another one arrives.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class EventExecution:
         at = self._table.rows(active)
         group = None if self._table.colocation is None else self._table.colocation.group
         rates = self._truth.rates_of(rows, group)
-        speed = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active))
+        speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
         begin = np.full(len(active), self.world.clock)
         self._pass_time(decision, active, at, speed, begin)
 

@@ -224,7 +224,7 @@ class RunRecord:
 
     @cached_property
     def _successions(self) -> tuple[_Ints, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Pairs of rows that follow each other in the life of a job: (P,) the job, whether at once, and on the same GPUs.
+        """Pairs of rows that follow each other in the life of a job: (P,) job, whether at once, and on the same GPUs.
 
         At once: the second row is of the very next round, or begins when the lease before it ends. Where placement is
         off, the same type and number stand for the same GPUs.
@@ -235,10 +235,8 @@ class RunRecord:
         order = np.lexsort((self.row_round, self.row_job))
         job, rnd, where = self.row_job[order], self.row_round[order], self._place_codes()[order]
         same_job = job[1:] == job[:-1]
-        if self.leased:
-            at_once = self.row_start[order][1:] == self.row_finish[order][:-1]
-        else:
-            at_once = rnd[1:] == rnd[:-1] + 1
+        by_time = self.row_start[order][1:] == self.row_finish[order][:-1]
+        at_once = by_time if self.leased else rnd[1:] == rnd[:-1] + 1
         same_place = where[1:] == where[:-1]
         return job[1:][same_job], at_once[same_job], same_place[same_job]
 
@@ -368,7 +366,8 @@ class RunRecord:
     def status(self) -> list[str]:
         """(N,) how each job ended: one of `outcomes.STATUSES`, or "unserved" where no type can run it."""
         names = np.array(STATUSES, dtype=object)[self.jobs.columns["outcome"]]
-        return np.where(self.unfinished | (names != STATUSES[OPEN]), names, UNSERVED).tolist()
+        shown: list[str] = np.where(self.unfinished | (names != STATUSES[OPEN]), names, UNSERVED).tolist()
+        return shown
 
     def jobs_table(self) -> pd.DataFrame:
         """One row per job; columns as in `SimulationResult`."""

@@ -111,6 +111,6 @@ class SimulatorSettings:
         counts = [gpus for gpus, _ in self.restart_penalty_by_gpus]
         costs = [cost for _, cost in (*self.restart_penalty_by_gpus, *self.restart_penalty_by_job_type)]
         if counts != sorted(set(counts)) or any(not cost >= 0 for cost in costs):
-            found = (self.restart_penalty_by_gpus, self.restart_penalty_by_job_type)
+            given = (self.restart_penalty_by_gpus, self.restart_penalty_by_job_type)
             expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
-            raise InputError("simulator settings", field="restart_penalty_by_gpus", found=found, expected=expected)
+            raise InputError("simulator settings", field="restart_penalty_by_gpus", found=given, expected=expected)

@@ -112,7 +112,7 @@ class Truth:
         `group` : (N,) groups of the jobs in `pairs`.
         """
         jobs, pool = assignment.jobs, assignment.pool
-        rates = self.rates.ravel().take(jobs * self.rates.shape[1] + pool)
+        rates: _Floats = self.rates.ravel().take(jobs * self.rates.shape[1] + pool)
         if self.configurations is not None:
             other = np.flatnonzero(assignment.gpus != self.scale_factor[jobs])
             rates[other] = self.configurations.rates_at(jobs[other], pool[other], assignment.gpus[other])
@@ -132,8 +132,8 @@ class Truth:
         if self.spread_rates is None:
             return None
         rows = assignment.jobs * self.rates.shape[1] + assignment.pool
-        spread = self.spread_rates.ravel().take(rows)
-        return spread if beside is None else spread / self.rates.ravel().take(rows) * beside
+        spread: _Floats = self.spread_rates.ravel().take(rows)
+        return spread if beside is None else np.asarray(spread / self.rates.ravel().take(rows) * beside)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.protocol.entities import Entities
 from allocator.instance import read_instance
+from allocator.protocol.entities import Entities
 from allocator.sweep import Sweep
 from allocator.sweep.store import BY_WEIGHT, OF_RUNS, Store
 from tests.fuzz import mutations

@@ -17,8 +17,8 @@ import pandas as pd
 
 import allocator
 from allocator.cluster import Cluster
-from allocator.protocol.estimated import Estimation
 from allocator.protocol import ClusterState, Policy
+from allocator.protocol.estimated import Estimation
 from allocator.registry import get_policy
 from allocator.simulator.presets import preset
 from formulations import MaxMin, PackedPolytope, solve_packed
