@@ -30,12 +30,12 @@ if TYPE_CHECKING:
         UpcomingRounds,
     )
     from allocator.protocol.entities import Entities, Entity
-    from allocator.protocol.estimated import Estimation
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
+    from allocator.results.result import SimulationResult
     from allocator.simulator.engine import simulate
-    from allocator.simulator.result import SimulationResult
     from throughputs import InputError, ThroughputMatrix, Trace, default_table, read_table, read_trace
+    from throughputs.estimator.believed import Estimation
 
 __all__ = [
     "Allocation",
@@ -79,7 +79,7 @@ _HOME = {
     "Decision": "allocator.protocol",
     "Entities": "allocator.protocol.entities",
     "Entity": "allocator.protocol.entities",
-    "Estimation": "allocator.protocol.estimated",
+    "Estimation": "throughputs.estimator.believed",
     "InputError": "throughputs",
     "Need": "allocator.protocol",
     "Plan": "allocator.protocol",
@@ -87,7 +87,7 @@ _HOME = {
     "PlanStep": "allocator.protocol",
     "Policy": "allocator.protocol",
     "SharePolicy": "allocator.protocol",
-    "SimulationResult": "allocator.simulator.result",
+    "SimulationResult": "allocator.results.result",
     "ThroughputMatrix": "throughputs",
     "Trace": "throughputs",
     "Trigger": "allocator.protocol",

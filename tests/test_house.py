@@ -44,7 +44,7 @@ circle: formulations.backends.log_prices, formulations.backends.log_utilities, f
 circle: formulations.backends.responses, formulations.fast.responses
 circle: formulations.certificate, formulations.log_certificate
 circle: allocator.protocol.allocation, allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base
-circle: allocator.simulator.record, allocator.simulator.tables
+circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
 folder: allocator/policies has 17 modules
 folder: allocator/simulator has 19 modules
@@ -91,8 +91,8 @@ late: allocator.cli.compare -> allocator.report.html
 late: allocator.cli.compare -> allocator.report.presentation
 late: allocator.cli.compare -> allocator.report.progress
 late: allocator.cli.compare -> allocator.report.terminal
-late: allocator.cli.compare -> allocator.simulator.fairness
-late: allocator.cli.compare -> allocator.simulator.output
+late: allocator.cli.compare -> allocator.results.fairness
+late: allocator.cli.compare -> allocator.results.output
 late: allocator.cli.compare -> allocator.simulator.presets
 late: allocator.cli.compare -> throughputs
 late: allocator.cli.compare -> throughputs.files
@@ -106,16 +106,16 @@ late: allocator.cli.options -> allocator.registry
 late: allocator.cli.options -> throughputs.prices
 late: allocator.cli.policies -> allocator.registry
 late: allocator.cli.runs -> allocator.protocol.entities
-late: allocator.cli.runs -> allocator.protocol.estimated
+late: allocator.cli.runs -> throughputs.estimator.believed
 late: allocator.cli.runs -> allocator.registry
 late: allocator.cli.runs -> allocator.simulator.arrivals
-late: allocator.cli.runs -> allocator.simulator.deadlines
+late: allocator.cli.runs -> allocator.results.deadlines
 late: allocator.cli.runs -> allocator.simulator.engine
 late: allocator.cli.runs -> allocator.simulator.presets
 late: allocator.cli.runs -> numpy
 late: allocator.cli.simulate -> allocator.report.progress
 late: allocator.cli.simulate -> allocator.report.terminal
-late: allocator.cli.simulate -> allocator.simulator.output
+late: allocator.cli.simulate -> allocator.results.output
 late: allocator.cli.simulate -> throughputs
 late: allocator.cli.solve -> allocator.instance
 late: allocator.cli.solve -> allocator.report.terminal
@@ -161,12 +161,12 @@ late: allocator.policies.throughput -> formulations
 late: allocator.policies.water_filling -> formulations
 late: allocator.registry -> importlib.metadata
 late: allocator.report.presentation -> allocator.simulator.presets
-late: allocator.simulator.checkpoint -> importlib.metadata
-late: allocator.simulator.owners -> allocator.simulator.metrics
-late: allocator.simulator.owners -> formulations
-late: allocator.simulator.record -> allocator.simulator.tables
-late: allocator.simulator.result -> allocator.simulator.metrics
-late: allocator.simulator.result -> allocator.simulator.owners
+late: allocator.checkpoint.checkpoint -> importlib.metadata
+late: allocator.results.entity_metrics -> allocator.results.metrics
+late: allocator.results.entity_metrics -> formulations
+late: allocator.results.record -> allocator.results.tables
+late: allocator.results.result -> allocator.results.metrics
+late: allocator.results.result -> allocator.results.entity_metrics
 late: allocator.sweep.decide -> formulations
 late: allocator.sweep.execute -> allocator.api
 late: allocator.sweep.execute -> importlib.metadata

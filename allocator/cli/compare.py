@@ -16,8 +16,8 @@ from allocator.cli.runs import RunOptions, Runs
 from throughputs import InputError
 
 if TYPE_CHECKING:
+    from allocator.results.result import SimulationResult
     from allocator.simulator.presets import Comparison
-    from allocator.simulator.result import SimulationResult
     from throughputs import ThroughputTable, Trace
 
 FAIR_SHARE_RUN = "isolated_plus"
@@ -94,8 +94,8 @@ def _simulated(
     """Results and summaries of all policies, in the order of their names; each is saved when it is there."""
     from allocator.report.presentation import Presentation
     from allocator.report.progress import policy_progress
-    from allocator.simulator.fairness import isolated_rho
-    from allocator.simulator.output import save_result
+    from allocator.results.fairness import isolated_rho
+    from allocator.results.output import save_result
 
     results: dict[str, SimulationResult] = {}
     saved: dict[str, dict[str, Any]] = {}

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from allocator.protocol import Policy
     from allocator.report.progress import Advance
+    from allocator.results.result import SimulationResult
     from allocator.simulator.presets import Preset
-    from allocator.simulator.result import SimulationResult
     from throughputs import ThroughputTable, Trace
 
 __all__ = ["RunOptions", "Runs"]
@@ -170,8 +170,8 @@ class Runs:
         """The trace with what ``--slos`` and ``--preload`` ask for."""
         import numpy as np
 
+        from allocator.results.deadlines import assign_slos
         from allocator.simulator.arrivals import preload
-        from allocator.simulator.deadlines import assign_slos
 
         if self.entities is not None and not any(trace.entity):
             expected = "jobs that name their entities, in a column entity"
@@ -191,7 +191,7 @@ class Runs:
     @cached_property
     def estimation(self) -> Any:
         """How policies that pack come to know pairs of jobs; None where they know them."""
-        from allocator.protocol.estimated import Estimation
+        from throughputs.estimator.believed import Estimation
 
         part, models = self.options.profiling_percentage, self.options.reference_models
         return None if part is None and models is None else Estimation(1.0 if part is None else part, models)

@@ -35,7 +35,7 @@ def simulate_command(
     """
     from allocator.report.progress import policy_progress
     from allocator.report.terminal import comparison_table, entities_table, extra_figures
-    from allocator.simulator.output import save_result
+    from allocator.results.output import save_result
     from throughputs import read_trace
 
     runs = run.runs([policy])

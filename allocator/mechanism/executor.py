@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.placement import Placement, PlacementRule
-from allocator.mechanism.round_placement import RoundPlacement
+from allocator.mechanism.placement.placement import Placement, PlacementRule
+from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.policy import Policy

@@ -16,9 +16,9 @@ from allocator.mechanism.executor import Answer, Executor, Step
 from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, pack_per_type, preference
 from allocator.mechanism.ledger import TimeLedger
 from allocator.mechanism.pair_ledger import PairLedger
-from allocator.mechanism.placement import Placement, PlacementRule
+from allocator.mechanism.placement.placement import Placement, PlacementRule
+from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.mechanism.queues import Queues
-from allocator.mechanism.round_placement import RoundPlacement
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable

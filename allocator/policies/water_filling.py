@@ -2,7 +2,8 @@
 
 Max-min fairness raises the least normalised throughput and stops there. Water filling fixes the jobs that cannot rise
 further, raises the others, and so on: whoever has more has it at nobody's cost. With entities
-(`allocator.protocol.entities`) GPU time is shared among them by their weights first, and what an entity cannot use goes to the others.
+(`allocator.protocol.entities`) GPU time is shared among them by their weights first, and what an entity cannot use goes
+to the others.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputT
 from throughputs.configurations import Configurations
 
 if TYPE_CHECKING:
-    from allocator.protocol.estimated import BelievedColocation
+    from throughputs.estimator.believed import BelievedColocation
 
 __all__ = ["JobTable", "checked_rates"]
 

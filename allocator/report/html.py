@@ -26,7 +26,7 @@ from allocator.report.sections import (
 )
 
 if TYPE_CHECKING:
-    from allocator.simulator.result import SimulationResult
+    from allocator.results.result import SimulationResult
 
 __all__ = ["render_report", "write_report"]
 

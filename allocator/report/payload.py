@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.protocol.allocation import Allocation
-    from allocator.simulator.result import SimulationResult
+    from allocator.results.result import SimulationResult
 
 __all__ = ["build_payload", "to_script_json"]
 

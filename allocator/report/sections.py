@@ -15,7 +15,7 @@ from allocator.report.figures import MISSING, best_rows, format_column, value_of
 from allocator.report.presentation import Presentation
 
 if TYPE_CHECKING:
-    from allocator.simulator.result import SimulationResult
+    from allocator.results.result import SimulationResult
 
 __all__ = [
     "allocation_section",

@@ -1,12 +1,12 @@
 """The simulator: a world around the decision core, its settings, results and figures."""
 
+from allocator.results.deadlines import PUBLISHED_SLOS, assign_slos
+from allocator.results.metrics import priorities_table, summarize
+from allocator.results.observers import Observer, Recorder, StretchOutcome
+from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import preload
-from allocator.simulator.deadlines import PUBLISHED_SLOS, assign_slos
 from allocator.simulator.engine import SimulationStalledError, simulate
-from allocator.simulator.metrics import priorities_table, summarize
-from allocator.simulator.observers import Observer, Recorder, StretchOutcome
 from allocator.simulator.presets import Preset, preset, preset_names
-from allocator.simulator.result import SimulationResult
 from allocator.simulator.settings import SimulatorSettings
 
 __all__ = [

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from allocator.checkpoint.checkpoint import Checkpoints, identity
 from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities, EntitiesLike
-from allocator.protocol.estimated import BelievedColocation, Estimation
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, checked_policy
+from allocator.results.cost import Prices, price_table
+from allocator.results.observers import Observer, Recorder
+from allocator.results.record import RunRecord
+from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
-from allocator.simulator.checkpoint import Checkpoints, identity
-from allocator.simulator.cost import Prices, price_table
-from allocator.simulator.observers import Observer, Recorder
 from allocator.simulator.presets import Preset
 from allocator.simulator.presets import preset as find_preset
-from allocator.simulator.record import RunRecord
-from allocator.simulator.result import SimulationResult
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, ThroughputTable, Trace
+from throughputs.estimator.believed import BelievedColocation, Estimation
 
 if TYPE_CHECKING:
     from throughputs import PackedColumns
@@ -84,7 +84,7 @@ def simulate(
     resume : go on from `checkpoint` if it exists. The result is the same as that of a run that never stopped, the
         wall times aside; `observers` see the rest of the run only.
     progress : called as ``progress(clock, completed, jobs)`` when jobs complete; clock in seconds.
-    observers : watch the run, see `allocator.simulator.observers`.
+    observers : watch the run, see `allocator.results.observers`.
 
     Returns
     -------

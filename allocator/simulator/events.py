@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
+from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
-from allocator.simulator.observers import StretchOutcome
 from allocator.simulator.rounds import servers_of, spread_gangs
 
 if TYPE_CHECKING:

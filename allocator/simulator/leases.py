@@ -16,7 +16,7 @@ from allocator.mechanism.core import DecisionCore
 from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.observers import StretchOutcome
+from allocator.results.observers import StretchOutcome
 
 __all__ = ["Leases"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
-from allocator.simulator.observers import StretchOutcome
+from allocator.results.observers import StretchOutcome
 from allocator.simulator.presets import Preset
 from allocator.simulator.repetition import LEAST_ROUNDS, advance, equal_increments, rounds_ahead
 from allocator.simulator.rules import Round, Rule, StepCount, rules_of

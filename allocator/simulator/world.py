@@ -21,10 +21,10 @@ from allocator.mechanism.core import DecisionCore
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy, Trigger
+from allocator.results.observers import Observer, StretchOutcome
+from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
-from allocator.simulator.observers import Observer, StretchOutcome
-from allocator.simulator.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.simulator.presets import Preset
 from allocator.simulator.rounds import RoundExecution
 from allocator.simulator.truth import Truth
@@ -57,7 +57,7 @@ class World:
     ----------
     clock : seconds.
     round : rounds (between events: stretches) so far.
-    status : (N,) column of the job table: one of `allocator.simulator.record.STATUS`, by position.
+    status : (N,) column of the job table: one of `allocator.results.record.STATUS`, by position.
     stop_reason : why the run was cut short, "" if it was not.
     """
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities
-from allocator.protocol.estimated import BelievedColocation
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.cost import Prices, price_table
+from allocator.results.cost import Prices, price_table
 from allocator.sweep.jobs import trace_of
 from allocator.sweep.point import Point
+from throughputs.estimator.believed import BelievedColocation
 
 if TYPE_CHECKING:
     import pandas as pd

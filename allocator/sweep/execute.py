@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
-from allocator.simulator.cost import Prices
+from allocator.results.cost import Prices
+from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
-from allocator.simulator.result import SimulationResult
 from allocator.sweep.decide import decide
 from allocator.sweep.jobs import trace_of
 from allocator.sweep.point import FORMAT, Point

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.cluster import Cluster
+from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
-from allocator.simulator.deadlines import assign_slos
 from allocator.sweep.point import Point, Workload
 from throughputs import FixedDuration, LogUniformDurations, Trace, TraceGenerator, gavel_trace
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS

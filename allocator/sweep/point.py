@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from allocator.cluster import Cluster
 from allocator.protocol import Policy
-from allocator.protocol.estimated import Estimation
 from allocator.registry import get_policy, settings_of
 from allocator.simulator.presets import Preset, preset
+from throughputs.estimator.believed import Estimation
 
 __all__ = ["Kind", "Point", "Workload"]
 

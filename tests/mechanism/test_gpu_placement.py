@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
-from allocator.mechanism.placement import Placement
+from allocator.mechanism.placement.placement import Placement
 from allocator.protocol.assignment import Assignment
 from throughputs import InputError
 

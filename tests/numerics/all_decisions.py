@@ -18,7 +18,6 @@ import pandas as pd
 import allocator
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, Policy
-from allocator.protocol.estimated import Estimation
 from allocator.registry import get_policy
 from allocator.simulator.presets import preset
 from formulations import MaxMin, PackedPolytope, solve_packed
@@ -31,6 +30,7 @@ from throughputs import (
     default_colocation,
     default_table,
 )
+from throughputs.estimator.believed import Estimation
 
 TYPES = ("v100", "p100", "k80")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, default_table, get_policy, load_throughputs, simulate
-from allocator.simulator.deadlines import assign_slos
+from allocator.results.deadlines import assign_slos
 from throughputs import InputError, PackedColumns, PriceTable, TraceGenerator, default_colocation
 
 PACKED = "max_sum_throughput_normalized_by_cost_packed_SLOs"

@@ -1,6 +1,6 @@
 import pytest
 
-from allocator.simulator.result import SimulationResult
+from allocator.results.result import SimulationResult
 from tests.report.synthetic import make_results
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.allocation import Allocation
-from allocator.simulator.result import SimulationResult
+from allocator.results.result import SimulationResult
 from throughputs import ThroughputMatrix
 
 ROUND_SECONDS = 360.0

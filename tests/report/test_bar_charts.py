@@ -14,9 +14,9 @@ from allocator.report import render_report
 from allocator.report.bar_charts import bar_panels, terminal_bars
 from allocator.report.presentation import Presentation
 from allocator.report.terminal import comparison_table
-from allocator.simulator.fairness import isolated_rho
+from allocator.results.fairness import isolated_rho
+from allocator.results.result import SimulationResult
 from allocator.simulator.presets import _PRESETS, preset
-from allocator.simulator.result import SimulationResult
 from tests.report.synthetic import changed, make_result
 from throughputs import InputError
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from allocator.report.bars import Bars, interval_means, merge_rounds
-from allocator.simulator.result import SimulationResult
+from allocator.results.result import SimulationResult
 
 
 def job_positions(result: SimulationResult) -> np.ndarray:

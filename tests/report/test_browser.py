@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from allocator.report import write_report
-from allocator.simulator.result import SimulationResult
+from allocator.results.result import SimulationResult
 from tests.report.synthetic import changed, make_result
 
 CHROMIUM = shutil.which("chromium")

@@ -13,7 +13,7 @@ from allocator.report import payload as payload_module
 from allocator.report import render_report, write_report
 from allocator.report.charts import ecdf
 from allocator.report.payload import build_payload, fair_limit, queue_series
-from allocator.simulator.result import SimulationResult
+from allocator.results.result import SimulationResult
 from tests.report.synthetic import POLICIES, changed, make_result, make_results
 
 VOID = {"meta", "input", "br", "link", "img", "hr"}

@@ -185,7 +185,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
             simulate(**(same | {argument: value}))
     assert path.exists()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("allocator.simulator.checkpoint._version", lambda: "another version")
+        patch.setattr("allocator.checkpoint.checkpoint._version", lambda: "another version")
         with pytest.raises(InputError, match="field 'version'"):
             simulate(**same)
     simulate(**same)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.protocol.estimated import BelievedColocation, Estimation
 from allocator.registry import get_policy
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import make_trace
@@ -19,6 +18,7 @@ from throughputs import (
     gavel_trace,
     retained_fractions,
 )
+from throughputs.estimator.believed import BelievedColocation, Estimation
 
 TABLE = default_table().with_colocation(default_colocation(), default_table().scale_factors)
 CLUSTER = Cluster({"v100": 2, "p100": 2, "k80": 2})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.simulator.fairness import isolated_jct
+from allocator.results.fairness import isolated_jct
 
 
 def one_by_one(arrival, leave, steps, sizes, rates, capacity) -> list[float]:

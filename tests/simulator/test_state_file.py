@@ -28,9 +28,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from allocator.checkpoint.state_file import FORMAT, Part, StateFile
+from allocator.checkpoint.state_tree import Member
 from allocator.simulator import state_file, state_tree
-from allocator.simulator.state_file import FORMAT, Part, StateFile
-from allocator.simulator.state_tree import Member
 from throughputs import InputError
 
 HEADER = {"policy": "max_min_fairness", "trace": "120 jobs, 0123456789abcdef"}
@@ -698,7 +698,7 @@ def test_a_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
     """A write that fails half way: the system refuses files of more than 100,000 bytes."""
     script = (
         "import resource, signal, sys, numpy as np\n"
-        "from allocator.simulator.state_file import StateFile\n"
+        "from allocator.checkpoint.state_file import StateFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "file = StateFile(sys.argv[1])\n"
         "file.write({}, 'first')\n"
@@ -733,7 +733,7 @@ def test_temporaries_of_processes_that_ended_are_removed(tmp_path: Path) -> None
 NURSERY = """
 import os, sys
 import numpy as np
-from allocator.simulator.state_file import Part, StateFile
+from allocator.checkpoint.state_file import Part, StateFile
 
 file = StateFile(sys.argv[1])
 for line in sys.stdin:

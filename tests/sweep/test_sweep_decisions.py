@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 import allocator
-from allocator.protocol.estimated import BelievedColocation
 from allocator.protocol.jobs import JobTable
 from allocator.sweep import Sweep, load_jobs, run
 from allocator.sweep.execute import Materials, run_point
@@ -20,6 +19,7 @@ from allocator.sweep.store import BY_ENTITY, FIGURES_OF_DECISIONS
 from allocator.sweep.summary import summary_table
 from tests.sweep.sweep_definitions import DOCS, TINY, continuous, static
 from throughputs import InputError, default_table, gavel_trace
+from throughputs.estimator.believed import BelievedColocation
 
 ENTITIES = [
     {"name": "above", "weight": 2},

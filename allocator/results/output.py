@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from allocator.simulator.result import SimulationResult
+from allocator.results.result import SimulationResult
 from throughputs.files import write_frame, write_text
 
 __all__ = ["save_result"]

@@ -1,6 +1,6 @@
 """Checkpoints: a run is put away in a file, and goes on from it as if it had never stopped.
 
-A file holds plain numbers, texts and arrays (`allocator.simulator.state_file`): what run it belongs to, the state of
+A file holds plain numbers, texts and arrays (`allocator.checkpoint.state_file`): what run it belongs to, the state of
 the world, and what was recorded so far. Nothing in it is executed. Still, a checkpoint is a working file of one machine
 and one version, not a format for exchange.
 """
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from allocator.checkpoint.state_file import Part, StateFile
 from allocator.cluster import Cluster
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
-from allocator.simulator.observers import Recorder, StretchOutcome
-from allocator.simulator.state_file import Part, StateFile
+from allocator.results.observers import Recorder, StretchOutcome
 from allocator.simulator.truth import Truth
 from throughputs import InputError, ThroughputMatrix, Trace
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
-from allocator.simulator.cost import busy_cost
-from allocator.simulator.fairness import isolated_jct, round_contention, static_contention
-from allocator.simulator.observers import StretchOutcome
-from allocator.simulator.outcomes import OPEN, STATUSES, UNSERVED
+from allocator.results.cost import busy_cost
+from allocator.results.fairness import isolated_jct, round_contention, static_contention
+from allocator.results.observers import StretchOutcome
+from allocator.results.outcomes import OPEN, STATUSES, UNSERVED
 from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
@@ -371,19 +371,19 @@ class RunRecord:
 
     def jobs_table(self) -> pd.DataFrame:
         """One row per job; columns as in `SimulationResult`."""
-        from allocator.simulator.tables import jobs_table
+        from allocator.results.tables import jobs_table
 
         return jobs_table(self)
 
     def rounds_table(self) -> pd.DataFrame:
         """One row per job and round in which it ran; columns as in `SimulationResult`."""
-        from allocator.simulator.tables import rounds_table
+        from allocator.results.tables import rounds_table
 
         return rounds_table(self)
 
     def timeline_table(self) -> pd.DataFrame:
         """One row per round; columns as in `SimulationResult`."""
-        from allocator.simulator.tables import timeline_table
+        from allocator.results.tables import timeline_table
 
         return timeline_table(self)
 

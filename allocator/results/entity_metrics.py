@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.simulator.record import RunRecord
+    from allocator.results.record import RunRecord
 
 __all__ = ["entities_table"]
 
@@ -26,7 +26,7 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord | None) -> pd.DataFrame
     """
     import pandas as pd
 
-    from allocator.simulator.metrics import completion_figures
+    from allocator.results.metrics import completion_figures
 
     known = ["entity", "parent", "weight", "policy", "jobs", *completion_figures(jobs.iloc[:0])]
     columns = [*known, "gpu_share", "throughput_share"]

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from allocator.simulator.deadlines import met_deadlines
-from allocator.simulator.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
-from allocator.simulator.record import RunRecord
+from allocator.results.deadlines import met_deadlines
+from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
+from allocator.results.record import RunRecord
 
 __all__ = ["jobs_table", "rounds_table", "timeline_table"]
 

@@ -1,6 +1,6 @@
 """Checkpoint files: plain data and arrays in an ordinary zip archive, without pickle.
 
-A file holds one tree of plain data (see `allocator.simulator.state_tree`) that changes from save to save, the *state*,
+A file holds one tree of plain data (see `allocator.checkpoint.state_tree`) that changes from save to save, the *state*,
 and trees that never change once recorded, the *parts*, each encoded only once however often the file is written::
 
     manifest.json                 format, header (text by name), size and check sums of every other member
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from allocator.simulator.state_tree import Member, Part, from_json, to_json
+from allocator.checkpoint.state_tree import Member, Part, from_json, to_json
 from throughputs import InputError
 
 __all__ = ["FORMAT", "Part", "Saved", "StateFile"]

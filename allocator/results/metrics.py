@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.simulator.fairness import pairwise_envy
+from allocator.results.fairness import pairwise_envy
 from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from allocator.simulator.result import SimulationResult
+    from allocator.results.result import SimulationResult
 
 __all__ = ["UNFAIR_RHO", "VERY_UNFAIR_RHO", "completion_figures", "priorities_table", "summarize"]
 
@@ -50,7 +50,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - slo_jobs, slo_attainment: jobs with a deadline, and the share of them that completed by it.
     - cost: dollars; None without prices.
     - by_priority: the rows of `priorities_table`, when jobs differ in weight.
-    - by_entity: the rows of `owners.entities_table`, when the run has entities.
+    - by_entity: the rows of `entity_metrics.entities_table`, when the run has entities.
 
     With a window all of these but makespan, utilization, leases and cost are of its jobs, and of the time from the
     first arrival among them to the last completion; window_start, window_end and window_utilization come on top.

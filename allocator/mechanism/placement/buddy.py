@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from allocator.mechanism.gang_placement import Gang, Gpus, lowest, positions
+from allocator.mechanism.placement.gangs import Gang, Gpus, lowest, positions
 
 __all__ = ["Buddy"]
 

@@ -24,8 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs import InputError, LowRankCompletion, PackedColumns, ThroughputEstimator
-from throughputs.estimator import Basis, Distance, Estimate, sample_profile
+from throughputs.errors import InputError
+from throughputs.estimator.completion import LowRankCompletion
+from throughputs.estimator.estimator import Basis, Distance, Estimate, ThroughputEstimator, sample_profile
+from throughputs.packed import PackedColumns
 
 __all__ = ["BelievedColocation", "Estimation"]
 
@@ -78,7 +80,7 @@ class BelievedColocation:
 
     Parameters
     ----------
-    truth : what they do; groups as in `allocator.protocol.colocated`. Jobs may be added to it later, groups not.
+    truth : what they do; groups of jobs with equal rates. Jobs may be added to it later, groups not.
     estimation : settings.
     seed : of the draws of reference models and profiles, which are independent of each other for each gang size: more
         reference models include the fewer, and a larger percentage what a smaller one profiles.

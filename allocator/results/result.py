@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from allocator.cluster import Cluster
     from allocator.protocol.allocation import Allocation
-    from allocator.simulator.record import RunRecord
+    from allocator.results.record import RunRecord
 
 __all__ = ["SimulationResult"]
 
@@ -51,7 +51,7 @@ class SimulationResult:
     timeline : one row per round in which a job ran: round, start_time, end_time, active_jobs, running_jobs,
         queued_jobs, busy_gpus.
     priorities : one row per priority weight, see `metrics.priorities_table`.
-    entities : one row per entity, see `owners.entities_table`; empty where the run has none.
+    entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
     """
 
     policy: str
@@ -123,14 +123,14 @@ class SimulationResult:
     @cached_property
     def priorities(self) -> pd.DataFrame:
         """One row per priority weight, heaviest first."""
-        from allocator.simulator.metrics import priorities_table
+        from allocator.results.metrics import priorities_table
 
         return priorities_table(self.jobs)
 
     @cached_property
     def entities(self) -> pd.DataFrame:
         """One row per entity, and one for the jobs outside."""
-        from allocator.simulator.owners import entities_table
+        from allocator.results.entity_metrics import entities_table
 
         return entities_table(self.jobs, self.record)
 
@@ -140,6 +140,6 @@ class SimulationResult:
 
     def summary(self) -> dict[str, Any]:
         """Figures of the run, ready for JSON."""
-        from allocator.simulator.metrics import summarize
+        from allocator.results.metrics import summarize
 
         return summarize(self)

@@ -1,0 +1,1 @@
+"""Checkpoints: the state of a run in a file of plain data, without pickle."""
