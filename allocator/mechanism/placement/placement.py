@@ -61,8 +61,8 @@ class Placement:
     - ``consolidated``: as few servers as possible, larger gangs first; nobody else moves. A job that begins or ceases
       to share stays where it is: the first of the two takes its GPUs along. A job that gets fewer GPUs keeps some
       of those it has, one that gets more keeps them all if that needs no more servers.
-    - ``buddy``: aligned blocks of 1, 2, 4, ... GPUs (see `allocator.mechanism.placement.buddy`); jobs that share or resize as
-      with ``consolidated``. Where GPUs suffice but blocks do not, smaller gangs move.
+    - ``buddy``: aligned blocks of 1, 2, 4, ... GPUs (`allocator.mechanism.placement.buddy`); jobs that share or resize
+      as with ``consolidated``. Where GPUs suffice but blocks do not, smaller gangs move.
 
     Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what
     changes: some array operations for all rows, Python for the others only.

@@ -1,7 +1,7 @@
 """Placement of whole rounds: which GPUs the gangs of a round get. Source: Gavel, OSDI'20, sec. 5.
 
 Most rows of a round may be others than those of the round before, so everything is placed in one pass over the rows of
-each pool. Where few of many rows change, `allocator.mechanism.placement.placement` does the same in proportion to what changes.
+each pool. Where few of many rows change, `Placement` does the same in proportion to what changes.
 """
 
 from __future__ import annotations
