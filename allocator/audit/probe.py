@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -82,7 +80,7 @@ def _told(state: ClusterState, i: int, rates: Array) -> ClusterState:
     claimed[i] = rates
     throughputs = state.throughputs.with_rates(claimed)
     if state.colocation is None:
-        return replace(state, throughputs=throughputs)
+        return state.with_throughputs(throughputs)
     columns, g = state.colocation, int(state.colocation.group[i])
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(state.rates[i] > 0, rates / state.rates[i], 0.0)
@@ -102,7 +100,7 @@ def _told(state: ClusterState, i: int, rates: Array) -> ClusterState:
         jobs=columns.jobs,
         accelerators=columns.accelerators,
     )
-    return replace(state, throughputs=throughputs, colocation=own)
+    return state.with_throughputs(throughputs, own)
 
 
 def _true_throughput(case: Case, state: ClusterState, allocation: Allocation, i: int) -> float:

@@ -245,6 +245,22 @@ class ClusterState:
         state.warm_start = last.warm_start
         return state
 
+    def with_throughputs(self, throughputs: ThroughputMatrix, colocation: PackedColumns | None = None) -> ClusterState:
+        """The same state with other throughputs of the same jobs, alone and in pairs (None: those are not known).
+
+        Raises
+        ------
+        InputError
+            `colocation` is of other jobs or types than `throughputs`.
+        """
+        self.settle()
+        state = copy(self)
+        state.__dict__.pop("packed", None)
+        state.throughputs, state.rates, state.scale_factors = throughputs, throughputs.rates, throughputs.scale_factors
+        state.colocation = colocation
+        state._check_views()
+        return state
+
     @cached_property
     def packed(self) -> PackedColumns:
         """What the jobs do alone and in pairs; where `colocation` is not known no two of them share."""
