@@ -81,7 +81,7 @@ def _told(state: ClusterState, i: int, rates: Array) -> ClusterState:
     claimed[i] = rates
     throughputs = state.throughputs.with_rates(claimed)
     if state.colocation is None:
-        return state.replaced(throughputs)
+        return state.with_throughputs(throughputs)
     columns, g = state.colocation, int(state.colocation.group[i])
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(state.rates[i] > 0, rates / state.rates[i], 0.0)
@@ -101,7 +101,7 @@ def _told(state: ClusterState, i: int, rates: Array) -> ClusterState:
         jobs=columns.jobs,
         accelerators=columns.accelerators,
     )
-    return state.replaced(throughputs, own)
+    return state.with_throughputs(throughputs, own)
 
 
 def _true_throughput(case: Case, state: ClusterState, allocation: Allocation, i: int) -> float:

@@ -94,11 +94,12 @@ class Checkpoints:
             last = recorder.decisions[-1][2] if recorder.decisions else None
             world.lengthen_to(saved.state["jobs"])
             world.restore(saved.state["world"], last)
+            seconds = float(saved.state["seconds"])
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             found = f"a state that this version does not understand ({type(error).__name__}: {error})"
             raise InputError(self.path, found=found, expected="a checkpoint of this version") from error
         self._rounds, self._decisions = len(recorder.outcomes), len(recorder.decisions)
-        return float(saved.state["seconds"])
+        return seconds
 
     def remove(self) -> None:
         """Take the file away, when the run is complete."""

@@ -47,10 +47,10 @@ class IsolatedTime:
     def advance(self, active: _Ids) -> None:
         """Bring the ledger up to now and remember the present state of the `active` jobs."""
         table = self._table
-        then = table.rows(self._ids)
+        moved = (self._rate > 0) & table.has(self._ids)
+        then = table.rows(self._ids[moved])
         now = np.maximum(table.total_steps[then] - table.steps_done[then], 0.0)
-        moved = self._rate > 0
-        table.isolated_seconds[then[moved]] += (self._remaining[moved] - now[moved]) / self._rate[moved]
+        table.isolated_seconds[then] += (self._remaining[moved] - now) / self._rate[moved]
         at = table.rows(active)
         self._ids = active
         self._remaining = np.maximum(table.total_steps[at] - table.steps_done[at], 0.0)

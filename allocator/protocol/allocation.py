@@ -49,7 +49,8 @@ class Allocation:
     warm_start : what the next decision may start from; None from policies that solve no program.
     assignment : who runs as what from now on, from policies that plan (jobs as positions); None from share policies.
     rejected : labels of the jobs that were not admitted.
-    state, decided_by : what the policy knew, and the policy; what `audit` reads. Not kept in a checkpoint.
+    state, decided_by : what the policy knew, and the policy; what `audit` reads. Kept neither in a checkpoint nor in a
+        pickle.
     """
 
     policy: str
@@ -87,6 +88,10 @@ class Allocation:
             for side, member in enumerate((pairs.first, pairs.second))
         ]
         return np.asarray(alone + of_pairs[0] + of_pairs[1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what the allocation was decided from: it does not travel between processes."""
+        return self.__dict__ | {"state": None, "decided_by": None}
 
     def to_frame(self) -> pd.DataFrame:
         """Shares of jobs alone as a table: one row per job, one column per accelerator type."""

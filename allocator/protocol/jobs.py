@@ -174,6 +174,10 @@ class JobTable:
         """Where the jobs with these ids are in the arrays."""
         return ids if self._whole else np.asarray(self.ids.searchsorted(ids))
 
+    def has(self, ids: _Ids) -> NDArray[np.bool_]:
+        """(K,) which of the jobs that were ever submitted are still in the table."""
+        return np.ones(len(ids), dtype=np.bool_) if self._whole else np.isin(ids, self.ids)
+
     def submit(self, later: JobTable) -> _Ids:
         """Add the jobs of another table of the same cluster, which arrive after all of this one; returns their ids.
 
@@ -193,7 +197,7 @@ class JobTable:
             )
         new = self._submitted + np.arange(len(later))
         self._submitted += len(later)
-        self.ids = np.concatenate([self.ids, new])
+        self._set_ids(np.concatenate([self.ids, new]))
         for name in (*_SUBMITTED, *_PROGRESS, *_LEDGERS):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
         for name, column in self.columns.items():
@@ -220,7 +224,7 @@ class JobTable:
         if not known.all():
             raise InputError("jobs to retire", found=gone[~known].tolist(), expected="ids of jobs in the table")
         kept = np.flatnonzero(~np.isin(self.ids, gone))
-        self.ids = self.ids[kept]
+        self._set_ids(self.ids[kept])
         for name in (*_SUBMITTED, *_PROGRESS, *_LEDGERS):
             setattr(self, name, getattr(self, name)[kept])
         for name, column in self.columns.items():
@@ -231,8 +235,11 @@ class JobTable:
             self.configurations = self.configurations.of(kept)
         if self.training is not None:
             self.training.keep(kept)
-        self._whole = bool(len(self.ids) == 0 or self.ids[-1] == len(self.ids) - 1)
         self._rank_members()
+
+    def _set_ids(self, ids: _Ids) -> None:
+        # As long as nobody was retired, an id is the position of its row.
+        self.ids, self._whole = ids, len(ids) == 0 or int(ids[-1]) == len(ids) - 1
 
     def _rank_members(self) -> None:
         if self.membership is not None:

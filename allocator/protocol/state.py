@@ -212,13 +212,6 @@ class ClusterState:
         """Nothing more can be read on demand."""
         self.__dict__["_sources"] = {}
 
-    def replaced(self, throughputs: ThroughputMatrix, colocation: PackedColumns | None = None) -> ClusterState:
-        """The same state, but for what is known of the speed of its jobs, alone and in pairs."""
-        state = copy(self)
-        state.throughputs, state.rates, state.colocation = throughputs, throughputs.rates, colocation
-        state.__dict__.pop("packed", None)
-        return state
-
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""
         matrix = self.throughputs
@@ -257,6 +250,22 @@ class ClusterState:
             return self
         state = copy(self)
         state.warm_start = last.warm_start
+        return state
+
+    def with_throughputs(self, throughputs: ThroughputMatrix, colocation: PackedColumns | None = None) -> ClusterState:
+        """The same state with other throughputs of the same jobs, alone and in pairs (None: those are not known).
+
+        Raises
+        ------
+        InputError
+            `colocation` is of other jobs or types than `throughputs`.
+        """
+        self.settle()
+        state = copy(self)
+        state.__dict__.pop("packed", None)
+        state.throughputs, state.rates, state.scale_factors = throughputs, throughputs.rates, throughputs.scale_factors
+        state.colocation = colocation
+        state._check_views()
         return state
 
     @cached_property

@@ -107,7 +107,9 @@ def simulate(
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     owners = None if entities is None else Entities.parse(entities)
     adaptation = _adaptation(trace, throughputs, policy, chosen)
-    needs = policy.needs if chosen.simulator.overtime_factor is None else policy.needs | Need.TRAINING
+    # The world itself follows how jobs train where batch sizes change, and where jobs are cut off by their profiles.
+    follows_training = adaptation != "off" or chosen.simulator.overtime_factor is not None
+    needs = policy.needs | Need.TRAINING if follows_training else policy.needs
 
     def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
         table = JobTable.from_trace(

@@ -91,7 +91,16 @@ class Truth:
         return cls(jobs.rates, jobs.scale_factor, spread, jobs.colocation, course, jobs.configurations)
 
     def append(self, later: Truth) -> None:
-        """Add the jobs of another truth of the same table at the end."""
+        """Add the jobs of another truth of the same table at the end.
+
+        Raises
+        ------
+        InputError
+            Only one of the two has rates for gangs on several servers.
+        """
+        if (self.spread_rates is None) != (later.spread_rates is None):
+            expected = "both or neither"
+            raise InputError("jobs to append", field="unconsolidated_rates", found="of one part", expected=expected)
         self.rates = np.concatenate([self.rates, later.rates])
         self.scale_factor = np.concatenate([self.scale_factor, later.scale_factor])
         if self.spread_rates is not None and later.spread_rates is not None:

@@ -107,11 +107,12 @@ def test_it_is_feasible_and_within_five_percent(seed):
 def test_the_policy_takes_either():
     import allocator
     from allocator.protocol.jobs import JobTable
+    from allocator.protocol.policy import Need
     from throughputs import gavel_trace
 
     cluster, table = allocator.Cluster.parse("v100:2,p100:2,k80:2"), allocator.load_throughputs(colocated=True)
-    jobs = JobTable.from_trace(gavel_trace(12, 0.0, seed=0), table, cluster, colocated=True)
-    state = jobs.snapshot(np.arange(12), 0.0, cluster)
+    jobs = JobTable.from_trace(gavel_trace(12, 0.0, seed=0), table, cluster, needs=Need.COLOCATION)
+    state = jobs.snapshot(np.arange(12), 0.0, cluster, needs=Need.COLOCATION)
     plain, published = (
         allocator.get_policy("min_total_duration_packed", choice=choice).allocate(state)
         for choice in ("balanced", "published")

@@ -1,4 +1,4 @@
-"""A job table that grows, and a core that is told of it."""
+"""A job table that grows and shrinks, and a core that lives through it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.mechanism import DecisionCore, MechanismSettings
+from allocator.protocol import Need
+from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
+from allocator.simulator.truth import Truth
 from tests.simulator.worlds import SharesPolicy, make_trace
-from throughputs import InputError, Trace
+from throughputs import InputError, PackedColumns, Trace
 
 CLUSTER = Cluster({"v100": 2, "k80": 2})
 
@@ -24,7 +27,9 @@ def test_appended_columns_are_those_of_the_whole() -> None:
     columns = {name: getattr(trace, name)[2:] for name in Trace.column_names()}
     grown = JobTable(trace.head(2), whole.rates[:2], CLUSTER)
     grown.steps_done[1] = 4.0
-    grown.append(JobTable(Trace(**columns), whole.rates[2:], CLUSTER))
+    new = grown.submit(JobTable(Trace(**columns), whole.rates[2:], CLUSTER))
+    assert new.tolist() == [2, 3]
+    assert grown.ids.tolist() == [0, 1, 2, 3]
     assert len(grown) == 4
     assert grown.steps_done.tolist() == [0.0, 4.0, 0.0, 0.0]
     for name in ("job_type", "scale_factor", "total_steps", "arrival_time", "rates", "current_accelerator"):
@@ -35,15 +40,15 @@ def test_appended_columns_are_those_of_the_whole() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     first, earlier = table(make_trace([1], arrivals=[5.0])), table(make_trace([1], arrivals=[4.0]))
     with pytest.raises(InputError, match=r"at least the last arrival so far, 5.0 s"):
-        first.append(earlier)
-    spread = JobTable(make_trace([1], arrivals=[9.0]), [[1.0, 1.0]], CLUSTER, [[1.0, 1.0]])
+        first.submit(earlier)
+    assert len(first) == 1
     with pytest.raises(InputError, match="unconsolidated_rates"):
-        first.append(spread)
+        Truth(np.ones((1, 2))).append(Truth(np.ones((1, 2)), spread_rates=np.ones((1, 2))))
 
 
 @pytest.mark.parametrize("aware", [True, False])
 @pytest.mark.parametrize("idle_fill", ["best_type", "queue_order"])
-def test_a_core_that_is_told_of_growth_decides_as_one_that_knew(aware: bool, idle_fill: str) -> None:
+def test_a_core_on_a_table_that_grows_decides_as_one_that_knew(aware: bool, idle_fill: str) -> None:
     trace = make_trace([500] * 8, sizes=[1, 2, 1, 1, 2, 1, 1, 2], arrivals=[0.0] * 8)
     settings = MechanismSettings(idle_fill=idle_fill)  # type: ignore[arg-type]
     knew = table(trace)
@@ -56,13 +61,103 @@ def test_a_core_that_is_told_of_growth_decides_as_one_that_knew(aware: bool, idl
             if number == 2:
                 if k == 1:
                     columns = {name: getattr(trace, name)[3:] for name in Trace.column_names()}
-                    told.append(JobTable(Trace(**columns), knew.rates[3:], CLUSTER))
-                    core.jobs_appended()
+                    told.submit(JobTable(Trace(**columns), knew.rates[3:], CLUSTER))
                 core.arrive([3, 4, 5, 6, 7])
-            decision = core.next_round(360.0 * number)
+            decision = core.next(360.0 * number)
             core.jobs.steps_done[decision.jobs] += 10.0
             core.record(decision, np.full(len(decision.jobs), 360.0))
-            rounds[k].append((decision.jobs.tolist(), decision.accelerator.tolist()))
+            rounds[k].append((decision.jobs.tolist(), decision.assignment.pool.tolist()))
     assert rounds[0] == rounds[1]
     assert np.array_equal(knew.isolated_seconds, told.isolated_seconds)
     assert cores[0].policy_calls == cores[1].policy_calls == 2
+
+
+def part(trace: Trace, first: int, end: int) -> Trace:
+    return Trace(**{name: getattr(trace, name)[first:end] for name in Trace.column_names()})
+
+
+def test_ids_stay_what_they_are_and_are_never_used_again() -> None:
+    trace = make_trace([5, 6, 7, 8, 9, 10])
+    jobs = JobTable(part(trace, 0, 3), np.ones((3, 2)), CLUSTER)
+    jobs.register("kept_for_somebody", 7)
+    jobs.columns["kept_for_somebody"][:] = [1, 2, 3]
+    jobs.retire([1])
+    assert jobs.ids.tolist() == [0, 2]
+    assert jobs.rows(np.array([2, 0])).tolist() == [1, 0]
+    assert jobs.total_steps.tolist() == [5, 7]
+    assert jobs.columns["kept_for_somebody"].tolist() == [1, 3]
+    assert jobs.submit(JobTable(part(trace, 3, 5), np.ones((2, 2)), CLUSTER)).tolist() == [3, 4]
+    assert jobs.ids.tolist() == [0, 2, 3, 4]
+    assert jobs.columns["kept_for_somebody"].tolist() == [1, 3, 7, 7]
+    jobs.retire([0, 2, 3, 4])
+    assert len(jobs) == 0
+    assert jobs.submit(JobTable(part(trace, 5, 6), np.ones((1, 2)), CLUSTER)).tolist() == [5]
+    assert jobs.rows(np.array([5])).tolist() == [0]
+    assert jobs.snapshot(np.array([5]), 0.0, CLUSTER).steps_remaining.tolist() == [10.0]
+
+
+def test_only_jobs_of_the_table_can_be_retired() -> None:
+    jobs = table(make_trace([1, 2, 3]))
+    jobs.retire([0])
+    for ids in ([0], [1, 3], [-1]):
+        with pytest.raises(InputError, match="ids of jobs in the table"):
+            jobs.retire(ids)
+    assert jobs.ids.tolist() == [1, 2]
+
+
+def test_views_are_of_those_who_are_left() -> None:
+    """Co-location, training and entities are cut down with the table, and its labels are the ids."""
+    n = 5
+    trace = Trace(["job"] * n, [1] * n, [10.0 * (i + 1) for i in range(n)], [0.0] * n, entity=["a", "b", "a", "b", "a"])
+    columns = PackedColumns([0, 1, 1, 0, 2], [[1.0], [2.0], [3.0]], np.full((3, 3, 1), 0.5), accelerators=["v100"])
+    cluster = Cluster({"v100": 2})
+    entities = Entities.parse({"a": 1.0, "b": 2.0})
+    jobs = JobTable.from_trace(trace, columns, cluster, needs=Need.COLOCATION | Need.TRAINING, entities=entities)
+    whole = jobs.snapshot(np.array([1, 3, 4]), 0.0, cluster, needs=Need.COLOCATION | Need.TRAINING)
+    whole.settle()
+    jobs.retire([0, 2])
+    left = jobs.snapshot(np.array([1, 3, 4]), 0.0, cluster, needs=Need.COLOCATION | Need.TRAINING)
+    for state in (whole, left):
+        assert state.throughputs.jobs == (1, 3, 4)
+        assert state.rates.ravel().tolist() == [2.0, 1.0, 3.0]
+        assert state.colocation is not None
+        assert state.colocation.rates.ravel().tolist() == [2.0, 1.0, 3.0]
+        assert state.training is not None
+        assert state.training.profiles.total_seconds.tolist() == pytest.approx([10.0, 40.0, 50 / 3])
+        assert state.membership is not None
+        assert state.membership.of_job.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("aware", [True, False])
+def test_a_core_decides_on_a_table_without_those_who_left_as_on_the_whole(aware: bool) -> None:
+    sizes = [1, 2, 1, 1, 2, 1, 1, 2]
+    rates = np.random.default_rng(3).uniform(1, 2, (8, 2))
+    played = []
+    for retires in (False, True):
+        trace = make_trace([500] * 8, sizes=sizes)
+        jobs = JobTable(part(trace, 0, 5), rates[:5], CLUSTER)
+        core = DecisionCore(SharesPolicy(heterogeneity_aware=aware), CLUSTER, jobs)
+        core.arrive([0, 1, 2, 3, 4])
+        rounds = []
+        for number in range(12):
+            if number in (2, 5):
+                gone = [0, 4] if number == 2 else [1]
+                core.complete(gone)
+                if retires:
+                    jobs.retire(gone)
+            if number == 4:
+                core.arrive(jobs.submit(JobTable(part(trace, 5, 7), rates[5:7], CLUSTER)))
+            if number == 6:  # one leaves who was there when the policy was last asked, and the one behind was not
+                core.next(360.0 * number)
+                core.arrive(jobs.submit(JobTable(part(trace, 7, 8), rates[7:], CLUSTER)))
+                core.complete([6])
+                if retires:
+                    jobs.retire([6])
+            decision = core.next(360.0 * number)
+            rounds.append((decision.jobs.tolist(), decision.assignment.pool.tolist(), decision.gpus))
+            jobs.steps_done[jobs.rows(decision.jobs)] += 10.0 + decision.jobs
+            core.record(decision, np.full(len(decision.jobs), 360.0))
+        still = core.active
+        played.append((rounds, still.tolist(), jobs.isolated_seconds[jobs.rows(still)].tolist()))
+    assert played[0] == played[1]
+    assert played[1][1] == [2, 3, 5, 7]

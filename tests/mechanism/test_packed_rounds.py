@@ -6,13 +6,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from allocator.mechanism.pairs import fill_merged_rows, fill_type_rows, members, row_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
 from allocator.mechanism import DecisionCore, MechanismSettings
-from allocator.protocol import ClusterState, RoundDecision
+from allocator.mechanism.gang_packing import Rows, Vacancies, pack_global, pack_per_type
+from allocator.mechanism.pair_ledger import members, row_alone
+from allocator.protocol import ClusterState, Decision, Need, Trigger
 from allocator.protocol.jobs import JobTable
 from allocator.simulator import preset
 from tests.simulator.packed_worlds import PairPolicy, PairShares, packed_worlds, random_shares
@@ -34,16 +35,15 @@ def core_of(
     """N equal jobs of one GPU on one type, with shares that do not change."""
     columns = PackedColumns([0] * n, [[1.0]], [[[0.7]]], accelerators=["v100"])
     cluster = Cluster({"v100": gpus})
-    jobs = JobTable.from_trace(make_trace([1e9] * n), columns, cluster, colocated=True)
+    jobs = JobTable.from_trace(make_trace([1e9] * n), columns, cluster, needs=Need.COLOCATION)
     policy = PairPolicy(lambda _: (np.reshape(shares, (n, 1)), pairs), fills)
     core = DecisionCore(policy, cluster, jobs, settings)
     core.arrive(np.arange(n))
     return core
 
 
-def rows(decision: RoundDecision) -> list[tuple[int, ...]]:
-    assert decision.partner is not None
-    pairs = zip(decision.jobs.tolist(), decision.partner.tolist(), strict=True)
+def rows(decision: Decision) -> list[tuple[int, ...]]:
+    pairs = zip(decision.jobs.tolist(), decision.assignment.partner.tolist(), strict=True)
     return sorted({tuple(sorted({job, partner} - {-1})) for job, partner in pairs})
 
 
@@ -51,7 +51,7 @@ def play(core: DecisionCore, rounds: int) -> Counter[tuple[int, ...]]:
     """How often each row ran."""
     counted: Counter[tuple[int, ...]] = Counter()
     for index in range(rounds):
-        decision = core.next_round(index * ROUND)
+        decision = core.next(index * ROUND)
         counted.update(rows(decision))
         core.record(decision, np.full(len(decision.jobs), ROUND))
     return counted
@@ -66,19 +66,22 @@ def test_rows_sort_in_the_order_in_which_jobs_come() -> None:
 
 @pytest.mark.parametrize("chosen", [None, GAVEL])
 def test_a_pair_has_the_same_gpus(chosen: MechanismSettings | None) -> None:
-    decision = core_of(2, 1, np.zeros(2), {(0, 1, 0): 1.0}, chosen).next_round(0.0)
+    decision = core_of(2, 1, np.zeros(2), {(0, 1, 0): 1.0}, chosen).next(0.0)
     assert decision.jobs.tolist() == [0, 1]
-    assert decision.partner is not None
-    assert decision.partner.tolist() == [1, 0]
+    assert decision.assignment.partner.tolist() == [1, 0]
+    assert decision.assignment.gpus_used(1).tolist() == [1]
     assert decision.gpus == ((0,), (0,))
 
 
-def test_without_pairs_a_decision_says_nothing_of_partners() -> None:
+def test_under_policies_that_do_not_pack_nobody_has_a_partner() -> None:
     jobs = JobTable(make_trace([1, 1]), np.ones((2, 1)), Cluster({"v100": 2}))
     core = DecisionCore(SharesPolicy(), Cluster({"v100": 2}), jobs)
     core.arrive([0, 1])
-    assert core.next_round(0.0).partner is None
-    assert core.pairs is None
+    decision = core.next(0.0)
+    assert decision.assignment.partner.tolist() == [-1, -1]
+    assert not decision.assignment.shares_gpus
+    assert core.allocation is not None
+    assert core.allocation.pairs is None
 
 
 @pytest.mark.parametrize("priority", ["deficit", "time_fraction"])
@@ -99,7 +102,7 @@ def test_time_owed_to_a_pair_is_owed_to_its_jobs_when_partners_change() -> None:
     """Job 0 shares with 1, then with 2, in turn; both partners and job 3, who is alone, get what they were promised."""
     columns = PackedColumns([0] * 4, [[1.0]], [[[0.7]]], accelerators=["v100"])
     cluster = Cluster({"v100": 1})
-    jobs = JobTable.from_trace(make_trace([1e9] * 4), columns, cluster, colocated=True)
+    jobs = JobTable.from_trace(make_trace([1e9] * 4), columns, cluster, needs=Need.COLOCATION)
     turn = iter(range(10**6))
 
     def decide(state: ClusterState) -> tuple[np.ndarray, PairShares]:
@@ -110,8 +113,8 @@ def test_time_owed_to_a_pair_is_owed_to_its_jobs_when_partners_change() -> None:
     core.arrive([0, 1, 2, 3])
     time = Counter[int]()
     for index in range(300):
-        core.note_trouble()  # a decision at every round
-        decision = core.next_round(index * ROUND)
+        core.tell(Trigger.TROUBLE)  # a decision at every round
+        decision = core.next(index * ROUND)
         time.update(decision.jobs.tolist())
         core.record(decision, np.full(len(decision.jobs), ROUND))
     assert abs(time[0] - 180) <= 5
@@ -121,27 +124,27 @@ def test_time_owed_to_a_pair_is_owed_to_its_jobs_when_partners_change() -> None:
 
 def test_all_pairs_fill_gpus_only_where_gavel_does() -> None:
     """Rows without a share: Gavel's preset runs pairs of them, the default only jobs alone."""
-    assert rows(core_of(3, 1, np.array([1.0, 0, 0]), {}).next_round(0.0)) == [(0,)]
-    assert rows(core_of(3, 4, np.array([1.0, 0, 0]), {}).next_round(0.0)) == [(0,), (1,), (2,)]
+    assert rows(core_of(3, 1, np.array([1.0, 0, 0]), {}).next(0.0)) == [(0,)]
+    assert rows(core_of(3, 4, np.array([1.0, 0, 0]), {}).next(0.0)) == [(0,), (1,), (2,)]
     # A pair that no decision has seen yet counts as owed half a round more than a job alone.
-    assert rows(core_of(3, 1, np.zeros(3), {}, GAVEL).next_round(0.0)) == [(0, 1)]
+    assert rows(core_of(3, 1, np.zeros(3), {}, GAVEL).next(0.0)) == [(0, 1)]
 
 
 def test_policies_that_fill_nothing_run_only_rows_with_a_share() -> None:
     for chosen in (None, GAVEL):
         core = core_of(4, 4, np.array([0, 0, 1.0, 0]), {(0, 1, 0): 1.0}, chosen, fills=False)
-        assert rows(core.next_round(0.0)) == [(0, 1), (2,)]
+        assert rows(core.next(0.0)) == [(0, 1), (2,)]
 
 
 def test_pairs_end_with_either_job() -> None:
     for chosen in (None, GAVEL):
         core = core_of(2, 1, np.zeros(2), {(0, 1, 0): 1.0}, chosen)
-        decision = core.next_round(0.0)
+        decision = core.next(0.0)
         core.record(decision, np.full(2, ROUND))
         core.policy.decide = lambda _: (np.ones((1, 1)), {})  # type: ignore[attr-defined]
         core.complete([0])
         assert core.active.tolist() == [1]
-        assert rows(core.next_round(4000.0)) == [(1,)]
+        assert rows(core.next(4000.0)) == [(1,)]
 
 
 def test_jobs_stay_where_they_are_when_they_begin_or_cease_to_share() -> None:
@@ -154,8 +157,8 @@ def test_jobs_stay_where_they_are_when_they_begin_or_cease_to_share() -> None:
     core.policy.decide = decide  # type: ignore[attr-defined]
     places = []
     for clock in (0.0, 360.0, 1080.0):
-        core.note_trouble()
-        decision = core.next_round(clock)
+        core.tell(Trigger.TROUBLE)
+        decision = core.next(clock)
         places.append(dict(zip(decision.jobs.tolist(), decision.gpus, strict=True)))
     assert places[0] == {0: (0,), 1: (1,), 2: (2,)}
     assert places[1][2] == places[2][2] == (2,)
@@ -166,15 +169,15 @@ def test_jobs_stay_where_they_are_when_they_begin_or_cease_to_share() -> None:
 
 def test_the_policy_is_told_who_shares_with_whom() -> None:
     core = core_of(3, 2, np.array([0, 1.0, 0]), {(0, 2, 0): 1.0})
-    core.next_round(0.0)
-    core.note_trouble()
-    core.next_round(ROUND)
+    core.next(0.0)
+    core.tell(Trigger.TROUBLE)
+    core.next(ROUND)
     first, second = core.policy.states  # type: ignore[attr-defined]
     assert first.current_partner.tolist() == [-1, -1, -1]
     assert second.current_partner.tolist() == [2, -1, 0]
     core.complete([0])
     core.policy.decide = lambda _: (np.ones((2, 1)), {})  # type: ignore[attr-defined]
-    core.next_round(2 * ROUND)
+    core.next(2 * ROUND)
     assert core.policy.states[2].current_partner.tolist() == [-1, -1]  # type: ignore[attr-defined]
 
 
@@ -190,17 +193,17 @@ def test_the_policy_is_told_who_shares_with_whom() -> None:
 )
 def test_bad_pairs_are_refused(pairs: PairShares, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        core_of(2, 1, np.zeros(2), pairs).next_round(0.0)
+        core_of(2, 1, np.zeros(2), pairs).next(0.0)
 
 
 def test_gangs_of_different_sizes_are_refused() -> None:
     columns = PackedColumns([0, 1], [[1.0], [1.0]], np.zeros((2, 2, 1)), [1, 2], accelerators=["v100"])
     cluster = Cluster({"v100": 2})
-    jobs = JobTable.from_trace(make_trace([1, 1], sizes=[1, 2]), columns, cluster, colocated=True)
+    jobs = JobTable.from_trace(make_trace([1, 1], sizes=[1, 2]), columns, cluster, needs=Need.COLOCATION)
     core = DecisionCore(PairPolicy(lambda _: (np.zeros((2, 1)), {(0, 1, 0): 1.0})), cluster, jobs)
     core.arrive([0, 1])
     with pytest.raises(InputError, match="gangs of one size"):
-        core.next_round(0.0)
+        core.next(0.0)
 
 
 row_numbers = st.integers(0, 5).flatmap(
@@ -222,28 +225,37 @@ def test_filling_serves_rows_in_order_and_each_job_once(
     order = [(row, j) for j in range(len(queues)) for row in queues[j]]
     if merged:
         order = [(row, j) for row, j in sorted(order, key=lambda entry: entry[0] % 7)]
-    left, busy, expected = list(free), set[int](), [list[int]() for _ in queues]
+    vacant, busy, expected = list(free), set[int](), [list[int]() for _ in queues]
     for row, j in order:
         who = members(row)
-        if sizes[who[-1]] <= left[j] and busy.isdisjoint(who):
+        if sizes[who[-1]] <= vacant[j] and busy.isdisjoint(who):
             expected[j].append(row)
             busy.update(who)
-            left[j] -= sizes[who[-1]]
-    ours, taken = list(free), set[int]()
+            vacant[j] -= sizes[who[-1]]
+    known = sorted({row for queue in queues for row in queue})
+    jobs = [members(row) for row in known]
+    packing = Rows(
+        [who[-1] for who in jobs],
+        [who[0] if len(who) == 2 else -1 for who in jobs],
+        [sizes[who[-1]] for who in jobs],
+    )
+    left = Vacancies(free, 6)
     if merged:
-        chosen = fill_merged_rows(order, sizes, ours, taken, 6)
+        chosen = pack_global([(known.index(row), j) for row, j in order], packing, left)
     else:
-        chosen = fill_type_rows(queues, range(len(queues)), sizes, ours, taken, 6)
-    assert chosen == expected
-    assert taken == busy
-    assert ours == left
+        by_type = [[known.index(row) for row in queue] for queue in queues]
+        chosen = pack_per_type(by_type, range(len(queues)), packing, left)
+    assert [[known[row] for row in mine] for mine in chosen] == expected
+    assert {job for job, there in enumerate(left.taken) if there} == busy
+    assert left.waiting == 6 - len(busy)
+    assert left.free == vacant
 
 
 @settings(max_examples=60)
 @given(world=packed_worlds(), seed=st.integers(0, 1000), gavel=st.booleans())
 def test_every_round_is_feasible(world: tuple[Trace, Cluster, PackedColumns], seed: int, gavel: bool) -> None:
     trace, cluster, columns = world
-    jobs = JobTable.from_trace(trace, columns, cluster, colocated=True)
+    jobs = JobTable.from_trace(trace, columns, cluster, needs=Need.COLOCATION)
     core = DecisionCore(PairPolicy(random_shares(seed)), cluster, jobs, GAVEL if gavel else None, seed)
     rng = np.random.default_rng(seed)
     ids = np.flatnonzero(jobs.runnable)
@@ -251,27 +263,27 @@ def test_every_round_is_feasible(world: tuple[Trace, Cluster, PackedColumns], se
     for index in range(8):
         if index == 3:
             core.arrive(ids[len(ids) // 2 :])
-        decision = core.next_round(index * 700.0)
-        who, partner = decision.jobs, decision.partner
-        assert partner is not None
+        decision = core.next(index * 700.0)
+        who, partner, pool = decision.jobs, decision.assignment.partner, decision.assignment.pool
         assert len(set(who.tolist())) == len(who)
         assert set(who.tolist()) <= set(core.active.tolist())
-        assert (jobs.rates[who, decision.accelerator] > 0).all()
+        assert (jobs.rates[who, pool] > 0).all()
         shared = np.flatnonzero(partner >= 0)
         for at in shared[::2].tolist():
             one, other = who[at], who[at + 1]
             assert (partner[at], partner[at + 1]) == (other, one)
             assert one < other
-            assert decision.accelerator[at] == decision.accelerator[at + 1]
+            assert pool[at] == pool[at + 1]
             assert decision.gpus[at] == decision.gpus[at + 1]
             assert jobs.scale_factor[one] == jobs.scale_factor[other]
             assert jobs.colocation is not None
-            a, b, j = jobs.colocation.group[one], jobs.colocation.group[other], decision.accelerator[at]
+            a, b, j = jobs.colocation.group[one], jobs.colocation.group[other], pool[at]
             assert min(jobs.colocation.together[a, b, j], jobs.colocation.together[b, a, j]) > 0
         once = np.flatnonzero((partner < 0) | (who < partner))
         used = [gpu for at in once.tolist() for gpu in decision.gpus[at]]
         assert len(set(used)) == len(used)
-        counts = np.bincount(decision.accelerator[once], jobs.scale_factor[who[once]], len(cluster.capacity))
+        assert np.array_equal(decision.assignment.gpus, jobs.scale_factor[who])
+        counts = np.bincount(pool[once], jobs.scale_factor[who[once]], len(cluster.capacity))
         assert (counts <= cluster.capacity).all()
         core.record(decision, rng.uniform(1, ROUND, len(who)))
         if len(who) and index % 2:
@@ -281,14 +293,14 @@ def test_every_round_is_feasible(world: tuple[Trace, Cluster, PackedColumns], se
 def test_grown_tables_keep_their_groups() -> None:
     columns = PackedColumns([0, 1, 1], [[1.0], [2.0]], [[[0.5], [0.6]], [[1.1], [1.2]]], accelerators=["v100"])
     cluster = Cluster({"v100": 2})
-    whole = JobTable.from_trace(make_trace([1, 2, 3]), columns, cluster, colocated=True)
+    whole = JobTable.from_trace(make_trace([1, 2, 3]), columns, cluster, needs=Need.COLOCATION)
     first = PackedColumns([0, 1], columns.alone, columns.together, accelerators=["v100"])
-    grown = JobTable.from_trace(make_trace([1, 2]), first, cluster, colocated=True)
+    grown = JobTable.from_trace(make_trace([1, 2]), first, cluster, needs=Need.COLOCATION)
     last = PackedColumns([1], columns.alone, columns.together, accelerators=["v100"])
-    grown.append(JobTable.from_trace(make_trace([3]), last, cluster, colocated=True))
+    grown.submit(JobTable.from_trace(make_trace([3]), last, cluster, needs=Need.COLOCATION))
     assert grown.colocation is not None
     assert whole.colocation is not None
     assert np.array_equal(grown.colocation.group, whole.colocation.group)
     other = PackedColumns([0], [[1.0]], [[[0.5]]], accelerators=["v100"])
     with pytest.raises(InputError, match="co-location"):
-        grown.append(JobTable.from_trace(make_trace([3]), other, cluster, colocated=True))
+        grown.submit(JobTable.from_trace(make_trace([3]), other, cluster, needs=Need.COLOCATION))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 
 import numpy as np
 import pytest
@@ -12,42 +11,61 @@ from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.allocation import Allocation
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.plan import Plan, PlannedRound, Planner
+from allocator.protocol.plan import Plan, PlanStep
+from allocator.protocol.policy import Need, PlanPolicy, Trigger
 from allocator.simulator import preset, simulate
+from allocator.simulator.state_file import StateFile
 from throughputs import InputError, Trace
 
 SETTINGS = MechanismSettings(round_seconds=100.0)
 
 
-class TurnsPolicy:
+class Count:
+    """How many plans were made."""
+
+    def __init__(self):
+        self.plans = 0
+
+    def state(self):
+        return {"plans": self.plans}
+
+    def restore(self, data):
+        self.plans = data["plans"]
+
+
+class TurnsPolicy(PlanPolicy):
     """Plans that the active jobs run in turns, one in each round."""
 
     name = "turns"
-    heterogeneity_aware = True
-    fills_idle_gpus = True
-    preemptive = True
+    needs = Need.TRAINING
+    triggers = Trigger.ARRIVAL | Trigger.COMPLETION
+    in_rounds = True
 
-    def __init__(self, rounds=4, replan_rounds=8):
-        self.n_rounds, self.replan_rounds = rounds, replan_rounds
+    def __init__(self, rounds=4, replan_steps=8):
+        self.n_rounds, self.replan_steps = rounds, replan_steps
         self.asked = []
 
     def new_memory(self):
-        return {"plans": 0}
+        return Count()
 
-    def allocate(self, state):
+    def equal_shares(self, state):
         return Allocation(self.name, state.throughputs, np.full(state.rates.shape, 1 / state.n_jobs), "order")
 
-    def plan(self, state, upcoming, memory):
-        memory["plans"] += 1
-        self.asked.append((upcoming.number, state.throughputs.jobs, memory["plans"]))
-        rounds = [PlannedRound(np.array([i % state.n_jobs]), np.array([0])) for i in range(self.n_rounds)]
-        return Plan(self.allocate(state), tuple(rounds))
+    def plan(self, state, memory):
+        memory.plans += 1
+        self.asked.append((state.upcoming.number, state.throughputs.jobs, memory.plans))
+        steps = []
+        for i in range(self.n_rounds):
+            job = i % state.n_jobs
+            steps.append(PlanStep(Assignment.of([job], [0], state.scale_factors[[job]])))
+        return Plan(tuple(steps), allocation=self.equal_shares(state))
 
 
 def table(n, cluster, size=1):
     trace = Trace(["job"] * n, [size] * n, [1e6] * n, [0.0] * n)
-    return JobTable.from_trace(trace, np.ones((n, 1)), cluster, training=True)
+    return JobTable.from_trace(trace, np.ones((n, 1)), cluster, needs=Need.TRAINING)
 
 
 def core_of(policy, n=2, gpus=1):
@@ -58,14 +76,22 @@ def core_of(policy, n=2, gpus=1):
 def run(core, rounds, start=0):
     chosen = []
     for number in range(start, start + rounds):
-        decision = core.next_round(100.0 * number)
+        decision = core.next(100.0 * number)
         core.record(decision, np.full(len(decision.jobs), 100.0))
         chosen.append(decision.jobs.tolist())
     return chosen
 
 
-def test_a_planner_is_known_by_its_methods():
-    assert isinstance(TurnsPolicy(), Planner)
+def test_what_a_policy_answers_is_known_by_its_class():
+    assert TurnsPolicy().answers == "plan"
+
+    class Stranger:
+        name = "stranger"
+
+        def plan(self, state, memory): ...
+
+    with pytest.raises(InputError, match="a subclass of allocator.SharePolicy or allocator.PlanPolicy"):
+        simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), Stranger(), [[1.0]])
 
 
 def test_rounds_come_from_the_plan_and_a_new_one_is_made_at_its_end():
@@ -89,7 +115,7 @@ def test_jobs_that_come_or_go_are_a_reason_to_plan():
 
 
 def test_a_plan_is_renewed_every_so_many_rounds_whatever_else_happens():
-    policy = TurnsPolicy(rounds=20, replan_rounds=4)
+    policy = TurnsPolicy(rounds=20, replan_steps=4)
     core = core_of(policy, n=3)
     core.arrive([0, 1])
     run(core, 3)
@@ -119,44 +145,47 @@ def test_an_empty_cluster_has_an_empty_round():
     assert run(core, 1, start=3) == [[1]]
 
 
-def test_memory_belongs_to_the_run_and_is_put_away_with_it():
+def test_memory_belongs_to_the_run_and_is_put_away_with_it(tmp_path):
     policy = TurnsPolicy(rounds=2)
     core = core_of(policy)
     core.arrive([0, 1])
     run(core, 3)
-    copied = pickle.loads(pickle.dumps(core))
-    copied.policy = policy
-    assert run(copied, 3, start=3) == run(core, 3, start=3)
+    file = StateFile(tmp_path / "core")
+    file.write({}, {"core": core.state(), "jobs": core.jobs.state()})
+    again, saved = core_of(policy), file.read().state
+    again.jobs.restore(saved["jobs"])
+    again.restore(saved["core"], core.allocation)
+    assert run(again, 3, start=3) == run(core, 3, start=3)
     assert [plans for _, _, plans in policy.asked] == [1, 2, 3, 3]
+    assert core_of(policy).policy_calls == 0
 
 
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [
-        ((), "a plan of at least 1 round"),
+        ((), "a plan of at least 1 step"),
         (([0, 1],), "at most \\[1\\] GPUs"),
         (([0, 0],), "each job once"),
     ],
 )
 def test_a_plan_that_the_cluster_cannot_run_is_refused(rounds, expected):
     class Bad(TurnsPolicy):
-        def plan(self, state, upcoming, memory):  # noqa: ARG002
-            planned = tuple(PlannedRound(np.array(jobs), np.zeros(len(jobs), dtype=int)) for jobs in rounds)
-            return Plan(self.allocate(state), planned)
+        def plan(self, state, memory):  # noqa: ARG002
+            return Plan(tuple(PlanStep(Assignment.of(jobs, [0] * len(jobs), [1] * len(jobs))) for jobs in rounds))
 
     core = core_of(Bad())
     core.arrive([0, 1])
     with pytest.raises(InputError, match=expected):
-        core.next_round(0.0)
+        core.next(0.0)
 
 
 def test_a_simulation_under_a_planner_ends_and_tells_how_jobs_train():
     seen = []
 
     class Watching(TurnsPolicy):
-        def plan(self, state, upcoming, memory):
+        def plan(self, state, memory):
             seen.append(copy.deepcopy(state.training))
-            return super().plan(state, upcoming, memory)
+            return super().plan(state, memory)
 
     trace = Trace(["job"] * 2, [1, 1], [500.0, 300.0], [0.0, 250.0])
     result = simulate(

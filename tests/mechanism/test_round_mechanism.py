@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from allocator.mechanism.filling import fill_best_type, fill_merged, fill_types, preference
-from allocator.mechanism.priorities import Queues, TimeLedger
 
 from allocator.cluster import Cluster
-from allocator.mechanism import DecisionCore, MechanismSettings
+from allocator.mechanism.core import DecisionCore
+from allocator.mechanism.gang_packing import Rows, Vacancies, pack_best_type, pack_global, pack_per_type, preference
+from allocator.mechanism.ledger import TimeLedger
+from allocator.mechanism.queues import Queues
+from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Trigger
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError
 
@@ -17,7 +21,10 @@ from throughputs import InputError
 def make_ledger(shares: list[list[float]], late: bool = False) -> TimeLedger:
     """Ledger of n jobs with (n, M) `shares`, counting from 0 with 180 s of credit."""
     values = np.array(shares)
-    ledger = TimeLedger(values.shape[1], MechanismSettings(late_jobs_add_type_time=late))
+    types = values.shape[1]
+    cluster = Cluster({f"type{j}": 8 for j in range(types)})
+    jobs = JobTable(make_trace([1.0] * 12), np.ones((12, types)), cluster)
+    ledger = TimeLedger(jobs, types, MechanismSettings(late_jobs_add_type_time=late))
     ledger.add(np.arange(len(values)), np.ones(values.T.shape, dtype=bool))
     ledger.start_count(0.0)
     ledger.set_shares(values)
@@ -25,8 +32,7 @@ def make_ledger(shares: list[list[float]], late: bool = False) -> TimeLedger:
 
 
 def per_type(ledger: TimeLedger, clock: float, **settings: object) -> list[list[int]]:
-    sizes = np.ones(len(ledger.active), dtype=np.int64)
-    return Queues(ledger, ledger.can_run, sizes, MechanismSettings(**settings)).per_type(clock)  # type: ignore[arg-type]
+    return Queues(ledger, ledger.can_run, MechanismSettings(**settings)).per_type(clock)  # type: ignore[arg-type]
 
 
 def test_time_fraction_is_share_over_fraction_of_type_time() -> None:
@@ -34,7 +40,7 @@ def test_time_fraction_is_share_over_fraction_of_type_time() -> None:
     rule = {"priority": "time_fraction"}
     # Theta is 540, every tau 180: priorities are 3 x.
     assert per_type(ledger, 0.0, **rule) == [[0, 1, 2]]
-    ledger.record(np.array([0]), np.array([0]), np.array([360.0]))
+    ledger.record(Assignment.of([0], [0], [1]), np.array([360.0]))
     # Theta 900; tau 540, 180, 180: 0.5 / 0.6, 0.3 / 0.2, 0.2 / 0.2.
     assert ledger.type_time.tolist() == [900.0]
     assert per_type(ledger, 360.0, **rule) == [[1, 2, 0]]
@@ -42,7 +48,7 @@ def test_time_fraction_is_share_over_fraction_of_type_time() -> None:
 
 def test_deficit_is_gpu_time_owed_and_outlives_the_decision() -> None:
     ledger = make_ledger([[0.5], [0.3], [0.2]])
-    ledger.record(np.array([0]), np.array([0]), np.array([360.0]))
+    ledger.record(Assignment.of([0], [0], [1]), np.array([360.0]))
     # Owed at 720 s: 0.5 * 720 - 360, 0.3 * 720, 0.2 * 720.
     assert per_type(ledger, 360.0) == [[1, 2, 0]]
     ledger.start_count(360.0)
@@ -77,7 +83,7 @@ def test_rounded_priorities_forget_the_last_digits() -> None:
 
 def test_merged_queue_visits_equal_rows_in_the_order_of_the_types() -> None:
     ledger = make_ledger([[0.5, 0.5], [0.5, 0.5]])
-    queues = Queues(ledger, ledger.can_run, np.ones(2, dtype=np.int64), MechanismSettings())
+    queues = Queues(ledger, ledger.can_run, MechanismSettings())
     assert queues.merged(0.0, [1, 0]) == ([0, 1, 0, 1], [1, 1, 0, 0])
 
 
@@ -105,28 +111,39 @@ def test_ledger_keeps_ids_ascending_and_refuses_strangers() -> None:
             ledger.remove(np.array([stranger]))
 
 
+def alone(gpus: list[int]) -> Rows:
+    """A row for each job, alone."""
+    return Rows(list(range(len(gpus))), [-1] * len(gpus), gpus)
+
+
 def test_gangs_that_do_not_fit_let_smaller_ones_pass() -> None:
-    free = [4, 2]
-    taken: set[int] = set()
-    rows = fill_types([[0, 1, 2, 3], [1, 2, 3, 4]], [0, 1], [3, 4, 1, 2, 8], free, taken)
+    left = Vacancies([4, 2], 5)
+    rows = pack_per_type([[0, 1, 2, 3], [1, 2, 3, 4]], [0, 1], alone([3, 4, 1, 2, 8]), left)
     assert rows == [[0, 2], [3]]
-    assert (free, taken) == ([0, 0], {0, 2, 3})
+    assert (left.free, list(left.taken), left.waiting) == ([0, 0], [1, 0, 1, 1, 0], 2)
 
 
-def test_merged_fill_takes_each_job_once() -> None:
-    free = [2, 2]
-    taken: set[int] = set()
-    rows = fill_merged([(0, 1), (0, 0), (1, 1), (2, 1), (2, 0)], [1, 2, 1], free, taken)
+def test_a_strict_queue_lets_nobody_pass() -> None:
+    left = Vacancies([4, 2], 5)
+    assert pack_per_type([[0, 1, 2, 3], [3, 2]], [0, 1], alone([3, 4, 1, 2, 8]), left, strict=True) == [[0], [3]]
+    left = Vacancies([4], 5)
+    assert pack_global([(0, 0), (1, 0), (2, 0)], alone([3, 4, 1, 2, 8]), left, strict=True) == [[0]]
+
+
+def test_the_global_queue_takes_each_job_once() -> None:
+    left = Vacancies([2, 2], 3)
+    rows = pack_global([(0, 1), (0, 0), (1, 1), (2, 1), (2, 0)], alone([1, 2, 1]), left)
     assert rows == [[], [0, 2]]
-    assert (free, taken) == ([2, 0], {0, 2})
+    assert (left.free, list(left.taken), left.waiting) == ([2, 0], [1, 0, 1], 1)
 
 
 def test_best_type_is_the_fastest_with_room() -> None:
     preferred = preference(np.array([[1.0, 3.0, 3.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]))
     assert preferred == [[1, 2, 0], [1], []]
     free = [5, 1, 1]
-    assert fill_best_type([0, 1, 2], preferred.__getitem__, [1, 1, 1], free) == [(0, 1)]
-    assert fill_best_type([0], preferred.__getitem__, [2], [5, 1, 1]) == [(0, 0)]
+    assert pack_best_type([0, 1, 2], preferred.__getitem__, [1, 1, 1], free) == [(0, 1)]
+    assert free == [5, 0, 1]
+    assert pack_best_type([0], preferred.__getitem__, [2], [5, 1, 1]) == [(0, 0)]
 
 
 def make_core(policy: SharesPolicy, cluster: Cluster, sizes: list[int], **settings: object) -> DecisionCore:
@@ -141,8 +158,8 @@ def served(policy: SharesPolicy, rounds: int, n: int, cluster: Cluster, **settin
     core.arrive(range(n))
     count = np.zeros((n, len(cluster.accelerators)))
     for k in range(rounds):
-        decision = core.next_round(360.0 * k)
-        count[decision.jobs, decision.accelerator] += 1
+        decision = core.next(360.0 * k)
+        count[decision.jobs, decision.assignment.pool] += 1
         core.record(decision, np.full(len(decision.jobs), 360.0))
     return count / rounds
 
@@ -168,8 +185,8 @@ def test_small_shares_are_served_even_if_every_round_brings_a_change() -> None:
     core.arrive([0, 1])
     count = np.zeros(2)
     for k in range(100):
-        core.note_trouble()
-        decision = core.next_round(360.0 * k)
+        core.tell(Trigger.TROUBLE)
+        decision = core.next(360.0 * k)
         assert decision.recomputed
         count[decision.jobs] += 1
         core.record(decision, np.full(len(decision.jobs), 360.0))
@@ -183,7 +200,7 @@ def test_a_job_that_had_the_idle_cluster_does_not_starve_when_another_comes() ->
     for k in range(120):
         if k == 100:
             core.arrive([1])
-        decision = core.next_round(360.0 * k)
+        decision = core.next(360.0 * k)
         order += decision.jobs.tolist()
         core.record(decision, np.full(len(decision.jobs), 360.0))
     # 50 rounds too many, of which 3 are held against job 0.
@@ -204,20 +221,20 @@ def test_undecided_jobs_block_gpus_only_when_told_to() -> None:
             decide_early_when_idle=False,
         )
         core.arrive([0])
-        assert core.next_round(10.0).jobs.tolist() == [0]
+        assert core.next(10.0).jobs.tolist() == [0]
         core.complete([0])
         core.arrive([1])
-        assert core.next_round(370.0).jobs.tolist() == expected
-        assert core.next_round(1930.0).jobs.tolist() == [1]
+        assert core.next(370.0).jobs.tolist() == expected
+        assert core.next(1930.0).jobs.tolist() == [1]
 
 
 def test_waiting_jobs_are_decided_early_when_nothing_runs() -> None:
     core = make_core(SharesPolicy(), Cluster({"a": 1}), [1, 1], recompute_interval_seconds=1920.0, idle_fill="off")
     core.arrive([0])
-    core.next_round(10.0)
+    core.next(10.0)
     core.complete([0])
     core.arrive([1])
-    decision = core.next_round(370.0)
+    decision = core.next(370.0)
     assert (decision.jobs.tolist(), decision.recomputed, core.policy_calls) == ([1], True, 2)
 
 
@@ -226,7 +243,7 @@ def test_a_policy_may_forbid_filling_idle_gpus() -> None:
         policy = SharesPolicy(lambda _: np.array([[1.0], [0.0]]), fills_idle_gpus=fills)
         core = make_core(policy, Cluster({"a": 2}), [1, 1])
         core.arrive([0, 1])
-        assert core.next_round(0.0).jobs.tolist() == expected
+        assert core.next(0.0).jobs.tolist() == expected
 
 
 def test_types_choose_in_the_order_given() -> None:
@@ -238,7 +255,7 @@ def test_types_choose_in_the_order_given() -> None:
 def test_repeated_rounds_share_their_arrays() -> None:
     core = make_core(SharesPolicy(), Cluster({"a": 2}), [1, 1])
     core.arrive([0, 1])
-    first, second, third = (core.next_round(360.0 * k) for k in range(3))
+    first, second, third = (core.next(360.0 * k) for k in range(3))
     assert first.recomputed
     assert not second.recomputed
     assert first.jobs is second.jobs

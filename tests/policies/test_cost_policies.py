@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from allocator import Cluster, ClusterState, ThroughputMatrix, default_table, get_policy
+from allocator import Cluster, ClusterState, ThroughputMatrix, Trigger, default_table, get_policy
 from formulations import MaxMin, Polytope, SolverError, keep_most_floors, maximise_ratio, maximise_worth, solve
 from throughputs import InputError, PlainColumns, PriceTable
 
@@ -285,4 +285,4 @@ def test_gpus_left_unused_for_their_price_stay_unused():
     for name in BOTH:
         assert get_policy(name).fills_idle_gpus
         assert not get_policy(name, cost="total").fills_idle_gpus
-        assert get_policy(name).reads_prices
+        assert Trigger.PRICES in get_policy(name).triggers

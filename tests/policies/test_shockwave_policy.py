@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
 from allocator.policies.shockwave import FairFinishes
-from allocator.protocol.plan import Planner, TrainingView, UpcomingRounds
+from allocator.protocol.plan import UpcomingRounds
+from allocator.protocol.policy import Need, PlanPolicy, Trigger
+from allocator.protocol.training import TrainingView
+from allocator.simulator.state_file import StateFile
 from throughputs import InputError
 from throughputs.training import Profiles, Regimes
 from throughputs.training.forecast import dirichlet_remaining_seconds
@@ -31,7 +32,7 @@ def world(n_jobs, seed=0):
     return Profiles.of_jobs(sizes, seconds, np.full(n_jobs, 50_000)), rng.choice([1, 1, 2, 4], n_jobs)
 
 
-def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, cluster=None, training=True):
+def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, cluster=None, training=True, upcoming=None):
     """The state of some of the jobs (positions), whose labels are their positions."""
     jobs = np.asarray(jobs)
     part = profiles.take(jobs)
@@ -53,12 +54,21 @@ def state_of(profiles, widths, jobs, done, clock=0.0, admitted=None, cluster=Non
         elapsed_seconds=clock - admitted,
         clock=clock,
         training=view if training else None,
+        upcoming=upcoming,
     )
+
+
+def upcoming(number):
+    return UpcomingRounds(number, ROUND)
+
+
+def assignments(plan):
+    return [step.assignment for step in plan.steps]
 
 
 def by_label(plan, state):
     labels = np.array(state.throughputs.jobs)
-    return [sorted(labels[chosen.jobs].tolist()) for chosen in plan.rounds]
+    return [sorted(labels[chosen.jobs].tolist()) for chosen in assignments(plan)]
 
 
 @pytest.mark.parametrize(
@@ -70,19 +80,21 @@ def test_plans_are_feasible_and_proven(seed, settings):
     profiles, widths = world(14, seed)
     rng = np.random.default_rng(seed)
     policy = get_policy("shockwave", **settings)
-    state = state_of(profiles, widths, np.arange(14), rng.integers(0, profiles.epochs), clock=2400.0)
-    plan = policy.plan(state, UpcomingRounds(20, ROUND), policy.new_memory())
-    assert isinstance(policy, Planner)
-    assert len(plan.rounds) == policy.future_rounds
+    done = rng.integers(0, profiles.epochs)
+    state = state_of(profiles, widths, np.arange(14), done, clock=2400.0, upcoming=upcoming(20))
+    plan = policy.plan(state, policy.new_memory())
+    assert len(plan.steps) == policy.future_rounds
     count = np.zeros(14)
-    for chosen in plan.rounds:
+    for chosen in assignments(plan):
         assert len(set(chosen.jobs.tolist())) == len(chosen.jobs)
         used = widths[chosen.jobs].sum()
         waiting = np.setdiff1d(np.arange(14), chosen.jobs)
         assert used <= GPUS
         # no GPU idles that a waiting job could use
         assert not (widths[waiting] <= GPUS - used).any()
-        assert (chosen.accelerator == 0).all()
+        assert (chosen.pool == 0).all()
+        np.testing.assert_array_equal(chosen.gpus, widths[chosen.jobs])
+        assert not chosen.shares_gpus
         count[chosen.jobs] += 1
     np.testing.assert_allclose(plan.allocation.shares[:, 0], count / policy.future_rounds)
     assert plan.allocation.status == "optimal"
@@ -91,11 +103,22 @@ def test_plans_are_feasible_and_proven(seed, settings):
     assert plan.allocation.unserved == ()
 
 
+def test_what_the_planner_asks_for():
+    policy = get_policy("shockwave", replan_rounds=5)
+    assert isinstance(policy, PlanPolicy)
+    assert policy.in_rounds
+    assert policy.needs == Need.TRAINING
+    assert policy.triggers == Trigger.ARRIVAL | Trigger.COMPLETION
+    assert policy.replan_steps == 5
+
+
 def test_shares_are_those_of_a_plan_without_memory():
     profiles, widths = world(10, 1)
-    state = state_of(profiles, widths, np.arange(10), np.zeros(10, int), clock=480.0)
     policy = get_policy("shockwave")
-    plan = policy.plan(state, UpcomingRounds(4, ROUND), policy.new_memory())
+    # without rounds to come, those of the policy's own setting
+    state = state_of(profiles, widths, np.arange(10), np.zeros(10, int), clock=480.0)
+    known = state_of(profiles, widths, np.arange(10), np.zeros(10, int), clock=480.0, upcoming=upcoming(4))
+    plan = policy.plan(known, policy.new_memory())
     np.testing.assert_array_equal(policy.allocate(state).shares, plan.allocation.shares)
 
 
@@ -105,10 +128,11 @@ def test_order_of_jobs_does_not_matter(training):
     profiles, widths = world(8, 2)
     jobs = np.concatenate([np.arange(8), np.arange(8, 12)])
     profiles, widths = profiles.joined(profiles.take(np.zeros(4, int))), np.append(widths, [widths[0]] * 4)
-    state = state_of(profiles, widths, jobs, np.zeros(12, int), training=training)
+    state = state_of(profiles, widths, jobs, np.zeros(12, int), training=training, upcoming=upcoming(0))
     shuffled = state.subset(np.random.default_rng(0).permutation(12))
-    policy, upcoming = get_policy("shockwave"), UpcomingRounds(0, ROUND)
-    plans = [by_label(policy.plan(s, upcoming, policy.new_memory()), s) for s in (state, shuffled)]
+    assert shuffled.upcoming == state.upcoming
+    policy = get_policy("shockwave")
+    plans = [by_label(policy.plan(s, policy.new_memory()), s) for s in (state, shuffled)]
     assert plans[0] == plans[1]
 
 
@@ -151,8 +175,10 @@ def test_targets_follow_the_changes_of_the_set_of_jobs(monkeypatch):
         clock = number * 115.0
         admitted[jobs] = np.where(admitted[jobs] < 0, clock, admitted[jobs])
         done[jobs] = np.minimum(done[jobs] + jobs % 5, profiles.epochs[jobs] - 1)
-        state = state_of(profiles, widths, jobs, done[jobs], clock=clock, admitted=admitted[jobs])
-        policy.plan(state, UpcomingRounds(number, ROUND), memory)
+        state = state_of(
+            profiles, widths, jobs, done[jobs], clock=clock, admitted=admitted[jobs], upcoming=upcoming(number)
+        )
+        policy.plan(state, memory)
         if last != set(jobs.tolist()):
             regimes, e = durations.take(jobs), done[jobs]
             left = np.maximum(dirichlet_remaining_seconds(regimes, e), 1.0)
@@ -178,26 +204,31 @@ def test_a_job_that_comes_back_is_a_new_one():
     np.testing.assert_allclose(finishes.target(30, 0.9), [0.9 * (10 * 200 + 20 * 400) / 30 + 0.1 * 400, 50.0])
 
 
-def test_memory_survives_pickling_and_holds_calibration(monkeypatch):
+def test_memory_survives_a_checkpoint_and_holds_calibration(monkeypatch, tmp_path):
     recorder = Recorder(monkeypatch)
     profiles, widths = world(9, 5)
     policy = get_policy("shockwave")
 
     def at(number, jobs, slow):
-        state = state_of(profiles, widths, jobs, np.zeros(len(jobs), int), clock=number * ROUND)
+        done = np.zeros(len(jobs), int)
+        state = state_of(profiles, widths, jobs, done, clock=number * ROUND, upcoming=upcoming(number))
         if slow:
             state.training.measured_seconds[:] = number * ROUND
             promised = number * ROUND / state.training.profiles.epoch_seconds[state.training.profiles.offsets[:-1]]
             state.training.measured_samples[:] = 50_000 * promised / 3
-        return state, UpcomingRounds(number, ROUND)
+        return state
 
     memory = policy.new_memory()
-    policy.plan(*at(0, np.arange(6), slow=False), memory)
-    policy.plan(*at(5, np.arange(6), slow=True), memory)
+    policy.plan(at(0, np.arange(6), slow=False), memory)
+    policy.plan(at(5, np.arange(6), slow=True), memory)
     assert (memory.factor > 2).all()
-    thawed = pickle.loads(pickle.dumps(memory))
-    plans = [policy.plan(*at(6, np.array([8, 2, 4, 7]), slow=False), m) for m in (memory, thawed)]
-    assert [r.jobs.tolist() for r in plans[0].rounds] == [r.jobs.tolist() for r in plans[1].rounds]
+    file = StateFile(tmp_path / "memory")
+    file.write({}, memory.state())
+    thawed = policy.new_memory()
+    thawed.restore(file.read().state)
+    plans = [policy.plan(at(6, np.array([8, 2, 4, 7]), slow=False), m) for m in (memory, thawed)]
+    first, second = ([a.jobs.tolist() for a in assignments(plan)] for plan in plans)
+    assert first == second
     # labels in order: 2 and 4 stay as calibrated, 7 and 8 are new
     assert memory.jobs == [2, 4, 7, 8]
     assert (memory.factor[:2] > 2).all()
@@ -225,10 +256,13 @@ def test_causal_plans_do_not_see_the_future():
 def test_a_late_job_comes_first():
     """Three like jobs, each as wide as the cluster; the one that was kept waiting is given the first rounds."""
     profiles = Profiles.of_jobs([[32] * 40] * 3, [[60.0] * 40] * 3, [1000] * 3)
-    state = state_of(profiles, np.full(3, GPUS), [0, 1, 2], [20] * 3, clock=6000.0, admitted=[5000.0, 0.0, 5000.0])
+    admitted = [5000.0, 0.0, 5000.0]
+    state = state_of(
+        profiles, np.full(3, GPUS), [0, 1, 2], [20] * 3, clock=6000.0, admitted=admitted, upcoming=upcoming(50)
+    )
     policy = get_policy("shockwave")
-    plan = policy.plan(state, UpcomingRounds(50, ROUND), policy.new_memory())
-    assert [chosen.jobs.tolist() for chosen in plan.rounds[:5]] == [[1]] * 5
+    plan = policy.plan(state, policy.new_memory())
+    assert [chosen.jobs.tolist() for chosen in assignments(plan)[:5]] == [[1]] * 5
 
 
 def test_plans_do_not_depend_on_when_the_clock_began():
@@ -239,8 +273,11 @@ def test_plans_do_not_depend_on_when_the_clock_began():
 
     def shares(rho_from, later):
         policy = get_policy("shockwave", rho_from=rho_from)
-        state = state_of(profiles, widths, np.arange(14), done, clock=6000.0 + later, admitted=admitted + later)
-        return policy.plan(state, UpcomingRounds(50, ROUND), policy.new_memory()).allocation.shares
+        state = state_of(
+            profiles, widths, np.arange(14), done,
+            clock=6000.0 + later, admitted=admitted + later, upcoming=upcoming(50),
+        )  # fmt: skip
+        return policy.plan(state, policy.new_memory()).allocation.shares
 
     np.testing.assert_array_equal(shares("admission", 0.0), shares("admission", 2.0**20))
     assert not np.array_equal(shares("start", 0.0), shares("start", 2.0**20))
@@ -253,9 +290,14 @@ def test_without_profiles_jobs_are_steady(monkeypatch):
     memory = policy.new_memory()
     for steps in (1000.0, 500.0):
         state = ClusterState(
-            Cluster({"v100": 1}), matrix, steps_remaining=np.full(2, steps), elapsed_seconds=np.zeros(2), clock=40.0
+            Cluster({"v100": 1}),
+            matrix,
+            steps_remaining=np.full(2, steps),
+            elapsed_seconds=np.zeros(2),
+            clock=40.0,
+            upcoming=upcoming(1),
         )
-        policy.plan(state, UpcomingRounds(1, ROUND), memory)
+        policy.plan(state, memory)
     first, second = recorder.programs
     np.testing.assert_allclose(first.epochs * first.epoch_seconds, [500.0, 250.0])
     np.testing.assert_array_equal(first.epochs_done, 0)
@@ -272,9 +314,9 @@ def test_jobs_that_run_nowhere_are_left_out():
     assert allocation.unserved == ("nowhere", "wide")
     memory = policy.new_memory()
     for cluster in (Cluster({"v100": 4}), Cluster({"v100": 0})):
-        state = ClusterState(cluster, matrix)
-        plan = policy.plan(state.subset(np.array([1])), UpcomingRounds(0, ROUND), memory)
-        assert all(not len(chosen.jobs) for chosen in plan.rounds)
+        state = ClusterState(cluster, matrix, upcoming=upcoming(0))
+        plan = policy.plan(state.subset(np.array([1])), memory)
+        assert all(not len(chosen) for chosen in assignments(plan))
         assert plan.allocation.status == "empty"
         assert memory.jobs == []
 
@@ -320,7 +362,7 @@ def test_equal_shares_do_not_look_at_gangs(name):
     np.testing.assert_allclose(shares, np.tile([1 / 5, 3 / 5], (5, 1)))
     plenty = policy.allocate(ClusterState(Cluster({"v100": 2, "k80": 6}), matrix)).shares
     np.testing.assert_allclose(plenty, np.tile([1 / 4, 3 / 4], (5, 1)))
-    assert getattr(policy, "strict_queue", False) == (name == "isolated_plus")
+    assert policy.strict_queue == (name == "isolated_plus")
 
 
 def test_the_policies_of_the_paper_by_their_labels():

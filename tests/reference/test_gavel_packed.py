@@ -14,7 +14,7 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.policies.packed import FinishTimeFairnessPacked
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import get_policy
 from allocator.simulator import simulate
@@ -46,11 +46,11 @@ def jobs_of(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
-class RecordedPolicy:
+class RecordedPolicy(SharePolicy):
     """Returns the shares of a log, alone and in pairs, and checks that it is asked when the original was."""
 
     preemptive = True
-    packs = True
+    needs = Need.COLOCATION | Need.ISOLATED_TIME
     heterogeneity_aware = True
 
     def __init__(self, log: dict[str, Any]) -> None:
@@ -117,14 +117,14 @@ def test_recorded_shares_give_the_recorded_rounds(
     result = run(public_data, table, meta["trace"], meta["cluster"], RecordedPolicy(log), meta["seed"])
     names = result.cluster.accelerators
     assert log["rounds"][-1][1] == []
-    for outcome, (start, rows) in zip(result.record.outcomes, log["rounds"], strict=False):
-        decision = outcome.decision
+    for outcome, (start, logged) in zip(result.record.outcomes, log["rounds"], strict=False):
+        rows = outcome.assignment
         ours = {}
         for job, j, gpus, partner in zip(
-            decision.jobs.tolist(), decision.accelerator.tolist(), decision.gpus, decision.partner.tolist(), strict=True
+            rows.jobs.tolist(), rows.pool.tolist(), outcome.gpus, rows.partner.tolist(), strict=True
         ):
             ours[tuple(sorted({job, partner} - {-1}))] = (names[j], sorted(gpus))
-        theirs = {jobs_of(row): (name, sorted(gpus)) for row, name, gpus in rows}
+        theirs = {jobs_of(row): (name, sorted(gpus)) for row, name, gpus in logged}
         assert ours == theirs, f"round {outcome.index}"
         assert outcome.start_time == start
     assert len(result.record.outcomes) == len(log["rounds"]) - 1

@@ -112,7 +112,10 @@ def test_rounds_and_completions_are_identical(
     public_data: Data,
     reference_data: Data,
     original_runs: dict[tuple[str, str, str], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # One by one, so that every round can be compared; many equal ones as one step are compared below.
+    monkeypatch.setattr("allocator.simulator.rounds.LEAST_ROUNDS", float("inf"))
     log = read_log(reference_data(f"gavel/round_logs/rounds_{workload}_{policy}.json.gz"))
     meta = log["meta"]
     result = run(public_data, meta["trace"], meta["cluster"], RecordedPolicy(log), meta["seed"])
@@ -130,6 +133,27 @@ def test_rounds_and_completions_are_identical(
         }
     original = original_runs[meta["trace"], policy, meta["cluster"]]
     assert_same_figures(result, original)
+
+
+def test_many_equal_rounds_as_one_step_end_where_the_log_ends(
+    public_data: Data, reference_data: Data, original_runs: dict[tuple[str, str, str], dict[str, Any]]
+) -> None:
+    """Two jobs of the log of FIFO run alone for thousands of rounds."""
+    log = read_log(reference_data("gavel/round_logs/rounds_n40m_fifo.json.gz"))
+    meta = log["meta"]
+    result = run(public_data, meta["trace"], meta["cluster"], RecordedPolicy(log), meta["seed"])
+    record = result.record
+    assert record is not None
+    assert sum(outcome.rounds for outcome in record.outcomes) == len(log["rounds"]) - 1
+    assert len(record.outcomes) < len(log["rounds"]) / 2
+    names = result.cluster.accelerators
+    for outcome in record.outcomes:
+        logged = log["rounds"][outcome.index : outcome.index + outcome.rounds]
+        assert outcome.start_time == logged[0][0]
+        ours = zip(outcome.jobs.tolist(), outcome.assignment.pool.tolist(), outcome.gpus, strict=True)
+        rows = {job: (names[j], sorted(gpus)) for job, j, gpus in ours}
+        assert all({int(job): (name, sorted(gpus)) for job, name, gpus in each} == rows for _, each in logged)
+    assert_same_figures(result, original_runs[meta["trace"], "fifo", meta["cluster"]])
 
 
 WHOLE_RUNS = (

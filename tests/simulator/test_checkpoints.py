@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import pickle
 import signal
@@ -17,8 +15,9 @@ import pytest
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
-from allocator.simulator import RoundOutcome, SimulationResult, preset, simulate
+from allocator.simulator import SimulationResult, StretchOutcome, preset, simulate
 from allocator.simulator.presets import Preset
+from allocator.simulator.state_file import StateFile
 from throughputs import InputError, Trace, default_table, gavel_trace
 
 CLUSTER = Cluster({"v100": 8, "p100": 8, "k80": 8}, {"v100": 4, "p100": 4, "k80": 4})
@@ -41,7 +40,7 @@ class StopAt:
 
     def decided(self, *_: object) -> None: ...
 
-    def round_ended(self, outcome: RoundOutcome) -> None:
+    def round_ended(self, outcome: StretchOutcome) -> None:
         if outcome.index == self.index:
             raise CrashError
 
@@ -94,7 +93,7 @@ def test_a_resumed_run_is_the_run(
     seen: list[int] = []
 
     class Watcher(StopAt):
-        def round_ended(self, outcome: RoundOutcome) -> None:
+        def round_ended(self, outcome: StretchOutcome) -> None:
             seen.append(outcome.index)
 
     resumed = simulate(*arguments, **settings, **files, resume=True, observers=[Watcher(0)])
@@ -140,7 +139,7 @@ def test_a_killed_process_is_resumed(tmp_path: Path) -> None:
     first: list[int] = []
 
     class Watcher(StopAt):
-        def round_ended(self, outcome: RoundOutcome) -> None:
+        def round_ended(self, outcome: StretchOutcome) -> None:
             first.append(outcome.index)
 
     resumed = simulate(
@@ -214,12 +213,12 @@ def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
             "other": b"job_id,job_type\n0,LM\n",
         }[damage]
     )
-    expected = "a whole file" if damage in ("truncated", "changed") else "a checkpoint of a simulation"
+    expected = "a whole file" if damage in ("truncated", "changed") else "allocator checkpoint 2"
     with pytest.raises(InputError, match=expected):
         simulate(jobs(30), CLUSTER, get_policy("isolated"), TABLE, preset="gavel", seed=3, checkpoint=path, resume=True)
 
 
-def test_nothing_but_state_is_ever_built(tmp_path: Path) -> None:
+def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
     path = tmp_path / "run.checkpoint"
     crashed(path)
     target = tmp_path / "made by a checkpoint"
@@ -228,13 +227,29 @@ def test_nothing_but_state_is_ever_built(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return os.mkdir, (str(target),)
 
-    payload = pickle.dumps(Evil())
-    header = json.loads(path.read_bytes().split(b"\n", 1)[0])
-    header["parts"] = [(len(payload), hashlib.sha256(payload).hexdigest())]
-    path.write_bytes(json.dumps(header).encode() + b"\n" + payload)
-    with pytest.raises(InputError, match="only the state of a simulation"):
-        simulate(jobs(30), CLUSTER, get_policy("isolated"), TABLE, preset="gavel", seed=3, checkpoint=path, resume=True)
+    whole, payload = path.read_bytes(), pickle.dumps(Evil())
+    at = len(whole) // 2
+    for data in (payload, whole[:at] + payload + whole[at + len(payload) :]):
+        path.write_bytes(data)
+        with pytest.raises(InputError, match="pickles are not read|a whole file"):
+            simulate(
+                jobs(30), CLUSTER, get_policy("isolated"), TABLE, preset="gavel", seed=3, checkpoint=path, resume=True
+            )
     assert not target.exists()
+
+
+def test_a_whole_file_with_a_state_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.checkpoint"
+    crashed(path)
+    file = StateFile(path)
+    saved = file.read()
+    assert saved is not None
+    for change in ("world", "seconds", "jobs"):
+        file.write(saved.header, {k: v for k, v in saved.state.items() if k != change}, saved.parts)
+        with pytest.raises(InputError, match="a checkpoint of this version"):
+            simulate(
+                jobs(30), CLUSTER, get_policy("isolated"), TABLE, preset="gavel", seed=3, checkpoint=path, resume=True
+            )
 
 
 def test_bad_arguments_are_named(tmp_path: Path) -> None:

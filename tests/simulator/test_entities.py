@@ -144,7 +144,7 @@ def test_a_job_table_grows_with_its_entities():
     known = Entities.parse(QUEUE)
     cluster = Cluster({"v100": 2})
     table = JobTable(trace_of(["queue", ""]), np.ones((2, 1)), cluster, entities=known)
-    table.append(JobTable(trace_of(["inner", "team"]), np.ones((2, 1)), cluster, entities=known))
+    table.submit(JobTable(trace_of(["inner", "team"]), np.ones((2, 1)), cluster, entities=known))
     assert [known.names[i] if i >= 0 else "" for i in table.membership.of_job] == ["queue", "", "inner", "team"]
     assert table.membership.arrival_rank.tolist() == [0, 1, 2, 3]
 

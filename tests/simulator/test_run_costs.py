@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
+from allocator.protocol import Trigger
 from allocator.registry import get_policy
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
@@ -58,12 +59,17 @@ def test_cost_is_gpu_hours_times_price(ideal: bool) -> None:
     )
 
 
+class PriceReader(SharesPolicy):
+    """Wants to be asked when prices change."""
+
+    triggers = Trigger.USUAL | Trigger.PRICES
+
+
 @pytest.mark.parametrize("ideal", [False, True])
 def test_a_policy_that_reads_prices_is_asked_when_they_change(ideal: bool) -> None:
     prices = PriceTable({"v100": ([0.0, 720.0, 900.0], [1.0, 2.0, 2.0])})
     chosen = preset("default").replace(ideal=ideal)
-    reader = SharesPolicy()
-    reader.reads_prices = True  # type: ignore[attr-defined]
+    reader = PriceReader()
     simulate(make_trace([2000]), ONE_GPU, reader, [[1.0]], prices=prices, preset=chosen)
     assert [(s.clock, s.gpu_prices.tolist()) for s in reader.states] == [(0.0, [1.0]), (720.0, [2.0])]
     other = SharesPolicy()

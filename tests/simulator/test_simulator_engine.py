@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
 from allocator.protocol.allocation import Allocation
-from allocator.simulator import RoundOutcome, SimulationResult, SimulationStalledError, preset, simulate
+from allocator.simulator import SimulationResult, SimulationStalledError, StretchOutcome, preset, simulate
 from tests.simulator.worlds import SharesPolicy, equal_shares, make_trace, worlds
 from throughputs import InputError, Trace
 
@@ -188,7 +188,7 @@ def test_observers_and_progress_see_the_run() -> None:
         def decided(self, index: int, clock: float, allocation: Allocation) -> None:
             self.seen.append((index, clock, allocation.policy))
 
-        def round_ended(self, outcome: RoundOutcome) -> None:
+        def round_ended(self, outcome: StretchOutcome) -> None:
             self.seen.append((outcome.index, outcome.end_time))
 
     watcher, calls = Watcher(), []

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import allocator
 from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Need
 from allocator.sweep import Sweep, load_jobs, run
 from allocator.sweep.execute import Materials, run_point
 from allocator.sweep.jobs import trace_of
@@ -54,8 +55,8 @@ def test_a_decision_is_that_of_the_policy(policy):
     cluster = allocator.Cluster.parse(TINY)
     table = allocator.load_throughputs(colocated=True)
     trace = gavel_trace(9, 0.0, multi_gpu=True, seed=0, whole_steps=False)
-    jobs = JobTable.from_trace(trace, table, cluster, colocated=True)
-    expected = point.make_policy().allocate(jobs.snapshot(np.arange(9), 0.0, cluster))
+    jobs = JobTable.from_trace(trace, table, cluster, needs=Need.COLOCATION)
+    expected = point.make_policy().allocate(jobs.snapshot(np.arange(9), 0.0, cluster, needs=Need.COLOCATION))
     assert outcome.record["status"] == "completed"
     figures = outcome.record["figures"]
     np.testing.assert_allclose(outcome.jobs["throughput"], expected.effective_throughput, rtol=1e-12)
@@ -240,9 +241,9 @@ def test_a_decision_on_estimates_is_valued_at_the_truth():
     point = Sweep.from_dict(decision(policies=["max_min_fairness_packed"], jobs=[24], workload=workload)).points()[0]
     outcome = single(point, keep_jobs=True)
     cluster, table = allocator.Cluster.parse(TINY), allocator.load_throughputs(colocated=True)
-    jobs = JobTable.from_trace(trace_of(point, table)(24), table, cluster, colocated=True)
+    jobs = JobTable.from_trace(trace_of(point, table)(24), table, cluster, needs=Need.COLOCATION)
     jobs.believed = BelievedColocation(jobs.colocation, point.estimation, point.seed)
-    believed = point.make_policy().allocate(jobs.snapshot(np.arange(24), 0.0, cluster))
+    believed = point.make_policy().allocate(jobs.snapshot(np.arange(24), 0.0, cluster, needs=Need.COLOCATION))
     assert outcome.record["figures"]["objective"] == believed.objective
     assert outcome.record["figures"]["estimation_error"] == jobs.believed.error > 0
     pairs, columns, true = believed.pairs, jobs.colocation, (jobs.rates * believed.shares).sum(axis=1)
