@@ -163,7 +163,6 @@ class DecisionCore:
         self._sizes += self.jobs.scale_factor[known:].tolist()
         if self._preferences is not None:
             self._preferences += preference(self.jobs.rates[known:])
-        self._isolated.jobs_appended()
 
     def rates_changed(self, jobs: NDArray[np.int64], step_factor: NDArray[np.float64] | None = None) -> None:
         """The (K,) jobs of the table have other rates and steps from now on (their batch size changed).
@@ -376,21 +375,14 @@ class _IsolatedTime:
 
     def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
         self.jobs = jobs
-        self._capacity = cluster.capacity
-        self._all_gpus_rate: NDArray[np.float64] = jobs.rates @ cluster.capacity
-        self._total_gpus = float(cluster.total_gpus)
+        self._types = cluster.by_name
+        self._capacity = cluster.capacity[self._types].astype(np.float64)
         self._ids: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._remaining: NDArray[np.float64] = np.empty(0)
         self._rate: NDArray[np.float64] = np.empty(0)
 
-    def jobs_appended(self) -> None:
-        """The job table has grown at its end."""
-        new = self.jobs.rates[len(self._all_gpus_rate) :]
-        self._all_gpus_rate = np.concatenate([self._all_gpus_rate, new @ self._capacity])
-
     def rates_changed(self, jobs: NDArray[np.int64], step_factor: NDArray[np.float64] | None) -> None:
         """Some jobs have other rates; the progress since the last decision is still reckoned at the rates of then."""
-        self._all_gpus_rate[jobs] = self.jobs.rates[jobs] @ self._capacity
         if step_factor is None or not len(self._ids):
             return
         row = self._ids.searchsorted(jobs)
@@ -407,7 +399,17 @@ class _IsolatedTime:
         jobs.isolated_seconds[ids] += (self._remaining[moved] - now[moved]) / self._rate[moved]
         self._ids = active
         self._remaining = np.maximum(jobs.total_steps[active] - jobs.steps_done[active], 0.0)
-        self._rate = self._all_gpus_rate[active] / np.maximum(len(active) * jobs.scale_factor[active], self._total_gpus)
+        self._rate = self._rates(active)
+
+    def _rates(self, active: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(n,) isolated rates q of the active jobs.
+
+        As `formulations.isolated_throughput` has them, types in the order of their names: the published system, whose
+        policy keeps this ledger itself, has the same last digits.
+        """
+        shares = self._capacity / max(len(active), 1) / self.jobs.scale_factor[active][:, None]
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
+        return np.asarray((self.jobs.rates[active][:, self._types] * shares).sum(axis=1))
 
 
 def _checked_shares(shares: NDArray[np.float64], state: ClusterState, name: str) -> NDArray[np.float64]:

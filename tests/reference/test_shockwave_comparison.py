@@ -56,7 +56,7 @@ def test_the_preset_repeats_the_recorded_runs(public_data, reference_data, table
     ours = run(policy, read_trace(public_data(TRACE)), table, "shockwave_published").jobs["jct"]
     with open(reference_data(JOBS.format(run_on_record)), newline="") as file:
         theirs = [float(row["jct_s"]) for row in csv.DictReader(file)]
-    np.testing.assert_allclose(ours, theirs, atol=1.0, rtol=0)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["shockwave", "shockwave_published"])
