@@ -14,6 +14,7 @@ from throughputs.traces.shockwave_generator import shockwave_trace
 
 TRACE = "shockwave/traces/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
 JOBS = "shockwave/{}_jobs.csv"
+PROGRAMS = ("max_min_fairness", "min_total_duration", "finish_time_fairness", "max_sum_throughput_perf")
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +24,12 @@ def table(public_data):
 
 def run(name, trace, table, preset_name):
     chosen = preset(preset_name)
-    settings = {"choice": chosen.choice} | chosen.settings_of_policy(name)
-    policy = get_policy(name, **{key: value for key, value in settings.items() if key in settings_of(name)})
-    return simulate(trace, Cluster.parse(chosen.comparison.cluster), policy, table, preset=chosen)
+    cluster = Cluster.parse(chosen.comparison.cluster)
+    # a policy either solves a program, of whose optima one is chosen, or says by itself who runs
+    choice = {"choice": chosen.choice} if "choice" in settings_of(name) else {}
+    assert bool(choice) == (name in PROGRAMS)
+    policy = get_policy(name, **choice, **chosen.settings_of_policy(name, cluster))
+    return simulate(trace, cluster, policy, table, preset=chosen)
 
 
 def recorded(reference_data, policy):
