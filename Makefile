@@ -2,6 +2,7 @@
 #   make demo    compare nine policies on one cluster; ends with a table and demo-output/report.html
 #   make test    the tests
 #   make lint    format, lint and types
+#   make tables  writes the tables of README and docs anew that are made from runs (those of docs need the public data)
 #   make bench   decisions and simulations, timed beside the plain cvxpy + ECOS path
 #   make clean   remove what these made
 
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
@@ -24,6 +25,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+tables: $(VENV)/.dev
+	$(BIN)/python -m tests.tables
 
 bench: $(VENV)/.run
 	$(BIN)/python -m benchmarks
