@@ -58,12 +58,25 @@ def test_every_job_completes_at_the_recorded_second(canonical, reference_data, p
     np.testing.assert_allclose(ours, completion_times(reference_data(recorded)), atol=SAME_INSTANT, rtol=0)
 
 
+def test_the_sum_without_ecos_is_a_round_off_for_four_jobs(canonical, reference_data):
+    ours = canonical("max_sum_throughput_perf", solver="homogeneous", choice="published").jobs["jct"].to_numpy()
+    theirs = completion_times(reference_data(PUBLISHED.format("max_sum_throughput_perf")))
+    apart = np.abs(ours - theirs) > SAME_INSTANT
+    assert apart.sum() == 4
+    np.testing.assert_allclose(ours[apart], theirs[apart], atol=121.0, rtol=0)
+    assert ours.mean() == pytest.approx(theirs.mean(), rel=2e-7)
+
+
 def test_allox_is_as_recorded_up_to_its_ties(canonical, reference_data):
     # Which of several equal matchings is taken differs between the two recorded runs as well.
     recorded = [PUBLISHED.format("allox"), REPLAYED.format("allox_simulation")]
     averages = [completion_times(reference_data(path)).mean() for path in recorded]
     ours = canonical("allox", alpha=0.2, gangs="one_gpu_share")
-    assert 0.99 * min(averages) <= ours.jobs["jct"].mean() <= 1.01 * max(averages)
+    # ours parts from the published run where the second recorded one does, and ends about as far from it
+    assert averages == pytest.approx([9926, 9973], abs=0.5)
+    assert ours.jobs["jct"].mean() == pytest.approx(9876, abs=0.5)
+    near = np.abs(ours.jobs["jct"].to_numpy() - completion_times(reference_data(recorded[0]))) <= 1.0
+    assert near.sum() == 44
     with gzip.open(reference_data("shockwave/published/tacc_32gpus/allox_simulation_full.json.gz"), "rt") as file:
         rounds = json.load(file)["per_round_schedule"]
     run = ours.rounds.groupby("round")["job_id"].agg(set)
