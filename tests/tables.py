@@ -60,6 +60,7 @@ def demo() -> str:
 TABLES = {
     "demo": DocTable("README.md", demo),
     "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
+    "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
     "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),
     "shockwave-machines": DocTable("docs/fidelity.md", shockwave_replays.table_of_machines),

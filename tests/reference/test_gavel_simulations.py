@@ -7,9 +7,11 @@ import pytest
 
 from allocator import read_table, read_trace
 from tests.reference.gavel_replays import (
+    FILLING,
     ORDERS,
     PATHS,
     RECORDED,
+    SEED,
     agreement,
     printed_cells,
     recorded_jct,
@@ -111,6 +113,16 @@ def test_with_the_original_solver(again, printed, trace, policy):
     result, run = again(trace, policy, **PATHS["ecos"])
     assert_the_very_same(result, run)
     assert printed[trace, policy, "ecos"] == agreement(result, run)
+
+
+@pytest.mark.parametrize(("trace", "policy"), FILLING)
+def test_water_filling(again, trace, policy):
+    """Averages within half a per cent; what the table prints."""
+    result, run = again(trace, policy, **PATHS["auto"])
+    assert result.summary()["completed_jobs"] == run["num_completed"]
+    assert result.summary()["average_jct"] == pytest.approx(run["avg_jct_s"], rel=0.005)
+    assert result.makespan == pytest.approx(run["makespan_s"], rel=0.005)
+    assert [policy, trace.removesuffix(SEED), agreement(result, run)] in printed_rows("gavel-filling")
 
 
 @pytest.mark.parametrize(("trace", "policy"), runs_of(*MAKESPAN))
