@@ -3,6 +3,7 @@
 #   make test      the tests, in a few minutes; those marked exhaustive are left out
 #   make test-all  all tests: whole simulations, every solver on every instance, every notebook
 #   make lint      format, lint and types
+#   make tables    writes the tables of README and docs anew that are made from runs (docs need the public data)
 #   make bench     decisions and simulations, timed beside the plain cvxpy + ECOS path
 #   make clean     remove what these made
 
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
@@ -28,6 +29,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+tables: $(VENV)/.dev
+	$(BIN)/python -m tests.tables
 
 bench: $(VENV)/.run
 	$(BIN)/python -m benchmarks

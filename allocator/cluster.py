@@ -82,6 +82,12 @@ class Cluster:
         return np.array(list(self.gpus.values()), dtype=np.int64)
 
     @cached_property
+    def by_name(self) -> NDArray[np.intp]:
+        """(M,) positions of the accelerator types in the order of their names."""
+        names = self.accelerators
+        return np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.intp)
+
+    @cached_property
     def first_gpu(self) -> NDArray[np.int64]:
         """(M,) id of the first GPU of each type: GPUs are numbered from 0, type by type."""
         return np.concatenate([[0], np.cumsum(self.capacity)[:-1]])

@@ -17,8 +17,10 @@ undecided. The choice is part of the policy:
     the choices after them differ by as much.)
 ``published``
     The point that the solver returns, as the published systems use it. An interior point method ends near the
-    analytic centre of the optimal face; this is what Gavel's ECOS does. For the makespan Gavel bisects on the time T
-    and stops within 5 %; its allocation is the centre of what is feasible at the last feasible T.
+    analytic centre of the optimal face; this is what Gavel's ECOS does. Where exactly depends on how it is asked: on
+    the order of rows and columns and on last digits of coefficients (docs/fidelity.md). With solver "ecos" and types
+    listed by name, as policies do, it is the very point of the published systems. For the makespan Gavel bisects on the
+    time T and stops within 5 %; its allocation is the centre of what is feasible at the last feasible T.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ class Runs:
         self.options, self.seed = options, options.seed or 0
         mine, own = _own_settings(options)
         self.preset = _preset(options, mine)
-        self.policies: list[Policy] = _policies(names, options, self.preset, own)
         self.cluster: Cluster = make_cluster(options.cluster or self.preset.comparison.cluster, options.gpus_per_server)
+        self.policies: list[Policy] = _policies(names, options, self.preset, self.cluster, own)
         self.table: ThroughputTable = make_table(options.throughputs, self.policies)
         self.window, self.prices = make_window(options.window), make_prices(options.prices)
         if self.estimation is not None and not any(Need.COLOCATION in policy.needs for policy in self.policies):
@@ -258,8 +258,10 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     )
 
 
-def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: dict[str, str]) -> list[Policy]:
-    """The policies with the settings of the preset, those of ``--solver`` and ``--choice``, and `own` above all.
+def _policies(
+    names: Sequence[str], options: RunOptions, preset: Preset, cluster: Cluster, own: dict[str, str]
+) -> list[Policy]:
+    """The policies with the settings of the preset on `cluster`, of ``--solver`` and ``--choice``, and `own` above all.
 
     A policy is given the settings that it has; each of `own`, which are text, must be one of some policy.
     """
@@ -276,7 +278,7 @@ def _policies(names: Sequence[str], options: RunOptions, preset: Preset, own: di
     takers = [name for name in names if _takes(get_policy(name), options.solver)]
     policies = []
     for name in names:
-        settings: dict[str, Any] = {"choice": preset.choice} | preset.settings_of_policy(name)
+        settings: dict[str, Any] = {"choice": preset.choice} | preset.settings_of_policy(name, cluster)
         if options.choice is not None:
             settings["choice"] = options.choice
         # A solver of other programs is for the other policies, if there are any.

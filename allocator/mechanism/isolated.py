@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.jobs import JobTable
-from throughputs.numerics import matmul
 
 __all__ = ["IsolatedTime"]
 
@@ -26,8 +25,8 @@ class IsolatedTime:
 
     def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
         self._table = jobs
-        self._capacity = cluster.capacity
-        self._total_gpus = float(cluster.total_gpus)
+        self._types = cluster.by_name
+        self._capacity = cluster.capacity[self._types].astype(np.float64)
         self._ids: _Ids = np.empty(0, dtype=np.int64)
         self._remaining: _Floats = np.empty(0)
         self._rate: _Floats = np.empty(0)
@@ -54,13 +53,17 @@ class IsolatedTime:
         at = table.rows(active)
         self._ids = active
         self._remaining = np.maximum(table.total_steps[at] - table.steps_done[at], 0.0)
-        sizes = table.scale_factor[at]
-        self._rate = self._all_gpus_rate(at) / np.maximum(len(active) * sizes, self._total_gpus)
+        self._rate = self._isolated_rates(at)
 
-    def _all_gpus_rate(self, at: _Ids) -> _Floats:
-        """(n,) sum_j c_j T_ij, steps/s."""
-        rate: _Floats = matmul(self._table.rates[at], self._capacity)
-        return rate
+    def _isolated_rates(self, at: _Ids) -> _Floats:
+        """(n,) isolated rates q of the active jobs in rows `at`.
+
+        As `formulations.isolated_throughput` has them, types in the order of their names: the published system, whose
+        policy keeps this ledger itself, has the same last digits.
+        """
+        shares = self._capacity / max(len(at), 1) / self._table.scale_factor[at][:, None]
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
+        return np.asarray((self._table.rates[at][:, self._types] * shares).sum(axis=1))
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

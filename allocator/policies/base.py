@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -41,7 +41,8 @@ class ProgramPolicy(SharePolicy):
     solver : "auto" or the name of a backend (`formulations.backends`).
     choice : which of the optima, "balanced" or "published" (`formulations.selection`). Only "balanced" looks at what
         a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
-        factor, are closed to it. "published" believes the rates as the paper states the program.
+        factor, are closed to it. "published" believes the rates as the paper states the program, and lists the types
+        by name, as the published systems do: where their solvers end depends on the order of the columns.
     warm_starts : begin from the prices of the decision before (`ClusterState.warm_start`) where that saves time; with
         solver "auto" and choice "balanced" only. The answer is proven as any other, and the same within tolerance.
     """
@@ -77,19 +78,52 @@ class ProgramPolicy(SharePolicy):
         part = state if whole else state.subset(able)
         if not whole:
             believed, usable = believed[able], usable[able]
+        types = np.arange(len(state.capacity))
+        if self.choice == "published":
+            types = state.cluster.by_name
+            part, believed, usable = with_types(part, types), believed[:, types], usable[:, types]
         solution = solve(
-            Polytope(PlainColumns(part.throughputs.with_rates(usable)), state.capacity),
+            Polytope(PlainColumns(part.throughputs.with_rates(usable)), part.capacity),
             self.objective(part, believed),
             solver=self.solver,
             choice=self.choice,
             warm=state.warm_start if self.warm_starts and self.solver == "auto" and self.choice == "balanced" else None,
         )
+        if self.choice == "published":
+            listed = np.argsort(types)
+            solution = replace(solution, shares=solution.shares[:, listed], prices=solution.prices[listed])
         shares = solution.shares
         if not whole:
             shares = np.zeros((state.n_jobs, len(state.capacity)))
             shares[able] = solution.shares
         seconds = perf_counter() - started
         return certified(self, state, solution, shares, ~can_gain, seconds, warm_start=solution.warm_start)
+
+
+def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
+    """The same state with its accelerator types in another order (M positions), without what jobs do in pairs."""
+    matrix, names = state.throughputs, [state.cluster.accelerators[j] for j in types]
+    now = state.current_accelerator
+    return ClusterState(
+        Cluster({name: state.cluster.gpus[name] for name in names}, state.cluster.gpus_per_server),
+        ThroughputMatrix.trusted(
+            matrix.rates[:, types],
+            jobs=matrix.jobs,
+            accelerators=names,
+            scale_factors=matrix.scale_factors,
+            unit=matrix.unit,
+        ),
+        priority_weights=state.priority_weights,
+        steps_remaining=state.steps_remaining,
+        elapsed_seconds=state.elapsed_seconds,
+        isolated_seconds=state.isolated_seconds,
+        current_accelerator=np.where(now < 0, now, np.argsort(types)[now]),
+        slo_seconds=state.slo_seconds,
+        gpu_prices=state.gpu_prices[types],
+        clock=state.clock,
+        membership=state.membership,
+        training=state.training,
+    )
 
 
 class Named(Protocol):

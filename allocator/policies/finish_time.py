@@ -22,7 +22,11 @@ class _FinishTimeFairness(ProgramPolicy):
 
         alone = isolated_throughput(rates, state.scale_factors, state.capacity)
         left = state.steps_remaining
-        return FinishTimeFairness(state.elapsed_seconds, left, state.isolated_seconds + left / alone)
+        return FinishTimeFairness(state.elapsed_seconds, left, self.isolated_seconds(state, rates) + left / alone)
+
+    def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:  # noqa: ARG002
+        """(N,) C: seconds that the steps already done would have taken on isolated shares."""
+        return state.isolated_seconds
 
 
 @register("finish_time_fairness_perf", paper=_PAPER, program="min_x max_i (e_i + n_i / T_i.x_i) / (C_i + n_i / q_i)")
@@ -48,4 +52,11 @@ class FinishTimeFairnessPerf(_FinishTimeFairness):
 )
 @dataclass(frozen=True)
 class FinishTimeFairness(_FinishTimeFairness, BlindPolicy):
-    """Finish-time fairness blind to accelerator types: every type taken for the reference type."""
+    """Finish-time fairness blind to accelerator types: every type taken for the reference type, in C too."""
+
+    def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:
+        """C at the believed rates: isolated shares always have the same mix of types, so the ratio is constant."""
+        from formulations import proportional_throughput
+
+        true, believed = (proportional_throughput(r, state.capacity) for r in (state.rates, rates))
+        return state.isolated_seconds * (true / believed)

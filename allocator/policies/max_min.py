@@ -22,7 +22,8 @@ class _MaxMinFairness(ProgramPolicy):
         """Throughput in proportional shares, times GPUs, per weight."""
         from formulations import MaxMin, proportional_throughput
 
-        yardstick = proportional_throughput(rates, state.capacity)
+        per_job = max(state.n_jobs, 1) if self.choice == "published" else 1
+        yardstick = proportional_throughput(rates, state.capacity, per_job)
         return MaxMin(state.priority_weights * yardstick / state.scale_factors)
 
 

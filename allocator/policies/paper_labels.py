@@ -7,7 +7,13 @@
 
 from __future__ import annotations
 
-__all__ = ["SHOCKWAVE_COMPARISON", "SHOCKWAVE_LABELS", "SHOCKWAVE_PLANNER", "paper_label"]
+__all__ = [
+    "SHOCKWAVE_COMPARISON",
+    "SHOCKWAVE_LABELS",
+    "SHOCKWAVE_PLANNER",
+    "SHOCKWAVE_WEIGHTS",
+    "paper_label",
+]
 
 SHOCKWAVE_LABELS = {
     "shockwave": "Shockwave",
@@ -44,6 +50,14 @@ SHOCKWAVE_PLANNER: dict[str, float | str | None] = {
     "rho_from": "start",
 }
 """Settings of the policy `shockwave` that are those of its published code; the program itself is solved in our form."""
+
+SHOCKWAVE_WEIGHTS: dict[int, dict[str, float]] = {
+    32: {"makespan_weight": 1e-3, "fairness_exponent": 12.0},
+    64: {"makespan_weight": 1e1, "fairness_exponent": 5.0},
+    128: {"makespan_weight": 1e-3, "fairness_exponent": 15.0},
+    256: {"makespan_weight": 1e5, "fairness_exponent": 5.0},
+}
+"""k and lambda of the policy `shockwave` by the GPUs of the cluster, from the configurations of its published code."""
 
 
 def paper_label(policy: str) -> str:

@@ -14,8 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from allocator.cluster import Cluster
 from allocator.mechanism.settings import MechanismSettings
-from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, SHOCKWAVE_PLANNER
+from allocator.policies.paper_labels import (
+    SHOCKWAVE_COMPARISON,
+    SHOCKWAVE_LABELS,
+    SHOCKWAVE_PLANNER,
+    SHOCKWAVE_WEIGHTS,
+)
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
 
@@ -70,6 +76,8 @@ class Preset:
     choice : which of the optima of a program is taken.
     fairness : the rho by which runs are compared; all that are known stay in the results.
     policy_settings : settings of policies by their names, where they differ from the usual ones.
+    policy_settings_by_gpus : those that go with the size of the cluster: by name of the policy, then by GPUs. A cluster
+        has those of the largest size that it reaches; one below all of them those of the smallest.
     comparison : what is compared where nothing else is said.
 
     Raises
@@ -84,6 +92,7 @@ class Preset:
     choice: str = "balanced"
     fairness: FairnessYardstick = "isolated"
     policy_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    policy_settings_by_gpus: Mapping[str, Mapping[int, Mapping[str, Any]]] = field(default_factory=dict)
     comparison: Comparison = field(default_factory=Comparison)
 
     def __post_init__(self) -> None:
@@ -110,9 +119,13 @@ class Preset:
             simulator=dataclasses.replace(self.simulator, **{k: v for k, v in changes.items() if k in simulator}),
         )
 
-    def settings_of_policy(self, name: str) -> dict[str, Any]:
-        """Settings of the policy of that name under this preset; empty where they are the usual ones."""
-        return dict(self.policy_settings.get(name, {}))
+    def settings_of_policy(self, name: str, cluster: Cluster) -> dict[str, Any]:
+        """Settings of the policy of that name on `cluster` under this preset; empty where they are the usual ones."""
+        settings = dict(self.policy_settings.get(name, {}))
+        if by_gpus := self.policy_settings_by_gpus.get(name):
+            reached = [gpus for gpus in by_gpus if gpus <= cluster.total_gpus]
+            settings |= by_gpus[max(reached, default=min(by_gpus))]
+        return settings
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
@@ -178,6 +191,7 @@ _SHOCKWAVE = dataclasses.replace(
     name="shockwave",
     fairness="static",
     policy_settings=_SHOCKWAVE_POLICIES,
+    policy_settings_by_gpus={"shockwave": SHOCKWAVE_WEIGHTS},
     comparison=Comparison(
         policies=tuple(SHOCKWAVE_COMPARISON),
         cluster="v100:32",

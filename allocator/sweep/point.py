@@ -213,7 +213,7 @@ class Point:
 
     def make_policy(self) -> Policy:
         """The policy with its settings, and those of the preset where it has none; so with which optima it takes."""
-        settings = self.chosen.settings_of_policy(self.policy) | dict(self.policy_settings)
+        settings = self.chosen.settings_of_policy(self.policy, Cluster.parse(self.cluster)) | dict(self.policy_settings)
         if "choice" in settings_of(self.policy):
             settings.setdefault("choice", self.chosen.choice)
         return get_policy(self.policy, **settings)

@@ -26,27 +26,39 @@ def _cvxpy() -> Any:
     return import_module("cvxpy")
 
 
-def state(polytope: Polytope, objective: Objective) -> tuple[Any, Any]:
-    """The program as a cvxpy problem, and its variable: shares (N, M) of time."""
+# The published system writes ``x >= 0`` as its first constraint; cvxpy appends that of a non-negative variable as the
+# last one. Other rows, other roundings: among many optima ECOS then ends at another.
+_SIGN_IS_A_ROW = ("ECOS",)
+
+
+def state(polytope: Polytope, objective: Objective, solver: str = "") -> tuple[Any, Any]:
+    """The program as a cvxpy problem as `solver` is given it, and its variable: shares (N, M) of time.
+
+    Capacity and time are the last two constraints.
+    """
     cp = _cvxpy()
 
-    x = cp.Variable(polytope.rates.shape, nonneg=True)
+    x, rows = _shares(cp, polytope, solver)
     u = cp.sum(cp.multiply(polytope.rates, x), axis=1)
-    return cp.Problem(objective.statement(cp, u), _constraints(cp, polytope, x)), x
+    return cp.Problem(objective.statement(cp, u), rows), x
 
 
-def _constraints(cp: Any, polytope: Polytope, x: Any) -> list[Any]:
+def _shares(cp: Any, polytope: Polytope, solver: str) -> tuple[Any, list[Any]]:
+    """Shares (N, M) of time, and the rows of the polytope."""
+    explicit = solver in _SIGN_IS_A_ROW
+    x = cp.Variable(polytope.rates.shape, nonneg=not explicit)
     used = cp.sum(cp.multiply(polytope.loads[:, None], x), axis=0)
-    return [used <= polytope.capacity, cp.sum(x, axis=1) <= 1]
+    rows = [used <= polytope.capacity, cp.sum(x, axis=1) <= 1]
+    return x, [x >= 0, *rows] if explicit else rows
 
 
 def feasible_point(polytope: Polytope, floors: NDArray[np.float64], solver: str) -> NDArray[np.float64]:
     """Shares at which every job gets at least its floor: where the solver's feasibility problem ends."""
     cp = _cvxpy()
 
-    x = cp.Variable(polytope.rates.shape, nonneg=True)
+    x, rows = _shares(cp, polytope, solver)
     u = cp.sum(cp.multiply(polytope.rates, x), axis=1)
-    problem = cp.Problem(cp.Maximize(1), [*_constraints(cp, polytope, x), u >= floors])
+    problem = cp.Problem(cp.Maximize(1), [*rows, u >= floors])
     _run(problem, solver, {})
     if x.value is None:
         raise RuntimeError(f"{solver} stopped with status {problem.status}")
@@ -59,7 +71,7 @@ def solve_clarabel(polytope: Polytope, objective: Objective) -> Answer:
 
 
 def solve_ecos(polytope: Polytope, objective: Objective) -> Answer:
-    """The statement in ECOS with its default settings: the point that the published system acts on."""
+    """The statement in ECOS with its default settings, its rows in the order of the published system: its point."""
     return _solve(polytope, objective, "ECOS", {})
 
 
@@ -78,11 +90,11 @@ def solve_highs(polytope: Polytope, objective: Objective) -> Answer:
 
 
 def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[str, Any]) -> Answer:
-    problem, x = state(polytope, objective)
+    problem, x = state(polytope, objective, solver)
     _run(problem, solver, options)
     if x.value is None:
         raise RuntimeError(f"{solver} stopped with status {problem.status}")
-    prices, of_time = (np.abs(rows.dual_value) for rows in problem.constraints)
+    prices, of_time = (np.abs(rows.dual_value) for rows in problem.constraints[-2:])
     # the largest multipliers that time and capacity pay for: a_ij lambda_i <= m_i + s_i p_j
     paid = (of_time / polytope.counts)[:, None] + polytope.scale_factors[:, None] * prices
     each = np.divide(paid, polytope.rates, out=np.full_like(paid, np.inf), where=polytope.rates > 0)

@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import pytest
+from allocator.simulator.state_file import StateFile
 
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
@@ -16,7 +17,6 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import Plan, PlanStep
 from allocator.protocol.policy import Need, PlanPolicy, Trigger
 from allocator.simulator import preset, simulate
-from allocator.simulator.state_file import StateFile
 from throughputs import InputError, Trace
 
 SETTINGS = MechanismSettings(round_seconds=100.0)
@@ -90,7 +90,7 @@ def test_what_a_policy_answers_is_known_by_its_class():
 
         def plan(self, state, memory): ...
 
-    with pytest.raises(InputError, match="a subclass of allocator.SharePolicy or allocator.PlanPolicy"):
+    with pytest.raises(InputError, match=r"a subclass of allocator\.SharePolicy or allocator\.PlanPolicy"):
         simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), Stranger(), [[1.0]])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from allocator.simulator.state_file import StateFile
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
@@ -11,7 +12,6 @@ from allocator.policies.shockwave import FairFinishes
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.policy import Need, PlanPolicy, Trigger
 from allocator.protocol.training import TrainingView
-from allocator.simulator.state_file import StateFile
 from throughputs import InputError
 from throughputs.training import Profiles, Regimes
 from throughputs.training.forecast import dirichlet_remaining_seconds

@@ -14,6 +14,7 @@ from throughputs.traces.shockwave_generator import shockwave_trace
 
 TRACE = "shockwave/traces/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
 JOBS = "shockwave/{}_jobs.csv"
+PROGRAMS = ("max_min_fairness", "min_total_duration", "finish_time_fairness", "max_sum_throughput_perf")
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +24,12 @@ def table(public_data):
 
 def run(name, trace, table, preset_name):
     chosen = preset(preset_name)
-    settings = {"choice": chosen.choice} | chosen.settings_of_policy(name)
-    policy = get_policy(name, **{key: value for key, value in settings.items() if key in settings_of(name)})
-    return simulate(trace, Cluster.parse(chosen.comparison.cluster), policy, table, preset=chosen)
+    cluster = Cluster.parse(chosen.comparison.cluster)
+    # a policy either solves a program, of whose optima one is chosen, or says by itself who runs
+    choice = {"choice": chosen.choice} if "choice" in settings_of(name) else {}
+    assert bool(choice) == (name in PROGRAMS)
+    policy = get_policy(name, **choice, **chosen.settings_of_policy(name, cluster))
+    return simulate(trace, cluster, policy, table, preset=chosen)
 
 
 def recorded(reference_data, policy):
@@ -56,21 +60,47 @@ def test_the_preset_repeats_the_recorded_runs(public_data, reference_data, table
     ours = run(policy, read_trace(public_data(TRACE)), table, "shockwave_published").jobs["jct"]
     with open(reference_data(JOBS.format(run_on_record)), newline="") as file:
         theirs = [float(row["jct_s"]) for row in csv.DictReader(file)]
-    np.testing.assert_allclose(ours, theirs, atol=1.0, rtol=0)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6, rtol=0)
+
+
+def recorded_range(reference_data, column):
+    """Least and largest figure of the system's own runs on record: four published simulations, and replays of its code.
+
+    Replays are those with an open solver whose priorities are capped, or whose program is the reduced one: the others
+    met the limits of double precision.
+    """
+    with open(reference_data("shockwave/published/summary.csv"), newline="") as file:
+        rows = [
+            row for row in csv.DictReader(file) if row["policy_field"] == "shockwave" and row["kind"] == "simulation"
+        ]
+    with open(reference_data("shockwave/replay/shockwave/summary.csv"), newline="") as file:
+        rows += [
+            row
+            for row in csv.DictReader(file)
+            if row["run"].startswith("canonical_highs_reduced") or row["run"].endswith("_cap1e5")
+        ]
+    assert len(rows) == 4 + 6
+    figures = [float(row[column]) for row in rows]
+    return min(figures), max(figures)
 
 
 @pytest.mark.parametrize("name", ["shockwave", pytest.param("shockwave_published", marks=pytest.mark.exhaustive)])
 def test_shockwave_does_what_the_published_runs_do(public_data, reference_data, table, name):
-    """A plan that differs in one round sends the run another way: published runs differ by more than these margins."""
+    """A plan that differs in one round sends the run another way: no figure is worse than in all recorded runs."""
     ours = run("shockwave", read_trace(public_data(TRACE)), table, name).summary()
-    theirs = recorded(reference_data, "shockwave")
     assert ours["completed_jobs"] == 120
-    assert ours["makespan"] <= 1.03 * float(theirs["makespan"])
-    assert ours["average_jct"] <= 1.03 * float(theirs["avg_jct"])
-    # to the letter a plan knows the future and forgets late arrivals; the default does neither, and is held to more
-    margin = 1.03 if name == "shockwave" else 1.2
-    assert ours["worst_rho_static"] <= margin * float(theirs["worst_rho"])
-    assert 100 * ours["unfair_fraction_static"] <= margin * float(theirs["unfair_pct_gt1_05"])
+    for figure, column, unit in (
+        ("makespan", "makespan", 1.0),
+        ("average_jct", "avg_jct", 1.0),
+        ("worst_rho_static", "worst_rho", 1.0),
+        ("unfair_fraction_static", "unfair_pct_gt1_05", 0.01),
+        ("very_unfair_fraction_static", "unfair_pct_gt1_1", 0.01),
+    ):
+        least, most = recorded_range(reference_data, column)
+        assert ours[figure] <= most * unit, figure
+        # one that were far better would be another system's; the default policy is one in average JCT and unfair jobs
+        if name == "shockwave_published" or figure in ("makespan", "worst_rho_static"):
+            assert ours[figure] >= least * unit, figure
     # what the paper is about: nearly the shortest makespan and nearly no unfair job, at a short completion time
     others = [recorded(reference_data, policy) for policy in ("allox", "max_sum_throughput_perf", "max_min_fairness")]
     assert ours["unfair_fraction_static"] < 0.5 * min(float(row["unfair_pct_gt1_05"]) / 100 for row in others)

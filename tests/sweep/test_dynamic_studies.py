@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from allocator import Cluster
+from allocator.cli.runs import RunOptions, Runs
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
+from allocator.simulator.presets import preset
 from allocator.sweep import Point, Sweep, Workload, run
 from allocator.sweep.execute import Materials, run_point
 from allocator.sweep.jobs import trace_of
@@ -221,6 +224,28 @@ def test_scales_are_those_of_the_published_configurations(public_data):
         policy = point.make_policy()
         found = (policy.makespan_weight, policy.fairness_exponent, policy.future_rounds, policy.relative_gap)
         assert found == tuple(published[key] for key in ("k", "lambda", "future_rounds", "solver_rel_gap"))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "weights"),
+    [(14, (1e-3, 12)), (32, (1e-3, 12)), (63, (1e-3, 12)), (64, (10, 5)), (128, (1e-3, 15)), (512, (1e5, 5))],
+)
+def test_the_preset_has_weights_by_the_size_of_the_cluster(gpus, weights):
+    cluster = Cluster({"v100": gpus})
+    for name in ("shockwave", "shockwave_published"):
+        settings = preset(name).settings_of_policy("shockwave", cluster)
+        assert (settings["makespan_weight"], settings["fairness_exponent"]) == weights
+        assert "makespan_weight" not in preset(name).settings_of_policy("allox", cluster)
+    assert preset("default").settings_of_policy("shockwave", cluster) == {}
+
+
+@pytest.mark.parametrize(("gpus", "exponent"), [(32, 12.0), (64, 5.0)])
+def test_the_command_line_takes_the_weights_of_the_cluster(gpus, exponent):
+    (policy,) = Runs(RunOptions(preset="shockwave", cluster=f"v100:{gpus}"), ("shockwave",)).policies
+    assert policy.fairness_exponent == exponent
+    options = RunOptions(preset="shockwave", cluster=f"v100:{gpus}", settings=["policy.fairness_exponent=7"])
+    (policy,) = Runs(options, ("shockwave",)).policies
+    assert policy.fairness_exponent == 7
 
 
 def test_the_rules_are_compared_on_the_same_jobs():

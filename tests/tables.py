@@ -1,0 +1,118 @@
+"""Tables in README and docs that are made from runs: ``python -m tests.tables [NAME ...] [--check]``.
+
+Writes the tables between their marks, or says with ``--check`` which of them differ and ends with exit code 1. All but
+`demo` need public data and recorded runs, where the tests look for them (ALLOCATOR_DATA, ALLOCATOR_REFERENCE).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.reference import gavel_replays, shockwave_replays
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_WIDTH = "120"
+"""Columns of the terminal on which the comparison is printed."""
+
+
+@dataclass(frozen=True)
+class DocTable:
+    """A table of a document.
+
+    Attributes
+    ----------
+    document : path from the root of the repository.
+    make : its text, from new runs.
+    """
+
+    document: str
+    make: Callable[[], str]
+
+
+def demo() -> str:
+    """What ``make demo`` prints, as a block of code; without the last column, which holds the times of this machine."""
+    from typer.testing import CliRunner
+
+    from allocator.cli.app import app
+
+    with tempfile.TemporaryDirectory() as folder:
+        ran = CliRunner().invoke(app, ["compare", "--out", folder], env={"COLUMNS": _WIDTH})
+    if ran.exit_code != 0:
+        raise RuntimeError(ran.output)
+    lines = [line.rstrip() for line in ran.output.splitlines()]
+    rule = next(i for i, line in enumerate(lines) if line and not line.strip(" ─"))
+    first = max(i for i in range(rule) if not lines[i]) + 1
+    end = next(i for i in range(rule, len(lines)) if not lines[i])
+    untimed = [line.rsplit(maxsplit=1)[0].rstrip() for line in lines[first:end] if line.strip(" ─")]
+    indent = min(len(line) - len(line.lstrip()) for line in untimed) - 1
+    table = [line[indent:] for line in untimed]
+    table.insert(rule - first, " " + "─" * (max(map(len, table)) - 1))
+    return "\n".join(["```", *table, "```"])
+
+
+TABLES = {
+    "demo": DocTable("README.md", demo),
+    "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
+    "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
+    "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
+    "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),
+    "shockwave-machines": DocTable("docs/fidelity.md", shockwave_replays.table_of_machines),
+    "shockwave-sizes": DocTable("docs/fidelity.md", shockwave_replays.table_of_sizes),
+    "shockwave-weights": DocTable("docs/fidelity.md", shockwave_replays.table_of_weights),
+    "shockwave-seeds": DocTable("docs/fidelity.md", shockwave_replays.table_of_seeds),
+}
+
+
+def printed(name: str) -> str:
+    """The table as the document has it."""
+    found = _pattern(name).search((ROOT / TABLES[name].document).read_text())
+    if found is None:
+        raise LookupError(f"{TABLES[name].document} has no marks of the table {name!r}")
+    return found[2].strip("\n")
+
+
+def printed_rows(name: str) -> list[list[str]]:
+    """Cells of a table in Markdown as the document has it, without its head."""
+    return list(_rows(printed(name)))[1:]
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        if not re.fullmatch(r"[| -]*", line):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- python -m tests\.tables {name} -->\n)(.*?)(\n<!-- end -->)", re.DOTALL)
+
+
+def main() -> int:
+    """Exit code of the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tables", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(TABLES)} (default: all)")
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.names if name not in TABLES]
+    if unknown:
+        parser.error(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+    stale = False
+    for name in chosen.names or TABLES:
+        entry, new = TABLES[name], TABLES[name].make()
+        same = printed(name) == new
+        stale |= not same
+        if not same and not chosen.check:
+            path = ROOT / entry.document
+            path.write_text(_pattern(name).sub(lambda found, new=new: found[1] + new + found[3], path.read_text()))
+        print(f"{name}: {'as printed' if same else 'differs' if chosen.check else f'written to {entry.document}'}")
+    return int(stale and chosen.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

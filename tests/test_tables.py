@@ -1,0 +1,98 @@
+"""What the tables of README and docs print is what runs give; ``python -m tests.tables`` writes them anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
+from tests import tables
+from tests.reference import shockwave_replays as replays
+
+TRACE = f"shockwave/traces/{{}}_{replays.MIX}.trace"
+
+
+@pytest.fixture
+def published_workloads(public_data, reference_data):
+    """Skips where the published jobs, throughputs or figures are absent."""
+    for table, name in replays.WORKLOADS.values():
+        public_data(TRACE.format(name))
+        public_data(f"shockwave/{table}_throughputs.json.gz")
+    reference_data("shockwave/published/summary.csv")
+
+
+def row(name, *starts):
+    """The row of a table whose first cells are these, as a line."""
+    (line,) = (line for line in tables.printed(name).splitlines() if line.startswith(f"| {' | '.join(starts)} |"))
+    return line
+
+
+def test_the_readme_shows_what_the_demo_prints():
+    assert tables.printed("demo") == tables.demo()
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_every_table_has_its_place(name):
+    assert len(tables.printed(name).splitlines()) > 4
+
+
+def test_a_stale_table_is_found_and_written(monkeypatch, tmp_path, capsys):
+    (tmp_path / "doc.md").write_text("a\n<!-- python -m tests.tables one -->\nold\n<!-- end -->\nz\n")
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setattr(tables, "TABLES", {"one": tables.DocTable("doc.md", lambda: "new")})
+    monkeypatch.setattr("sys.argv", ["tables", "--check"])
+    assert tables.main() == 1
+    assert "old" in (tmp_path / "doc.md").read_text()
+    monkeypatch.setattr("sys.argv", ["tables"])
+    assert tables.main() == 0
+    assert (tmp_path / "doc.md").read_text() == "a\n<!-- python -m tests.tables one -->\nnew\n<!-- end -->\nz\n"
+    monkeypatch.setattr("sys.argv", ["tables", "one", "--check"])
+    assert tables.main() == 0
+    assert capsys.readouterr().out.split("\n")[:3] == ["one: differs", "one: written to doc.md", "one: as printed"]
+
+
+@pytest.mark.usefixtures("published_workloads")
+@pytest.mark.parametrize("policy", SHOCKWAVE_COMPARISON)
+def test_policies_of_shockwave(policy):
+    assert row("shockwave-policies", policy) == replays.row_of_policy(policy)
+    if policy != "gandiva_fair":
+        assert row("shockwave-machines", policy) == replays.row_of_machines(policy)
+
+
+@pytest.mark.usefixtures("published_workloads")
+@pytest.mark.parametrize("name", [*replays.PUBLISHED_RUNS, *list(replays.OUR_RUNS)[:2]])
+def test_runs_of_shockwave(name):
+    assert row("shockwave-runs", name) == replays.row_of_run(name)
+
+
+@pytest.mark.usefixtures("published_workloads")
+@pytest.mark.parametrize("seed", [1])
+def test_draws_of_shockwave(seed):
+    assert row("shockwave-seeds", str(seed)) == replays.row_of_seed(seed)
+
+
+def test_what_the_text_says_of_the_draws():
+    """Seeds 1 to 10: behind on average, the better worst rho in half of them, the fewest unfair jobs in all."""
+    *draws, canonical, mean = tables.printed_rows("shockwave-seeds")
+    assert [int(cells[0]) for cells in draws] == list(range(1, 11))
+    assert mean[1:3] == ["+3.7", "+5.1"]
+    assert canonical[:3] == ["25", "+1.1", "+1.1"]
+    for column in (1, 2):
+        assert sum(float(cells[column]) for cells in draws) / 10 == pytest.approx(float(mean[column]), abs=0.1)
+    pairs = [[tuple(map(float, cell.split(" / "))) for cell in cells[3:]] for cells in draws]
+    assert sum(rho[0] > rho[1] for rho, _ in pairs) == 5
+    assert all(unfair[0] < unfair[1] for _, unfair in pairs)
+
+
+@pytest.mark.usefixtures("published_workloads")
+@pytest.mark.parametrize("weights_of", [32, 64])
+def test_weights_of_shockwave(weights_of):
+    expected = replays.row_of_weights(64, "shockwave_published", weights_of)
+    assert expected in tables.printed("shockwave-weights").splitlines()
+
+
+@pytest.mark.usefixtures("published_workloads")
+@pytest.mark.parametrize("gpus", [32, 128])
+def test_jobs_that_the_homogeneous_path_moves(gpus):
+    pytest.importorskip("ecos", reason="ECOS is an extra: pip install cluster-allocator[ecos]")
+    cells = row("shockwave-sizes", str(gpus)).strip("| ").split(" | ")
+    assert [int(cell) for cell in cells[2:]] == [replays.jobs_apart(policy, gpus) for policy in replays.LINEAR]
