@@ -43,7 +43,8 @@ def test_what_does_not_fit_is_refused() -> None:
         first.submit(earlier)
     assert len(first) == 1
     with pytest.raises(InputError, match="unconsolidated_rates"):
-        Truth(np.ones((1, 2))).append(Truth(np.ones((1, 2)), spread_rates=np.ones((1, 2))))
+        one = np.ones(1, dtype=np.int64)
+        Truth(np.ones((1, 2)), one).append(Truth(np.ones((1, 2)), one, spread_rates=np.ones((1, 2))))
 
 
 @pytest.mark.parametrize("aware", [True, False])

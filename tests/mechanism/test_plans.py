@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 import pytest
-from allocator.simulator.state_file import StateFile
+from allocator.checkpoint.state_file import StateFile
 
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from allocator.simulator.state_file import StateFile
+from allocator.checkpoint.state_file import StateFile
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from allocator.simulator.result import SimulationResult
+from allocator.results.result import SimulationResult
 from numpy.typing import NDArray
 
 from allocator import Cluster, get_policy, read_table, read_trace, simulate

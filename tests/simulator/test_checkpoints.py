@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from allocator.simulator.state_file import StateFile
+from allocator.checkpoint.state_file import StateFile
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
