@@ -93,7 +93,7 @@ late: allocator.cli.compare -> allocator.report.progress
 late: allocator.cli.compare -> allocator.report.terminal
 late: allocator.cli.compare -> allocator.results.fairness
 late: allocator.cli.compare -> allocator.results.output
-late: allocator.cli.compare -> allocator.simulator.presets
+late: allocator.cli.compare -> allocator.presets
 late: allocator.cli.compare -> throughputs
 late: allocator.cli.compare -> throughputs.files
 late: allocator.cli.compare -> throughputs.traces.shockwave_generator
@@ -111,7 +111,7 @@ late: allocator.cli.runs -> allocator.registry
 late: allocator.cli.runs -> allocator.simulator.arrivals
 late: allocator.cli.runs -> allocator.results.deadlines
 late: allocator.cli.runs -> allocator.simulator.engine
-late: allocator.cli.runs -> allocator.simulator.presets
+late: allocator.cli.runs -> allocator.presets
 late: allocator.cli.runs -> numpy
 late: allocator.cli.simulate -> allocator.report.progress
 late: allocator.cli.simulate -> allocator.report.terminal
@@ -160,7 +160,7 @@ late: allocator.policies.strategy_proof -> throughputs
 late: allocator.policies.throughput -> formulations
 late: allocator.policies.water_filling -> formulations
 late: allocator.registry -> importlib.metadata
-late: allocator.report.presentation -> allocator.simulator.presets
+late: allocator.report.presentation -> allocator.presets
 late: allocator.checkpoint.checkpoint -> importlib.metadata
 late: allocator.results.entity_metrics -> allocator.results.metrics
 late: allocator.results.entity_metrics -> formulations
