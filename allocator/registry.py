@@ -37,6 +37,7 @@ _OWN_MODULES = (
     "allox",
     "packed",
     "packing",
+    "oef",
     "shockwave",
 )
 

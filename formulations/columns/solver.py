@@ -162,6 +162,7 @@ class _Search:
         self.ordered, self.engine, self.name, self.generate = ordered, engine, name, generate
         self.written: Written = ordered.written
         self.generated = 0
+        self.known: set[tuple[bytes, bytes]] = set()
 
     def answer(self, hold: float, tolerance: float) -> _Answer:
         """Shares after the last objective, and what is proven of each."""
@@ -198,9 +199,23 @@ class _Search:
             rows = self.generate(shares[0] if program.capacity.ndim == 1 else shares.T)
             if rows is None:
                 return found
-            self.generated += len(rows.lower)
-            self._add(*self.ordered.rows(rows))
+            matrix, lower, upper = self.ordered.rows(rows)
+            if self._all_known(matrix, found.z, lower, upper):
+                return found
+            self.generated += len(lower)
+            self._add(matrix, lower, upper)
         raise RuntimeError(f"rows were still violated after {_MOST_ROUNDS} rounds of generating them")
+
+    def _all_known(self, matrix: Any, z: Array, lower: Array, upper: Array) -> bool:
+        """Whether rows are violated by no more than what the engine makes of rows that it has."""
+        values = matrix @ z
+        if np.maximum(values - upper, lower - values).max(initial=0.0) > _FEASIBLE:
+            return False
+        ends = zip(matrix.indptr[:-1].tolist(), matrix.indptr[1:].tolist(), strict=True)
+        keys = {(matrix.indices[a:b].tobytes(), matrix.data[a:b].tobytes()) for a, b in ends}
+        known = keys <= self.known
+        self.known |= keys
+        return known
 
     def _add(self, matrix: Any, lower: Array, upper: Array) -> None:
         self.written = self.written.with_rows(matrix, lower, upper)
