@@ -213,7 +213,8 @@ def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
         scale = _scale(reduced)
         floors = reduced.floors if reduced.floors.any() else None
         last: Exception = RuntimeError("no attempt")
-        for relaxation in _RELAXATIONS if floors is not None else (0.0,):
+        relaxations = _RELAXATIONS if floors is not None else (0.0,)
+        for relaxation in relaxations:
             needed = None if floors is None else floors * (1.0 - relaxation)
             try:
                 answer = solve_with_floors(reduced.polytope, reduced.worth / scale, needed, 0.0, engine=engine)
@@ -223,10 +224,8 @@ def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
             shares = _without_dust(reduced.polytope.repaired(np.nan_to_num(answer.shares)))
             found = Answer(shares, answer.multipliers * scale, answer.prices * scale, answer.iterations)
             proven = worth_bound(reduced, found) - _value(reduced, shares) <= 1e-9 * scale
-            if (proven and _keeps(reduced, shares)) or relaxation == _RELAXATIONS[-1]:
+            if (proven and _keeps(reduced, shares)) or relaxation == relaxations[-1]:
                 return found
-        if floors is None:
-            return found
         raise last
 
     return run
