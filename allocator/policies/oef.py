@@ -47,7 +47,7 @@ class OptimalEfficiencyWithFairness:
 
         max_x  sum_i s_i a_i.x_i                               x in the allocation polytope
         form="cooperative"        a_i.x_i >= r_ik a_i.x_k      for all i, k: nobody prefers another's GPU time
-        form="non_cooperative"    s_i/e_i a_i.x_i equal        for all i: nobody gains by misstating its throughputs
+        form="non_cooperative"    s_i/e_i a_i.x_i equal        for all i: nobody gains by overstating its speed-ups
 
     a_ij = T_ij / min_l T_il: throughput in units of the slowest type that the job's gang can run on; s: scale factors;
     w: priority weights; e: GPUs that a job is entitled to, in proportion to its weight but no more than its gang

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -129,6 +133,18 @@ def test_without_cooperation_all_have_the_same(seed):
     assert u[0] > 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_without_cooperation_overstated_speedups_gain_nothing(seed):
+    state, policy = draw(seed, 8, cluster=(1, 1, 1)), get_policy("oef", form="non_cooperative")
+    a, rng = relative(state), np.random.default_rng(seed)
+    honest = (a * policy.allocate(state).shares).sum(axis=1)
+    for i in range(state.n_jobs):
+        claimed = state.rates.copy()
+        claimed[i] *= np.where(np.arange(3) == a[i].argmin(), 1.0, rng.uniform(1.0, 3.0, 3))
+        misled = replace(state, throughputs=state.throughputs.with_rates(claimed))
+        assert (a[i] * policy.allocate(misled).shares[i]).sum() <= honest[i] * (1.0 + 1e-6)
+
+
 @pytest.mark.parametrize(
     ("sizes", "weights", "expected"),
     [
@@ -194,3 +210,17 @@ def test_runs_in_the_simulator(form):
     result = simulate(trace, Cluster.parse("v100:8,p100:8,k80:8"), get_policy("oef", form=form), default_table())
     assert len(result.jobs) == 12
     assert (result.jobs["status"] == "completed").all()
+
+
+def test_is_audited_from_the_command_line(tmp_path):
+    speeds = [[8.6, 5.1, 1.8], [7.2, 4.9, 2.6], [20.0, 2.0, 1.0], [2.0, 1.9, 1.8]]
+    jobs = [{"throughputs": dict(zip(TYPES, rates, strict=True))} for rates in speeds]
+    path = tmp_path / "instance.json"
+    path.write_text(json.dumps({"cluster": dict.fromkeys(TYPES, 1), "jobs": jobs}))
+    lines = {}
+    for policy in ("oef", "max_sum_throughput_perf"):
+        command = [sys.executable, "-m", "allocator", "audit", path, "--policy", policy, "--probed-jobs", "0"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        lines[policy] = next(line for line in printed.splitlines() if "envy-freeness" in line)
+    assert lines["oef"].split()[1] == "yes"
+    assert lines["max_sum_throughput_perf"].split()[1] == "no"
