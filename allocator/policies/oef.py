@@ -297,15 +297,26 @@ class _Envy:
         and a piecewise linear one is convex when it is so from each piece to its neighbours.
         """
         direction = self.relative / self.relative.sum(axis=1, keepdims=True)
-        points, of = np.unique(direction, axis=0, return_inverse=True)
-        of = of.ravel()
-        members = np.argsort(of, kind="stable")
-        alike = of[members][1:] == of[members][:-1]
-        first = members[np.append(True, ~alike)]
-        near, far = _adjacent(points)
-        one = np.concatenate([members[:-1][alike], first[near]])
-        other = np.concatenate([members[1:][alike], first[far]])
+        everyone = np.arange(len(direction))
+        groups = [everyone]
+        if self.owed.any():
+            # gangs that are owed equal time: between the others rows differ by more than their rates
+            groups += [np.flatnonzero(self.owed == time) for time in np.unique(self.owed)]
+        pairs = [members[_near(direction[members])] for members in groups]
+        one, other = np.unique(np.sort(np.hstack(pairs), axis=0), axis=1)
         return np.concatenate([one, other]), np.concatenate([other, one])
+
+
+def _near(points: Array) -> Positions:
+    """(2, E) pairs of neighbours among `points` (n, M); of several in one place, one has neighbours elsewhere."""
+    places, of = np.unique(points, axis=0, return_inverse=True)
+    of = of.ravel()
+    members = np.argsort(of, kind="stable")
+    alike = of[members][1:] == of[members][:-1]
+    first = members[np.append(True, ~alike)]
+    near, far = _adjacent(places)
+    inside = np.vstack([members[:-1][alike], members[1:][alike]])
+    return np.hstack([inside, np.vstack([first[near], first[far]])])
 
 
 def _adjacent(points: Array) -> tuple[Positions, Positions]:
