@@ -27,6 +27,10 @@ _EXACT: dict[str, Any] = {
 _WHOLE = 1e-10
 """Distance from a whole number up to which a vertex of the relaxation counts as whole."""
 
+_BELOW_ONE = 0.99
+_COUNT = 1e-6
+"""Rounding of a bound on whole numbers."""
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -96,9 +100,13 @@ class Highs:
         bound = np.inf
         fraction = np.abs(z - np.rint(z))[self._whole]
         if fraction.max(initial=0.0) > _WHOLE:
+            # a whole number within less than 1 of its bound is the largest
+            counted = not (cost[~self._whole].any() or (cost != np.rint(cost)).any())
+            self._solver.setOptionValue("mip_abs_gap", _BELOW_ONE / scale if counted else _EXACT["mip_abs_gap"])
             self._solver.setOptionValue("solve_relaxation", False)
             z = self._run()
             bound = -scale * float(self._solver.getInfo().mip_dual_bound)
+            bound = np.floor(bound + _COUNT) if counted else bound
         return Found(np.where(self._whole, np.rint(z), z), multipliers, bound)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -237,6 +239,27 @@ def test_most_floors_are_kept_and_then_the_most_throughput():
     assert goal.kept(program, found.x).sum() == 2
     assert found.stages[1].objective == pytest.approx(5.0, rel=1e-6)
     assert solve_columns(program, goal, solver="cbc").objective == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(programs(whole=False, floors=False, rows=False), SEEDS)
+def test_no_more_floors_can_be_kept(program, seed):
+    """All sets of jobs, largest first, each by a linear program."""
+    most = program.columns.rates.toarray().max(axis=1)
+    floors = most * np.random.default_rng(seed).choice([0.0, 0.4, 0.7], program.columns.n_jobs)
+    assume((floors > 0).any())
+    found = solve_columns(program, MostFloors(floors))
+    assert found.status == "optimal"
+    best = 0
+    for chosen in product((0, 1), repeat=len(floors)):
+        asked = ColumnProgram(program.columns, program.capacity, floors=floors * chosen * (1 - 1e-9))
+        try:
+            solve_columns(asked, Total(np.zeros(program.columns.n_columns)))
+        except InfeasibleError:
+            continue
+        best = max(best, int(((floors > 0) * np.array(chosen)).sum()))
+    assert found.objective == best
+    assert found.bound == best
 
 
 def test_jobs_that_must_run_do():
