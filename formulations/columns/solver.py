@@ -225,7 +225,7 @@ class _Search:
         """What is proven of one objective; `bound` is on what is made large."""
         program, signed = self.ordered.program, value if goal.maximise else -value
         size = max(abs(signed), abs(bound), _SMALLEST * float(np.abs(cost).max(initial=0.0)), 1e-300)
-        gap = max(bound - signed, 0.0) / size if np.isfinite(bound) else np.inf
+        gap = float(max(bound - signed, 0.0) / size) if np.isfinite(bound) else np.inf
         written, y = self.ordered.written, found.multipliers
         multipliers = np.full(program.columns.n_jobs, np.nan if not len(y) else 0.0)
         prices = np.full(len(written.capacity_rows), np.nan)

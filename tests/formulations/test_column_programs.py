@@ -342,6 +342,20 @@ def test_what_was_not_proven_is_not_called_optimal(monkeypatch):
     assert [attempt.solver for attempt in second.attempts] == ["highs", "cbc"]
 
 
+def test_a_search_that_is_cut_short_says_how_far_it_came():
+    rng = np.random.default_rng(0)
+    N, gpus = 400, np.tile([1, 3, 5, 7], 800)
+    rates = rng.uniform(1, 2, 8 * N) * gpus ** rng.uniform(0.5, 1, 8 * N)
+    ways = Configurations(np.repeat(np.arange(N), 8), np.tile([0] * 4 + [1] * 4, N), gpus, rates)
+    rows = Rows(rng.uniform(0, 1, (6, 8 * N)), upper=40.0)
+    program = ColumnProgram(ways, [150, 170], whole=True, rows=rows)
+    found = solve_columns(program, Total(rates), solver="highs", seconds=0.5)
+    assert found.status == "feasible"
+    assert 1e-7 < found.gap < 1.0
+    assert found.bound > found.objective == pytest.approx(float(np.sum(rates * found.x)))
+    assert allowed(program, found.x)
+
+
 def test_points_that_break_a_row_are_not_taken(monkeypatch):
     from formulations.columns import engines
     from formulations.solution import SolverError
