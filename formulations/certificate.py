@@ -31,6 +31,9 @@ class Certificate:
 
     `prices` are in units of the objective per GPU; `dual_prices` in units of the multipliers (N,), which are those of
     the level. Multipliers are empty where there is no level.
+
+    `proving` are multipliers and prices that prove the bound, in the same units as `multipliers` and `dual_prices`,
+    where those do not: a backend's are near what the next decision may begin with even where they prove little.
     """
 
     shares: Array
@@ -40,6 +43,7 @@ class Certificate:
     prices: Array
     multipliers: Array
     dual_prices: Array = field(default_factory=lambda: np.zeros(0))
+    proving: tuple[Array, Array] | None = None
 
 
 def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
@@ -81,15 +85,18 @@ def _certify_threshold(
         proven = objective.bound(polytope.counts * exact, polytope.supply_at(exact, higher))
         if objective.worse(proven, bound) != bound:
             multipliers, prices, bound = exact, higher, proven
-    alone = objective.easiest_level(polytope.fastest)
-    bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
+    alone, proving = objective.easiest_level(polytope.fastest), None
+    if objective.worse(alone, bound) != bound:
+        if relative_gap(alone, bound) > _GOOD:
+            proving = objective.held_alone(polytope.fastest) / polytope.counts, np.zeros_like(prices)
+        bound = alone
     with np.errstate(all="ignore"):
         scale = float((polytope.counts * multipliers) @ objective.slope(level)) if np.isfinite(level) else np.inf
     if scale > 0 and np.isfinite(scale):
         multipliers, prices = multipliers / scale, prices / scale
     value, limit = objective.report(level), objective.report(bound)
     gap = objective.gap(value, limit)
-    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices)
+    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices, proving)
 
 
 def _without_dust(polytope: Polytope, multipliers: Array, prices: Array) -> tuple[Array, float]:

@@ -30,6 +30,9 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+_RESOLUTION = float(np.finfo(np.float64).eps)
+"""Part of the time since a job's arrival that a level of finish-time fairness resolves: rounding."""
+
 
 def relative_gap(value: float, bound: float) -> float:
     """Distance of a value from its bound, relative to the larger; inf where either is not finite."""
@@ -80,6 +83,11 @@ class Threshold(Objective):
 
     higher_level_is_better: bool
 
+    @property
+    def limit(self) -> float:
+        """A level that no throughputs attain, as near as can be said without knowing what jobs run on."""
+        return np.inf if self.higher_level_is_better else -np.inf
+
     @abstractmethod
     def demand(self, level: float) -> Array:
         """(N,) throughput that each job needs at this level."""
@@ -108,6 +116,15 @@ class Threshold(Objective):
     def easiest_level(self, fastest: Array) -> float:
         """A level that no allocation can beat, from each job's throughput alone on its fastest type."""
         return self.level(fastest)
+
+    def held_alone(self, fastest: Array) -> Array:
+        """(N,) multipliers that prove the easiest level: all on the job that can do no better alone."""
+        levels = self.levels(fastest)
+        hardest = int(levels.argmin() if self.higher_level_is_better else levels.argmax())
+        slope = float(self.slope(float(levels[hardest]))[hardest])
+        held = np.zeros(len(levels))
+        held[hardest] = 1.0 / slope if slope > 0 else 1.0
+        return held
 
     def first_guess(self, fastest: Array) -> float:
         """A level to start a search from; the answer does not depend on it."""
@@ -255,17 +272,21 @@ class FinishTimeFairness(Threshold):
         object.__setattr__(self, "isolated", _positive("isolated", self.isolated))
 
     @property
-    def floor(self) -> float:
+    def limit(self) -> float:
         """The level that would need infinite throughput."""
         return float((self.elapsed / self.isolated).max())
 
     def demand(self, level: float) -> Array:
         """``n_i / (rho D_i - e_i)``."""
-        return self.remaining / (level * self.isolated - self.elapsed)
+        return self.remaining / self._left(level)
 
     def slope(self, level: float) -> Array:
         """``n_i D_i / (rho D_i - e_i)^2``."""
-        return self.remaining * self.isolated / (level * self.isolated - self.elapsed) ** 2
+        return self.remaining * self.isolated / self._left(level) ** 2
+
+    def _left(self, level: float) -> Array:
+        """(N,) seconds from now until each job has to be done, no less than what a level can tell apart from none."""
+        return np.maximum(level * self.isolated - self.elapsed, _RESOLUTION * self.elapsed)
 
     def levels(self, u: Array) -> Array:
         """``rho_i``."""
@@ -275,12 +296,12 @@ class FinishTimeFairness(Threshold):
     def bound(self, multipliers: Array, supply: float) -> float:
         """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
         if not supply > 0 or not multipliers.any():
-            return self.floor
+            return self.limit
         share = multipliers * self.remaining
         # one job alone must not need more than the whole supply
         level = float(((self.elapsed + share / supply) / self.isolated)[multipliers > 0].max())
         for _ in range(60):
-            left = level * self.isolated - self.elapsed
+            left = self._left(level)
             used = multipliers > 0
             terms = share[used] / left[used]
             excess = float(terms.sum()) - supply

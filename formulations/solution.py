@@ -65,8 +65,11 @@ class Solution:
     gap : relative distance between the two.
     efficiency_gap : relative distance of the total normalised throughput from the most that is possible at this
         objective; 0 proves Pareto efficiency. nan where no choice among optima was made.
-    prices : (M,) improvement of the objective per additional GPU of each type.
-    multipliers : (N,) weight with which each job holds the objective where it is (sums to 1 over demands).
+    prices : (M,) improvement of the objective per additional GPU of each type; an upper bound on it where optimal
+        prices are not unique. For a type without GPUs: what the first would bring; nan where that is not known, as
+        jobs that run on no other type would then take part.
+    multipliers : (N,) weight with which each job holds the objective where it is (sums to 1 over demands); 0 where
+        there are no demands, as in a sum. Prices and multipliers prove the bound.
     served : (N,) whether the job can gain anything from any type.
     unit : unit of objective; prices are in it per GPU.
     solver : backend whose answer this is.

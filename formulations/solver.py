@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from formulations.backends import AUTO, Backend, get_backend
 from formulations.certificate import Certificate, certify
+from formulations.first_gpu import prices_of_none, with_absent_types
 from formulations.objectives import Makespan, MaxSum, Objective, Threshold
-from formulations.polytope import Polytope, parts
+from formulations.polytope import ROUNDED_UP, Polytope, parts
 from formulations.reductions import Classes, classes_of
 from formulations.remainder import Remainder
 from formulations.selection import Choice, balance, check_choice, published_makespan
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
 from formulations.warm_start import Start, WarmStart
-from formulations.water_filling import Level, WaterFilling, WaterLevel, fill
+from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 
 __all__ = ["TOLERANCE", "solve"]
 
@@ -99,18 +100,13 @@ def solve(
 
     proof = best.certificate
     chosen = _choose(part, goal, proof, choice, solver)
-    objective_value = goal.value(part.throughput(chosen.shares))
-    if isinstance(goal, WaterFilling):
-        # with entities all at the top may have more in the end than at the first level
-        objective_value = min(objective_value, proof.objective)
+    objective_value, gap = _attained(part, goal, proof, chosen.shares)
+    if choice == "balanced" and proof.gap <= tolerance < gap:
+        # the choice cost the last digits of a proven optimum
+        chosen = Choice(proof.shares)
+        objective_value, gap = _attained(part, goal, proof, chosen.shares)
     shares = _expand(chosen.shares, part.rates, classes, jobs, types, polytope.rates.shape)
-    prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(len(served))
-    prices[types] = proof.prices
-    if len(proof.multipliers):
-        multipliers[jobs] = proof.multipliers[classes.of]
-    gap = proof.gap
-    if objective_value != proof.objective and not isinstance(goal, WaterFilling):
-        gap = goal.gap(objective_value, proof.bound)
+    prices, multipliers = _marginals(polytope, objective, proof, classes, jobs, types)
     done = perf_counter()
     return Solution(
         shares=shares,
@@ -130,6 +126,42 @@ def solve(
         phases={"build": built - started, "solve": solved - built, "choose": done - solved},
         warm_start=_warm_start(type(goal).__name__, polytope, types, passed_on),
     )
+
+
+def _attained(polytope: Polytope, objective: Objective, proof: Certificate, shares: Array) -> tuple[float, float]:
+    """Value at the chosen shares, and its gap to the bound."""
+    value = objective.value(polytope.throughput(shares))
+    if isinstance(objective, WaterFilling):
+        # with entities all at the top may have more in the end than at the first level
+        return min(value, proof.objective), proof.gap
+    return value, proof.gap if value == proof.objective else objective.gap(value, proof.bound)
+
+
+def _marginals(
+    polytope: Polytope,
+    objective: Objective,
+    proof: Certificate,
+    classes: Classes,
+    jobs: NDArray[np.intp],
+    types: NDArray[np.intp],
+) -> tuple[Array, Array]:
+    """Prices (M,) and multipliers (N,) that prove the bound, over all types and jobs."""
+    of_classes, dual = proof.proving or (proof.multipliers, proof.dual_prices)
+    prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(polytope.n_jobs)
+    if len(of_classes):
+        multipliers[jobs] = of_classes[classes.of]
+    prices[types] = dual
+    if len(types) < len(prices):
+        # of a sum, every throughput is worth its gain
+        gains = objective.gains if isinstance(objective, MaxSum) else multipliers
+        prices = with_absent_types(gains[:, None] * polytope.rates, polytope.scale_factors, prices, polytope.capacity)
+    if isinstance(objective, Threshold):
+        # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
+        prices = objective.report_price(prices * ROUNDED_UP, objective.level_of(proof.bound))
+    if len(types) < len(prices) and not isinstance(objective, MaxSum):
+        outside = np.setdiff1d(np.arange(polytope.n_jobs), jobs, assume_unique=True)
+        prices = prices + prices_of_none(polytope.rates[outside])
+    return prices, multipliers
 
 
 def _reduce(
@@ -239,6 +271,9 @@ def _fill(
         bound=min(first.bound, most),
         gap=max(level.gap for level in levels),
     )
+    if first.bound >= most * (1.0 - PROVEN_ALONE):
+        # a member of the top can have no more, whatever the first level costs
+        whole = replace(whole, proving=(objective.held_by(polytope.fastest), np.zeros(len(polytope.capacity))))
     iterations = sum(level.source[0].iterations for level in levels)
     return _Best(whole, levels[0].source[0].solver, iterations), attempts, tuple(passed_on)
 
@@ -276,7 +311,7 @@ def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], 
         bound=np.nan,
         gap=0.0,
         efficiency_gap=0.0,
-        prices=np.zeros(M),
+        prices=prices_of_none(polytope.rates),
         multipliers=np.zeros(N),
         served=served,
         unit=objective.unit,

@@ -25,7 +25,10 @@ from formulations.polytope import Array
 from formulations.solution import NotAcceptedError
 from throughputs import InputError
 
-__all__ = ["Level", "WaterFilling", "WaterLevel", "fill"]
+__all__ = ["PROVEN_ALONE", "Level", "WaterFilling", "WaterLevel", "fill"]
+
+PROVEN_ALONE = 1e-10
+"""Relative distance up to which a bound is what a member of the top has with all of its time: it proves the bound."""
 
 _SAME = 2e-8
 """Relative difference up to which a throughput is what was demanded."""
@@ -81,19 +84,39 @@ class WaterFilling(Objective):
 
         A job has ``u_i / d_i``, an entity what its jobs have in all. Without entities: ``min u_i / (w_i d_i)``.
         """
+        levels, _ = self._tops(u)
+        return float(levels.min())
+
+    def held_by(self, u: Array) -> Array:
+        """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
+        levels, top = self._tops(u)
+        least, E = int(levels.argmin()), len(self.hierarchy.parent)
+        weights = np.append(self.hierarchy.weights, self.weights)[least]
+        held = top == least
+        return np.where(held, (1.0 if least < E else 1.0 / self.counts) / (weights * self.units), 0.0)
+
+    def _tops(self, u: Array) -> tuple[Array, NDArray[np.intp]]:
+        """(E + N,) what entities and jobs at the top have per weight, inf elsewhere; (N,) where each job is in that."""
         time, hierarchy = u / self.units, self.hierarchy
+        E, N = len(hierarchy.parent), len(self.units)
         loose = hierarchy.of_job == TOP
+        levels, top = np.full(E + N, np.inf), np.where(loose, E + np.arange(N), hierarchy.of_job)
+        levels[E:][loose] = time[loose] / self.weights[loose]
         if loose.all():
-            return float((time / self.weights).min())
-        E, inside = len(hierarchy.parent), hierarchy.of_job[~loose]
+            return levels, top
+        inside = hierarchy.of_job[~loose]
         of_entity = np.bincount(inside, (self.counts * time)[~loose], E).astype(np.float64)
         peopled = np.bincount(inside, minlength=E) > 0
+        highest = np.arange(E)
+        for entity in np.flatnonzero(hierarchy.parent != TOP).tolist():
+            highest[entity] = highest[hierarchy.parent[entity]]
         for entity in reversed(np.flatnonzero(hierarchy.parent != TOP).tolist()):
             of_entity[hierarchy.parent[entity]] += of_entity[entity]
             peopled[hierarchy.parent[entity]] |= peopled[entity]
-        tops = (hierarchy.parent == TOP) & peopled
-        levels = [of_entity[tops] / hierarchy.weights[tops], time[loose] / self.weights[loose]]
-        return float(np.concatenate(levels).min())
+        tops = np.flatnonzero((hierarchy.parent == TOP) & peopled)
+        levels[tops] = of_entity[tops] / hierarchy.weights[tops]
+        top[~loose] = highest[inside]
+        return levels, top
 
     def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
         """None: a lexicographic optimum is no single program."""

@@ -25,12 +25,16 @@ _ROUGH = 1e-4
 
 _ROUNDS = 40
 
+_GOOD = 1e-10
+"""Relative distance of bounds from which the better one is proven by what proves it, not by the other's multipliers."""
+
 
 @dataclass(frozen=True, eq=False)
 class Proof:
     """A feasible point with what is proven about it; `objective` and `bound` are of the reported value.
 
     `excess` is what the cluster can earn at the multipliers beyond what the point's demands cost (0 at an optimum).
+    `proving` are what proves the bound, in units of the level: multipliers of demands (K,), worth of time (K,), prices.
     """
 
     point: PackedPoint
@@ -39,6 +43,7 @@ class Proof:
     bound: float
     gap: float
     prices: Array
+    proving: tuple[Array, Array, Array]
     excess: float = 0.0
 
 
@@ -85,21 +90,27 @@ def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> 
         dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
         value = float((n * objective.gains) @ u)
         point = replace(point, demand_multipliers=np.zeros_like(n))
-        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices)
+        proving = objective.gains, dual.time, dual.prices
+        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
     assert isinstance(objective, Threshold)
     weights = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
     dual = dual_bound(program, weights, answer.time_multipliers, answer.prices)
     level = objective.level(u)
     bound = objective.bound(n * weights, dual.supply)
     alone = objective.easiest_level(program.fastest)
-    bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
+    held_alone = objective.worse(alone, bound) != bound and relative_gap(alone, bound) > _GOOD
+    bound = objective.worse(alone, bound)
     with np.errstate(all="ignore"):
         scale = float((n * weights) @ objective.slope(level)) if np.isfinite(level) else np.inf
         owed = float((n * weights) @ objective.demand(level)) if np.isfinite(level) else 0.0
-    excess, prices = dual.supply - owed, dual.prices
+    excess, prices, time = dual.supply - owed, dual.prices, dual.time
     if scale > 0 and np.isfinite(scale):
-        weights, prices, excess = weights / scale, prices / scale, excess / scale
+        weights, prices, time, excess = weights / scale, prices / scale, time / scale, excess / scale
     point = replace(point, demand_multipliers=weights)
+    proving = weights, time, prices
+    if held_alone:
+        on_one = objective.held_alone(program.fastest) / n
+        proving = on_one, on_one * program.fastest, np.zeros_like(prices)
     value, limit = objective.report(level), objective.report(bound)
     prices = objective.report_price(prices, level)
-    return Proof(point, u, value, limit, objective.gap(value, limit), prices, excess)
+    return Proof(point, u, value, limit, objective.gap(value, limit), prices, proving, excess)

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import relative_gap
-from formulations.objectives import Objective
+from formulations.objectives import MaxSum, Objective, Threshold
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
 from formulations.packed.expansion import of_jobs
+from formulations.packed.first_gpu import prices_of_nobody, with_absent_types
 from formulations.packed.levels import Proof, optimise, prove
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
@@ -84,17 +85,19 @@ def solve_packed(
 
     N, M = program.n_jobs, len(program.capacity)
     shares, pairs = of_jobs(reduction, chosen.point, M)
-    prices, multipliers = np.zeros(M), np.zeros(N)
-    prices[reduction.types] = best.proof.prices
-    multipliers[reduction.jobs] = chosen.point.demand_multipliers[reduction.of]
-    u = program.throughput(shares, pairs)[reduction.jobs]
-    value = objective.take(reduction.jobs).value(u)
-    if isinstance(goal, WaterFilling):
-        # with entities all at the top may have more in the end than at the first level
-        value = min(value, best.proof.objective)
-        gap = max(relative_gap(value, best.proof.bound), best.proof.gap)
-    else:
-        gap = relative_gap(value, best.proof.bound)
+    value, gap = _attained(program, objective, reduction, best.proof, shares, pairs)
+    if best.proof.gap <= tolerance < gap:
+        # the choice cost the last digits of a proven optimum
+        chosen = PackedChoice(best.proof.point, np.nan)
+        shares, pairs = of_jobs(reduction, chosen.point, M)
+        value, gap = _attained(program, objective, reduction, best.proof, shares, pairs)
+    weights, time, dual_prices = best.proof.proving
+    prices, multipliers = with_absent_types(program, reduction, weights, time, dual_prices), np.zeros(N)
+    if isinstance(goal, Threshold):
+        prices = goal.report_price(prices, goal.level_of(best.proof.bound))
+    prices = prices + prices_of_nobody(program, reduction.served)
+    if not isinstance(goal, MaxSum):
+        multipliers[reduction.jobs] = weights[reduction.of]
     done = perf_counter()
     return PackedSolution(
         shares=shares,
@@ -119,6 +122,18 @@ def solve_packed(
             "expand": done - decided,
         },
     )
+
+
+def _attained(
+    program: PackedPolytope, objective: Objective, reduction: Reduction, proof: Proof, shares: Array, pairs: Pairs
+) -> tuple[float, float]:
+    """Value at the chosen shares, and its gap to the bound."""
+    value = objective.take(reduction.jobs).value(program.throughput(shares, pairs)[reduction.jobs])
+    if isinstance(objective, WaterFilling):
+        # with entities all at the top may have more in the end than at the first level
+        value = min(value, proof.objective)
+        return value, max(relative_gap(value, proof.bound), proof.gap)
+    return value, relative_gap(value, proof.bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +207,7 @@ def _empty(program: PackedPolytope, objective: Objective, reduction: Reduction, 
         bound=np.nan,
         gap=0.0,
         efficiency_gap=0.0,
-        prices=np.zeros(M),
+        prices=prices_of_nobody(program, reduction.served),
         multipliers=np.zeros(N),
         served=reduction.served,
         unit=objective.unit,
