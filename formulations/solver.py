@@ -230,10 +230,10 @@ def _solve_in_turn(
         except (RuntimeError, np.linalg.LinAlgError) as error:
             attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error), warm=begin is not None))
             continue
-        certificate = certify(polytope, objective, answer)
-        attempts.append(Attempt(backend.name, certificate.gap, perf_counter() - began, warm=begin is not None))
+        certificate, name = certify(polytope, objective, answer), answer.solver or backend.name
+        attempts.append(Attempt(name, certificate.gap, perf_counter() - began, warm=begin is not None))
         if best is None or certificate.gap < best.certificate.gap:
-            best = _Best(certificate, backend.name, answer.iterations)
+            best = _Best(certificate, name, answer.iterations)
         if best.certificate.gap <= (aim if polytope.n_jobs <= _SMALL else enough):
             break
     if best is None:
