@@ -70,6 +70,10 @@ class Objective(ABC):
     def key(self) -> Array:
         """(N, k) figures that two jobs must share to be interchangeable."""
 
+    @abstractmethod
+    def relative_key(self, fastest: Array) -> Array:
+        """The figures of `key` in units that nobody chose, where (N,) `fastest` is the throughput that counts as 1."""
+
     def of_classes(self, first: NDArray[np.intp], counts: Array) -> Objective:  # noqa: ARG002
         """The same objective over classes of `counts` (K,) interchangeable jobs, `first` (K,) one of each."""
         return self.take(first)
@@ -212,6 +216,11 @@ class MaxMin(Threshold):
         """The weight."""
         return self.weights[:, None]
 
+    def relative_key(self, fastest: Array) -> Array:
+        """The weight in units of the throughput, beside the largest."""
+        weights = self.weights / fastest
+        return np.asarray(weights / weights.max(initial=0.0))[:, None]
+
 
 @dataclass(frozen=True, eq=False)
 class Makespan(MaxMin):
@@ -324,6 +333,10 @@ class FinishTimeFairness(Threshold):
         """Elapsed, remaining, isolated."""
         return np.column_stack([self.elapsed, self.remaining, self.isolated])
 
+    def relative_key(self, fastest: Array) -> Array:
+        """Elapsed and remaining time beside isolated."""
+        return np.column_stack([self.elapsed / self.isolated, self.remaining / fastest / self.isolated])
+
 
 @dataclass(frozen=True, eq=False)
 class MaxSum(Objective):
@@ -371,6 +384,11 @@ class MaxSum(Objective):
     def key(self) -> Array:
         """The gain."""
         return self.gains[:, None]
+
+    def relative_key(self, fastest: Array) -> Array:
+        """What all the job's time can gain, beside the most."""
+        gains = self.gains * fastest
+        return np.asarray(gains / (gains.max(initial=0.0) or 1.0))[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,3 +454,7 @@ class NashWelfare(Objective):
     def key(self) -> Array:
         """The budget."""
         return self.budgets[:, None]
+
+    def relative_key(self, fastest: Array) -> Array:  # noqa: ARG002
+        """The budget beside the largest."""
+        return np.asarray(self.budgets / self.budgets.max(initial=0.0))[:, None]

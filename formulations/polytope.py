@@ -160,7 +160,7 @@ class Polytope:
         matrix = self.columns.matrix
         rates = matrix.rates.take(jobs, axis=0, mode="clip")
         part = ThroughputMatrix.trusted(
-            rates if np.array_equal(types, np.arange(matrix.n_accelerators)) else rates[:, types],
+            rates if np.array_equal(types, np.arange(matrix.n_accelerators)) else rates.take(types, axis=1),
             jobs=range(len(jobs)),
             accelerators=[matrix.accelerators[j] for j in types],
             scale_factors=matrix.scale_factors[jobs],

@@ -8,9 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classes", "classes_of"]
+__all__ = ["Classes", "classes_of", "types_in_order"]
 
 Array = NDArray[np.float64]
+
+_GRID = 2.0**36
+"""Steps of a unit in which relative rates are added up: whole numbers this small have the same sum in any order."""
+
+_TIES = 20_000
+"""Number of jobs up to which types with as many GPUs are told apart by the rates on them."""
 
 _MANY = 50_000
 """Number of jobs from which counting equal rows in a hash table beats sorting them, where few rows differ."""
@@ -44,9 +50,29 @@ class Classes:
         return cls(each, each, np.ones(n_jobs))
 
 
-def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:
-    """Classes of the jobs whose figures are equal in every one of `columns` (N,)."""
-    place = _project(columns)
+def types_in_order(rates: Array, fastest: Array, capacity: Array) -> NDArray[np.intp]:
+    """Positions of the types with GPUs in an order that depends on their content alone.
+
+    More GPUs first; of as many, the faster ones, by the sums over jobs of the rates relative to each job's `fastest`
+    (N,) and of their squares. Up to a unit of each job's throughput, what is equal in that is taken as it comes.
+    """
+    types = np.flatnonzero(capacity > 0)
+    gpus = capacity[types].tolist()
+    if len(set(gpus)) == len(gpus) or len(rates) > _TIES:
+        return types[np.argsort([-each for each in gpus], kind="stable")]
+    relative = rates.T[types] / np.where(fastest > 0, fastest, 1.0)
+    sums = np.rint(relative * _GRID).sum(axis=1), np.rint(relative * relative * _GRID).sum(axis=1)
+    return types[np.lexsort((-sums[1], -sums[0], -capacity[types]))]
+
+
+def classes_of(
+    columns: Sequence[Array | NDArray[np.int64]], by: Sequence[Array | NDArray[np.int64]] | None = None
+) -> Classes:
+    """Classes of the jobs whose figures are equal in every one of `columns` (N,), in an order that they determine.
+
+    Where the order is to follow from other figures, `by`, these must be equal for jobs of one class.
+    """
+    place = _project(columns if by is None else by)
     if len(place) >= _MANY:
         sample = place[:: len(place) // 4096]
         if len(np.unique(sample)) <= _FEW * len(sample):
@@ -74,10 +100,11 @@ def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Cla
     starts = np.ones(n, dtype=bool)
     near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])
     if len(near):
-        one, other = order[near + 1], order[near]
-        differs = np.zeros(len(near), dtype=bool)
-        for column in columns:
-            differs |= column[one] != column[other]
+        differs = _differing(columns, order, near)
+        if differs.any():
+            # classes that meet in one place one after the other
+            order = np.lexsort((_project(columns), place))
+            differs = _differing(columns, order, near)
         starts[near + 1] = differs
     of = np.empty(n, dtype=np.intp)
     if starts.all():
@@ -86,6 +113,17 @@ def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Cla
     of[order] = np.cumsum(starts) - 1
     begins = np.flatnonzero(starts)
     return Classes(order[begins], of, np.diff(np.append(begins, n)).astype(np.float64))
+
+
+def _differing(
+    columns: Sequence[Array | NDArray[np.int64]], order: NDArray[np.intp], near: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Whether the rows at `near` in an order differ from those after them."""
+    one, other = order[near + 1], order[near]
+    differs = np.zeros(len(near), dtype=bool)
+    for column in columns:
+        differs |= column[one] != column[other]
+    return differs
 
 
 def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes | None:

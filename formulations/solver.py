@@ -13,7 +13,7 @@ from formulations.certificate import Certificate, certify
 from formulations.first_gpu import prices_of_none, with_absent_types
 from formulations.objectives import Makespan, MaxSum, Objective, Threshold
 from formulations.polytope import ROUNDED_UP, Polytope, parts
-from formulations.reductions import Classes, classes_of
+from formulations.reductions import Classes, classes_of, types_in_order
 from formulations.remainder import Remainder
 from formulations.selection import Choice, balance, check_choice, published_makespan
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
@@ -77,9 +77,14 @@ def solve(
     backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
+    if choice == "balanced":
+        types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
     if not len(jobs):
         return _empty(polytope, objective, served, perf_counter() - started)
-    classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
+    if choice == "balanced":
+        classes = _classes(polytope, objective, jobs, types)
+    else:
+        classes = _reduce(polytope, objective, jobs, types, aggregates=backends[0].aggregates)
     part = polytope.restricted(jobs[classes.first], types, classes.counts)
     goal = objective.of_classes(jobs[classes.first], classes.counts)
     if choice == "published" and len(classes.first) < _PUBLISHED_PRICES and solver == "auto":
@@ -164,6 +169,16 @@ def _marginals(
     return prices, multipliers
 
 
+def _classes(polytope: Polytope, objective: Objective, jobs: NDArray[np.intp], types: NDArray[np.intp]) -> Classes:
+    """Classes of identical jobs, in one order for all ways to list them and whatever their throughput is counted in."""
+    rates, sizes = polytope.rates.T[types], polytope.scale_factors
+    if len(jobs) < polytope.n_jobs:
+        rates, sizes, objective = rates[:, jobs], sizes[jobs], objective.take(jobs)
+    fastest = rates.max(axis=0)
+    relative = [*(rates / fastest), sizes, *objective.relative_key(fastest).T]
+    return classes_of([*rates, sizes, *objective.key().T], relative)
+
+
 def _reduce(
     polytope: Polytope, objective: Objective, jobs: NDArray[np.intp], types: NDArray[np.intp], *, aggregates: bool
 ) -> Classes:
@@ -189,7 +204,7 @@ def _expand(
     if any(((shares[part] > 0) & ~(rates[part] > 0)).any() for part in parts(len(shares))):
         shares = np.where(rates > 0, shares, 0.0)
     of_jobs: Array = shares.take(classes.of, axis=0, mode="clip")
-    if of_jobs.shape == shape:
+    if of_jobs.shape == shape and (types[:-1] < types[1:]).all():
         return of_jobs
     whole = np.zeros(shape)
     whole[np.ix_(jobs, types)] = of_jobs
