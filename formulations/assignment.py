@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.backends.highs_model import with_model
 from throughputs import InputError
+from throughputs.numerics import dot
 
 __all__ = ["Line", "assign_to_lines"]
 
@@ -291,7 +292,7 @@ class _Positions:
         if solver is None:
             return None
         x = np.asarray(solver.getSolution().col_value)
-        return _Whole(float(self.cost[columns] @ np.rint(x)), x, float(solver.getInfo().mip_dual_bound))
+        return _Whole(dot(self.cost[columns], np.rint(x)), x, float(solver.getInfo().mip_dual_bound))
 
     def _run(self, columns: NDArray[np.intp], whole: dict[str, float]) -> Any:
         """HiGHS after its run, on an integer program where options for one are given; None for infeasible."""

@@ -11,6 +11,7 @@ from formulations.objectives import MaxSum, NashWelfare, Objective, Threshold, r
 from formulations.polytope import Polytope
 from formulations.sharper import sharper
 from formulations.solution import Answer
+from throughputs.numerics import dot
 
 __all__ = ["Certificate", "certify", "relative_gap"]
 
@@ -91,7 +92,7 @@ def _certify_threshold(
             proving = objective.held_alone(polytope.fastest) / polytope.counts, np.zeros_like(prices)
         bound = alone
     with np.errstate(all="ignore"):
-        scale = float((polytope.counts * multipliers) @ objective.slope(level)) if np.isfinite(level) else np.inf
+        scale = dot(polytope.counts * multipliers, objective.slope(level)) if np.isfinite(level) else np.inf
     if scale > 0 and np.isfinite(scale):
         multipliers, prices = multipliers / scale, prices / scale
     value, limit = objective.report(level), objective.report(bound)

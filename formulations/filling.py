@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.numerics import dot
 
 __all__ = ["Filling", "Hierarchy"]
 
@@ -119,7 +120,7 @@ class Filling:
         self.entity_room = np.zeros(E)
         for entity in reversed(range(E)):
             jobs, entities = hierarchy.members[entity]
-            self.entity_room[entity] = float(counts[jobs] @ room[jobs]) + float(self.entity_room[entities].sum())
+            self.entity_room[entity] = dot(counts[jobs], room[jobs]) + float(self.entity_room[entities].sum())
         self.loose = hierarchy.of_job == TOP
         tops = np.flatnonzero(hierarchy.parent == TOP)
         ends = [room[self.loose] / weights[self.loose], self.entity_room[tops] / hierarchy.weights[tops]]

@@ -20,6 +20,7 @@ from formulations.reductions import Classes, classes_of
 from formulations.solution import Answer, Attempt, Solution, SolverError
 from formulations.solver import TOLERANCE
 from throughputs import InputError
+from throughputs.numerics import dot
 
 __all__ = ["Reduced", "maximise_worth", "priced", "reduce_with_floors", "solve_reduced", "worth_bound"]
 
@@ -221,7 +222,7 @@ def worth_bound(reduced: Reduced, answer: Answer) -> float:
     program = reduced.polytope
     multipliers = reduced.multipliers(answer)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    owed = float((program.counts * multipliers) @ reduced.floors)
+    owed = dot(program.counts * multipliers, reduced.floors)
     return program.supply(reduced.worth + multipliers[:, None] * program.rates, prices) - owed
 
 
@@ -297,7 +298,7 @@ def _evened(reduced: Reduced, best: Answer, value: float, evenness: float) -> An
 
 
 def _value(reduced: Reduced, shares: Array) -> float:
-    return float(reduced.polytope.counts @ (reduced.worth * shares).sum(axis=1))
+    return dot(reduced.polytope.counts, (reduced.worth * shares).sum(axis=1))
 
 
 def _scale(reduced: Reduced) -> float:

@@ -22,6 +22,7 @@ from formulations.polytope import Polytope
 from formulations.solution import Answer, Attempt, Solution
 from formulations.solver import TOLERANCE
 from throughputs import InputError, PlainColumns
+from throughputs.numerics import dot
 
 __all__ = ["maximise_ratio"]
 
@@ -147,8 +148,8 @@ def _without_floors(polytope: Polytope, worth: Array, cost: Array, unit: str, so
     if filled.status == "empty":
         return replace(filled, prices=prices_of_none(polytope.rates), unit=unit)
     shares = filled.shares
-    spent = float(polytope.counts @ (cost * shares).sum(axis=1))
-    value = float(polytope.counts @ (worth * shares).sum(axis=1)) / spent
+    spent = dot(polytope.counts, (cost * shares).sum(axis=1))
+    value = dot(polytope.counts, (worth * shares).sum(axis=1)) / spent
     gap = relative_gap(value, most) if value < most else 0.0
     served: NDArray[np.bool_] = np.asarray((worth[:, polytope.capacity > 0] > 0).any(axis=1))
     return replace(
@@ -167,7 +168,7 @@ def _without_floors(polytope: Polytope, worth: Array, cost: Array, unit: str, so
 
 
 def _total(reduced: Reduced, columns: Array, shares: Array) -> float:
-    return float(reduced.polytope.counts @ (columns * shares).sum(axis=1))
+    return dot(reduced.polytope.counts, (columns * shares).sum(axis=1))
 
 
 def _least_cost(reduced: Reduced, denominator: Array) -> float:
@@ -187,7 +188,7 @@ def _bound(reduced: Reduced, numerator: Array, denominator: Array, answer: Answe
     program = reduced.polytope
     multipliers = np.where(reduced.floors > 0, np.clip(np.nan_to_num(answer.multipliers), 0.0, None), 0.0)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    fixed = float(program.capacity @ prices) - float((program.counts * multipliers) @ reduced.floors)
+    fixed = dot(program.capacity, prices) - dot(program.counts * multipliers, reduced.floors)
     earned = numerator + multipliers[:, None] * program.rates - program.scale_factors[:, None] * prices
     rows = np.arange(len(earned))
     least, bound = _least_cost(reduced, denominator), np.inf
@@ -195,11 +196,11 @@ def _bound(reduced: Reduced, numerator: Array, denominator: Array, answer: Answe
         profit = earned - ratio * denominator
         best = profit.argmax(axis=1)
         gained = profit[rows, best]
-        left = float(program.counts @ np.maximum(gained, 0.0)) + fixed
+        left = dot(program.counts, np.maximum(gained, 0.0)) + fixed
         if left <= 0:
             return min(bound, ratio)
         bound = min(bound, ratio + left / least)
-        slope = float(program.counts @ np.where(gained > 0, denominator[rows, best], 0.0))
+        slope = dot(program.counts, np.where(gained > 0, denominator[rows, best], 0.0))
         if slope <= 0:
             return bound
         step = left / slope

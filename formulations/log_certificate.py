@@ -20,6 +20,7 @@ from formulations.certificate import Certificate
 from formulations.objectives import NashWelfare
 from formulations.polytope import Polytope
 from formulations.solution import Answer
+from throughputs.numerics import dot, log
 
 __all__ = ["certify_log", "gap_to_bound"]
 
@@ -94,7 +95,7 @@ def _proof(
     prices: Array,
 ) -> tuple[float, Array | None]:
     """``bound - value`` and the multipliers (N,) that prove it; None: ``B / u``."""
-    excess = float(capacity @ prices)
+    excess = dot(capacity, prices)
     for part in _parts(len(u)):
         a, B = np.ascontiguousarray(rates[part].T), budgets[part]
         excess += _total(counts[part], _surplus(a, B / u[part], scale_factors[part], prices) - B)
@@ -112,14 +113,14 @@ def _gap_at_best_multipliers(
     u: Array,
     prices: Array,
 ) -> tuple[float, Array]:
-    excess, order = float(capacity @ prices), np.argsort(prices, kind="stable")
+    excess, order = dot(capacity, prices), np.argsort(prices, kind="stable")
     multipliers = np.empty(len(u))
     for part in _parts(len(u)):
         a, B = np.ascontiguousarray(rates[part].T), budgets[part]
         s = scale_factors[part].astype(np.float64)
         best = _best_multiplier(a, B / s, prices, order) * s * _SAFE
         with np.errstate(all="ignore"):
-            at_best = B * np.log(B / (best * u[part])) + _surplus(a, best, s, prices)
+            at_best = B * log(B / (best * u[part])) + _surplus(a, best, s, prices)
         # weak duality holds for any multiplier: where rounding spoils the best one, the other will do
         at_other = _surplus(a, B / u[part], s, prices)
         multipliers[part] = np.where(at_best <= at_other, best, B / u[part])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.numerics import dot, exp, log
 
 __all__ = [
     "FinishTimeFairness",
@@ -201,7 +202,7 @@ class MaxMin(Threshold):
 
     def bound(self, multipliers: Array, supply: float) -> float:
         """``supply / (multipliers . d)``."""
-        total = float(multipliers @ self.weights)
+        total = dot(multipliers, self.weights)
         return supply / total if total > 0 else np.inf
 
     def statement(self, cp: Any, u: Any) -> Any:
@@ -367,7 +368,7 @@ class MaxSum(Objective):
 
     def value(self, u: Array) -> float:
         """``g . u``."""
-        return float(self.totals @ u)
+        return dot(self.totals, u)
 
     def statement(self, cp: Any, u: Any) -> Any:
         """``max g . u``."""
@@ -428,7 +429,7 @@ class NashWelfare(Objective):
     def value(self, u: Array) -> float:
         """``B . log u``, -inf where a job gets nothing."""
         with np.errstate(divide="ignore"):
-            return float(self.totals @ np.log(u))
+            return dot(self.totals, log(u))
 
     def gap(self, value: float, bound: float) -> float:
         """``(bound - value) / sum B``."""
@@ -437,7 +438,7 @@ class NashWelfare(Objective):
 
     def geometric_mean(self, u: Array) -> float:
         """``exp(B . log u / sum B)``, the weighted geometric mean of the throughputs in steps/s."""
-        return float(np.exp(self.value(u) / self.totals.sum()))
+        return float(exp(self.value(u) / self.totals.sum()))
 
     def statement(self, cp: Any, u: Any) -> Any:
         """``max B . log u``."""

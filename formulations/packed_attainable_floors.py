@@ -14,6 +14,7 @@ from formulations.packed.reduction import reduce
 from formulations.packed.statement import Explicit, highs
 from formulations.packed_floors import IN_TURN
 from formulations.solution import SolverError
+from throughputs.numerics import dot
 
 __all__ = ["keep_most_packed_floors"]
 
@@ -82,7 +83,7 @@ def _attainable(polytope: PackedPolytope, floors: Array) -> float:
         best = max(best, float((u[held] / f[held]).min()))
         weights = np.where(held, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
         most = dual_bound(program, weights, answer.time_multipliers, answer.prices).supply
-        proven = most < (1.0 - UNMET) * float((program.counts * weights) @ f)
+        proven = most < (1.0 - UNMET) * dot(program.counts * weights, f)
         if best >= 1.0 - UNMET or proven:
             return best
     if len(notes) == len(IN_TURN):

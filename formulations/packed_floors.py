@@ -21,6 +21,7 @@ from formulations.packed.solver import PackedSolution
 from formulations.solution import Attempt, SolverError
 from formulations.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
+from throughputs.numerics import dot, matmul
 
 __all__ = ["IN_TURN", "maximise_packed_ratio", "maximise_packed_worth"]
 
@@ -135,7 +136,7 @@ def maximise_packed_ratio(
     if not f.any():
         return _without_floors(polytope, d, unit, solver, tolerance, started)
     cost = d[reduction.types]
-    least = float((program.counts * f) @ _least_cost(program, cost))
+    least = dot(program.counts * f, _least_cost(program, cost))
     search = _Search(program, f, solver, tolerance)
     ones, ratio, bound, proof_ratio = np.ones(program.rates.shape), 0.0, np.inf, 0.0
     best: tuple[float, _Found] | None = None
@@ -144,7 +145,7 @@ def maximise_packed_ratio(
         proven = ratio + max(found.bound, 0.0) / least
         if proven < bound:
             bound, proof, proof_ratio = proven, found, ratio
-        attained = float(program.counts @ program.throughput(found.point)) / float(cost @ _in_use(program, found.point))
+        attained = dot(program.counts, program.throughput(found.point)) / dot(cost, _in_use(program, found.point))
         if best is not None and attained <= best[0] * (1.0 + 1e-14):
             break
         best, ratio = (attained, found), attained
@@ -152,7 +153,7 @@ def maximise_packed_ratio(
             break
     assert best is not None
     value, chosen = best
-    spent = float(cost @ _in_use(program, chosen.point))
+    spent = dot(cost, _in_use(program, chosen.point))
     gap = relative_gap(value, bound) if value < bound else 0.0
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
     paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
@@ -229,9 +230,9 @@ class _Search:
             return None
         multipliers = np.where(f > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
         dual = dual_bound(program, gains + multipliers[:, None], answer.time_multipliers, answer.prices, cost)
-        bound = dual.supply - float((program.counts * multipliers) @ f)
-        earned = float(program.counts @ (gains * _by_type(program, point)).sum(axis=1))
-        value = earned - float(cost @ _in_use(program, point))
+        bound = dual.supply - dot(program.counts * multipliers, f)
+        earned = dot(program.counts, (gains * _by_type(program, point)).sum(axis=1))
+        value = earned - dot(cost, _in_use(program, point))
         gap = max(bound - value, 0.0) / max(earned, 1e-300)
         self.attempts.append(Attempt(engine.name, gap, perf_counter() - began))
         return _Found(point, value, max(bound, value), gap, dual.prices, dual.time, multipliers, engine.name)
@@ -255,7 +256,7 @@ def _by_type(program: PackedProgram, point: PackedPoint) -> Array:
 
 def _in_use(program: PackedProgram, point: PackedPoint) -> Array:
     """(M,) GPUs in use."""
-    return np.asarray((program.counts * program.gangs) @ (point.alone + 0.5 * point.shared.sum(axis=1)))
+    return np.asarray(matmul(program.counts * program.gangs, point.alone + 0.5 * point.shared.sum(axis=1)))
 
 
 def _least_cost(program: PackedProgram, cost: Array) -> Array:
@@ -311,8 +312,10 @@ def _without_floors(
         PackedPolytope(best, polytope.capacity), np.ones(polytope.n_jobs), solver=solver, tolerance=tolerance
     )
     sizes, pairs = columns.scale_factors, filled.pairs
-    used = sizes @ filled.shares + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(cost))
-    value = float(polytope.throughput(filled.shares, pairs).sum()) / float(cost @ used)
+    used = matmul(sizes, filled.shares) + np.bincount(
+        pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(cost)
+    )
+    value = float(polytope.throughput(filled.shares, pairs).sum()) / dot(cost, used)
     gap = relative_gap(value, most) if value < most else 0.0
     return replace(
         filled,

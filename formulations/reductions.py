@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classes", "classes_of", "types_in_order"]
+__all__ = ["Classes", "classes_of", "spread_weights", "types_in_order"]
 
 Array = NDArray[np.float64]
 
@@ -20,6 +20,9 @@ _TIES = 20_000
 
 _MANY = 50_000
 """Number of jobs from which counting equal rows in a hash table beats sorting them, where few rows differ."""
+
+_COSINE = 0.3299290689357723
+"""Of 1.2345678910111213, which has no simple ratio to pi."""
 
 _FEW = 0.25
 """Part of a sample's rows that may differ for the hash table to be worth its while."""
@@ -82,9 +85,21 @@ def classes_of(
     return _by_order(columns, place)
 
 
+def spread_weights(n: int) -> Array:
+    """(n,) weights from 0.5 to 2.5 under which sums of different rows hardly ever agree: cosines of multiples of 1.23.
+
+    By the recurrence ``cos (k + 1) a = 2 cos a cos k a - cos (k - 1) a``: cosines of the C library depend on the
+    processor.
+    """
+    cosines = [1.0, _COSINE]
+    while len(cosines) < n:
+        cosines.append(2.0 * _COSINE * cosines[-1] - cosines[-2])
+    return np.array(cosines[:n]) + 1.5
+
+
 def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
     """(N,) one number per row: equal for equal rows, and different for different ones but for chance."""
-    direction = np.cos(np.arange(1, len(columns) + 1) * 1.2345678910111213) + 1.5
+    direction = spread_weights(len(columns) + 1)[1:]
     # column by column: the same operations for every row, so that equal rows give equal bits
     place = columns[0] * direction[0]
     for column, weight in zip(columns[1:], direction[1:], strict=True):
@@ -100,6 +115,8 @@ def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Cla
     starts = np.ones(n, dtype=bool)
     near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])
     if len(near):
+        # the fastest sort leaves equal places in an order that depends on the processor
+        order = np.argsort(place, kind="stable")
         differs = _differing(columns, order, near)
         if differs.any():
             # classes that meet in one place one after the other

@@ -18,6 +18,7 @@ from formulations.certificate import Certificate
 from formulations.polytope import Polytope
 from formulations.uniqueness import Freedom, free_columns, rank_of
 from formulations.warm_start import Start
+from throughputs.numerics import matmul
 
 __all__ = ["Remainder"]
 
@@ -108,7 +109,7 @@ class Remainder:
             done = left & (fixed[self.jobs] | full)
             settled = self._without_choice(proof, part, u, fastest, done, full, priced)
             left = left & ~settled
-            spent = part.loads[~left] @ x[~left]
+            spent = matmul(part.loads[~left], x[~left])
             capacity = np.maximum(part.capacity - spent, 0.0)
             yields = np.where(left[:, None], part.rates * x, 0.0)
             spared = (yields <= max(_DUST, 10.0 * proof.gap) * u[:, None]).all(axis=0)

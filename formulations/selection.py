@@ -44,6 +44,7 @@ from formulations.reductions import classes_of
 from formulations.uniqueness import is_unique
 from formulations.water_filling import WaterFilling
 from throughputs import InputError
+from throughputs.numerics import dot
 
 __all__ = ["CHOICES", "Choice", "balance", "bisected_makespan", "check_choice", "published_makespan"]
 
@@ -197,17 +198,17 @@ def _own_merit(polytope: Polytope, objective: Objective, best: Certificate) -> t
     if isinstance(objective, WaterFilling):
         # every job is held at the level at which it was fixed; multipliers are the first level's
         worth = best.multipliers[:, None] * polytope.rates
-        everyone = best.multipliers * objective.units > _HELD * float(best.multipliers @ objective.units)
+        everyone = best.multipliers * objective.units > _HELD * dot(best.multipliers, objective.units)
         return 0.0, bool(everyone.all()) and _is_unique(polytope, worth, best.dual_prices, everyone)
     assert isinstance(objective, Threshold)
     if not (best.multipliers > 0).all():
         return np.inf, False
     u = polytope.throughput(best.shares)
-    owed = float((polytope.counts * best.multipliers) @ objective.demand(objective.level(u)))
+    owed = dot(polytope.counts * best.multipliers, objective.demand(objective.level(u)))
     supply = polytope.supply_at(best.multipliers, best.dual_prices)
     left = max(supply - owed, _ROUNDING * supply)
     gains = polytope.normalised_worth
-    gap = float((gains / best.multipliers).max()) * left / float((polytope.counts * gains) @ u)
+    gap = float((gains / best.multipliers).max()) * left / dot(polytope.counts * gains, u)
     if gap > 2 * EVENNESS or polytope.n_jobs > _MANY:
         return gap, False
     return gap, is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, everyone)
@@ -234,11 +235,11 @@ def _choose(
     except RuntimeError:
         return None
     shares = _without_dust(polytope, polytope.repaired(answer.shares))
-    total = float(polytope.counts @ (worth * shares).sum(axis=1))
+    total = dot(polytope.counts, (worth * shares).sum(axis=1))
     owed, earned, multipliers = 0.0, worth, np.zeros(polytope.n_jobs)
     if floors is not None:
         multipliers = np.clip(answer.multipliers, 0.0, None)
-        owed = float((polytope.counts * multipliers) @ floors)
+        owed = dot(polytope.counts * multipliers, floors)
         earned = worth + multipliers[:, None] * polytope.rates
     capacity_prices = np.clip(answer.prices, 0.0, None)
     most = polytope.supply(earned, capacity_prices) - owed

@@ -46,7 +46,7 @@ def sharper(
     takes = np.divide(u[:, None], polytope.rates, out=np.ones(shares.shape), where=polytope.rates > 0)
     takes[~spare | given] = 1.0
     takes *= polytope.loads[:, None]
-    order = np.argsort(-beyond, axis=0)
+    order = np.argsort(-beyond, axis=0, kind="stable")
     covered = np.cumsum(np.take_along_axis(takes, order, axis=0), axis=0) <= polytope.capacity
     sorted_ = np.append(np.take_along_axis(beyond, order, axis=0), np.zeros((1, len(prices))), axis=0)
     prices = prices + np.take_along_axis(sorted_, covered.sum(axis=0)[None], axis=0)[0]

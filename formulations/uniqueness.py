@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.polytope import Polytope
+from throughputs.numerics.systems import null_space, singular_values
 
 __all__ = ["Freedom", "free_columns", "is_unique", "rank_of"]
 
@@ -19,6 +20,9 @@ Mask = NDArray[np.bool_]
 
 _TIED = 1e-7
 """Reduced cost, relative to what the job earns, up to which a column counts as free: on the safe side."""
+
+_DUST = 1e-7
+"""Worth of a job relative to the mean below which it is rounding, and says nothing about the columns of the job."""
 
 _INDEPENDENT = 1e-6
 """Smallest relative singular value of independent directions."""
@@ -50,7 +54,8 @@ def free_columns(polytope: Polytope, worth: Array, prices: Array) -> tuple[Mask,
     cost = polytope.scale_factors[:, None] * prices
     profit = np.maximum((worth - cost).max(axis=1), 0.0)
     scale = worth.max(axis=1)
-    free = (cost + profit[:, None] - worth <= _TIED * scale[:, None]) & (polytope.rates > 0)
+    unknown = scale <= _DUST * scale.mean()
+    free = ((cost + profit[:, None] - worth <= _TIED * scale[:, None]) | unknown[:, None]) & (polytope.rates > 0)
     return free, profit <= _TIED * scale
 
 
@@ -79,7 +84,7 @@ class Freedom:
     def moves(self, jobs: NDArray[np.intp]) -> Array:
         """(sum of degrees, M) independent changes of the jobs' shares, each of length 1."""
         moves = np.concatenate([self._moves(job) for job in jobs])
-        return np.asarray(moves / np.linalg.norm(moves, axis=1, keepdims=True))
+        return np.asarray(moves / np.sqrt((moves * moves).sum(axis=1, keepdims=True)))
 
     def _moves(self, job: int) -> Array:
         rates, idle = self._rates[job], bool(self._idle[job])
@@ -88,13 +93,12 @@ class Freedom:
         if self._demanding[job]:
             # idle time gives no throughput
             rows.append(np.append(rates[types], 0.0) if idle else rates[types])
-        _, singular, basis = np.linalg.svd(np.array(rows))
-        rank = int((singular > _INDEPENDENT * singular[0]).sum())
-        moves = np.zeros((len(basis) - rank, len(rates)))
-        moves[:, types] = basis[rank:, : len(types)]
+        basis = null_space(np.array(rows), _INDEPENDENT)
+        moves = np.zeros((len(basis), len(rates)))
+        moves[:, types] = basis[:, : len(types)]
         return moves
 
 
 def rank_of(moves: Array, least: float = _INDEPENDENT) -> int:
     """Number of independent ones among `moves` (k, M) of length 1, up to singular values of `least`."""
-    return int((np.linalg.svd(moves, compute_uv=False) > least).sum()) if moves.size else 0
+    return int((singular_values(moves) > least).sum()) if moves.size else 0

@@ -24,6 +24,7 @@ from formulations.objectives import Objective, Threshold, relative_gap
 from formulations.polytope import Array
 from formulations.solution import NotAcceptedError
 from throughputs import InputError
+from throughputs.numerics import dot
 
 __all__ = ["PROVEN_ALONE", "Level", "WaterFilling", "WaterLevel", "fill"]
 
@@ -203,13 +204,13 @@ class WaterLevel(Threshold):
         # full jobs demand exactly what they can earn
         supply *= 1.0 + 8.0 * np.finfo(np.float64).eps
         low, high = 0.0, self.filling.full_level
-        if float(multipliers @ self.demand(high)) <= supply:
+        if dot(multipliers, self.demand(high)) <= supply:
             return high
         level = high
         for _ in range(_STEPS):
-            excess = float(multipliers @ self.demand(level)) - supply
+            excess = dot(multipliers, self.demand(level)) - supply
             low, high = (low, level) if excess > 0 else (level, high)
-            growth = float(multipliers @ self.slope(level))
+            growth = dot(multipliers, self.slope(level))
             following = level - excess / growth if growth > 0 else np.nan
             if abs(following - level) <= 1e-15 * level or high - low <= 1e-15 * high:
                 break
@@ -297,7 +298,7 @@ def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Arra
     is just met: either it or the slack of the demand vanishes.
     """
     weight = solved.multipliers * objective.units * growth
-    total = float(objective.counts @ weight)
+    total = dot(objective.counts, weight)
     mean = total / float(objective.counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0, posinf=np.inf)

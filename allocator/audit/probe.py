@@ -14,6 +14,7 @@ from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState, Policy
 from formulations import SolverError
 from throughputs import InputError, PackedColumns, PlainColumns
+from throughputs.numerics import dot
 
 __all__ = ["misreport", "probe_strategy"]
 
@@ -111,5 +112,5 @@ def _true_throughput(case: Case, state: ClusterState, allocation: Allocation, i:
 
     if allocation.pairs is None:
         polytope = Polytope(PlainColumns(state.throughputs.with_rates(case.rates)), case.capacity)
-        return float(case.rates[i] @ polytope.repaired(allocation.shares)[i])
+        return dot(case.rates[i], polytope.repaired(allocation.shares)[i])
     return float(PackedPolytope(state.packed, case.capacity).throughput(allocation.shares, allocation.pairs)[i])

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from allocator.audit.case import Case
 from allocator.audit.record import Property
 from throughputs import PlainColumns, ThroughputMatrix
+from throughputs.numerics import dot, matmul
 
 __all__ = ["envy", "feasibility", "pareto_efficiency", "sharing_incentive", "throughput_in_place_of", "utilisation"]
 
@@ -62,7 +63,7 @@ def throughput_in_place_of(case: Case, jobs: NDArray[np.intp]) -> Array:
     per_weight = case.sizes / case.weights
     mine = 1.0 / per_weight[jobs]
     of_time = mine[:, None] * (per_weight * case.time.sum(axis=1))
-    moved = (mine[:, None] * case.rates[jobs]) @ (per_weight[:, None] * case.shares).T
+    moved = matmul(mine[:, None] * case.rates[jobs], (per_weight[:, None] * case.shares).T)
     if case.columns is not None and case.pairs is not None and len(case.pairs):
         moved = moved + mine[:, None] * _beside_partners(case, jobs, per_weight)
     return np.asarray(moved / np.maximum(of_time, 1.0))
@@ -125,7 +126,7 @@ def pareto_efficiency(case: Case) -> tuple[Property, Array]:
     floors = np.where(u > _DUST * case.rates[jobs].max(axis=1), u, 0.0)
     gains = case.sizes[jobs] / proportional_throughput(case.rates[jobs], case.capacity)
     better, bound, prices = _best_without_loss(case, jobs, gains, floors)
-    total = float(gains @ u)
+    total = dot(gains, u)
     # the bound, not the point: nothing more is possible
     value = max(bound - total, 0.0) / total if total > 0 else np.inf
     holds = bool(value <= ROUNDING)
@@ -160,7 +161,7 @@ def _best_without_loss(case: Case, jobs: NDArray[np.intp], gains: Array, floors:
 def utilisation(case: Case) -> Property:
     """Part of the GPU time that is given to jobs that make progress with it; a pair takes its GPUs once."""
     useful = np.where(case.rates > 0, case.shares, 0.0)
-    used, total = case.sizes @ useful, float(case.capacity.sum())
+    used, total = matmul(case.sizes, useful), float(case.capacity.sum())
     if case.pairs is not None:
         of_pairs = case.sizes[case.pairs.first] * case.pairs.share
         used = used + np.bincount(case.pairs.accelerator, of_pairs, minlength=len(used))

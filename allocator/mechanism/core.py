@@ -36,6 +36,7 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.planning import Planner
 from allocator.protocol import ClusterState, Policy, RoundDecision
 from throughputs import InputError
+from throughputs.numerics import matmul
 
 if TYPE_CHECKING:
     from allocator.allocation import Allocation
@@ -377,7 +378,7 @@ class _IsolatedTime:
     def __init__(self, jobs: JobTable, cluster: Cluster) -> None:
         self.jobs = jobs
         self._capacity = cluster.capacity
-        self._all_gpus_rate: NDArray[np.float64] = jobs.rates @ cluster.capacity
+        self._all_gpus_rate: NDArray[np.float64] = matmul(jobs.rates, cluster.capacity)
         self._total_gpus = float(cluster.total_gpus)
         self._ids: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._remaining: NDArray[np.float64] = np.empty(0)
@@ -386,11 +387,11 @@ class _IsolatedTime:
     def jobs_appended(self) -> None:
         """The job table has grown at its end."""
         new = self.jobs.rates[len(self._all_gpus_rate) :]
-        self._all_gpus_rate = np.concatenate([self._all_gpus_rate, new @ self._capacity])
+        self._all_gpus_rate = np.concatenate([self._all_gpus_rate, matmul(new, self._capacity)])
 
     def rates_changed(self, jobs: NDArray[np.int64], step_factor: NDArray[np.float64] | None) -> None:
         """Some jobs have other rates; the progress since the last decision is still reckoned at the rates of then."""
-        self._all_gpus_rate[jobs] = self.jobs.rates[jobs] @ self._capacity
+        self._all_gpus_rate[jobs] = matmul(self.jobs.rates[jobs], self._capacity)
         if step_factor is None or not len(self._ids):
             return
         row = self._ids.searchsorted(jobs)

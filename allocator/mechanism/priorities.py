@@ -27,6 +27,10 @@ __all__ = ["Queues", "TimeLedger"]
 # Negated deficit of rows without a share: behind every row with one, and before those that may not be chosen.
 _LAST = 1e300
 
+_LEAST_POWER, _LARGEST_POWER = -323, 308
+_POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(_LEAST_POWER, _LARGEST_POWER + 1)])
+"""All that there are. Read as text they are the nearest numbers; the power function's depend on the processor."""
+
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
@@ -200,5 +204,7 @@ class Queues:
 
 def _round_significant(values: _Floats, digits: int) -> _Floats:
     finite = np.isfinite(values) & (values != 0)
-    scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(np.where(finite, values, 1.0)))))
+    decade = np.searchsorted(_POWERS_OF_TEN, np.abs(np.where(finite, values, 1.0)), side="right") - 1
+    # a power of ten beyond the largest number is not needed: such a value is next to nothing
+    scale = _POWERS_OF_TEN[np.minimum(digits - 1 - (decade + _LEAST_POWER), _LARGEST_POWER) - _LEAST_POWER]
     return np.where(finite, np.rint(values * scale) / scale, values)

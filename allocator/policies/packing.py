@@ -18,6 +18,7 @@ from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs import InputError, PackedColumns
+from throughputs.numerics import dot
 
 if TYPE_CHECKING:
     from formulations import Pairs
@@ -206,7 +207,7 @@ def _kept(
             raise InputError("packing", field="previous", found=(one, other), expected="pairs without a job in common")
         taken |= {a, b}
         gain = pair_gain(columns, [a], [b])[0]
-        if float(gain @ gpus) >= least_gain * float(gpus.sum()):
+        if dot(gain, gpus) >= least_gain * float(gpus.sum()):
             pairs.append((min(a, b), max(a, b)))
     return pairs
 

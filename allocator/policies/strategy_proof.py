@@ -15,6 +15,7 @@ from allocator.policies.base import Array, ProgramPolicy, runnable_rates
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs import InputError, PlainColumns
+from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
     from formulations import NashWelfare, Polytope
@@ -168,9 +169,9 @@ def _discounts(polytope: Polytope, budgets: Array) -> tuple[Array, float, int]:
         if len(present):
             without, _, own_gap = whole.solve(present, others[present])
             gap = max(gap, own_gap)
-            logs[k] = (value - weights[k] * np.log(u[k]) - without) / weights[k]
+            logs[k] = (value - weights[k] * log(u[k]) - without) / weights[k]
     # a job's presence helps nobody: above 0 is rounding
-    return np.exp(np.minimum(logs, 0.0))[classes.of], gap, K + 1
+    return exp(np.minimum(logs, 0.0))[classes.of], gap, K + 1
 
 
 @dataclass(frozen=True, eq=False)

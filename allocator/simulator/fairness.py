@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.numerics import matmul
 
 __all__ = ["isolated_jct", "isolated_rho", "pairwise_envy", "round_contention", "static_contention"]
 
@@ -51,7 +52,7 @@ def isolated_jct(
     times, active = _active_jobs(arrival_time, leave_time)
     gpus = float(capacity.sum())
     with np.errstate(divide="ignore"):
-        work = total_steps / (rates @ capacity)
+        work = total_steps / matmul(rates, capacity)
     result = np.full(len(arrival_time), np.inf)
     for size in np.unique(scale_factor).tolist():
         speed = 1.0 / np.maximum(active * size, gpus)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from allocator.protocol import RoundDecision
 from allocator.simulator.observers import RoundOutcome
 from allocator.simulator.world import World
+from throughputs.numerics import matmul
 
 if TYPE_CHECKING:
     from formulations import Pairs
@@ -111,7 +112,7 @@ class FluidWorld(World):
         active, cluster = self.core.active, self.core.cluster
         shares = np.where(self.jobs.rates[active] > 0, shares, 0.0)
         sizes = self.jobs.scale_factor[active]
-        used = sizes @ shares
+        used = matmul(sizes, shares)
         if pairs is None or not len(pairs) or self.jobs.colocation is None:
             shares = shares * np.minimum(1.0, cluster.capacity / np.maximum(used, 1e-300))
             shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.simulator.fairness import pairwise_envy
+from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +137,7 @@ def _mean_figures(jct: NDArray[np.float64]) -> dict[str, Any]:
     """The means that a few long jobs move less."""
     some = bool(jct.size and (jct > 0).all())
     return {
-        "geometric_mean_jct": _finite(np.exp(np.log(jct).mean())) if some else None,
+        "geometric_mean_jct": _finite(np.float64(exp(log(jct).mean()))) if some else None,
         "harmonic_mean_jct": _finite(1 / (1 / jct).mean()) if some else None,
     }
 

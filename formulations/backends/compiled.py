@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations import fast
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram
 from formulations.backends.structured import solve_with_engine
 from formulations.backends.written_out import WrittenOut
@@ -40,14 +39,12 @@ def solve(polytope: Polytope, objective: Objective, start: Start | None = None) 
 
 
 def solve_as_stated(polytope: Polytope, objective: Objective) -> Answer:
-    """The same in the units of the program, whether or not loops are compiled: ends near the published points."""
+    """The same in the units of the program: ends near the published points."""
     return solve_with_engine(polytope, objective, _engine_as_stated)
 
 
 def compiled_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
     """Clarabel for programs that are small enough."""
-    if fast.in_use():
-        raise NotAcceptedError("the compiled loops of the structured path are faster")
     _check_size(program)
     return clarabel_engine(program, precision)
 

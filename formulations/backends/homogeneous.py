@@ -36,6 +36,7 @@ from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Sc
 from formulations.objectives import Makespan, MaxMin, MaxSum, Objective
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
+from throughputs.numerics import dot, matmul
 
 __all__ = ["HomogeneousPath", "feasible_point", "solve"]
 
@@ -46,6 +47,10 @@ _LONGEST_STEP = 0.999
 _STEP_FRACTION = 0.99
 _TOLERANCE = 1e-8
 """Feasibility, absolute and relative gap: the published solver's defaults."""
+
+_INFEASIBLE = 1e-30
+"""Ratio of tau and kappa at which a program has no feasible point: long after any that has one would have arrived, and
+long before squares are too small for numbers."""
 
 _MOST_ITERATIONS = 100
 
@@ -185,10 +190,12 @@ class HomogeneousPath:
         """Step until the stopping rule holds; RuntimeError when rounding or `_MOST_ITERATIONS` come first."""
         for iteration in range(_MOST_ITERATIONS):
             residual, of_gap = self._residuals()
-            total = float((self.z * self.s) @ self.pair_weights)
+            total = dot(self.z * self.s, self.pair_weights)
             if self._arrived(residual, total):
                 return iteration
             if not (np.isfinite(total) and np.isfinite(of_gap)):
+                break
+            if self.point[self.at.size] < _INFEASIBLE * self.point[-1]:
                 break
             try:
                 self._step(residual, of_gap, total / self.n_pairs)
@@ -202,8 +209,8 @@ class HomogeneousPath:
         residual = point[at.size] * self.b
         residual -= self.system.apply(point[: at.size])
         residual[at.rows :] -= self.s[:-1]
-        self.cost = -float(self.weighted_b[: at.rows] @ point[: at.rows])
-        self.worth = -float(self.weighted_b[at.rows :] @ point[at.rows : at.size])
+        self.cost = -dot(self.weighted_b[: at.rows], point[: at.rows])
+        self.worth = -dot(self.weighted_b[at.rows :], point[at.rows : at.size])
         return residual, float(point[-1]) + self.cost - self.worth
 
     def _arrived(self, residual: Array, total: float) -> bool:
@@ -216,7 +223,7 @@ class HomogeneousPath:
             return False
         columns, rows = slice(0, at.rows), slice(at.rows, at.size)
         x, z = _norm(point, self.norm_weights, columns), _norm(point, self.norm_weights, rows)
-        s = float(np.sqrt((self.s[:-1] ** 2) @ self.dual_norm_weights[rows]))
+        s = float(np.sqrt(matmul(self.s[:-1] ** 2, self.dual_norm_weights[rows])))
         primal = _norm(residual, self.dual_norm_weights, rows)
         dual = _norm(residual, self.dual_norm_weights, columns)
         primal /= max(max(1.0, _norm(self.b, self.dual_norm_weights, rows)) + x + s, 1.0) * tau
@@ -238,7 +245,8 @@ class HomogeneousPath:
         fixed, affine = solutions = system.solve(b)
         system.refine(solutions[: self.refined], b[: self.refined])
         direction = self._direction(fixed, affine, b[1], of_gap - float(s[-1]), s, ratio)
-        sigma = min(max((1.0 - self._length(direction)) ** 3, _LEAST_CENTRING), 1.0)
+        left = 1.0 - self._length(direction)
+        sigma = min(max(left * left * left, _LEAST_CENTRING), 1.0)
         dz, ds = direction[at.rows : at.size + 1], direction[at.size + 1 :]
         target = s + (ds * dz - sigma * mu) / self.z
         np.multiply(residual, 1.0 - sigma, out=b[1])
@@ -259,8 +267,8 @@ class HomogeneousPath:
         """
         at = self.at
         weighted = self.weights * fixed
-        numerator = of_gap - 2.0 * float(self.weighted_b[: at.rows] @ moving[: at.rows]) + float(weighted @ b)
-        denominator = float(ratio[-1]) + float((weighted * fixed) @ self.system.diagonal)
+        numerator = of_gap - 2.0 * dot(self.weighted_b[: at.rows], moving[: at.rows]) + dot(weighted, b)
+        denominator = float(ratio[-1]) + dot(weighted * fixed, self.system.diagonal)
         d_tau = numerator / denominator
         direction = np.empty_like(self.point)
         direction[: at.size] = moving + d_tau * fixed
@@ -303,7 +311,7 @@ class ClassPath(HomogeneousPath):
 
 
 def _norm(values: Array, weights: Array, part: slice) -> float:
-    return float(np.sqrt((values[part] ** 2) @ weights[part]))
+    return float(np.sqrt(matmul(values[part] ** 2, weights[part])))
 
 
 def _inside(point: Array) -> Array:

@@ -26,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.pairs import pairs_of
+from throughputs.numerics import matmul
+from throughputs.numerics.systems import solve
 
 __all__ = ["EQUILIBRATIONS", "NO_ENTRY", "REGULARISATION", "EmbeddedProgram", "Layout", "Scaling", "System"]
 
@@ -188,11 +190,11 @@ class System:
             out[at.demand] = -(self.A * x).sum(axis=0)
             if self.levelled:
                 out[at.demand] -= stacked[at.y]
-                out[at.y] = -(self.n @ multipliers)
+                out[at.y] = -matmul(self.n, multipliers)
         out[: at.y] = columns.reshape(-1)
         out[at.bounds] = -stacked[: at.y]
         out[at.time] = x.sum(axis=0)
-        out[at.prices] = x @ self.ns
+        out[at.prices] = matmul(x, self.ns)
         return out
 
     def multiply(self, stacked: Array) -> Array:
@@ -225,19 +227,19 @@ class System:
         between = paired * self.difference_squared
         det = self.k22 + r * (slack * summed[2] + between.sum(axis=0))
         off = paired * (1.0 + r * (slack * self.product + leaning[M:]))
-        others = pairs.others @ moments[::2]
-        alone = others[0] + slack + r * (slack * others[1] + pairs.without @ between)
+        others = matmul(pairs.others, moments[::2])
+        alone = others[0] + slack + r * (slack * others[1] + matmul(pairs.without, between))
         self._invert_blocks(moments, leaning, r / det, slack)
         weight = self.nss / det
         common = np.zeros((M + 1, M + 1))
-        common[pairs.first, pairs.second] = common[pairs.second, pairs.first] = -(off @ weight)
-        common[pairs.diagonal, pairs.diagonal] = (d * alone) @ weight + V[at.prices]
+        common[pairs.first, pairs.second] = common[pairs.second, pairs.first] = -matmul(off, weight)
+        common[pairs.diagonal, pairs.diagonal] = matmul(d * alone, weight) + V[at.prices]
         common[M, M] = 1.0
         if self.levelled:
-            common[M, :M] = -(self.by_entry[:M, 0] @ self.n)
+            common[M, :M] = -matmul(self.by_entry[:M, 0], self.n)
             common[:M, M] = -common[M, :M]
-            common[M, M] = self.n @ self.from_b1 + V[at.y]
-        self.inverse = np.linalg.inv(common).T
+            common[M, M] = matmul(self.n, self.from_b1) + V[at.y]
+        self.inverse = solve(common, np.eye(M + 1)).T
 
     def _invert_blocks(self, moments: Array, leaning: Array, r_det: Array, slack: Array) -> None:
         """Inverse of the blocks, and (l, -m) per unit of price and of y (`by_entry`)."""
@@ -278,10 +280,10 @@ class System:
             np.subtract(-b[:, at.demand], (A * g).sum(axis=1), out=blocks[:, 0])
         # the blocks are symmetric: what they owe the common rows is what the common rows put into them
         common = np.empty((B, M + 1))
-        common[:, :M], common[:, M] = g @ self.ns - b[:, at.prices], b[:, at.y]
-        common += (blocks * self.n).reshape(B, -1) @ self.owed
-        common = common @ self.inverse
-        blocks += (common @ self.entry.reshape(M + 1, -1)).reshape(B, 2, K)
+        common[:, :M], common[:, M] = matmul(g, self.ns) - b[:, at.prices], b[:, at.y]
+        common += matmul((blocks * self.n).reshape(B, -1), self.owed)
+        common = matmul(common, self.inverse)
+        blocks += (matmul(common, self.entry.reshape(M + 1, -1))).reshape(B, 2, K)
         multipliers = self.from_b1 * blocks[:, 0] - self.from_b2 * blocks[:, 1]
         time = (blocks[:, 1] - self.k12 * multipliers) / self.k22
         out = np.empty_like(b)

@@ -22,14 +22,15 @@ system are therefore written as sums of positive terms (pairs of types, leave-on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.pairs import pairs_of
 from formulations.backends.progress import NEARLY_SOLVED, Progress
+from throughputs.numerics import dot, matmul
+from throughputs.numerics.systems import Factors
 
 __all__ = ["InteriorPoint", "StructuredProgram", "solve_structured"]
 
@@ -38,13 +39,12 @@ Array = NDArray[np.float64]
 _STEP_TO_BOUNDARY = 0.9995
 _NEARNESS = 0.5
 # with budgets: how near the boundary a step may end, the least and the most that may be left of the vanishing products
-# (more while budgets are not met), the step below which the predictor is not trusted, the least product relative to
-# what is asked for, and how far classes of different budgets are made alike (0: not at all, 1: wholly)
+# (more while budgets are not met), the step below which the predictor is not trusted, and the least product relative
+# to what is asked for
 _STEP_WITH_BUDGETS = 0.99
 _FASTEST, _SLOWEST = 0.005, 0.8
 _SHORTEST = 0.1
 _SMALLEST = 0.1
-_WEIGHT_OF_BUDGETS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +108,12 @@ class _Iteration:
         A, s, n, c = program.rates, program.scale_factors, program.counts, program.capacity
         self.log = program.budgets is not None
         if program.budgets is not None:
-            # n jobs of budget B and gangs of s are n w jobs of budget B / w and gangs of s / w, for any w
-            weight = program.budgets**_WEIGHT_OF_BUDGETS
+            # n jobs of budget B and gangs of s are n w jobs of budget B / w and gangs of s / w, for any w: with the
+            # root of B, classes of different budgets are made half alike
+            weight = np.sqrt(program.budgets)
             s, n = s / weight, n * weight
             self.B, self.weight = program.budgets / weight, weight
-            self.total_budget = float(n @ self.B)
+            self.total_budget = dot(n, self.B)
         M, K = A.shape
         self.program = program
         self.A, self.s, self.n, self.c, self.M, self.K = A, s, n, c, M, K
@@ -150,7 +151,7 @@ class _Iteration:
             X[:M] = 0.5 * np.minimum(1.0 / M, (c / self.total_budget)[:, None] * (self.B / self.s))
         if self.program.start is not None:
             X[:M] = _NEARNESS * self.program.start + (1.0 - _NEARNESS) * X[:M]
-        self.z = c - X[:M] @ self.ns
+        self.z = c - matmul(X[:M], self.ns)
         X[M] = 1.0 - _sum(X[:M])
         self.t = 0.0
         worth = np.zeros_like(A) if self.q is None else self.q
@@ -166,9 +167,9 @@ class _Iteration:
             X[M + 1] = np.maximum(u - g, 0.05 * (1e-3 + np.abs(g)))
             if self.program.drift is not None:
                 self.z = np.maximum(self.z - self.drift * self.t, 0.05 * self.size_of_capacity)
-            S[M + 1] = 1.0 if self.fixed else 1.0 / float(self.n @ self.slope)
+            S[M + 1] = 1.0 if self.fixed else 1.0 / dot(self.n, self.slope)
             worth = worth + A * S[M + 1]
-        weight = float(worth.max()) if self.q is not None else float((self.n @ worth.max(0)) / self.n.sum())
+        weight = float(worth.max()) if self.q is not None else dot(self.n, worth.max(0)) / float(self.n.sum())
         weight = max(weight, 1e-300)
         self.p = 0.5 * weight * np.minimum(1.0, self.n.sum() / (M * room))
         if self.log:
@@ -209,14 +210,16 @@ class _Iteration:
     def _gap(self) -> tuple[float, float]:
         """Complementarity gap, and a size of the objective to compare it with."""
         paired = self.vanishing
-        gap = float(_sum(self.X[:paired] * self.S[:paired]) @ self.n + self.z @ self.p)
+        self.products = self.X[:paired] * self.S[:paired]
+        self.gap_of_jobs = dot(_sum(self.products), self.n)
+        gap = self.gap_of_jobs + dot(self.z, self.p)
         if not self.fixed:
             return gap, abs(self.t)
         if self.log:
             return gap, self.total_budget
         if self.q is None:
             return gap, float(self.n.sum())
-        return gap, abs(float(_sum(self.q * self.X[: self.M]) @ self.n))
+        return gap, abs(dot(_sum(self.q * self.X[: self.M]), self.n))
 
     def _residuals(self) -> None:
         """Residuals of the equations: dual (M, K), demands (K,), time (K,), capacity (M,), level."""
@@ -233,10 +236,10 @@ class _Iteration:
             self.rp1 = self.floors + X[M + 1] - _sum(self.A * x)
             if not self.fixed:
                 self.rp1 += self.slope * self.t
-                self.rt = float(self.n @ (S[M + 1] * self.slope) + self.p @ self.drift) - 1.0
+                self.rt = dot(self.n, S[M + 1] * self.slope) + dot(self.p, self.drift) - 1.0
         self.rd = rd
         self.rp2 = _sum(x) + X[M] - 1.0
-        self.rp3 = x @ self.ns + self.z + self.drift * self.t - self.c
+        self.rp3 = matmul(x, self.ns) + self.z + self.drift * self.t - self.c
 
     def _largest_residual(self) -> float:
         """Relative; the level's is left out: it only scales the multipliers, which the certificate does not mind."""
@@ -261,7 +264,7 @@ class _Iteration:
         r = ratio[M + 1] if self.has_demand else np.zeros(self.K)
         Ad = A * d
         A2 = A * Ad
-        both = d[pairs.first] * d[pairs.second]
+        both = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
         between = both * self.difference_squared
         k12, k22 = _sum(Ad), _sum(d) + slack
         over_det = 1.0 / (k22 + r * (slack * _sum(A2) + _sum(between)))
@@ -274,13 +277,15 @@ class _Iteration:
     def _factor_prices(self, both: Array, between: Array, A2: Array, r: Array, over_det: Array) -> None:
         M, n, d, slack, pairs = self.M, self.n, self.d, self.slack, self.pairs
         weight = self.ns * self.s * over_det
-        W = _sum(self.cross * d, 1)
-        off = -((both * (1.0 + r * (slack * self.product + W))) @ weight)
-        alone = pairs.others @ d + slack + r * (slack * (pairs.others @ A2) + pairs.without @ between)
+        W = np.einsum("pjk,jk->pk", self.cross, d)
+        off = -(matmul(both * (1.0 + r * (slack * self.product + W)), weight))
+        alone = (
+            matmul(pairs.others, d) + slack + r * (slack * matmul(pairs.others, A2) + matmul(pairs.without, between))
+        )
         G = np.zeros((M + 1, M + 1))
         G[pairs.first, pairs.second] = off
         G[pairs.second, pairs.first] = off
-        G[pairs.diagonal, pairs.diagonal] = (d * alone) @ weight + self.zp
+        G[pairs.diagonal, pairs.diagonal] = matmul(d * alone, weight) + self.zp
         # what a change of (b1, b2) does to the use of capacity, and to the level's equation
         weighted = self.ns * d
         lean = self.A - self.k12 * self.over_k22
@@ -294,77 +299,104 @@ class _Iteration:
         if self.fixed:
             G[M, M] = 1.0
         else:
-            column = self.R1 @ self.slope
+            column = matmul(self.R1, self.slope)
             column[:M] += self.drift
             G[:M, M], G[M, :M], G[M, M] = -column[:M], column[:M], -column[M]
-        self.lu, self.pivots, _ = _lapack().dgetrf(G)
+        self.factors = Factors(G)
 
     def _direction(self, e: Array, ez: Array) -> tuple[Array, Array, Array, Array, float]:
         """Newton direction (dX, dS, dz, dp, dt) for complementarity targets e over X, and ez over z."""
+        M = self.M
+        dX, d_lambda, omega, dz, dp, dt = self._towards(e, ez)
+        dS = np.empty_like(e)
+        dS[:M] = e[:M] - self.ratio[:M] * dX[:M]
+        dS[M] = -omega
+        if self.has_demand:
+            dS[M + 1] = d_lambda
+        return dX, dS, dz, dp, dt
+
+    def _towards(self, e: Array, ez: Array) -> tuple[Array, Array, Array, Array, Array, float]:
+        """The same without dS, of which the rows for demand and time are given: (dX, d lambda, -dm, dz, dp, dt)."""
         M, A, d = self.M, self.A, self.d
         g0 = d * (e[:M] - self.rd)
         b2 = -self.rp2 - e[M] * self.slack - _sum(g0)
-        rhs = self.R2 @ b2
-        rhs[:M] += self.rp3 + ez * self.zp + g0 @ self.ns
+        rhs = matmul(self.R2, b2)
+        rhs[:M] += self.rp3 + ez * self.zp + matmul(g0, self.ns)
         if self.has_demand:
             b1 = self.rp1 + e[M + 1] / self.ratio[M + 1] - _sum(A * g0)
-            rhs += self.R1 @ b1
+            rhs += matmul(self.R1, b1)
         rhs[M] = 0.0 if self.fixed else rhs[M] - self.rt
-        solution = _lapack().dgetrs(self.lu, self.pivots, rhs)[0]
+        solution = self.factors.solve(rhs)
         dp, dt = solution[:M], float(solution[M])
         paid = self.s * dp[:, None]
         charge = d * paid
         b2 += _sum(charge)
-        dX, dS = np.empty_like(e), np.empty_like(e)
+        dX, d_lambda = np.empty_like(e), b2
         if self.has_demand:
             b1 += _sum(A * charge)
             if not self.fixed:
                 b1 += self.slope * dt
             d_lambda = self.i11 * b1 - self.i12 * b2
             omega = (b2 - self.k12 * d_lambda) * self.over_k22
-            dX[:M] = g0 + d * (A * d_lambda + omega - paid)
-            dS[M + 1] = d_lambda
+            mix = A * d_lambda
+            mix += omega
             dX[M + 1] = (e[M + 1] - d_lambda) / self.ratio[M + 1]
         else:
             omega = b2 * self.over_k22
-            dX[:M] = g0 + d * (omega - paid)
-        dS[:M] = e[:M] - self.ratio[:M] * dX[:M]
-        dS[M] = -omega
+            mix = np.broadcast_to(omega, A.shape)
+        dX[:M] = g0 + d * (mix - paid)
         dX[M] = self.slack * (e[M] + omega)
-        return dX, dS, self.zp * (ez - dp), dp, dt
+        return dX, d_lambda, omega, self.zp * (ez - dp), dp, dt
 
     def _step(self, gap: float) -> bool:
         """Predictor, corrector, and as far along as the boundary allows; False when no step can be found."""
-        X, S, z, p = self.X, self.S, self.z, self.p
         self._factor()
-        paired = self.vanishing
-        e = -S
         if self.log:
-            e[paired] += self.B * self.over_X[paired]
-        dX, dS, dz, dp, dt = self._direction(e, -p)
-        primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
-        products = (X + primal * dX)[:paired] * (S + dual * dS)[:paired]
-        after = float(_sum(products) @ self.n + (z + primal * dz) @ (p + dual * dp))
-        target = gap / self.size * max(after / gap, 0.0) ** 3
-        if self.log:
-            return self._step_with_budgets(dX * dS, dz * dp, primal * dual, target, gap / self.size)
-        dX, dS, dz, dp, dt = self._direction((target - dX * dS) * self.over_X - S, (target - dz * dp) / z - p)
+            return self._step_with_budgets(gap)
+        S, z, p = self.S, self.z, self.p
+        dX, _, _, dz, dp, _ = self._towards(-S, -p)
+        # where all products are to vanish, X dS + S dX = -X S: what one of them changes by is known from the other
+        change = dX * self.over_X
+        bend_z = dz * dp
+        primal = min(1.0, -1.0 / min(float(change.min()), float((dz / z).min()), -1e-300))
+        dual = min(1.0, -1.0 / min(-1.0 - float(change.max()), float((dp / p).min()), -1e-300))
+        # the products (X + primal dX) (S + dual dS), summed by powers of the change
+        of_change = self.products * change
+        after = (1.0 - dual) * self.gap_of_jobs + (primal * (1.0 - dual) - dual) * dot(_sum(of_change), self.n)
+        of_change *= change
+        after -= primal * dual * dot(_sum(of_change), self.n)
+        left = max((after + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
+        target = gap / self.size * left * left * left
+        # targets (target - dX dS) / X - S
+        e = (change + 1.0) * change
+        e -= 1.0
+        e *= S
+        e += target * self.over_X
+        dX, dS, dz, dp, dt = self._direction(e, (target - bend_z) / z - p)
         primal, dual = self._lengths(dX, dS, dz, dp, _STEP_TO_BOUNDARY)
         if self.h is not None:
             # with curvature, shares enter the dual equations: both sides must move together
             primal = dual = min(primal, dual)
         return self._move(primal, dual, (dX, dS, dz, dp, dt))
 
-    def _step_with_budgets(self, bend: Array, bend_z: Array, reached: float, target: float, mean: float) -> bool:
-        """The corrector where v lambda = B is wanted.
+    def _step_with_budgets(self, gap: float) -> bool:
+        """The step where v lambda = B is wanted.
 
         The predictor's curvature (`bend`) is taken only as far as the predictor could go, and the other products
         shrink no faster than these near their budgets. Where even that leads straight into the boundary, the
         curvature says nothing: a step without it, back towards the centre.
         """
-        S, z, p, M = self.S, self.z, self.p, self.M
-        target = max(target, mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget())), self.smallest)
-        for weight, goal in ((reached, target), (0.0, max(target, mean))):
+        X, S, z, p, M = self.X, self.S, self.z, self.p, self.M
+        e = -S
+        e[M + 1] += self.B * self.over_X[M + 1]
+        dX, dS, dz, dp, _ = self._direction(e, -p)
+        primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
+        products = (X + primal * dX)[: M + 1] * (S + dual * dS)[: M + 1]
+        left = max((dot(_sum(products), self.n) + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
+        bend, bend_z, mean = dX * dS, dz * dp, gap / self.size
+        least = mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget()))
+        target = max(mean * left * left * left, least, self.smallest)
+        for weight, goal in ((primal * dual, target), (0.0, max(target, mean))):
             e = (goal - weight * bend) * self.over_X - S
             e[M + 1] += (self.B - goal) * self.over_X[M + 1]
             direction = self._direction(e, (goal - weight * bend_z) / z - p)
@@ -389,10 +421,3 @@ class _Iteration:
         primal = -min(float((dX * self.over_X).min()), float((dz / self.z).min()), -1e-300)
         dual = -min(float((dS / self.S).min()), float((dp / self.p).min()), -1e-300)
         return min(1.0, share / primal), min(1.0, share / dual)
-
-
-@cache
-def _lapack() -> Any:
-    from scipy.linalg import lapack
-
-    return lapack

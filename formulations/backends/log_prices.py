@@ -34,6 +34,9 @@ from formulations.backends.log_responses import (
     states_at,
 )
 from formulations.backends.structured import own_engine
+from throughputs.numerics import dot, matmul
+from throughputs.numerics.systems import eigh
+from throughputs.numerics.systems import solve as solve_system
 
 __all__ = ["PricedShares", "solve_by_prices"]
 
@@ -198,7 +201,7 @@ def solve_by_prices(market: Market, start: Array | None = None) -> PricedShares 
 def _mismatch(jobs: _Jobs, shares: Array, prices: Array) -> float:
     """How far the market is from clearing: worth of unsold capacity per budget, or the part of a type sold twice."""
     over = np.einsum("i,ij->j", jobs.weight, shares) / jobs.market.capacity - 1.0
-    unsold = float(np.maximum(-over, 0.0) @ (prices * jobs.market.capacity)) / jobs.total
+    unsold = dot(np.maximum(-over, 0.0), prices * jobs.market.capacity) / jobs.total
     return max(unsold, float(over.max()))
 
 
@@ -219,7 +222,7 @@ def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
     else:
         prices = _without_dust(jobs, start)
         # nobody spends more than the budget
-        if float(prices @ capacity) > _DEAREST * jobs.total or not prices.any():
+        if dot(prices, capacity) > _DEAREST * jobs.total or not prices.any():
             return None
     curvature = _slopes(sample, prices)
     best, before = _Near(prices, np.inf), None
@@ -291,18 +294,16 @@ def _slopes(sample: _Jobs, prices: Array) -> Array:
         above[j] += size
         below[j] = max(below[j] - size, 0.0)
         slopes[j] = (sample.totals(below).usage - sample.totals(above).usage) / (above[j] - below[j])
-    values, vectors = np.linalg.eigh(0.5 * (slopes + slopes.T))
-    return np.asarray((vectors * np.maximum(values, 1e-6 * values.max())) @ vectors.T)
+    values, vectors = eigh(0.5 * (slopes + slopes.T))
+    return np.asarray(matmul(vectors * np.maximum(values, 1e-6 * values.max()), vectors.T))
 
 
 def _corrected(curvature: Array, moved: Array, change: Array) -> Array:
     """BFGS: the nearest curvature under which moving prices by `moved` has the observed effect on usage."""
-    seen, expected = float(moved @ change), curvature @ moved
-    if not seen > 1e-2 * float(moved @ expected):
+    seen, expected = dot(moved, change), matmul(curvature, moved)
+    if not seen > 1e-2 * dot(moved, expected):
         return curvature
-    return np.asarray(
-        curvature + np.outer(change, change) / seen - np.outer(expected, expected) / float(moved @ expected)
-    )
+    return np.asarray(curvature + np.outer(change, change) / seen - np.outer(expected, expected) / dot(moved, expected))
 
 
 def _newton_step(curvature: Array, prices: Array, excess: Array) -> Array:
@@ -311,14 +312,14 @@ def _newton_step(curvature: Array, prices: Array, excess: Array) -> Array:
     step = np.zeros(len(prices))
     for _ in range(2 * len(prices)):
         step[~free] = -prices[~free]
-        rhs = excess[free] - curvature[np.ix_(free, ~free)] @ step[~free]
-        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], rhs)
+        rhs = excess[free] - matmul(curvature[np.ix_(free, ~free)], step[~free])
+        step[free] = solve_system(curvature[np.ix_(free, free)], rhs)
         outside = free & (prices + step < 0.0)
         if outside.any():
             free &= ~outside
             continue
         # a price held at 0 is let go where more than its capacity would be used
-        wanted = ~free & (excess - curvature @ step > 0.0)
+        wanted = ~free & (excess - matmul(curvature, step) > 0.0)
         if not wanted.any():
             break
         free |= wanted

@@ -16,6 +16,7 @@ from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
 from formulations.solution import Answer, NotAcceptedError
 from formulations.warm_start import Start
+from throughputs.numerics import dot
 
 __all__ = ["solve", "solve_log"]
 
@@ -83,7 +84,7 @@ def _solve(market: Market, begin: Array | None) -> Answer:
     """Of the market's K jobs, with its iterations or passes; `begin`: prices (M,)."""
     if begin is not None and len(market.budgets) < _MANY_WARM:
         raise NotAcceptedError("few jobs are solved as quickly from nothing")
-    contended = float(market.capacity.sum()) < float(market.counts @ market.scale_factors)
+    contended = float(market.capacity.sum()) < dot(market.counts, market.scale_factors)
     if begin is not None and not contended and len(market.budgets) <= _MANY:
         raise NotAcceptedError("with GPUs for all, prices are a poor guide to few jobs")
     if begin is not None or len(market.budgets) > _MANY:

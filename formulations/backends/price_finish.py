@@ -16,6 +16,7 @@ from formulations.backends.small_engine import small_engine
 from formulations.backends.structured import Engine, own_engine
 from formulations.polytope import Polytope
 from formulations.solution import Answer
+from throughputs.numerics import dot, matmul
 
 __all__ = ["Finish"]
 
@@ -145,7 +146,11 @@ class Finish:
 
     def _scale(self, prices: Array, place: Place) -> float:
         """Prices of a level have no unit of their own: the same worth of all capacity as before."""
-        return 1.0 if self.goal.gain is not None else float((self.capacity @ place.prices) / (self.capacity @ prices))
+        return (
+            1.0
+            if self.goal.gain is not None
+            else float((matmul(self.capacity, place.prices)) / (matmul(self.capacity, prices)))
+        )
 
     def _off(self, settled: Settled, place: Place) -> bool:
         """Whether prices or level are further off than was assumed when jobs were settled."""
@@ -153,7 +158,7 @@ class Finish:
         if self.goal.gain is None and beyond > _DUST * abs(place.level):
             return True
         off = np.maximum(settled.lowest - place.prices, place.prices - settled.highest)
-        return float((off * self.capacity).max()) > _DUST * max(float(place.prices @ self.capacity), self.goal.most)
+        return float((off * self.capacity).max()) > _DUST * max(dot(place.prices, self.capacity), self.goal.most)
 
     def _at_vertex(
         self, undecided: Crowd, settled: Settled, point: InteriorPoint, place: Place, apart: float
@@ -217,8 +222,8 @@ class Finish:
         shares[undecided.index] = their_shares
         multipliers *= self.polytope.scale_factors
         used = np.einsum("i,ij->j", everyone.jobs.loads, shares)
-        worth = max(float(self.capacity @ place.prices), self.goal.most)
-        unsold = float(np.maximum(self.capacity - used, 0.0) @ place.prices)
+        worth = max(dot(self.capacity, place.prices), self.goal.most)
+        unsold = dot(np.maximum(self.capacity - used, 0.0), place.prices)
         if unsold > _CLEARED * worth or (used > (1.0 + _CLEARED) * self.capacity).any():
             raise RuntimeError("prices do not clear the market")
         return Answer(shares, multipliers, place.prices, self.iterations)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import dot, matmul
+from throughputs.numerics.systems import eigh, least_squares
+
 __all__ = ["Curvature", "newton_step", "shortened"]
 
 Array = NDArray[np.float64]
@@ -43,8 +46,8 @@ class Curvature:
         scaled = slopes * unit * unit[:, None]
         if not np.isfinite(scaled).all():
             raise RuntimeError("usage cannot be told from prices")
-        values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
-        whole = (vectors * np.maximum(values, _FLATTEST * values.max())) @ vectors.T
+        values, vectors = eigh(0.5 * (scaled + scaled.T))
+        whole = matmul(vectors * np.maximum(values, _FLATTEST * values.max()), vectors.T)
         return cls(whole / unit / unit[:, None])
 
     def observe(self, moved: Array, expected: Array, seen: Array) -> None:
@@ -52,13 +55,13 @@ class Curvature:
 
         `expected` is the excess (M,) that would have been left had usage not answered to prices, `seen` what was left.
         """
-        change, linear = expected - seen, self.matrix @ moved
-        least = _LEAST_SEEN * float(moved @ linear)
-        if float(moved @ change) > least > 0:
+        change, linear = expected - seen, matmul(self.matrix, moved)
+        least = _LEAST_SEEN * dot(moved, linear)
+        if dot(moved, change) > least > 0:
             self.matrix = (
                 self.matrix
-                + np.outer(change, change) / float(moved @ change)
-                - np.outer(linear, linear) / float(moved @ linear)
+                + np.outer(change, change) / dot(moved, change)
+                - np.outer(linear, linear) / dot(moved, linear)
             )
 
 
@@ -75,29 +78,29 @@ def newton_step(curvature: Array, growth: Array, excess: Array, prices: Array) -
     """
     M = len(prices)
     levelled = bool(growth.any())
-    if not np.isfinite(excess).all() or (levelled and not float(prices @ growth) > 0.0):
+    if not np.isfinite(excess).all() or (levelled and not dot(prices, growth) > 0.0):
         raise RuntimeError("prices are no guide to the level")
     free = prices > 0
     step = np.zeros(M)
     # prices that all rise alike change nothing, so the level's step is that of the cost
-    by = -float(prices @ excess) / float(prices @ growth) if levelled else 0.0
+    by = -dot(prices, excess) / dot(prices, growth) if levelled else 0.0
     for _ in range(2 * M):
         step[~free] = -prices[~free]
         n = int(free.sum())
         system = np.zeros((n + levelled, n + levelled))
         rhs = np.zeros(n + levelled)
         system[:n, :n] = curvature[np.ix_(free, free)]
-        rhs[:n] = excess[free] - curvature[np.ix_(free, ~free)] @ step[~free]
+        rhs[:n] = excess[free] - matmul(curvature[np.ix_(free, ~free)], step[~free])
         if levelled:
             system[:n, n] = system[n, :n] = growth[free]
-            rhs[n] = -growth[~free] @ step[~free]
-        solution = np.linalg.lstsq(system, rhs, rcond=None)[0]
+            rhs[n] = matmul(-growth[~free], step[~free])
+        solution = least_squares(system, rhs)
         step[free] = solution[:n]
         outside = free & (prices + step < 0.0)
         if outside.any():
             free &= ~outside
             continue
-        wanted = ~free & (excess - curvature @ step + growth * by > 1e-12)
+        wanted = ~free & (excess - matmul(curvature, step) + growth * by > 1e-12)
         if not wanted.any():
             break
         free |= wanted

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import matmul
+from throughputs.numerics.systems import least_squares
+
 __all__ = ["Tied", "without_dust"]
 
 Array = NDArray[np.float64]
@@ -80,8 +83,8 @@ def without_dust(tied: Tied) -> tuple[Array, float] | None:
             return None
         shares = np.append(tied.shares[job, kind], 0.0)
         for _ in range(2):
-            shares += np.linalg.lstsq(matrix, rhs - matrix @ shares, rcond=None)[0]
-        if not (np.abs(rhs - matrix @ shares) <= _FITS).all():
+            shares += least_squares(matrix, rhs - matmul(matrix, shares))
+        if not (np.abs(rhs - matmul(matrix, shares)) <= _FITS).all():
             return None
         below = shares[:n] < -_FITS
         if not below.any():

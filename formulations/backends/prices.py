@@ -23,7 +23,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations import fast
 from formulations.backends.mixes import Box, Jobs, respond_all, settle
 from formulations.backends.price_crowds import Crowd, Settled
 from formulations.backends.price_finish import Finish
@@ -45,9 +44,6 @@ the level, and where they are curved: that is a sequence of programs."""
 
 _SMALLEST_WARM, _SMALLEST_WARM_CURVED, _SMALLEST_WARM_SUM = 1500, 500, 2500
 """The same for a start from prices; and where there is no level, but a sum."""
-
-_COMPILED = 2.5
-"""How many times as many classes it takes where the loops of the interior point are compiled."""
 
 _MANY, _PROBED = 16_000, 256
 """Number of classes up to which jobs that run alike, or do not contend, are refused; how many are looked at."""
@@ -90,12 +86,7 @@ _FREE = 1e-5
 
 def takes(polytope: Polytope) -> bool:
     """Whether the classes are many enough for this path to pay where there is no level."""
-    return polytope.n_jobs >= (_SMALLEST * _against_compiled() if _contended(polytope) else _MANY)
-
-
-def _against_compiled() -> float:
-    """By which factor more classes it takes where the interior point's loops are compiled."""
-    return _COMPILED if fast.in_use() else 1.0
+    return polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY)
 
 
 def _contended(polytope: Polytope) -> bool:
@@ -115,7 +106,7 @@ def solve(polytope: Polytope, objective: Objective, start: Start | None = None) 
     """
     if not isinstance(objective, Threshold | MaxSum):
         raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
-    least = int(_smallest(objective, warm=start is not None) * _against_compiled())
+    least = _smallest(objective, warm=start is not None)
     if polytope.n_jobs < least:
         raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
     if polytope.n_jobs < _MANY and not _contended(polytope):
@@ -229,7 +220,9 @@ class _Search:
         counts = polytope.counts[chosen] / chance[chosen]
         if not hardest:
             return chosen, counts
-        most = np.sort(np.argpartition(need, -hardest)[-hardest:])
+        least = np.partition(need, -hardest)[-hardest]
+        above, equal = np.flatnonzero(need > least), np.flatnonzero(need == least)
+        most = np.sort(np.concatenate([above, equal[: hardest - len(above)]]))
         return np.concatenate([chosen, most]), np.concatenate([counts, np.full(hardest, 1e-9)])
 
     def _some(self, jobs: Index, loads: Array) -> Crowd:

@@ -21,8 +21,8 @@ from os import cpu_count
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.fast import in_use
 from formulations.objectives import Threshold
+from throughputs.numerics import dot
 
 __all__ = ["Mixes", "Responses", "level_at_prices", "mixes_of", "respond"]
 
@@ -130,22 +130,14 @@ class Responses:
         return np.where(self.bound & np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
 
 
-def respond(
-    rates: Array, prices: Array, demand: Array | None, gain: Array | None = None, *, fast: bool | None = None
-) -> Responses:
+def respond(rates: Array, prices: Array, demand: Array | None, gain: Array | None = None) -> Responses:
     """The best mixes at `prices` (M,) for jobs with `rates` (M, K).
 
     `demand` (K,), positive: throughput that each job needs; None: none. `gain` (K,): what it is paid for a unit of
-    throughput, per GPU of its gang; None: nothing. One of the two must be given. `fast` as in
-    `formulations.fast.in_use`.
+    throughput, per GPU of its gang; None: nothing. One of the two must be given.
     """
     K = rates.shape[1]
     answer = Responses(rates, np.empty(K), np.empty(K, dtype=np.int16), np.empty(K), np.empty(K))
-    if in_use(fast):
-        from formulations.fast import responses as compiled
-
-        compiled.fill(answer, prices, demand, gain)
-        return answer
     starts = range(0, K, _CHUNK)
 
     def fill(start: int) -> None:
@@ -188,7 +180,7 @@ def level_at_prices(
         else:
             good = max(good, sign * level)
         with np.errstate(over="ignore"):
-            growth = float((loads * responses.multipliers(prices)) @ (objective.slope(level) / fastest))
+            growth = dot(loads * responses.multipliers(prices), objective.slope(level) / fastest)
         following = sign * level - excess / growth if growth > 0 else np.nan
         if abs(following - sign * level) <= 1e-12 * abs(level):
             break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from formulations import fast
 from formulations.backends.compiled import clarabel_engine
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram
 from formulations.backends.structured import own_engine
@@ -10,14 +9,14 @@ from formulations.backends.structured import own_engine
 __all__ = ["small_engine"]
 
 _COLUMNS = 240
-"""Number of columns up to which Clarabel is the quicker one; our own where its loops are compiled too."""
+"""Number of columns up to which Clarabel is the quicker one."""
 
 
 def small_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
-    """Clarabel up to some hundred columns, our own method beyond, and where Clarabel does not get there."""
+    """Clarabel up to some hundred columns, our own method beyond and where Clarabel does not get there."""
     M, K = program.rates.shape
     # Clarabel's tolerances are absolute as well, and the unit of gains is anybody's
-    if K * M > _COLUMNS or program.gains is not None or fast.in_use():
+    if K * M > _COLUMNS or program.gains is not None:
         return own_engine(program, precision)
     try:
         return clarabel_engine(program, precision)

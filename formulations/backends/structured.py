@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
 from formulations.backends.responses import level_at_prices
-from formulations.fast import in_use
 from formulations.objectives import FinishTimeFairness, MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 from formulations.warm_start import Start
+from throughputs.numerics import dot
 
 __all__ = ["Engine", "own_engine", "solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
 
@@ -44,12 +44,8 @@ _FEW_TYPES = 8
 _ROUNDS = 40
 
 
-def own_engine(program: StructuredProgram, precision: float, *, fast: bool | None = None) -> InteriorPoint:
-    """Our own method, for any size; `fast` as in `formulations.fast.in_use`."""
-    if in_use(fast):
-        from formulations.fast.interior_point import solve_structured as compiled
-
-        return compiled(program, tolerance=precision)
+def own_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
+    """Our own method, for any size."""
     return solve_structured(program, tolerance=precision)
 
 
@@ -103,7 +99,7 @@ def _solve_by_levels(
     relative = np.divide(polytope.rates.T, fastest, order="C")
     level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
     if start is not None:
-        worth = float(polytope.capacity @ start.prices)
+        worth = dot(polytope.capacity, start.prices)
         at = objective.worse(start.level, bound) if start.level > 0.0 else bound
         level = level_at_prices(objective, relative, fastest, polytope.loads, worth, start.prices, at)
         if not np.isfinite(level):
@@ -129,7 +125,7 @@ def _solve_by_levels(
         last = gap
         following = bound
         if gap > _NEAR and len(polytope.capacity) <= _FEW_TYPES:
-            worth = float(polytope.capacity @ answer.prices)
+            worth = dot(polytope.capacity, answer.prices)
             with np.errstate(over="ignore"):
                 priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
             following = objective.worse(priced, bound) if np.isfinite(priced) else bound

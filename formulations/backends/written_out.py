@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.interior_point import StructuredProgram
+from throughputs.numerics import dot, matmul
 
 __all__ = ["WrittenOut"]
 
@@ -145,8 +146,8 @@ def _sizes_of_demands(program: StructuredProgram, slopes: Array, level: float | 
     fastest: Array = program.rates.max(axis=0)
     floors = np.zeros(len(fastest)) if program.floors is None else program.floors
     if level is None:
-        total = float(program.counts @ program.scale_factors)
-        even = np.minimum(1.0 / len(program.rates), program.capacity / total) @ program.rates
+        total = dot(program.counts, program.scale_factors)
+        even = matmul(np.minimum(1.0 / len(program.rates), program.capacity / total), program.rates)
         rising = slopes > 0
         level = float(((even - floors)[rising] / slopes[rising]).min(initial=np.inf))
     demand = floors + slopes * max(level, 0.0)

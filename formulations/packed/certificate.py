@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.packed.program import PackedPoint, PackedProgram
+from throughputs.numerics import matmul
 
 __all__ = ["Dual", "best_other", "dual_bound", "repaired"]
 
@@ -32,7 +33,7 @@ def repaired(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     side = program.total(y)
     lower = np.minimum(side, side.transpose(1, 0, 2))
     y *= np.divide(lower, side, out=np.zeros_like(side), where=side > 0)[g]
-    used = (n * program.gangs) @ (x + 0.5 * y.sum(1))
+    used = matmul(n * program.gangs, x + 0.5 * y.sum(1))
     fits = np.divide(program.capacity, used, out=np.ones_like(used), where=used > program.capacity)
     return replace(point, alone=x * fits, shared=y * fits)
 
@@ -104,7 +105,7 @@ def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_c
         partner[k, g] = best_other(program, profit[k, g])
         lacking = np.where(program.useful[g], profit + partner - program.gangs[:, None, None] * due, 0.0)
         m = m + 0.5 * np.maximum(lacking.max(axis=(1, 2)), 0.0)
-    return float(program.counts @ m + program.capacity @ prices), m
+    return float(matmul(program.counts, m) + matmul(program.capacity, prices)), m
 
 
 def best_other(program: PackedProgram, profit: Array) -> Array:

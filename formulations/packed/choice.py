@@ -26,6 +26,7 @@ from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.levels import PRECISION, Proof
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from throughputs.numerics import dot
 
 __all__ = ["PackedChoice", "choose"]
 
@@ -95,8 +96,8 @@ def _chosen(
         return None
     multipliers = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
     most = dual_bound(program, worth + multipliers, answer.time_multipliers, answer.prices).supply
-    most -= float((program.counts * multipliers) @ floors)
-    total = float((program.counts * worth) @ u)
+    most -= dot(program.counts * multipliers, floors)
+    total = dot(program.counts * worth, u)
     return PackedChoice(point, max(most - total, 0.0) / most if most > 0 else np.inf)
 
 
@@ -113,7 +114,7 @@ def _gap_by_multipliers(program: PackedProgram, worth: Array, proof: Proof) -> f
     ``sum worth (u - f) <= mu sum lambda (u - f) <= mu (supply - sum lambda f)``.
     """
     multipliers = proof.point.demand_multipliers
-    total = float((program.counts * worth) @ proof.throughput)
+    total = dot(program.counts * worth, proof.throughput)
     if not (multipliers > 0).all() or not total > 0:
         return np.inf
     return float((worth / multipliers).max()) * max(proof.excess, 0.0) / total

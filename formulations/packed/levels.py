@@ -12,6 +12,7 @@ from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from throughputs.numerics import dot
 
 __all__ = ["Proof", "optimise", "prove"]
 
@@ -88,7 +89,7 @@ def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> 
     n = program.counts
     if isinstance(objective, MaxSum):
         dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
-        value = float((n * objective.gains) @ u)
+        value = dot(n * objective.gains, u)
         point = replace(point, demand_multipliers=np.zeros_like(n))
         proving = objective.gains, dual.time, dual.prices
         return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
@@ -101,8 +102,8 @@ def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> 
     held_alone = objective.worse(alone, bound) != bound and relative_gap(alone, bound) > _GOOD
     bound = objective.worse(alone, bound)
     with np.errstate(all="ignore"):
-        scale = float((n * weights) @ objective.slope(level)) if np.isfinite(level) else np.inf
-        owed = float((n * weights) @ objective.demand(level)) if np.isfinite(level) else 0.0
+        scale = dot(n * weights, objective.slope(level)) if np.isfinite(level) else np.inf
+        owed = dot(n * weights, objective.demand(level)) if np.isfinite(level) else 0.0
     excess, prices, time = dual.supply - owed, dual.prices, dual.time
     if scale > 0 and np.isfinite(scale):
         weights, prices, time, excess = weights / scale, prices / scale, time / scale, excess / scale

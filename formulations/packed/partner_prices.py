@@ -23,8 +23,7 @@ differences from the pivots.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,8 @@ from numpy.typing import NDArray
 from formulations.backends.progress import NEARLY_SOLVED, Progress
 from formulations.packed.partner_options import Options
 from formulations.packed.program import Goal, PackedProgram
+from throughputs.numerics import dot, matmul
+from throughputs.numerics.systems import cholesky, solve_cholesky
 
 __all__ = ["PartnerPoint", "solve_partner_prices"]
 
@@ -66,7 +67,7 @@ class _Iteration:
         self.o = options
         self.n, self.A, self.K = program.counts, options.rate, program.n_classes
         # where GPUs are few for the jobs, times are small: they are counted in this unit
-        self.unit = min(1.0, float(program.capacity.sum() / (program.counts @ program.gangs)))
+        self.unit = min(1.0, float(program.capacity.sum() / (matmul(program.counts, program.gangs))))
         self.c, self.life = program.capacity / self.unit, 1.0 / self.unit
         self.fixed = goal.slopes is None
         self.has_demand = goal.slopes is not None or goal.floors is not None
@@ -102,9 +103,9 @@ class _Iteration:
                 self.t = 0.5 * max(float(((u - self.f)[rising] / self.w[rising]).min()), 0.0)
             wanted = self.f + self.w * self.t
             self.X[o.of_v] = np.maximum(u - wanted, 0.05 * (1e-3 + np.abs(wanted)))
-            lam[:] = (float(gains.mean()) if gains.any() else 1.0) if self.fixed else 1.0 / float(n @ self.w)
+            lam[:] = (float(gains.mean()) if gains.any() else 1.0) if self.fixed else 1.0 / dot(n, self.w)
         worth = np.where(o.real, self.worth + A * lam[o.of], 0.0)
-        typical = max(float(n @ np.maximum.reduceat(worth, o.starts)) / float(n.sum()), 1e-300)
+        typical = max(dot(n, np.maximum.reduceat(worth, o.starts)) / float(n.sum()), 1e-300)
         self.p = np.zeros(o.M + o.balances)
         self.p[: o.M] = 0.5 * typical * np.minimum(1.0, n.sum() / (o.M * c))
         spent = worth - o.paid(self.p)
@@ -132,8 +133,8 @@ class _Iteration:
 
     def _gap(self) -> tuple[float, float]:
         """Complementarity gap, and a size of the objective to compare it with."""
-        gap = float(self.weight @ (self.X * self.S) + self.z @ self.p[: self.o.M])
-        return gap, abs(self.t) if not self.fixed else abs(float(self.o.n @ (self.earned * self.X)))
+        gap = float(matmul(self.weight, self.X * self.S) + matmul(self.z, self.p[: self.o.M]))
+        return gap, abs(self.t) if not self.fixed else abs(dot(self.o.n, self.earned * self.X))
 
     def _residuals(self) -> None:
         """Residuals of the equations: dual (C,), time and demand (K,), common rows, level."""
@@ -145,7 +146,7 @@ class _Iteration:
         self.r_common = o.common(X)
         self.r_common[: o.M] += self.z - self.c
         self.r_demand = self.f + self.w * self.t - o.sum(self.A * X) if self.has_demand else np.zeros(self.K)
-        self.r_level = 0.0 if self.fixed else float(self.n @ (lam * self.w)) - 1.0
+        self.r_level = 0.0 if self.fixed else dot(self.n, lam * self.w) - 1.0
 
     def _largest_residual(self) -> float:
         """Relative to what is paid and to the limits of the rows."""
@@ -205,29 +206,31 @@ class _Iteration:
         low1, low2, diagonal = low1 * root, low2 * root, self.light * o.n
         G = np.zeros((len(self.p), len(self.p)))
         for options, shape, coefficients, common in o.blocks:
-            to_pivots = left1[options].reshape(shape).T @ at1[options].reshape(shape)
-            to_pivots += left2[options].reshape(shape).T @ at2[options].reshape(shape)
+            to_pivots = matmul(left1[options].reshape(shape).T, at1[options].reshape(shape))
+            to_pivots += matmul(left2[options].reshape(shape).T, at2[options].reshape(shape))
             one, two = low1[options].reshape(shape), low2[options].reshape(shape)
-            Q = -(to_pivots + to_pivots.T) - one.T @ one - two.T @ two
+            Q = -(to_pivots + to_pivots.T) - matmul(one.T, one) - matmul(two.T, two)
             Q[np.diag_indices(shape[1])] += diagonal[options].reshape(shape).sum(axis=0)
-            G[np.ix_(common, common)] += coefficients @ Q @ coefficients.T
+            G[np.ix_(common, common)] += matmul(matmul(coefficients, Q), coefficients.T)
         G[np.arange(M), np.arange(M)] += self.zp
         self.scale = 1.0 / np.sqrt(np.maximum(np.diagonal(G), 1e-300))
         G *= self.scale[:, None] * self.scale
         # rounding may leave the system a little short of definite
         for shift in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7):
             G[np.arange(len(G)), np.arange(len(G))] = 1.0 + shift
-            self.cholesky, failed = _lapack().dpotrf(G, lower=1)
-            if not failed:
+            factor = cholesky(G)
+            if factor is not None:
                 break
+        # an indefinite one has no step, which is what a factor that is not a number leads to
+        self.cholesky = np.full_like(G, np.nan) if factor is None else factor
         if not self.fixed:
             dX, _, lam = self._project(np.zeros_like(self.X), np.zeros(self.K), self.w)
             self.column = o.common(dX)
             self.column_solved = self._solve(self.column)
-            self.level_pivot = float(n @ (self.w * lam) + self.column @ self.column_solved)
+            self.level_pivot = float(matmul(n, self.w * lam) + matmul(self.column, self.column_solved))
 
     def _solve(self, rhs: Array) -> Array:
-        return np.asarray(self.scale * _lapack().dpotrs(self.cholesky, self.scale * rhs, lower=1)[0])
+        return np.asarray(self.scale * solve_cholesky(self.cholesky, self.scale * rhs))
 
     def _project(self, gradient: Array, time: Array, demand: Array) -> tuple[Array, Array, Array]:
         """The step ``dX = d (gradient - time dm + rate dlambda)`` (C,) whose rows come to `time` and `demand` (K,).
@@ -262,7 +265,7 @@ class _Iteration:
         rhs[:M] += ez * self.zp
         dp, dt = self._solve(rhs), 0.0
         if not self.fixed:
-            dt = (-self.r_level - float(self.n @ (self.w * lam)) - float(self.column @ dp)) / self.level_pivot
+            dt = (-self.r_level - dot(self.n, self.w * lam) - dot(self.column, dp)) / self.level_pivot
             dp = dp + self.column_solved * dt
         dX, dm, lam = self._project(gradient - o.paid(dp), -self.r_time, self.r_demand + self.w * dt)
         dS = np.where(self.live, e - dX / self.d, 0.0)
@@ -278,8 +281,11 @@ class _Iteration:
         self._factor()
         dX, dS, dz, dp, dt = self._direction(-S, -p)
         primal, dual = self._lengths(dX, dS, dz, dp[:M], 1.0)
-        after = float(self.weight @ ((X + primal * dX) * (S + dual * dS)) + (z + primal * dz) @ (p + dual * dp[:M]))
-        target = gap / self.size * max(after / gap, 0.0) ** 3
+        after = float(
+            matmul(self.weight, (X + primal * dX) * (S + dual * dS)) + matmul(z + primal * dz, p + dual * dp[:M])
+        )
+        left = max(after / gap, 0.0)
+        target = gap / self.size * left * left * left
         dX, dS, dz, dp, dt = self._direction((target - dX * dS) / X - S, (target - dz * dp[:M]) / z - p)
         primal, dual = self._lengths(dX, dS, dz, dp[:M], _STEP_TO_BOUNDARY)
         if not np.isfinite(primal + dual):
@@ -297,10 +303,3 @@ class _Iteration:
         primal = min(float((dX / self.X)[live].min()), float((dz / self.z).min()), -1e-300)
         dual = min(float((dS / self.S)[live].min()), float((dp / self.p[: len(dp)]).min()), -1e-300)
         return min(1.0, -share / primal), min(1.0, -share / dual)
-
-
-@cache
-def _lapack() -> Any:
-    from scipy.linalg import lapack
-
-    return lapack

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs import InputError
+from throughputs.numerics import matmul
 from throughputs.packed import PackedColumns
 
 __all__ = ["PackedPolytope", "Pairs"]
@@ -99,7 +100,7 @@ class PackedPolytope:
         time = shares.sum(axis=1)
         for member in (pairs.first, pairs.second):
             time = time + np.bincount(member, pairs.share, minlength=N)
-        used = sizes @ shares + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=M)
+        used = matmul(sizes, shares) + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=M)
         over_capacity = (used - self.capacity) / np.maximum(self.capacity, 1.0)
         uneven = float(pairs.share[sizes[pairs.first] != sizes[pairs.second]].sum())
         least = min(float(shares.min()), float(pairs.share.min(initial=0.0)))

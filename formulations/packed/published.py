@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from formulations.backends.homogeneous import HomogeneousPath
 from formulations.backends.homogeneous_system import EQUILIBRATIONS, NO_ENTRY, REGULARISATION
@@ -27,6 +26,8 @@ from formulations.objectives import Makespan, relative_gap
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.solver import PackedSolution
 from formulations.selection import bisected_makespan
+from throughputs.numerics import matmul
+from throughputs.numerics.systems import cholesky, solve_cholesky
 
 __all__ = ["published_makespan"]
 
@@ -113,7 +114,7 @@ class _Rows:
         X = x.reshape(-1, self.M)
         time = X.sum(axis=1)
         demand = self.by_job((self.own * X).sum(axis=1), (self.beside * X[self.n :]).sum(axis=1))
-        return np.concatenate([self.size @ X, self.by_job(time, time[self.n :]), -demand])
+        return np.concatenate([matmul(self.size, X), self.by_job(time, time[self.n :]), -demand])
 
     def transposed(self, w: Array) -> Array:
         """Columns times capacity, time and demand rows."""
@@ -132,7 +133,7 @@ class _Rows:
         S = np.zeros((self.n_common, self.n_common))
         time, demand = slice(M, M + n), slice(M + n, None)
         own, beside = self.own * D, self.beside * D[n:]
-        S[range(M), range(M)] = (self.size**2) @ D
+        S[range(M), range(M)] = matmul(self.size**2, D)
         for j in range(M):
             S[j, time] = self.by_job(self.size * D[:, j], self.size[n:] * D[n:, j])
             S[j, demand] = -self.by_job(self.size * own[:, j], self.size[n:] * beside[:, j])
@@ -230,7 +231,10 @@ class _System:
         self.d = 1.0 / (V[:m] + self.of_bounds)
         square = self.rows.weighted_square(self.d)
         square[np.diag_indices_from(square)] += V[2 * m :]
-        self.factors = cho_factor(square)
+        factor = cholesky(square)
+        if factor is None:
+            raise np.linalg.LinAlgError("the system is not definite")
+        self.factor_of_square = factor
 
     def solve(self, b: Array) -> Array:
         """Solutions (B, size) for right-hand sides b (B, size)."""
@@ -239,7 +243,7 @@ class _System:
     def _solve(self, b: Array) -> Array:
         m, rows = self.layout.rows, self.rows
         free = self.d * (b[:m] - b[m : 2 * m] * self.of_bounds)
-        common = cho_solve(self.factors, rows.apply(free) - b[2 * m :])
+        common = solve_cholesky(self.factor_of_square, rows.apply(free) - b[2 * m :])
         x = free - self.d * rows.transposed(common)
         return np.concatenate([x, -(x + b[m : 2 * m]) * self.of_bounds, common])
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import PackedProgram, useful_pairs
+from formulations.reductions import spread_weights
 from throughputs.packed import PackedColumns
 
 __all__ = ["Reduction", "reduce"]
@@ -105,7 +106,7 @@ def _content_order(columns: PackedColumns, types: Index, groups: Index) -> Index
         together = columns.together[np.ix_(groups, groups, types)]
         both = np.concatenate([together, together.transpose(1, 0, 2)], axis=2)
         met = np.sort(both, axis=1).reshape(len(groups), -1)
-        weight = np.cos(np.arange(met.shape[1]) * 1.2345678910111213) + 1.5
+        weight = spread_weights(met.shape[1])
         keys.append((met * weight).sum(axis=1))
         ranked = np.lexsort(keys[::-1])
     return groups[ranked]

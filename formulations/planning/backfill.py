@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import matmul
+
 __all__ = ["backfill", "fill_with_gain"]
 
 Booleans = NDArray[np.bool_]
@@ -20,7 +22,7 @@ def backfill(
     Source: the public implementation of Zheng et al., NSDI 2023 (work-conserving backfill).
     """
     filled = schedule.copy()
-    idle = gpus - widths @ schedule
+    idle = gpus - matmul(widths, schedule)
     longest_first = np.argsort(-remaining_seconds, kind="stable")
     ordered = widths[longest_first]
     for now in np.flatnonzero(idle > 0):
@@ -38,7 +40,7 @@ def backfill(
 def fill_with_gain(schedule: Booleans, gains: NDArray[np.float64], widths: NDArray[np.int64], gpus: int) -> Booleans:
     """The schedule (N, R) with rounds of any gain added where they fit, those with most gain per GPU first."""
     filled = schedule.copy()
-    idle = gpus - widths @ schedule
+    idle = gpus - matmul(widths, schedule)
     counts = filled.sum(axis=1)
     further = np.arange(gains.shape[1]) >= counts[:, None]
     density = np.where(further, gains / widths[:, None], 0.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import matmul
+
 __all__ = ["follow"]
 
 Array = NDArray[np.float64]
@@ -40,7 +42,7 @@ def follow(
         for width in distinct:
             wide = widths >= width
             room = after * width * (gpus // width)
-            short = int((widths * left)[wide].sum()) - room - int(widths[wide] @ schedule[wide, now])
+            short = int((widths * left)[wide].sum()) - room - int(matmul(widths[wide], schedule[wide, now]))
             if short > 0:
                 wider = [job for job in order if wide[job]]
                 free = _take(wider, len(wider), left, widths, free, schedule[:, now], at_least=short)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.highs_model import with_model
+from throughputs.numerics import dot
 
 __all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "solve_linear", "solve_mixed"]
 
@@ -199,7 +200,7 @@ def _cbc_answer(program: MixedProgram, scale: float, relative_gap: float, time_l
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return LinearAnswer(None, -math.inf, False, note)
     columns = np.array([variable.value() or 0.0 for variable in x])
-    cost = float(program.cost @ columns)
+    cost = dot(program.cost, columns)
     # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
     proven = model.sol_status == pulp.LpSolutionOptimal
     return LinearAnswer(columns, cost - relative_gap * abs(cost) if proven else -math.inf, False, note)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import matmul
+
 __all__ = ["Moves", "Workload", "moves_of"]
 
 Array = NDArray[np.float64]
@@ -41,7 +43,7 @@ class Workload:
 
     def idle(self, schedule: Booleans) -> Integers:
         """(R,) GPUs that a schedule (N, R) leaves idle."""
-        return np.asarray(self.gpus - self.widths @ schedule)
+        return np.asarray(self.gpus - matmul(self.widths, schedule))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ def moves_of(schedule: Booleans, load: Workload, spare: Integers) -> list[Moves]
             lightest = movable & (ranks <= np.maximum(number - places, 0))
             heaviest = movable & (ranks > counts - np.minimum(number, counts))
             weight = np.where(
-                later > 0, np.tensordot(values, lightest, axes=(0, 0)), np.tensordot(values, heaviest, axes=(0, 0))
+                later > 0, np.einsum("i,ijk->jk", values, lightest), np.einsum("i,ijk->jk", values, heaviest)
             )
             cost = np.where((counts + places >= number) & (later != 0), weight * later, np.inf)
             better = cost < costs[size]

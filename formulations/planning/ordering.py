@@ -14,6 +14,7 @@ from formulations.planning.mixed_integer import MixedProgram, RowBuilder, solve_
 from formulations.planning.moves import Workload
 from formulations.planning.repair import place_missing
 from formulations.planning.rounds import relative_gap_of
+from throughputs.numerics import matmul
 
 __all__ = ["Ordering", "Placement", "order_rounds"]
 
@@ -140,7 +141,7 @@ def order_rounds(
 def _all_at_once(ordering: Ordering) -> Placement | None:
     """Every job from the first round on, if the cluster holds them."""
     schedule = np.arange(ordering.rounds) < ordering.rounds_per_job[:, None]
-    if (ordering.widths @ schedule > ordering.gpus).any() or (ordering.needed > ordering.until).any():
+    if (matmul(ordering.widths, schedule) > ordering.gpus).any() or (ordering.needed > ordering.until).any():
         return None
     cost = ordering.cost(schedule)
     return Placement(schedule, np.zeros_like(ordering.widths), cost, cost, "at once")
@@ -190,7 +191,7 @@ def _by_counts(
     if columns is None:
         return replace(placed, bound=bound)
     schedule = columns[: n * rounds].reshape(n, rounds) > 0.5
-    if ordering.missing(schedule).any() or (ordering.widths @ schedule > ordering.gpus).any():
+    if ordering.missing(schedule).any() or (matmul(ordering.widths, schedule) > ordering.gpus).any():
         return replace(placed, bound=bound)
     found = _improved(ordering, schedule, bound, relative_gap, "highs")
     return found if found.cost < placed.cost else replace(placed, bound=bound)

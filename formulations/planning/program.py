@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs import InputError
+from throughputs.numerics import exp, log
 
 __all__ = ["DEFAULT_BASES", "FAIRNESS_ROWS", "PlanningProgram"]
 
@@ -193,15 +194,15 @@ class PlanningProgram:
         rho = np.maximum(estimate - self.starts, 0.0) / (self.target_seconds - self.starts)
         exponent = np.where(self.remaining_seconds < self.round_seconds, _ALMOST_DONE_EXPONENT, self.fairness_exponent)
         with np.errstate(divide="ignore"):
-            logs = np.where(rho > self.largest_rho, exponent * np.log(rho), 0.0)
-        priorities: Array = np.exp(np.minimum(logs, _LARGEST_LOG_PRIORITY))
+            logs = np.where(rho > self.largest_rho, exponent * log(rho), 0.0)
+        priorities: Array = exp(np.minimum(logs, _LARGEST_LOG_PRIORITY))
         # an estimate above a rhomax below 1 may yield less than 1
         return priorities if self.priority_cap is None else np.minimum(priorities, self.priority_cap)
 
     @cached_property
     def log_bases(self) -> Array:
         """(B,) logarithms of the bases."""
-        return np.log(np.maximum(self.bases, _LEAST_PROGRESS))
+        return log(np.maximum(self.bases, _LEAST_PROGRESS))
 
     @cached_property
     def epochs_by_rounds(self) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations import MaxMin, MaxSum, Polytope, fast
+from formulations import MaxMin, MaxSum, Polytope
 from formulations.backends import compiled, highs
 from formulations.certificate import certify
 from formulations.objectives import relative_gap
@@ -66,8 +66,6 @@ def test_rounding_is_taken_back(draw_hard, kind):
 @pytest.mark.parametrize("kind", ["max_min", "makespan", "finish_time", "max_sum"])
 def test_small_programs_are_proven_at_the_first_attempt(draw_hard, kind):
     """Near-zero capacity, weights over six decades and all: Clarabel alone is proven to 1e-9 nearly everywhere."""
-    if fast.in_use():
-        pytest.skip("the compiled loops of the structured path take these programs")
     proven = 0
     for seed in range(120):
         polytope, objectives = draw_hard(seed)

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.numerics import matmul
+from throughputs.numerics.systems import leading_directions, solve_definite
 
 __all__ = ["LowRankCompletion"]
 
@@ -74,7 +76,7 @@ class LowRankCompletion:
         for _ in range(self.iterations):
             U = self._solve(residual, weight, V)
             V = self._solve(residual.T, weight.T, U)
-            previous, estimate = estimate, U @ V.T
+            previous, estimate = estimate, matmul(U, V.T)
             if np.sqrt(np.mean((estimate - previous) ** 2)) < self.tolerance:
                 break
         return means + estimate
@@ -85,11 +87,11 @@ class LowRankCompletion:
         """(R, k) the best rows for the columns V: (V_i' V_i + mu I) u_i = V_i' x_i over the known entries of row i."""
         k = V.shape[1]
         outer = (V[:, :, np.newaxis] * V[:, np.newaxis]).reshape(len(V), k * k)
-        gram = (weight @ outer).reshape(-1, k, k) + self.ridge * np.eye(k)
-        return np.asarray(np.linalg.solve(gram, (residual @ V)[..., np.newaxis])[..., 0])
+        gram = matmul(weight, outer).reshape(-1, k, k) + self.ridge * np.eye(k)
+        return solve_definite(gram, matmul(residual, V))
 
     @staticmethod
     def _start(residual: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-        _, sizes, right = np.linalg.svd(residual, full_matrices=False)
+        sizes, right = leading_directions(residual, k)
         # a direction without content would stay without: U and V would both be 0 in it
-        return np.asarray(right[:k].T * np.sqrt(np.maximum(sizes[:k], 1e-3)))
+        return np.asarray(right.T * np.sqrt(np.maximum(sizes, 1e-3)))

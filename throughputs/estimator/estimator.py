@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.colocation import retained_fractions
 from throughputs.errors import InputError, did_you_mean
 from throughputs.estimator.completion import LowRankCompletion
+from throughputs.numerics import dot, matmul
 from throughputs.table import ThroughputTable
 
 __all__ = ["Basis", "Distance", "Estimate", "ThroughputEstimator", "sample_profile"]
@@ -184,9 +185,9 @@ class ThroughputEstimator:
     def distances(self, fingerprint: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """(R,) distance of a fingerprint (C,) from each of the rows (R, C); Euclidean where an angle has no meaning."""
         if self.distance == "cosine" and fingerprint.any():
-            lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(fingerprint)
-            return np.where(lengths > 0, 1.0 - rows @ fingerprint / np.where(lengths > 0, lengths, 1.0), 1.0)
-        return np.asarray(np.linalg.norm(rows - fingerprint, axis=1))
+            lengths = np.sqrt((rows * rows).sum(axis=1) * dot(fingerprint, fingerprint))
+            return np.where(lengths > 0, 1.0 - matmul(rows, fingerprint) / np.where(lengths > 0, lengths, 1.0), 1.0)
+        return np.asarray(np.sqrt(((rows - fingerprint) ** 2).sum(axis=1)))
 
     def observe(self, a: int, b: int, accelerator: int, retained_a: float, retained_b: float) -> None:
         """Replace the estimate of a pair by what was measured while it ran on one accelerator type.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from throughputs.default_table import default_table
 from throughputs.errors import InputError
+from throughputs.numerics import power_of_ten
 from throughputs.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces.job_types import JOB_TYPES
@@ -72,7 +73,7 @@ class LogUniformDurations:
         """(n,) seconds."""
         probabilities, low, high = np.array(self.parts, dtype=np.float64).T
         part = rng.choice(len(self.parts), size=n, p=probabilities)
-        seconds: NDArray[np.float64] = self.unit * 10.0 ** rng.uniform(low[part], high[part])
+        seconds: NDArray[np.float64] = self.unit * power_of_ten(rng.uniform(low[part], high[part]))
         return seconds
 
 

@@ -1,0 +1,19 @@
+"""Arithmetic whose results are the same bits on every x86-64 processor.
+
+What NumPy adds, multiplies, divides and takes roots of is rounded as IEEE 754 says, and its sums have one order
+whatever the processor can do. Two things are not so: products of matrices and LAPACK, where OpenBLAS picks a kernel,
+and with it an order of sums, for the processor; and logarithms, exponentials and powers, which NumPy and the C library
+have in several versions that differ in the last digit. Everything between the input of a decision and its result uses
+the functions of this package in their place.
+
+- `dot`, `matmul`: products of vectors and matrices, as sums of one order.
+- `exp`, `log`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers of two.
+- `systems`: small dense systems, factors and eigenvalues.
+
+On other architectures sums may be fused with products; results then agree to rounding.
+"""
+
+from throughputs.numerics.elementary import exp, log, power_of_ten
+from throughputs.numerics.products import dot, matmul
+
+__all__ = ["dot", "exp", "log", "matmul", "power_of_ten"]

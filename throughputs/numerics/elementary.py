@@ -1,0 +1,125 @@
+"""Exponential, logarithm and powers of ten from operations that IEEE 754 defines to the last bit.
+
+Both reduce the argument by powers of two, which is exact, and sum a Taylor series in one order. Errors are below one
+unit in the last place; the limits (0, infinity, negative numbers, nan) are those of NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import factorial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["exp", "log", "power_of_ten"]
+
+Array = NDArray[np.float64]
+
+_LN2_HIGH = float.fromhex("0x1.62e42feep-1")
+"""ln 2 to 32 bits, so that its product with an exponent is exact."""
+_LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+"""The rest of ln 2."""
+_ROOT_HALF = 0.7071067811865476
+_LN10_HIGH, _LN10_LOW = 2.302585092994046, -2.1707562233822494e-16
+"""ln 10 as a sum of two."""
+_SPLITTER = 2.0**27 + 1.0
+_BEYOND = 800.0
+"""An argument whose exponential is beyond all numbers, or with the other sign below all."""
+
+_EXP_SERIES = tuple(1.0 / factorial(n) for n in range(13, 1, -1))
+"""Coefficients of (e^r - 1 - r) / r^2, the highest power first; |r| <= ln(2)/2 leaves less than 1e-17 of e^r."""
+_LOG_SERIES = tuple(2.0 / n for n in range(23, 1, -2))
+"""Coefficients of (2 artanh(s) - 2 s) / s^3 in s^2, the highest power first; |s| <= 0.172 leaves less than 1e-18."""
+
+_CHUNK = 8192
+"""Entries worked on at a time, for the sake of the caches."""
+
+
+def exp(x: ArrayLike) -> Array:
+    """e to the power of each entry."""
+    return _in_chunks(_exp, np.asarray(x, dtype=np.float64))
+
+
+def log(x: ArrayLike) -> Array:
+    """Natural logarithm of each entry; -inf of 0 and nan of what is negative."""
+    return _in_chunks(_log, np.asarray(x, dtype=np.float64))
+
+
+def power_of_ten(exponent: ArrayLike) -> Array:
+    """Ten to the power of each entry."""
+    y = np.asarray(exponent, dtype=np.float64)
+    # the product in two parts: what rounding took of it would be an error of as much relative to the power
+    whole, rest = _product_in_two(y, _LN10_HIGH)
+    raised = exp(whole)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where((raised > 0) & (raised < np.inf), raised + raised * (rest + y * _LN10_LOW), raised))
+
+
+def _in_chunks(function: Callable[[Array], Array], x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        if x.size <= _CHUNK:
+            return function(x)
+        flat, out = x.reshape(-1), np.empty(x.size)
+        for start in range(0, x.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            out[part] = function(flat[part])
+        return out.reshape(x.shape)
+
+
+def _exp(x: Array) -> Array:
+    x = np.clip(x, -_BEYOND, _BEYOND)
+    exponent = np.rint(x * (1.0 / (_LN2_HIGH + _LN2_LOW)))
+    high, low = x - exponent * _LN2_HIGH, exponent * _LN2_LOW
+    r = high - low
+    # what the subtraction has rounded away
+    lost = (high - r) - low
+    series = np.full_like(r, _EXP_SERIES[0])
+    for coefficient in _EXP_SERIES[1:]:
+        series *= r
+        series += coefficient
+    series *= r * r
+    series += lost
+    series += r
+    series += 1.0
+    # not a number stays one, whatever its exponent is taken for
+    return np.asarray(np.ldexp(series, np.nan_to_num(exponent).astype(np.int32)))
+
+
+def _log(x: Array) -> Array:
+    mantissa, exponent = np.frexp(x)
+    below = mantissa < _ROOT_HALF
+    f = np.where(below, 2.0 * mantissa, mantissa) - 1.0
+    twos = exponent - below.astype(np.float64)
+    s = f / (2.0 + f)
+    square = s * s
+    series = np.full_like(s, _LOG_SERIES[0])
+    for coefficient in _LOG_SERIES[1:]:
+        series *= square
+        series += coefficient
+    series *= square
+    # ln(1 + f) = 2 artanh(s), and 2 s = f - s f = f - f^2 / 2 + s f^2 / 2
+    half = 0.5 * f * f
+    low = twos * _LN2_LOW + s * (half + series)
+    whole = twos * _LN2_HIGH
+    high = whole + f
+    # the sum of the large parts exactly: |whole| > |f|, or it is 0
+    low += np.where(twos == 0.0, 0.0, f - (high - whole))
+    value = high + (low - half)
+    return np.asarray(np.where(x > 0, np.where(x == np.inf, np.inf, value), np.where(x == 0, -np.inf, np.nan)))
+
+
+def _product_in_two(a: Array, b: float) -> tuple[Array, Array]:
+    """A product and what rounding took of it."""
+    with np.errstate(all="ignore"):
+        whole = a * b
+        a_high, b_high = _upper_half(a), _upper_half(b)
+        a_low, b_low = a - a_high, b - b_high
+        return whole, ((a_high * b_high - whole) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _upper_half(a: Array | float) -> Any:
+    """The upper 26 bits of each number, rounded."""
+    scaled = a * _SPLITTER
+    return scaled - (scaled - a)

@@ -1,0 +1,32 @@
+"""Products of vectors and matrices as sums of one order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["dot", "matmul"]
+
+_SUBSCRIPTS = {
+    (1, 1): "i,i",
+    (2, 1): "ij,j->i",
+    (1, 2): "i,ij->j",
+    (2, 2): "ij,jk->ik",
+    (3, 1): "hij,j->hi",
+    (2, 3): "ij,hjk->hik",
+}
+
+
+def dot(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """``a . b`` of two vectors by NumPy's pairwise sum, whose order is the same on every processor."""
+    return float(np.add.reduce(a * b))
+
+
+def matmul(a: NDArray[Any], b: NDArray[Any]) -> Any:
+    """``a @ b`` for vectors and matrices by `numpy.einsum`, whose loops are the same on every processor.
+
+    A stack of matrices may be multiplied by a vector, and a matrix by a stack.
+    """
+    return np.einsum(_SUBSCRIPTS[a.ndim, b.ndim], a, b)

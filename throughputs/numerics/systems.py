@@ -1,0 +1,342 @@
+"""Small dense systems, factors and eigenvalues without LAPACK: the same bits whatever the processor.
+
+What decisions need is small: a system over M prices and a level, a handful of tied jobs, a few latent features. Up to
+some ten unknowns lists of numbers are the quickest; beyond, columns are eliminated by NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import copysign, inf, nan, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.numerics.products import dot, matmul
+
+__all__ = [
+    "Factors",
+    "cholesky",
+    "eigh",
+    "leading_directions",
+    "least_squares",
+    "null_space",
+    "singular_values",
+    "solve",
+    "solve_cholesky",
+    "solve_definite",
+]
+
+Array = NDArray[np.float64]
+
+_SINGULAR = 1e-10
+"""Smallest pivot relative to the largest at which elimination is trusted."""
+
+_SWEEPS = 40
+"""Most sweeps of Jacobi's method, which needs less than ten."""
+
+_ORTHOGONAL = 1e-15
+"""Cosine of the angle between two rows that are orthogonal but for rounding."""
+
+_BLOCK = 48
+"""Columns that Cholesky's method takes off at once."""
+
+
+class Factors:
+    """Triangular factors of a square matrix, by Gaussian elimination with partial pivoting.
+
+    A singular matrix has solutions that are not numbers.
+    """
+
+    def __init__(self, matrix: Array) -> None:
+        self._rows: list[list[float]] = matrix.tolist()
+        self._order = list(range(len(self._rows)))
+        self._eliminate()
+
+    def _eliminate(self) -> None:
+        rows, order = self._rows, self._order
+        n = len(rows)
+        self.pivots: list[float] = []
+        for k in range(n):
+            best, size = k, abs(rows[k][k])
+            for i in range(k + 1, n):
+                if abs(rows[i][k]) > size:
+                    best, size = i, abs(rows[i][k])
+            if best != k:
+                rows[k], rows[best] = rows[best], rows[k]
+                order[k], order[best] = order[best], order[k]
+            row = rows[k]
+            pivot = row[k]
+            self.pivots.append(pivot)
+            over = 1.0 / pivot if pivot else nan
+            for i in range(k + 1, n):
+                lower = rows[i]
+                factor = lower[k] * over
+                lower[k] = factor
+                for j in range(k + 1, n):
+                    lower[j] -= factor * row[j]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether no pivot is next to nothing beside the others."""
+        sizes = [abs(pivot) for pivot in self.pivots]
+        return bool(sizes) and min(sizes) > _SINGULAR * max(sizes) and max(sizes) < inf
+
+    def solve(self, rhs: Array) -> Array:
+        """The solution for one right-hand side (n,)."""
+        rows, given = self._rows, rhs.tolist()
+        n = len(rows)
+        x = [given[i] for i in self._order]
+        for i in range(1, n):
+            row, value = rows[i], x[i]
+            for j in range(i):
+                value -= row[j] * x[j]
+            x[i] = value
+        for i in range(n - 1, -1, -1):
+            row, value = rows[i], x[i]
+            for j in range(i + 1, n):
+                value -= row[j] * x[j]
+            x[i] = value / row[i] if row[i] else nan
+        return np.array(x)
+
+
+def solve(matrix: Array, rhs: Array) -> Array:
+    """The solution x (n,) of ``matrix @ x = rhs``, or (n, k) for k right-hand sides; `LinAlgError` if singular."""
+    factors = Factors(matrix)
+    if not all(factors.pivots):
+        raise np.linalg.LinAlgError("Singular matrix")
+    if rhs.ndim == 1:
+        return factors.solve(rhs)
+    return np.stack([factors.solve(column) for column in rhs.T], axis=1)
+
+
+def least_squares(matrix: Array, rhs: Array) -> Array:
+    """The shortest x (n,) of those for which ``|matrix @ x - rhs|`` is least; `matrix` is (m, n).
+
+    Square systems are eliminated where their pivots allow. Otherwise Householder's reflections with column pivoting
+    show the rank, and a second set of them the shortest solution (G. Golub and C. Van Loan, Matrix Computations,
+    section 5.5).
+    """
+    m, n = matrix.shape
+    if m == n:
+        factors = Factors(matrix)
+        if factors.trusted:
+            return factors.solve(rhs)
+    R, y = matrix.astype(np.float64), rhs.astype(np.float64)
+    order, rank, first = np.arange(n), 0, 0.0
+    for k in range(min(m, n)):
+        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
+        best = k + int(np.argmax(sizes))
+        size = sqrt(float(sizes[best - k]))
+        first = size if k == 0 else first
+        if not size > np.finfo(np.float64).eps * max(m, n) * first:
+            break
+        R[:, [k, best]], order[[k, best]] = R[:, [best, k]], order[[best, k]]
+        v, scale = _reflector(R[k:, k], size)
+        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
+        y[k:] -= v * (scale * dot(v, y[k:]))
+        rank = k + 1
+    # what the other columns have in common with the first is folded into these, the last row first
+    folds = []
+    for k in range(rank - 1, -1, -1) if rank < n else ():
+        part = np.concatenate([R[k, k : k + 1], R[k, rank:]])
+        v, scale = _reflector(part, sqrt(dot(part, part)))
+        columns = np.concatenate([[k], np.arange(rank, n)])
+        block = R[: k + 1, columns]
+        R[: k + 1, columns] = block - (scale * matmul(block, v))[:, None] * v
+        folds.append((columns, v, scale))
+    x = np.zeros(n)
+    for k in range(rank - 1, -1, -1):
+        x[k] = (y[k] - dot(R[k, k + 1 : rank], x[k + 1 : rank])) / R[k, k]
+    for columns, v, scale in reversed(folds):
+        x[columns] -= v * (scale * dot(v, x[columns]))
+    solution = np.empty(n)
+    solution[order] = x
+    return solution
+
+
+def _reflector(x: Array, size: float) -> tuple[Array, float]:
+    """v and b of the reflection ``1 - b v v'`` that takes x, of length `size`, to a multiple of the first axis."""
+    v = x.copy()
+    v[0] += copysign(size, v[0])
+    square = dot(v, v)
+    return v, 2.0 / square if square > 0.0 else 0.0
+
+
+def null_space(rows: Array, least: float) -> Array:
+    """(n - rank, n) orthogonal directions of length 1 that all `rows` (r, n) leave where they are.
+
+    Rows that are no further than `least` times the longest from being combinations of others count as such.
+    """
+    r, n = rows.shape
+    R, basis, first = rows.T.astype(np.float64), np.eye(n), 0.0
+    rank = 0
+    for k in range(min(r, n)):
+        sizes = np.add.reduce(R[k:, k:] * R[k:, k:])
+        best = k + int(np.argmax(sizes))
+        size = sqrt(float(sizes[best - k]))
+        first = size if k == 0 else first
+        if not size > least * first:
+            break
+        R[:, [k, best]] = R[:, [best, k]]
+        v, scale = _reflector(R[k:, k], size)
+        R[k:, k:] -= v[:, None] * (scale * matmul(v, R[k:, k:]))
+        basis[k:] -= v[:, None] * (scale * matmul(v, basis[k:]))
+        rank = k + 1
+    return basis[rank:]
+
+
+def eigh(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues (n,), ascending, and eigenvectors, the columns of (n, n), of a symmetric matrix.
+
+    Jacobi's method, pair by pair in a fixed order.
+    """
+    a: list[list[float]] = matrix.tolist()
+    n = len(a)
+    vectors = [[float(i == j) for j in range(n)] for i in range(n)]
+    pairs = list(combinations(range(n), 2))
+    for _ in range(_SWEEPS):
+        turned = False
+        for p, q in pairs:
+            off = a[p][q]
+            # below rounding of both diagonal entries
+            if not abs(off) > 1e-17 * sqrt(abs(a[p][p] * a[q][q])) or not abs(off) > 1e-300:
+                continue
+            turned = True
+            cosine, sine = _turn(a[p][p], a[q][q], off)
+            for row in a:
+                row[p], row[q] = cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]
+            above, below = a[p], a[q]
+            a[p] = [cosine * x - sine * y for x, y in zip(above, below, strict=True)]
+            a[q] = [sine * x + cosine * y for x, y in zip(above, below, strict=True)]
+            a[p][q] = a[q][p] = 0.0
+            above, below = vectors[p], vectors[q]
+            vectors[p] = [cosine * x - sine * y for x, y in zip(above, below, strict=True)]
+            vectors[q] = [sine * x + cosine * y for x, y in zip(above, below, strict=True)]
+        if not turned:
+            break
+    values = np.array([a[i][i] for i in range(n)])
+    order = np.argsort(values, kind="stable")
+    return values[order], np.array(vectors).reshape(n, n)[order].T
+
+
+def singular_values(matrix: Array) -> Array:
+    """The min(k, n) singular values, ascending, of a matrix (k, n), small ones with all their digits.
+
+    One-sided Jacobi method: rows, or columns where they are fewer, are turned in pairs, in a fixed order, until all are
+    orthogonal (M. Hestenes, J. SIAM 6(1), 1958).
+    """
+    k, n = matrix.shape
+    rows = np.array(matrix if k <= n else matrix.T, dtype=np.float64, order="C")
+    for _ in range(_SWEEPS):
+        turned = False
+        for p, q in combinations(range(len(rows)), 2):
+            one, other = rows[p], rows[q]
+            alpha, beta, off = dot(one, one), dot(other, other), dot(one, other)
+            if not abs(off) > _ORTHOGONAL * sqrt(alpha * beta):
+                continue
+            turned = True
+            cosine, sine = _turn(alpha, beta, off)
+            rows[p], rows[q] = cosine * one - sine * other, sine * one + cosine * other
+        if not turned:
+            break
+    return np.sort(np.sqrt(np.add.reduce(rows * rows, axis=1)))
+
+
+def _turn(alpha: float, beta: float, off: float) -> tuple[float, float]:
+    """Cosine and sine of the turn that makes the symmetric matrix [[alpha, off], [off, beta]] diagonal."""
+    theta = (beta - alpha) / (2.0 * off)
+    tangent = copysign(1.0, theta) / (abs(theta) + sqrt(1.0 + theta * theta))
+    cosine = 1.0 / sqrt(1.0 + tangent * tangent)
+    return cosine, tangent * cosine
+
+
+def cholesky(matrix: Array) -> Array | None:
+    """The lower triangular L (n, n) with ``L @ L.T = matrix``, of which the lower half is read; None if indefinite."""
+    L = np.tril(matrix)
+    n = len(L)
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        if start:
+            L[start:, start:end] -= np.einsum("ik,jk->ij", L[start:, :start], L[start:end, :start])
+        for j in range(start, end):
+            column = L[j:, j]
+            if j > start:
+                column -= np.einsum("ij,j->i", L[j:, start:j], L[j, start:j])
+            pivot = float(column[0])
+            if not pivot > 0.0:
+                return None
+            column /= sqrt(pivot)
+    return np.tril(L)
+
+
+def solve_cholesky(L: Array, rhs: Array) -> Array:
+    """The solution (n,) of ``L @ L.T @ x = rhs``."""
+    x, n = rhs.astype(np.float64), len(L)
+    diagonal = np.diagonal(L).tolist()
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        if start:
+            x[start:end] -= matmul(L[start:end, :start], x[:start])
+        for j in range(start, end):
+            x[j] /= diagonal[j]
+            x[j + 1 : end] -= x[j] * L[j + 1 : end, j]
+    for start in range((n - 1) // _BLOCK * _BLOCK, -1, -_BLOCK):
+        end = min(start + _BLOCK, n)
+        if end < n:
+            x[start:end] -= matmul(x[end:], L[end:, start:end])
+        for j in range(end - 1, start - 1, -1):
+            x[j] /= diagonal[j]
+            x[start:j] -= x[j] * L[j, start:j]
+    return x
+
+
+def solve_definite(matrices: Array, rhs: Array) -> Array:
+    """Solutions (R, k) of R positive definite systems (R, k, k), one right-hand side each (R, k), all at once."""
+    L, x = matrices.astype(np.float64), rhs.astype(np.float64)
+    k = x.shape[1]
+    for j in range(k):
+        L[:, j:, j] /= np.sqrt(L[:, j, j])[:, None]
+        x[:, j] /= L[:, j, j]
+        below = L[:, j + 1 :, j]
+        L[:, j + 1 :, j + 1 :] -= below[:, :, None] * below[:, None, :]
+        x[:, j + 1 :] -= below * x[:, j, None]
+    for j in range(k - 1, -1, -1):
+        x[:, j] /= L[:, j, j]
+        x[:, :j] -= L[:, j, :j] * x[:, j, None]
+    return x
+
+
+def leading_directions(matrix: Array, k: int) -> tuple[Array, Array]:
+    """The k largest singular values, descending, and their right singular vectors (k, C), of a matrix (R, C).
+
+    From the eigenvectors of the products of its rows: a singular value below a millionth of the largest counts as 0,
+    and directions that are not determined are the first axes, made orthogonal to the others.
+    """
+    R, C = matrix.shape
+    _, vectors = eigh(matmul(matrix, matrix.T))
+    sizes, found = np.zeros(k), np.zeros((k, C))
+    axes = iter(np.eye(C))
+    for at in range(k):
+        row = matmul(vectors[:, R - 1 - at], matrix) if at < R else np.zeros(C)
+        size = sqrt(dot(row, row))
+        if size > 1e-6 * max(float(sizes[0]), size) and size > 0.0:
+            sizes[at] = size
+        else:
+            row, size = _orthogonal(found[:at], axes)
+        found[at] = row / size
+    return sizes, found
+
+
+def _orthogonal(found: Array, axes: Iterator[Array]) -> tuple[Array, float]:
+    """The part of the first of `axes` that is orthogonal to the rows `found` and not next to nothing; its length."""
+    for axis in axes:
+        row = axis.copy()
+        for _ in range(2):
+            for other in found:
+                row -= dot(row, other) * other
+        size = sqrt(dot(row, row))
+        if size > 0.1 / sqrt(len(row)):
+            return row, size
+    raise ValueError("more directions than columns")
