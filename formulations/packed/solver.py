@@ -21,6 +21,7 @@ from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.water_filling import fill_packed
+from formulations.polytope import ROUNDED_UP
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
 from formulations.water_filling import WaterFilling, WaterLevel
 
@@ -94,7 +95,7 @@ def solve_packed(
     weights, time, dual_prices = best.proof.proving
     prices, multipliers = with_absent_types(program, reduction, weights, time, dual_prices), np.zeros(N)
     if isinstance(goal, Threshold):
-        prices = goal.report_price(prices, goal.level_of(best.proof.bound))
+        prices = goal.report_price(prices * ROUNDED_UP, goal.level_of(best.proof.bound))
     prices = prices + prices_of_nobody(program, reduction.served)
     if not isinstance(goal, MaxSum):
         multipliers[reduction.jobs] = weights[reduction.of]
