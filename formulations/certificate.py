@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.objectives import MaxSum, NashWelfare, Objective, Threshold, relative_gap
 from formulations.polytope import Polytope
 from formulations.sharper import sharper
 from formulations.solution import Answer
 from throughputs.numerics import dot
 
-__all__ = ["Certificate", "certify", "relative_gap"]
+if TYPE_CHECKING:
+    from formulations.objective import Objective, Threshold
+
+__all__ = ["Certificate", "certify", "certify_level", "certify_sum", "relative_gap"]
 
 Array = NDArray[np.float64]
 
@@ -24,6 +27,13 @@ _DUST = 1e-9
 
 _GOOD = 1e-10
 """Relative gap up to which nothing is done to prove a smaller one."""
+
+
+def relative_gap(value: float, bound: float) -> float:
+    """Distance of a value from its bound, relative to the larger; inf where either is not finite."""
+    if not (np.isfinite(value) and np.isfinite(bound)):
+        return np.inf
+    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,32 +60,30 @@ class Certificate:
 def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
     """Scale the answer into the polytope, evaluate it, and bound the optimum by weak duality.
 
-    For any ``lambda, p >= 0`` the cluster earns at most ``supply(lambda a, p)``, so a level whose weighted demand is
-    higher is infeasible (`Threshold.bound`); a weighted sum is at most ``supply(gains a, p)``.
+    How is the objective's (`Objective.certify`). For any ``lambda, p >= 0`` the cluster earns at most
+    ``supply(lambda a, p)``; levels and sums are bounded by that.
     """
-    if isinstance(objective, NashWelfare):
-        from formulations.log_certificate import certify_log
+    return objective.certify(polytope, answer)
 
-        return certify_log(polytope, objective, answer)
+
+def certify_sum(polytope: Polytope, objective: Objective, gains: Array, answer: Answer) -> Certificate:
+    """Of a sum in which a unit of throughput is worth `gains` (N,): it is at most ``supply(gains a, p)``."""
     shares = polytope.repaired(answer.shares)
-    u = polytope.throughput(shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    if isinstance(objective, Threshold):
-        return _certify_threshold(polytope, objective, answer, shares, u, prices)
-    if not isinstance(objective, MaxSum):
-        raise TypeError(f"no certificate for {type(objective).__name__}")
-    prices, bound = _without_dust(polytope, objective.gains, prices)
-    value = objective.value(u)
+    prices, bound = _without_dust(polytope, gains, prices)
+    value = objective.value(polytope.throughput(shares))
     if relative_gap(value, bound) > _GOOD:
-        _, higher = sharper(polytope, shares, objective.gains, prices, given=True)
-        at_higher = polytope.supply_at(objective.gains, higher)
+        _, higher = sharper(polytope, shares, gains, prices, given=True)
+        at_higher = polytope.supply_at(gains, higher)
         prices, bound = (higher, at_higher) if at_higher < bound else (prices, bound)
     return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices)
 
 
-def _certify_threshold(
-    polytope: Polytope, objective: Threshold, answer: Answer, shares: Array, u: Array, prices: Array
-) -> Certificate:
+def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> Certificate:
+    """Of a level: where the weighted demand exceeds ``supply(lambda a, p)`` none is feasible (`Threshold.bound`)."""
+    shares = polytope.repaired(answer.shares)
+    u = polytope.throughput(shares)
+    prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
     multipliers = np.nan_to_num(answer.multipliers)
     np.maximum(multipliers, 0.0, out=multipliers)
     level = objective.level(u)

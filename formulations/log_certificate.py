@@ -13,14 +13,18 @@ throughputs is within a factor exp(-gap) of the best.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import Certificate
-from formulations.objectives import NashWelfare
 from formulations.polytope import Polytope
 from formulations.solution import Answer
 from throughputs.numerics import dot, log
+
+if TYPE_CHECKING:
+    from formulations.objectives import NashWelfare
 
 __all__ = ["certify_log", "gap_to_bound"]
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from formulations.backends import AUTO, Backend, get_backend
 from formulations.certificate import Certificate, certify
 from formulations.first_gpu import prices_of_none, with_absent_types
-from formulations.objectives import Makespan, MaxSum, Objective, Threshold
-from formulations.polytope import ROUNDED_UP, Polytope, parts
+from formulations.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.polytope import Polytope, parts
 from formulations.reductions import Classes, classes_of, types_in_order
 from formulations.remainder import Remainder
-from formulations.selection import Choice, balance, check_choice, published_makespan
+from formulations.selection import Among, Choice, check_choice
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
 from formulations.warm_start import Start, WarmStart
 from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
@@ -32,9 +32,6 @@ _AIM, _SMALL = 1e-9, 512
 
 _PUBLISHED_PRICES = 16_000
 """Number of classes from which a published point may be that of prices: below, it is that of an interior point."""
-
-_ALONE = 1e-6
-"""Relative distance from the level of the hardest job alone within which prices say nothing about the next decision."""
 
 _PUBLISHED_GAP = 1e-4
 """Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
@@ -72,8 +69,7 @@ def solve(
     check_choice(choice)
     order: tuple[str, ...] = AUTO
     if choice == "published":
-        # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
-        order = ("homogeneous" if isinstance(objective, MaxSum) else "as_stated", *AUTO)
+        order = (objective.published_solver, *AUTO)
     backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
@@ -96,20 +92,16 @@ def solve(
 
     # the published point is taken as it is, at the precision of its solver; its gap is reported
     enough = max(tolerance, _PUBLISHED_GAP) if choice == "published" else tolerance
-    if isinstance(goal, WaterFilling):
-        best, attempts, passed_on = _fill(backends, part, goal, enough, starts)
-    else:
-        best, attempts = _solve_in_turn(backends, part, goal, enough, *starts[:1])
-        passed_on = (_start_from(part, goal, best.certificate),)
+    best, attempts, passed_on = goal.accept(_Programs(backends, part, enough, starts))
     solved = perf_counter()
 
     proof = best.certificate
     chosen = _choose(part, goal, proof, choice, solver)
-    objective_value, gap = _attained(part, goal, proof, chosen.shares)
+    objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
     if choice == "balanced" and proof.gap <= tolerance < gap:
         # the choice cost the last digits of a proven optimum
         chosen = Choice(proof.shares)
-        objective_value, gap = _attained(part, goal, proof, chosen.shares)
+        objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
     shares = _expand(chosen.shares, part.rates, classes, jobs, types, polytope.rates.shape)
     prices, multipliers = _marginals(polytope, objective, proof, classes, jobs, types)
     done = perf_counter()
@@ -133,15 +125,6 @@ def solve(
     )
 
 
-def _attained(polytope: Polytope, objective: Objective, proof: Certificate, shares: Array) -> tuple[float, float]:
-    """Value at the chosen shares, and its gap to the bound."""
-    value = objective.value(polytope.throughput(shares))
-    if isinstance(objective, WaterFilling):
-        # with entities all at the top may have more in the end than at the first level
-        return min(value, proof.objective), proof.gap
-    return value, proof.gap if value == proof.objective else objective.gap(value, proof.bound)
-
-
 def _marginals(
     polytope: Polytope,
     objective: Objective,
@@ -157,13 +140,10 @@ def _marginals(
         multipliers[jobs] = of_classes[classes.of]
     prices[types] = dual
     if len(types) < len(prices):
-        # of a sum, every throughput is worth its gain
-        gains = objective.gains if isinstance(objective, MaxSum) else multipliers
-        prices = with_absent_types(gains[:, None] * polytope.rates, polytope.scale_factors, prices, polytope.capacity)
-    if isinstance(objective, Threshold):
-        # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
-        prices = objective.report_price(prices * ROUNDED_UP, objective.level_of(proof.bound))
-    if len(types) < len(prices) and not isinstance(objective, MaxSum):
+        worth = objective.worth(multipliers)[:, None] * polytope.rates
+        prices = with_absent_types(worth, polytope.scale_factors, prices, polytope.capacity)
+    prices = objective.reported_prices(prices, proof.bound)
+    if len(types) < len(prices) and objective.has_demands:
         outside = np.setdiff1d(np.arange(polytope.n_jobs), jobs, assume_unique=True)
         prices = prices + prices_of_none(polytope.rates[outside])
     return prices, multipliers
@@ -209,6 +189,36 @@ def _expand(
     whole = np.zeros(shape)
     whole[np.ix_(jobs, types)] = of_jobs
     return whole
+
+
+_Answered = tuple["_Best", list[Attempt], tuple[Start, ...]]
+"""The best answer, all attempts, and where the next decision may start."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Programs(Method[_Answered]):
+    """One program for an objective, or as many as it has levels."""
+
+    backends: list[Backend]
+    polytope: Polytope
+    enough: float
+    starts: tuple[Start, ...]
+
+    def weighted_sum(self, objective: MaxSum) -> _Answered:
+        return self._one(objective)
+
+    def level(self, objective: Threshold) -> _Answered:
+        return self._one(objective)
+
+    def log_sum(self, objective: NashWelfare) -> _Answered:
+        return self._one(objective)
+
+    def sequence(self, objective: WaterFilling) -> _Answered:
+        return _fill(self.backends, self.polytope, objective, self.enough, self.starts)
+
+    def _one(self, objective: Objective) -> _Answered:
+        best, attempts = _solve_in_turn(self.backends, self.polytope, objective, self.enough, *self.starts[:1])
+        return best, attempts, (objective.start(self.polytope, best.certificate),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +280,7 @@ def _fill(
         best, tried = _solve_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
         attempts.extend(tried)
         proof = rest.among_all(best.certificate)
-        passed_on.append(_start_from(polytope, level, proof))
+        passed_on.append(level.start(polytope, proof))
         return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, (best, proof))
 
     def settle(level: Level, fixed: NDArray[np.bool_], due: Array) -> Array:
@@ -293,16 +303,6 @@ def _fill(
     return _Best(whole, levels[0].source[0].solver, iterations), attempts, tuple(passed_on)
 
 
-def _start_from(polytope: Polytope, objective: Objective, proof: Certificate) -> Start:
-    """Where the next decision may begin: prices of the level, or of the objective where there is no level."""
-    if not isinstance(objective, Threshold):
-        return Start(proof.prices, 0.0)
-    level, alone = objective.level_of(proof.objective), objective.easiest_level(polytope.fastest)
-    # where a job holds the level that can do no better alone, capacity is worth nothing
-    held_alone = abs(level - alone) <= _ALONE * abs(alone)
-    return Start(np.zeros_like(proof.dual_prices) if held_alone else proof.dual_prices, level)
-
-
 def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], starts: tuple[Start, ...]) -> WarmStart:
     prices = np.zeros((len(starts), len(polytope.capacity)))
     prices[:, types] = [start.prices for start in starts]
@@ -311,10 +311,8 @@ def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], sta
 
 
 def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:
-    kept = Choice(best.shares)
-    if choice == "published":
-        return published_makespan(polytope, objective, best.shares, solver) if isinstance(objective, Makespan) else kept
-    return balance(polytope, objective, best)
+    among = Among(polytope, best, solver)
+    return objective.choose_published(among) if choice == "published" else objective.choose(among)
 
 
 def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], seconds: float) -> Solution:

@@ -14,22 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.certificate import Certificate, relative_gap
 from formulations.filling import TOP, Filling, Hierarchy
-from formulations.objectives import Objective, Threshold, relative_gap
-from formulations.polytope import Array
-from formulations.solution import NotAcceptedError
+from formulations.objective import Method, Objective, Proven, Threshold
+from formulations.polytope import Array, Polytope
+from formulations.solution import Answer, NotAcceptedError
 from throughputs import InputError
 from throughputs.numerics import dot
 
+if TYPE_CHECKING:
+    from formulations.selection import Among, Choice
+
 __all__ = ["PROVEN_ALONE", "Level", "WaterFilling", "WaterLevel", "fill"]
+
+T = TypeVar("T")
 
 PROVEN_ALONE = 1e-10
 """Relative distance up to which a bound is what a member of the top has with all of its time: it proves the bound."""
+
+_HELD = 1e-7
+"""Part of all weights in the first level's dual from which a job is held by it."""
 
 _SAME = 2e-8
 """Relative difference up to which a throughput is what was demanded."""
@@ -79,6 +88,23 @@ class WaterFilling(Objective):
         for name, values in (("units", self.units), ("weights", self.weights)):
             if not (np.isfinite(values).all() and (values > 0).all()):
                 raise InputError("objective", field=name, found=values.tolist(), expected="positive numbers")
+
+    def accept(self, method: Method[T]) -> T:
+        """Level by level."""
+        return method.sequence(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:  # noqa: ARG002
+        """None: each of the levels is proven."""
+        raise TypeError(f"no certificate for {type(self).__name__}")
+
+    def choose(self, among: Among) -> Choice:
+        """Throughputs are unique. Every job is held at the level at which it was fixed; multipliers are the first's."""
+        weights = among.best.multipliers * self.units
+        return among.of_throughputs(weights > _HELD * dot(among.best.multipliers, self.units), raising=False)
+
+    def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
+        """With entities all at the top may have more in the end than at the first level."""
+        return min(self.value(u), proof.objective), proof.gap
 
     def value(self, u: Array) -> float:
         """The least that a member of the top has per weight, at throughputs `u`; no less than the first level's height.

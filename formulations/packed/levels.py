@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import relative_gap
-from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
@@ -20,6 +21,8 @@ Array = NDArray[np.float64]
 
 PRECISION = 1e-11
 """Relative gap to which programs are solved; the certificate then decides."""
+
+T = TypeVar("T")
 
 _ROUGH = 1e-4
 """Relative gap of the first programs of a sequence."""
@@ -50,13 +53,27 @@ class Proof:
 
 def optimise(program: PackedProgram, objective: Objective, solve: Solve) -> PackedPoint:
     """Solve for an objective over the classes (K,)."""
-    if isinstance(objective, MaxSum):
-        return solve(Goal(gains=objective.gains), PRECISION)
-    if isinstance(objective, MaxMin):
-        return solve(Goal(slopes=objective.weights), PRECISION)
-    if not isinstance(objective, Threshold):
-        raise TypeError(f"no packed program for {type(objective).__name__}")
-    return _by_levels(program, objective, solve)
+    return objective.accept(_Goals(program, solve))
+
+
+class _Packed(Method[T]):
+    def refusal(self, objective: Objective) -> Exception:
+        return TypeError(f"no packed program for {type(objective).__name__}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Goals(_Packed[PackedPoint]):
+    program: PackedProgram
+    solve: Solve
+
+    def weighted_sum(self, objective: MaxSum) -> PackedPoint:
+        return self.solve(Goal(gains=objective.gains), PRECISION)
+
+    def linear_level(self, objective: MaxMin) -> PackedPoint:
+        return self.solve(Goal(slopes=objective.weights), PRECISION)
+
+    def level(self, objective: Threshold) -> PackedPoint:
+        return _by_levels(self.program, objective, self.solve)
 
 
 def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
@@ -84,16 +101,32 @@ def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> Pa
 
 def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> Proof:
     """Feasible times, their value, and a bound by weak duality; multipliers and prices in units of the objective."""
-    point = repaired(program, answer)
-    u = program.throughput(point)
-    n = program.counts
-    if isinstance(objective, MaxSum):
+    return objective.accept(_Proofs(program, answer))
+
+
+@dataclass(frozen=True, eq=False)
+class _Proofs(_Packed[Proof]):
+    program: PackedProgram
+    answer: PackedPoint
+
+    def weighted_sum(self, objective: MaxSum) -> Proof:
+        program, answer, n = self.program, self.answer, self.program.counts
+        point = repaired(program, answer)
+        u = program.throughput(point)
         dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
         value = dot(n * objective.gains, u)
         point = replace(point, demand_multipliers=np.zeros_like(n))
         proving = objective.gains, dual.time, dual.prices
         return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
-    assert isinstance(objective, Threshold)
+
+    def level(self, objective: Threshold) -> Proof:
+        return _prove_level(self.program, objective, self.answer)
+
+
+def _prove_level(program: PackedProgram, objective: Threshold, answer: PackedPoint) -> Proof:
+    point = repaired(program, answer)
+    u = program.throughput(point)
+    n = program.counts
     weights = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
     dual = dual_bound(program, weights, answer.time_multipliers, answer.prices)
     level = objective.level(u)

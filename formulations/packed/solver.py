@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import relative_gap
-from formulations.objectives import MaxSum, Objective, Threshold
+from formulations.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
 from formulations.packed.expansion import of_jobs
@@ -21,7 +21,6 @@ from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.water_filling import fill_packed
-from formulations.polytope import ROUNDED_UP
 from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
 from formulations.water_filling import WaterFilling, WaterLevel
 
@@ -72,16 +71,7 @@ def solve_packed(
     goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
     engines = auto(reduction.program.n_classes) if named is None else [named]
-    if isinstance(goal, WaterFilling):
-        best, chosen, attempts = _fill(engines, reduction.program, goal, tolerance)
-        solved = perf_counter()
-    else:
-        best, attempts = _solve_in_turn(engines, reduction.program, goal, tolerance, {})
-        solved = perf_counter()
-        others = [engine for engine in engines if engine.name != best.solver]
-        starts: list[Callable[[], Solve]] = [lambda: best.solve]
-        starts += [partial(engine.start, reduction.program) for engine in others]
-        chosen = choose(reduction.program, goal, best.proof, starts)
+    best, chosen, attempts, solved = goal.accept(_Programs(engines, reduction.program, tolerance))
     decided = perf_counter()
 
     N, M = program.n_jobs, len(program.capacity)
@@ -94,10 +84,8 @@ def solve_packed(
         value, gap = _attained(program, objective, reduction, best.proof, shares, pairs)
     weights, time, dual_prices = best.proof.proving
     prices, multipliers = with_absent_types(program, reduction, weights, time, dual_prices), np.zeros(N)
-    if isinstance(goal, Threshold):
-        prices = goal.report_price(prices * ROUNDED_UP, goal.level_of(best.proof.bound))
-    prices = prices + prices_of_nobody(program, reduction.served)
-    if not isinstance(goal, MaxSum):
+    prices = goal.reported_prices(prices, best.proof.bound) + prices_of_nobody(program, reduction.served)
+    if goal.has_demands:
         multipliers[reduction.jobs] = weights[reduction.of]
     done = perf_counter()
     return PackedSolution(
@@ -129,12 +117,43 @@ def _attained(
     program: PackedPolytope, objective: Objective, reduction: Reduction, proof: Proof, shares: Array, pairs: Pairs
 ) -> tuple[float, float]:
     """Value at the chosen shares, and its gap to the bound."""
-    value = objective.take(reduction.jobs).value(program.throughput(shares, pairs)[reduction.jobs])
-    if isinstance(objective, WaterFilling):
-        # with entities all at the top may have more in the end than at the first level
-        value = min(value, proof.objective)
-        return value, max(relative_gap(value, proof.bound), proof.gap)
-    return value, relative_gap(value, proof.bound)
+    u = program.throughput(shares, pairs)[reduction.jobs]
+    value, gap = objective.take(reduction.jobs).attained(u, proof)
+    return value, max(relative_gap(value, proof.bound), gap)
+
+
+_Answered = tuple["_Best", PackedChoice, list[Attempt], float]
+"""The best answer, what was chosen, all attempts, and when the last of them was done."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Programs(Method[_Answered]):
+    """One program for an objective, or as many as it has levels."""
+
+    engines: list[Engine]
+    program: PackedProgram
+    enough: float
+
+    def weighted_sum(self, objective: MaxSum) -> _Answered:
+        return self._one(objective)
+
+    def level(self, objective: Threshold) -> _Answered:
+        return self._one(objective)
+
+    def sequence(self, objective: WaterFilling) -> _Answered:
+        best, chosen, attempts = _fill(self.engines, self.program, objective, self.enough)
+        return best, chosen, attempts, perf_counter()
+
+    def refusal(self, objective: Objective) -> Exception:
+        return TypeError(f"no packed program for {type(objective).__name__}")
+
+    def _one(self, objective: Objective) -> _Answered:
+        best, attempts = _solve_in_turn(self.engines, self.program, objective, self.enough, {})
+        solved = perf_counter()
+        others = [engine for engine in self.engines if engine.name != best.solver]
+        starts: list[Callable[[], Solve]] = [lambda: best.solve]
+        starts += [partial(engine.start, self.program) for engine in others]
+        return best, choose(self.program, objective, best.proof, starts), attempts, solved
 
 
 @dataclass(frozen=True, eq=False)
