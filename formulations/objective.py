@@ -157,10 +157,6 @@ class Objective(ABC):
     def key(self) -> Array:
         """(N, k) figures that two jobs must share to be interchangeable."""
 
-    @abstractmethod
-    def relative_key(self, fastest: Array) -> Array:
-        """The figures of `key` in units that nobody chose, where (N,) `fastest` is the throughput that counts as 1."""
-
     def of_classes(self, first: NDArray[np.intp], counts: Array) -> Objective:  # noqa: ARG002
         """The same objective over classes of `counts` (K,) interchangeable jobs, `first` (K,) one of each."""
         return self.take(first)

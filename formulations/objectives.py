@@ -105,11 +105,6 @@ class MaxMin(Threshold):
         """The weight."""
         return self.weights[:, None]
 
-    def relative_key(self, fastest: Array) -> Array:
-        """The weight in units of the throughput, beside the largest."""
-        weights = self.weights / fastest
-        return np.asarray(weights / weights.max(initial=0.0))[:, None]
-
 
 @dataclass(frozen=True, eq=False)
 class Makespan(MaxMin):
@@ -234,10 +229,6 @@ class FinishTimeFairness(Threshold):
         """Elapsed, remaining, isolated."""
         return np.column_stack([self.elapsed, self.remaining, self.isolated])
 
-    def relative_key(self, fastest: Array) -> Array:
-        """Elapsed and remaining time beside isolated."""
-        return np.column_stack([self.elapsed / self.isolated, self.remaining / fastest / self.isolated])
-
 
 @dataclass(frozen=True, eq=False)
 class MaxSum(Objective):
@@ -304,11 +295,6 @@ class MaxSum(Objective):
     def key(self) -> Array:
         """The gain."""
         return self.gains[:, None]
-
-    def relative_key(self, fastest: Array) -> Array:
-        """What all the job's time can gain, beside the most."""
-        gains = self.gains * fastest
-        return np.asarray(gains / (gains.max(initial=0.0) or 1.0))[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +372,3 @@ class NashWelfare(Objective):
     def key(self) -> Array:
         """The budget."""
         return self.budgets[:, None]
-
-    def relative_key(self, fastest: Array) -> Array:  # noqa: ARG002
-        """The budget beside the largest."""
-        return np.asarray(self.budgets / self.budgets.max(initial=0.0))[:, None]

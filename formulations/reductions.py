@@ -68,14 +68,9 @@ def types_in_order(rates: Array, fastest: Array, capacity: Array) -> NDArray[np.
     return types[np.lexsort((-sums[1], -sums[0], -capacity[types]))]
 
 
-def classes_of(
-    columns: Sequence[Array | NDArray[np.int64]], by: Sequence[Array | NDArray[np.int64]] | None = None
-) -> Classes:
-    """Classes of the jobs whose figures are equal in every one of `columns` (N,), in an order that they determine.
-
-    Where the order is to follow from other figures, `by`, these must be equal for jobs of one class.
-    """
-    place = _project(columns if by is None else by)
+def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:
+    """Classes of the jobs whose figures are equal in every one of `columns` (N,)."""
+    place = _project(columns)
     if len(place) >= _MANY:
         sample = place[:: len(place) // 4096]
         if len(np.unique(sample)) <= _FEW * len(sample):
@@ -117,11 +112,10 @@ def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Cla
     if len(near):
         # the fastest sort leaves equal places in an order that depends on the processor
         order = np.argsort(place, kind="stable")
-        differs = _differing(columns, order, near)
-        if differs.any():
-            # classes that meet in one place one after the other
-            order = np.lexsort((_project(columns), place))
-            differs = _differing(columns, order, near)
+        one, other = order[near + 1], order[near]
+        differs = np.zeros(len(near), dtype=bool)
+        for column in columns:
+            differs |= column[one] != column[other]
         starts[near + 1] = differs
     of = np.empty(n, dtype=np.intp)
     if starts.all():
@@ -130,17 +124,6 @@ def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Cla
     of[order] = np.cumsum(starts) - 1
     begins = np.flatnonzero(starts)
     return Classes(order[begins], of, np.diff(np.append(begins, n)).astype(np.float64))
-
-
-def _differing(
-    columns: Sequence[Array | NDArray[np.int64]], order: NDArray[np.intp], near: NDArray[np.intp]
-) -> NDArray[np.bool_]:
-    """Whether the rows at `near` in an order differ from those after them."""
-    one, other = order[near + 1], order[near]
-    differs = np.zeros(len(near), dtype=bool)
-    for column in columns:
-        differs |= column[one] != column[other]
-    return differs
 
 
 def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes | None:

@@ -77,10 +77,7 @@ def solve(
         types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
     if not len(jobs):
         return _empty(polytope, objective, served, perf_counter() - started)
-    if choice == "balanced":
-        classes = _classes(polytope, objective, jobs, types)
-    else:
-        classes = _reduce(polytope, objective, jobs, types, aggregates=backends[0].aggregates)
+    classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
     part = polytope.restricted(jobs[classes.first], types, classes.counts)
     goal = objective.of_classes(jobs[classes.first], classes.counts)
     if choice == "published" and len(classes.first) < _PUBLISHED_PRICES and solver == "auto":
@@ -147,16 +144,6 @@ def _marginals(
         outside = np.setdiff1d(np.arange(polytope.n_jobs), jobs, assume_unique=True)
         prices = prices + prices_of_none(polytope.rates[outside])
     return prices, multipliers
-
-
-def _classes(polytope: Polytope, objective: Objective, jobs: NDArray[np.intp], types: NDArray[np.intp]) -> Classes:
-    """Classes of identical jobs, in one order for all ways to list them and whatever their throughput is counted in."""
-    rates, sizes = polytope.rates.T[types], polytope.scale_factors
-    if len(jobs) < polytope.n_jobs:
-        rates, sizes, objective = rates[:, jobs], sizes[jobs], objective.take(jobs)
-    fastest = rates.max(axis=0)
-    relative = [*(rates / fastest), sizes, *objective.relative_key(fastest).T]
-    return classes_of([*rates, sizes, *objective.key().T], relative)
 
 
 def _reduce(

@@ -161,11 +161,6 @@ class WaterFilling(Objective):
         """Unit, weight and place in the hierarchy."""
         return np.column_stack([self.units, self.weights, self.hierarchy.key()])
 
-    def relative_key(self, fastest: Array) -> Array:
-        """The most time that a job can be given, its weight beside the largest, and its place."""
-        weights = self.weights / self.weights.max(initial=0.0)
-        return np.column_stack([fastest / self.units, weights, self.hierarchy.key()])
-
 
 @dataclass(frozen=True, eq=False)
 class WaterLevel(Threshold):
@@ -254,10 +249,6 @@ class WaterLevel(Threshold):
     def key(self) -> Array:
         """Unit, base and room."""
         return np.column_stack([self.units, self.base, self.filling.room[self.rows], self.filling.weights[self.rows]])
-
-    def relative_key(self, fastest: Array) -> Array:
-        """The same, in units of the throughput."""
-        return np.column_stack([fastest / self.units, self.key()[:, 1:]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,4 +110,4 @@ def test_capacity_and_gangs_counted_in_pairs(draw_hard):
             u = polytope.throughput(solve(polytope, objective).shares)
             same = polytope.throughput(solve(other, objective).shares)
             fastest = np.maximum(polytope.rates.max(axis=1), 1e-300)
-            np.testing.assert_allclose(same / fastest, u / fastest, atol=THROUGHPUTS, err_msg=f"{kind}, seed {seed}")
+            np.testing.assert_allclose(same / fastest, u / fastest, atol=1e-5, err_msg=f"{kind}, seed {seed}")

@@ -47,9 +47,6 @@ class AboveReserve(Threshold):
     def key(self) -> np.ndarray:
         return np.column_stack([self.reserve, self.weights])
 
-    def relative_key(self, fastest: np.ndarray) -> np.ndarray:
-        return self.key() / fastest[:, None]
-
 
 def draw(seed: int, n_jobs: int) -> tuple[Polytope, AboveReserve]:
     rng = np.random.default_rng([seed, 17])
