@@ -105,25 +105,43 @@ def _project(columns: Sequence[Array | NDArray[np.int64]]) -> Array:
 def _by_order(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes:
     """Sort by place; neighbours whose rows are equal are one class."""
     n = len(place)
+    # the fastest sort leaves equal places in an order that depends on the processor: no matter where rows are equal too
     order = np.argsort(place)
-    sorted_places = place[order]
-    starts = np.ones(n, dtype=bool)
-    near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])
-    if len(near):
-        # the fastest sort leaves equal places in an order that depends on the processor
+    starts, met = _starts(columns, place, order)
+    if met:
         order = np.argsort(place, kind="stable")
-        one, other = order[near + 1], order[near]
-        differs = np.zeros(len(near), dtype=bool)
-        for column in columns:
-            differs |= column[one] != column[other]
-        starts[near + 1] = differs
+        starts, _ = _starts(columns, place, order)
     of = np.empty(n, dtype=np.intp)
     if starts.all():
         of[order] = np.arange(n)
         return Classes(order, of, np.ones(n))
     of[order] = np.cumsum(starts) - 1
     begins = np.flatnonzero(starts)
-    return Classes(order[begins], of, np.diff(np.append(begins, n)).astype(np.float64))
+    return Classes(_first_of(of, len(begins)), of, np.diff(np.append(begins, n)).astype(np.float64))
+
+
+def _starts(
+    columns: Sequence[Array | NDArray[np.int64]], place: Array, order: NDArray[np.intp]
+) -> tuple[NDArray[np.bool_], bool]:
+    """(N,) where the row differs from the one before in this order, and whether different rows are in one place."""
+    sorted_places = place[order]
+    starts = np.ones(len(place), dtype=bool)
+    near = np.flatnonzero(sorted_places[1:] == sorted_places[:-1])
+    if not len(near):
+        return starts, False
+    one, other = order[near + 1], order[near]
+    differs = np.zeros(len(near), dtype=bool)
+    for column in columns:
+        differs |= column[one] != column[other]
+    starts[near + 1] = differs
+    return starts, bool(differs.any())
+
+
+def _first_of(of: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
+    """(K,) the first job of each class."""
+    first = np.empty(n_classes, dtype=np.intp)
+    first[of[::-1]] = np.arange(len(of))[::-1]
+    return first
 
 
 def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Classes | None:
@@ -134,8 +152,7 @@ def _by_hash(columns: Sequence[Array | NDArray[np.int64]], place: Array) -> Clas
     rank = np.empty(len(places), dtype=np.intp)
     rank[np.argsort(places)] = np.arange(len(places))
     of = rank[codes]
-    first = np.empty(len(places), dtype=np.intp)
-    first[of[::-1]] = np.arange(len(of))[::-1]
+    first = _first_of(of, len(places))
     if any((column != column[first][of]).any() for column in columns):
         return None
     return Classes(first, of, np.bincount(of, minlength=len(places)).astype(np.float64))

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from formulations.backends.pairs import pairs_of
 from formulations.backends.progress import NEARLY_SOLVED, Progress
-from throughputs.numerics import dot, matmul
+from throughputs.numerics import dot, einsum, matmul
 from throughputs.numerics.systems import Factors
 
 __all__ = ["InteriorPoint", "StructuredProgram", "solve_structured"]
@@ -95,6 +95,11 @@ def solve_structured(
 
 # The ufunc itself: at tens of classes the method's wrapper costs as much as the sum.
 _sum = np.add.reduce
+
+
+def _total(values: Array, counts: Array) -> float:
+    """Sum over the rows of `values` (rows, K), each class as often as it counts (K,)."""
+    return float(einsum("ik,k->", values, counts))
 
 
 class _Iteration:
@@ -211,7 +216,7 @@ class _Iteration:
         """Complementarity gap, and a size of the objective to compare it with."""
         paired = self.vanishing
         self.products = self.X[:paired] * self.S[:paired]
-        self.gap_of_jobs = dot(_sum(self.products), self.n)
+        self.gap_of_jobs = _total(self.products, self.n)
         gap = self.gap_of_jobs + dot(self.z, self.p)
         if not self.fixed:
             return gap, abs(self.t)
@@ -261,41 +266,47 @@ class _Iteration:
         ratio = self.S * self.over_X
         d = 1.0 / (ratio[:M] if self.h is None else ratio[:M] + self.h)
         slack = 1.0 / ratio[M]
-        r = ratio[M + 1] if self.has_demand else np.zeros(self.K)
+        both = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
+        k22 = _sum(d) + slack
+        self.ratio, self.d, self.slack, self.over_k22 = ratio, d, slack, 1.0 / k22
+        self.zp = self.z / self.p
+        if not self.has_demand:
+            self._factor_prices(both, matmul(pairs.others, d) + slack, self.over_k22)
+            return
+        r = ratio[M + 1]
+        self.over_r = 1.0 / r
         Ad = A * d
         A2 = A * Ad
-        both = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
         between = both * self.difference_squared
-        k12, k22 = _sum(Ad), _sum(d) + slack
+        self.k12 = _sum(Ad)
         over_det = 1.0 / (k22 + r * (slack * _sum(A2) + _sum(between)))
-        self.ratio, self.d, self.slack, self.k12, self.over_k22 = ratio, d, slack, k12, 1.0 / k22
         self.i11 = r * k22 * over_det
-        self.i12 = r * k12 * over_det
-        self.zp = self.z / self.p
-        self._factor_prices(both, between, A2, r, over_det)
+        self.i12 = r * self.k12 * over_det
+        # sums over the other types, and over the pairs of other types
+        alone = matmul(pairs.others, d + r * slack * A2) + slack + r * matmul(pairs.without, between)
+        both *= 1.0 + r * (slack * self.product + einsum("pjk,jk->pk", self.cross, d))
+        self._factor_prices(both, alone, over_det)
 
-    def _factor_prices(self, both: Array, between: Array, A2: Array, r: Array, over_det: Array) -> None:
-        M, n, d, slack, pairs = self.M, self.n, self.d, self.slack, self.pairs
+    def _factor_prices(self, both: Array, alone: Array, over_det: Array) -> None:
+        M, n, d, pairs = self.M, self.n, self.d, self.pairs
         weight = self.ns * self.s * over_det
-        W = np.einsum("pjk,jk->pk", self.cross, d)
-        off = -(matmul(both * (1.0 + r * (slack * self.product + W)), weight))
-        alone = (
-            matmul(pairs.others, d) + slack + r * (slack * matmul(pairs.others, A2) + matmul(pairs.without, between))
-        )
+        off = -matmul(both, weight)
         G = np.zeros((M + 1, M + 1))
         G[pairs.first, pairs.second] = off
         G[pairs.second, pairs.first] = off
         G[pairs.diagonal, pairs.diagonal] = matmul(d * alone, weight) + self.zp
         # what a change of (b1, b2) does to the use of capacity, and to the level's equation
         weighted = self.ns * d
-        lean = self.A - self.k12 * self.over_k22
         self.R2 = np.empty((M + 1, self.K))
-        self.R2[:M] = weighted * (self.over_k22 - self.i12 * lean)
-        self.R2[M] = n * self.slope * self.i12
         if self.has_demand:
+            lean = self.A - self.k12 * self.over_k22
+            self.R2[:M] = weighted * (self.over_k22 - self.i12 * lean)
+            self.R2[M] = n * self.slope * self.i12
             self.R1 = np.empty((M + 1, self.K))
             self.R1[:M] = weighted * (self.i11 * lean)
             self.R1[M] = -(n * self.slope * self.i11)
+        else:
+            self.R2[:M], self.R2[M] = weighted * self.over_k22, 0.0
         if self.fixed:
             G[M, M] = 1.0
         else:
@@ -323,7 +334,7 @@ class _Iteration:
         rhs = matmul(self.R2, b2)
         rhs[:M] += self.rp3 + ez * self.zp + matmul(g0, self.ns)
         if self.has_demand:
-            b1 = self.rp1 + e[M + 1] / self.ratio[M + 1] - _sum(A * g0)
+            b1 = self.rp1 + e[M + 1] * self.over_r - _sum(A * g0)
             rhs += matmul(self.R1, b1)
         rhs[M] = 0.0 if self.fixed else rhs[M] - self.rt
         solution = self.factors.solve(rhs)
@@ -340,7 +351,7 @@ class _Iteration:
             omega = (b2 - self.k12 * d_lambda) * self.over_k22
             mix = A * d_lambda
             mix += omega
-            dX[M + 1] = (e[M + 1] - d_lambda) / self.ratio[M + 1]
+            dX[M + 1] = (e[M + 1] - d_lambda) * self.over_r
         else:
             omega = b2 * self.over_k22
             mix = np.broadcast_to(omega, A.shape)
@@ -362,9 +373,9 @@ class _Iteration:
         dual = min(1.0, -1.0 / min(-1.0 - float(change.max()), float((dp / p).min()), -1e-300))
         # the products (X + primal dX) (S + dual dS), summed by powers of the change
         of_change = self.products * change
-        after = (1.0 - dual) * self.gap_of_jobs + (primal * (1.0 - dual) - dual) * dot(_sum(of_change), self.n)
+        after = (1.0 - dual) * self.gap_of_jobs + (primal * (1.0 - dual) - dual) * _total(of_change, self.n)
         of_change *= change
-        after -= primal * dual * dot(_sum(of_change), self.n)
+        after -= primal * dual * _total(of_change, self.n)
         left = max((after + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
         target = gap / self.size * left * left * left
         # targets (target - dX dS) / X - S
@@ -392,7 +403,7 @@ class _Iteration:
         dX, dS, dz, dp, _ = self._direction(e, -p)
         primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
         products = (X + primal * dX)[: M + 1] * (S + dual * dS)[: M + 1]
-        left = max((dot(_sum(products), self.n) + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
+        left = max((_total(products, self.n) + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
         bend, bend_z, mean = dX * dS, dz * dp, gap / self.size
         least = mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget()))
         target = max(mean * left * left * left, least, self.smallest)

@@ -119,6 +119,8 @@ def test_shortest_solutions_of_all_ranks() -> None:
         np.testing.assert_allclose(kept @ A.T, 0.0, atol=1e-12 * np.abs(A).max() * n)
         np.testing.assert_allclose(kept @ kept.T, np.eye(n - rank), atol=1e-13)
     np.testing.assert_array_equal(least_squares(np.zeros((2, 3)), np.ones(2)), np.zeros(3))
+    with pytest.raises(np.linalg.LinAlgError):
+        least_squares(np.array([[np.nan, 1.0], [0.0, 1.0]]), np.ones(2))
 
 
 def test_eigenvalues_and_singular_values() -> None:

@@ -6,7 +6,7 @@ and with it an order of sums, for the processor; and logarithms, exponentials an
 have in several versions that differ in the last digit. Everything between the input of a decision and its result uses
 the functions of this package in their place.
 
-- `dot`, `matmul`: products of vectors and matrices, as sums of one order.
+- `dot`, `matmul`, `einsum`: products of vectors and matrices, as sums of one order.
 - `exp`, `log`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers of two.
 - `systems`: small dense systems, factors and eigenvalues.
 
@@ -14,6 +14,6 @@ On other architectures sums may be fused with products; results then agree to ro
 """
 
 from throughputs.numerics.elementary import exp, log, power_of_ten
-from throughputs.numerics.products import dot, matmul
+from throughputs.numerics.products import dot, einsum, matmul
 
-__all__ = ["dot", "exp", "log", "matmul", "power_of_ten"]
+__all__ = ["dot", "einsum", "exp", "log", "matmul", "power_of_ten"]

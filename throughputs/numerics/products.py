@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["dot", "matmul"]
+__all__ = ["dot", "einsum", "matmul"]
+
+einsum: Callable[..., Any] = getattr(np.einsum, "__wrapped__", np.einsum)
+"""`numpy.einsum` itself, without the search for operands that are no arrays of NumPy, which outlasts short sums."""
 
 _SUBSCRIPTS = {
     (1, 1): "i,i",
@@ -29,4 +33,4 @@ def matmul(a: NDArray[Any], b: NDArray[Any]) -> Any:
 
     A stack of matrices may be multiplied by a vector, and a matrix by a stack.
     """
-    return np.einsum(_SUBSCRIPTS[a.ndim, b.ndim], a, b)
+    return einsum(_SUBSCRIPTS[a.ndim, b.ndim], a, b)

@@ -116,9 +116,11 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
 
     Square systems are eliminated where their pivots allow. Otherwise Householder's reflections with column pivoting
     show the rank, and a second set of them the shortest solution (G. Golub and C. Van Loan, Matrix Computations,
-    section 5.5).
+    section 5.5). `LinAlgError` for numbers that are not finite.
     """
     m, n = matrix.shape
+    if not (np.isfinite(matrix).all() and np.isfinite(rhs).all()):
+        raise np.linalg.LinAlgError("the system has numbers that are not finite")
     if m == n:
         factors = Factors(matrix)
         if factors.trusted:
