@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.backends.compiled import compiled_engine
 from formulations.backends.structured import own_engine, solve_with_floors
 from formulations.first_gpu import with_absent_types
+from formulations.in_turn import Judged, Turn, solve_in_turn
 from formulations.objectives import relative_gap
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
@@ -31,6 +32,9 @@ _RELAXATIONS = (0.0, 1e-10, 1e-9)
 
 _DUST = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
+
+_AIM = 1e-8
+"""Gap, as a part of the most worth, that all paths are tried for."""
 
 _SHORT = 1e-7
 """Fraction of a floor that shares may miss."""
@@ -191,30 +195,26 @@ def solve_reduced(
     reduced: Reduced, *, solver: str = "auto", tolerance: float = TOLERANCE
 ) -> tuple[Answer, str, tuple[Attempt, ...]]:
     """Best answer over classes, the path that found it, and all attempts; the first within `tolerance` is taken."""
-    best: tuple[float, Answer, str] | None = None
-    attempts: list[Attempt] = []
     paths = [(name, path) for name, path in _PATHS if solver in ("auto", name)]
     if not paths:
         known = ", ".join(name for name, _ in _PATHS)
         raise SolverError(f"{solver}: takes no floors; auto, {known} do")
-    for name, path in paths:
-        began = perf_counter()
-        try:
+
+    def turn(name: str, path: Callable[[Reduced], Answer]) -> Turn[Answer]:
+        def run() -> Judged[Answer]:
             answer = path(reduced)
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            attempts.append(Attempt(name, np.inf, perf_counter() - began, str(error)))
-            continue
-        value, bound = _value(reduced, answer.shares), worth_bound(reduced, answer)
-        # shares that miss a floor may be worth more than those that keep them
-        gap = max((bound - value) / max(_scale(reduced), 1e-300), 0.0) if _keeps(reduced, answer.shares) else np.inf
-        attempts.append(Attempt(name, gap, perf_counter() - began))
-        if gap < np.inf and (best is None or gap < best[0]):
-            best = gap, answer, name
-        if best is not None and best[0] <= min(tolerance, 1e-8):
-            break
-    if best is None:
-        raise SolverError("; ".join(f"{attempt.solver}: {attempt.note or 'missed a floor'}" for attempt in attempts))
-    return best[1], best[2], tuple(attempts)
+            if not _keeps(reduced, answer.shares):
+                # shares that miss a floor may be worth more than those that keep them
+                raise RuntimeError("missed a floor")
+            missing = worth_bound(reduced, answer) - _value(reduced, answer.shares)
+            return Judged(answer, max(missing / max(_scale(reduced), 1e-300), 0.0))
+
+        return Turn(name, run)
+
+    attempts: list[Attempt] = []
+    turns = [turn(name, path) for name, path in paths]
+    answer, path = solve_in_turn(turns, min(tolerance, _AIM), attempts, declining_counts=True)
+    return answer, path, tuple(attempts)
 
 
 def worth_bound(reduced: Reduced, answer: Answer) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.in_turn import Judged, Turn, solve_in_turn
 from formulations.objectives import relative_gap
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import ENGINES, Engine, Solve, get_engine
@@ -18,7 +20,7 @@ from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.solver import PackedSolution
-from formulations.solution import Attempt, SolverError
+from formulations.solution import Attempt
 from formulations.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot, matmul
@@ -201,41 +203,31 @@ class _Search:
 
     def best(self, gains: Array, cost: Array) -> _Found:
         """Point of the most ``sum_kj n_k g_kj u_kj - d.v``: the first that is proven, else that of the smallest gap."""
-        best: _Found | None = None
-        for engine in self.engines:
-            for relaxation in _RELAXATIONS if self.floors.any() else (0.0,):
-                found = self._attempt(engine, gains, cost, relaxation)
-                if found is not None and (best is None or found.gap < best.gap):
-                    best = found
-                if best is not None and best.gap <= self.enough:
-                    return best
-        if best is None:
-            raise SolverError("; ".join(f"{tried.solver}: {tried.note}" for tried in self.attempts))
-        return best
+        turns = [
+            Turn(engine.name, partial(self._attempt, engine, gains, cost, relaxation))
+            for engine in self.engines
+            for relaxation in (_RELAXATIONS if self.floors.any() else (0.0,))
+        ]
+        return solve_in_turn(turns, self.enough, self.attempts, declining_counts=True)[0]
 
-    def _attempt(self, engine: Engine, gains: Array, cost: Array, relaxation: float) -> _Found | None:
-        program, f, began = self.program, self.floors, perf_counter()
+    def _attempt(self, engine: Engine, gains: Array, cost: Array, relaxation: float) -> Judged[_Found]:
+        program, f = self.program, self.floors
         floors = f * (1.0 - relaxation) if f.any() else None
-        try:
-            if engine.name not in self.running:
-                self.running[engine.name] = engine.start(program)
-            goal = Goal(floors=floors, gains=gains, gpu_cost=cost)
-            answer = _solved(self.running[engine.name], goal)
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            self.attempts.append(Attempt(engine.name, np.inf, perf_counter() - began, str(error)))
-            return None
+        if engine.name not in self.running:
+            self.running[engine.name] = engine.start(program)
+        goal = Goal(floors=floors, gains=gains, gpu_cost=cost)
+        answer = _solved(self.running[engine.name], goal)
         point = repaired(program, answer)
         if (program.throughput(point) < f * (1.0 - _SHORT)).any():
-            self.attempts.append(Attempt(engine.name, np.inf, perf_counter() - began, "missed a floor"))
-            return None
+            raise RuntimeError("missed a floor")
         multipliers = np.where(f > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
         dual = dual_bound(program, gains + multipliers[:, None], answer.time_multipliers, answer.prices, cost)
         bound = dual.supply - dot(program.counts * multipliers, f)
         earned = dot(program.counts, (gains * _by_type(program, point)).sum(axis=1))
         value = earned - dot(cost, _in_use(program, point))
         gap = max(bound - value, 0.0) / max(earned, 1e-300)
-        self.attempts.append(Attempt(engine.name, gap, perf_counter() - began))
-        return _Found(point, value, max(bound, value), gap, dual.prices, dual.time, multipliers, engine.name)
+        found = _Found(point, value, max(bound, value), gap, dual.prices, dual.time, multipliers, engine.name)
+        return Judged(found, gap)
 
 
 def _solved(solve: Solve, goal: Goal) -> PackedPoint:

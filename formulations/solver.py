@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from formulations.backends import AUTO, Backend, get_backend
 from formulations.certificate import Certificate, certify
 from formulations.first_gpu import prices_of_none, with_absent_types
+from formulations.in_turn import Judged, Turn, solve_in_turn
 from formulations.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope, parts
 from formulations.reductions import Classes, classes_of, types_in_order
 from formulations.remainder import Remainder
 from formulations.selection import Among, Choice, check_choice
-from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
+from formulations.solution import Attempt, Solution
 from formulations.warm_start import Start, WarmStart
 from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 
@@ -204,7 +205,7 @@ class _Programs(Method[_Answered]):
         return _fill(self.backends, self.polytope, objective, self.enough, self.starts)
 
     def _one(self, objective: Objective) -> _Answered:
-        best, attempts = _solve_in_turn(self.backends, self.polytope, objective, self.enough, *self.starts[:1])
+        best, attempts = _ask_in_turn(self.backends, self.polytope, objective, self.enough, *self.starts[:1])
         return best, attempts, (objective.start(self.polytope, best.certificate),)
 
 
@@ -217,40 +218,30 @@ class _Best:
     iterations: int
 
 
-def _solve_in_turn(
+def _ask_in_turn(
     backends: list[Backend], polytope: Polytope, objective: Objective, enough: float, start: Start | None = None
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
     and all attempts. Each that can begin from `start` is asked to before it is asked to begin from nothing."""
     aim = min(enough, _AIM) if enough < _PUBLISHED_GAP else enough
-    best: _Best | None = None
     attempts: list[Attempt] = []
-    declined: list[str] = []
+
+    def turn(backend: Backend, begin: Start | None) -> Turn[tuple[Certificate, int]]:
+        def run() -> Judged[tuple[Certificate, int]]:
+            solve_by = backend.load()
+            answer = solve_by(polytope, objective) if begin is None else solve_by(polytope, objective, begin)
+            certificate = certify(polytope, objective, answer)
+            return Judged((certificate, answer.iterations), certificate.gap, answer.solver)
+
+        return Turn(backend.name, run, warm=begin is not None)
+
     turns = [
-        (backend, begin)
+        turn(backend, begin)
         for backend in backends
         for begin in ((start, None) if backend.starts and start is not None else (None,))
     ]
-    for backend, begin in turns:
-        began = perf_counter()
-        try:
-            run = backend.load()
-            answer = run(polytope, objective) if begin is None else run(polytope, objective, begin)
-        except NotAcceptedError as error:
-            declined.append(f"{backend.name}: {error}")
-            continue
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error), warm=begin is not None))
-            continue
-        certificate, name = certify(polytope, objective, answer), answer.solver or backend.name
-        attempts.append(Attempt(name, certificate.gap, perf_counter() - began, warm=begin is not None))
-        if best is None or certificate.gap < best.certificate.gap:
-            best = _Best(certificate, name, answer.iterations)
-        if best.certificate.gap <= (aim if polytope.n_jobs <= _SMALL else enough):
-            break
-    if best is None:
-        raise SolverError("; ".join([*declined, *(f"{attempt.solver}: {attempt.note}" for attempt in attempts)]))
-    return best, attempts
+    (certificate, iterations), solver = solve_in_turn(turns, aim if polytope.n_jobs <= _SMALL else enough, attempts)
+    return _Best(certificate, solver, iterations), attempts
 
 
 def _fill(
@@ -264,7 +255,7 @@ def _fill(
     def solve_level(level: WaterLevel) -> Level:
         at = len(passed_on)
         begin = [part for start in starts[at : at + 1] for part in rest.start(start)]
-        best, tried = _solve_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
+        best, tried = _ask_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
         attempts.extend(tried)
         proof = rest.among_all(best.certificate)
         passed_on.append(level.start(polytope, proof))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import relative_gap
+from formulations.in_turn import Judged, Turn, solve_in_turn
 from formulations.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
@@ -21,7 +22,7 @@ from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.water_filling import fill_packed
-from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
+from formulations.solution import Attempt, Solution
 from formulations.water_filling import WaterFilling, WaterLevel
 
 __all__ = ["PackedSolution", "solve_packed"]
@@ -148,7 +149,7 @@ class _Programs(Method[_Answered]):
         return TypeError(f"no packed program for {type(objective).__name__}")
 
     def _one(self, objective: Objective) -> _Answered:
-        best, attempts = _solve_in_turn(self.engines, self.program, objective, self.enough, {})
+        best, attempts = _ask_in_turn(self.engines, self.program, objective, self.enough, {})
         solved = perf_counter()
         others = [engine for engine in self.engines if engine.name != best.solver]
         starts: list[Callable[[], Solve]] = [lambda: best.solve]
@@ -174,7 +175,7 @@ def _fill(
     solvers: list[_Best] = []
 
     def solve_level(level: WaterLevel) -> Proof:
-        best, tried = _solve_in_turn(engines, program, level, enough, started)
+        best, tried = _ask_in_turn(engines, program, level, enough, started)
         attempts.extend(tried)
         solvers.append(best)
         return best.proof
@@ -184,37 +185,27 @@ def _fill(
     return replace(solvers[0], proof=proof), PackedChoice(proof.point, proof.gap), attempts
 
 
-def _solve_in_turn(
+def _ask_in_turn(
     engines: list[Engine], program: PackedProgram, objective: Objective, enough: float, started: dict[str, Solve]
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the engines in turn until one is proven within `enough`; the best answer, and all attempts.
 
     Engines in `started` go on from where they are; others are started, and added.
     """
-    best: _Best | None = None
     attempts: list[Attempt] = []
-    declined: list[str] = []
-    for engine in engines:
-        began = perf_counter()
-        try:
+
+    def turn(engine: Engine) -> Turn[tuple[Proof, Solve]]:
+        def run() -> Judged[tuple[Proof, Solve]]:
             if engine.name not in started:
                 started[engine.name] = engine.start(program)
             solve = started[engine.name]
             proof = prove(program, objective, optimise(program, objective, solve))
-        except NotAcceptedError as error:
-            declined.append(f"{engine.name}: {error}")
-            continue
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            attempts.append(Attempt(engine.name, np.inf, perf_counter() - began, str(error)))
-            continue
-        attempts.append(Attempt(engine.name, proof.gap, perf_counter() - began))
-        if best is None or proof.gap < best.proof.gap:
-            best = _Best(proof, engine.name, solve)
-        if best.proof.gap <= enough:
-            break
-    if best is None:
-        raise SolverError("; ".join([*declined, *(f"{attempt.solver}: {attempt.note}" for attempt in attempts)]))
-    return best, attempts
+            return Judged((proof, solve), proof.gap)
+
+        return Turn(engine.name, run)
+
+    (proof, solve), solver = solve_in_turn([turn(engine) for engine in engines], enough, attempts)
+    return _Best(proof, solver, solve), attempts
 
 
 def _empty(program: PackedPolytope, objective: Objective, reduction: Reduction, seconds: float) -> PackedSolution:
