@@ -26,6 +26,7 @@ __all__ = [
     "ProgramPolicy",
     "certified",
     "named_accelerator",
+    "priced_rates",
     "runnable_rates",
 ]
 
@@ -70,7 +71,7 @@ class ProgramPolicy(SharePolicy):
 
         started = perf_counter()
         believed = self.believed_rates(state)
-        usable = np.where(runnable_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
+        usable = np.where(priced_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
         # a job that gains nothing anywhere has no place in an objective
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         able = np.flatnonzero(can_gain)
@@ -159,7 +160,7 @@ def certified(
         objective_unit=solution.unit,
         bound=solution.bound,
         gap=solution.gap,
-        prices=solution.prices,
+        prices=_with_jobs_left_out(solution.prices, state, left_out),
         unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
         solver=solution.solver,
         seconds=seconds,
@@ -168,6 +169,16 @@ def certified(
         decided_by=policy,
         **more,
     )
+
+
+def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np.bool_]) -> Array:
+    """Not known for types without GPUs that are the only ones for some job: with the first GPU it would take part."""
+    from formulations.first_gpu import prices_of_none
+
+    absent, waiting = ~(state.capacity > 0), left_out & (state.steps_remaining > 0)
+    if not absent.any() or not waiting.any():
+        return prices
+    return prices + np.where(absent, prices_of_none(priced_rates(state)[waiting]), 0.0)
 
 
 def named_accelerator(policy: object) -> str:
@@ -180,6 +191,12 @@ def named_accelerator(policy: object) -> str:
 def runnable_rates(state: ClusterState) -> Array:
     """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""
     fits = state.scale_factors[:, None] <= state.capacity[None, :]
+    return np.where(fits, state.rates, 0.0)
+
+
+def priced_rates(state: ClusterState) -> Array:
+    """The same with the rates of single-GPU jobs on types that have none: what the first would bring is its price."""
+    fits = state.scale_factors[:, None] <= np.maximum(state.capacity, 1)[None, :]
     return np.where(fits, state.rates, 0.0)
 
 

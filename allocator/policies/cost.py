@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from allocator.policies.base import Array, ProgramPolicy, certified, runnable_rates
+from allocator.policies.base import Array, ProgramPolicy, certified, priced_rates
 from allocator.policies.labels import label_order
 from allocator.policies.packed import PairingPolicy, served_part
 from allocator.protocol import ClusterState, SharePolicy, Trigger
@@ -132,7 +132,7 @@ class _ThroughputPerCost(_Priced, ProgramPolicy):
         from formulations import Polytope, keep_most_floors
 
         started = perf_counter()
-        usable = runnable_rates(state) if self.choice == "balanced" else state.rates
+        usable = priced_rates(state) if self.choice == "balanced" else state.rates
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         usable = np.where(can_gain[:, None], usable, 0.0)
         polytope = Polytope(PlainColumns(state.throughputs.with_rates(usable)), state.capacity)
