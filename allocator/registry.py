@@ -75,6 +75,9 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     """
 
     def add(factory: Factory) -> Factory:
+        if not issubclass(factory, Policy):
+            expected = "a subclass of SharePolicy or PlanPolicy"
+            raise InputError("policy registry", field=name, found=factory.__name__, expected=expected)
         known = _ENTRIES.get(name)
         if known is not None and (known.factory.__module__, known.factory.__qualname__) != (
             factory.__module__,
