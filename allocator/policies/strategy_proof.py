@@ -85,16 +85,18 @@ class _DiscountedNash(ProgramPolicy):
     def discounts(self, state: ClusterState) -> Discounts:
         """The discount of each job."""
         from formulations import Polytope
+        from formulations.reductions import types_in_order
 
         believed = self.believed_rates(state)
         usable = np.where(runnable_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
-        types = np.flatnonzero(state.capacity > 0)
-        able = np.flatnonzero((usable[:, types] > 0).any(axis=1) & (state.steps_remaining > 0))
+        able = np.flatnonzero((usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0))
         factors = np.ones(state.n_jobs)
         if not len(able):
             return Discounts(factors, 0.0, 0)
         part = state.subset(able)
         polytope = Polytope(PlainColumns(part.throughputs.with_rates(usable[able])), state.capacity)
+        # in the order of the program whose shares are discounted: rounding is then the same
+        types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
         polytope = polytope.restricted(np.arange(len(able)), types)
         factors[able], gap, programs = _discounts(polytope, self.objective(part, believed[able]).budgets)
         return Discounts(factors, gap, programs)
