@@ -90,7 +90,7 @@ def test_what_a_policy_answers_is_known_by_its_class():
 
         def plan(self, state, memory): ...
 
-    with pytest.raises(InputError, match="a subclass of allocator.SharePolicy or allocator.PlanPolicy"):
+    with pytest.raises(InputError, match=r"a subclass of allocator\.SharePolicy or allocator\.PlanPolicy"):
         simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), Stranger(), [[1.0]])
 
 
