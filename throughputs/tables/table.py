@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from throughputs.colocation.model import ColocationModel, extended_pairs
 from throughputs.errors import InputError, did_you_mean
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.matrix import ThroughputMatrix
+from throughputs.tables.frames import figures_of_frame, frame_of_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from throughputs.colocation import ColocationModel
 
 __all__ = ["UNCONSOLIDATED", "Key", "ThroughputTable"]
 
@@ -242,9 +242,8 @@ class ThroughputTable:
         InputError
             The table has no job of a scale factor, or nothing in common with the model.
         """
-        from throughputs.colocation import extended_table
-
-        return extended_table(self, model, scale_factors, keep_measured=keep_measured)
+        pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
+        return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
 
     def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
         for name in accelerators:
@@ -266,9 +265,7 @@ class ThroughputTable:
         InputError
             A column is missing or unknown, a cell is not what it should be, or a figure is given twice.
         """
-        from throughputs.table_frame import table_from_frame
-
-        return table_from_frame(frame, source, first_line)
+        return cls(*figures_of_frame(frame, source, first_line), source)
 
     def to_frame(self) -> pd.DataFrame:
         """Tidy table, one row per figure.
@@ -276,9 +273,7 @@ class ThroughputTable:
         Columns job_type, scale_factor, accelerator, throughput (steps/s); with co-location also
         other_job_type, other_scale_factor, other_throughput, which are empty in the rows of isolated figures.
         """
-        from throughputs.table_frame import table_to_frame
-
-        return table_to_frame(self)
+        return frame_of_table(self)
 
 
 class _Positions:

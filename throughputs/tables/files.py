@@ -19,8 +19,8 @@ import numpy as np
 from throughputs.errors import InputError
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-from throughputs.table import Key, ThroughputTable
-from throughputs.table_builder import TableBuilder
+from throughputs.tables.builder import TableBuilder
+from throughputs.tables.table import Key, ThroughputTable
 
 __all__ = ["read_table", "write_table"]
 
@@ -90,7 +90,7 @@ class _JsonReader:
                 figures = jobs[text]
                 for other, value in self._object(figures, accelerator, text).items():
                     self._add(accelerator, key, other, value, (accelerator, text, other))
-        return self.builder.table(str(self.path))
+        return ThroughputTable(*self.builder.figures(), str(self.path))
 
     def _add(self, accelerator: str, key: Key, other: str, value: object, where: tuple[str, ...]) -> None:
         if other == "null":

@@ -7,7 +7,7 @@ over the throughput of a alone there; 0 means that the two may not share.
 >>> model.retained(["CycleGAN", "LM (batch size 80)"], ["p100"])[:, :, 0].round(2)
 array([[0.47, 0.56],
        [0.45, 0.55]])
->>> from throughputs.default_table import default_table
+>>> from throughputs import default_table
 >>> table = default_table().with_colocation(model)
 >>> table.colocated_rates("CycleGAN", 1, "LM (batch size 80)", 1, ["p100"]).round(2)
 array([[1.35, 9.58]])
@@ -25,17 +25,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
-from throughputs.table import ThroughputTable
+from throughputs.files import read_frame
+from throughputs.frames import FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from throughputs.tables.table import ThroughputTable
 
 __all__ = [
     "ColocationModel",
     "InterferenceModel",
     "RetainedFractions",
     "default_colocation",
-    "extended_table",
+    "extended_pairs",
     "retained_fractions",
 ]
 
@@ -177,8 +180,6 @@ class InterferenceModel:
         InputError
             A column is missing or unknown, a number is missing or negative, or a row is given twice.
         """
-        from throughputs.frames import FrameReader
-
         reader = FrameReader(frame, source, first_line)
         K = max(1, sum(str(name).startswith("sensitivity_") for name in frame.columns))
         numbers = [f"{kind}_{k + 1}" for kind in ("sensitivity", "pressure") for k in range(K)] + ["memory_share"]
@@ -222,8 +223,6 @@ def default_colocation() -> InterferenceModel:
     Two resources, five numbers per job type and accelerator type, fitted to the single-GPU pairs of the public
     table of D. Narayanan et al., OSDI 2020; its error against that table is in ``docs/colocation.md``.
     """
-    from throughputs.files import read_frame
-
     with as_file(files("throughputs") / "data" / "default_interference.csv") as path:
         frame, first_line = read_frame(path)
     return InterferenceModel.from_frame(frame, "default interference model", first_line)
@@ -260,10 +259,10 @@ def retained_fractions(
     return np.where(np.isnan(together) | possible, ratio, 0.0)
 
 
-def extended_table(
+def extended_pairs(
     table: ThroughputTable, model: ColocationModel, scale_factors: Sequence[int], *, keep_measured: bool
-) -> ThroughputTable:
-    """See `ThroughputTable.with_colocation`."""
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Pairs (P, 2) and their throughputs (P, M, 2), see `ThroughputTable.with_colocation`."""
     measured = len(table.pairs) if keep_measured else 0
     pairs, colocated = [table.pairs[:measured]], [table.colocated[:measured]]
     for size in dict.fromkeys(scale_factors):
@@ -282,8 +281,7 @@ def extended_table(
     if not sum(len(part) for part in pairs[1:]):
         found = f"job types {', '.join(table.job_types[:3])}, ... on {', '.join(table.accelerators)}"
         raise InputError(table.source, found=found, expected="job types and accelerators that the model knows")
-    merged = _merged(np.concatenate(pairs), np.concatenate(colocated), len(table.keys))
-    return ThroughputTable(table.keys, table.accelerators, table.isolated, *merged, table.source)
+    return _merged(np.concatenate(pairs), np.concatenate(colocated), len(table.keys))
 
 
 def _merged(

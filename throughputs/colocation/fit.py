@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.colocation import ColocationModel, InterferenceModel, retained_fractions
+from throughputs.colocation.model import ColocationModel, InterferenceModel, retained_fractions
 from throughputs.errors import InputError
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 
 if TYPE_CHECKING:
     import pandas as pd

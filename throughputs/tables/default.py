@@ -11,7 +11,7 @@ import csv
 from functools import cache
 from importlib.resources import files
 
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 
 __all__ = ["default_table"]
 

@@ -10,19 +10,20 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.frames import FrameReader
 from throughputs.limits import LARGEST_WHOLE_NUMBER
-from throughputs.table import Key, ThroughputTable
-from throughputs.table_builder import TableBuilder
+from throughputs.tables.builder import Figures, TableBuilder
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["table_from_frame", "table_to_frame"]
+    from throughputs.tables.table import Key, ThroughputTable
+
+__all__ = ["figures_of_frame", "frame_of_table"]
 
 ISOLATED_COLUMNS = ("job_type", "scale_factor", "accelerator", "throughput")
 COLOCATED_COLUMNS = ("other_job_type", "other_scale_factor", "other_throughput")
 
 
-def table_from_frame(frame: pd.DataFrame, source: str, first_line: int = 1) -> ThroughputTable:
+def figures_of_frame(frame: pd.DataFrame, source: str, first_line: int = 1) -> Figures:
     """See `ThroughputTable.from_frame`."""
     reader = FrameReader(frame, source, first_line)
     reader.check_columns(ISOLATED_COLUMNS, COLOCATED_COLUMNS)
@@ -41,10 +42,10 @@ def table_from_frame(frame: pd.DataFrame, source: str, first_line: int = 1) -> T
             problem = builder.add_isolated(accelerator, key, figure)
         if problem is not None:
             raise InputError(source, line=row + first_line, field="throughput", found=found, expected=problem)
-    return builder.table(source)
+    return builder.figures()
 
 
-def table_to_frame(table: ThroughputTable) -> pd.DataFrame:
+def frame_of_table(table: ThroughputTable) -> pd.DataFrame:
     """See `ThroughputTable.to_frame`."""
     import pandas as pd
 

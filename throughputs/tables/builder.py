@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
-from throughputs.table import Key, ThroughputTable
+if TYPE_CHECKING:
+    from throughputs.tables.table import Key
 
-__all__ = ["TableBuilder"]
+__all__ = ["Figures", "TableBuilder"]
+
+Figures: TypeAlias = "tuple[list[Key], list[str], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]"
+"""Keys, accelerator types, isolated throughputs, pairs and their throughputs, shaped as in `ThroughputTable`."""
 
 
 class TableBuilder:
@@ -50,8 +57,8 @@ class TableBuilder:
             return f"the figures given for {other} beside {key}, {known[::-1]}"
         return None
 
-    def table(self, source: str) -> ThroughputTable:
-        """The table of everything added; nan where nothing was."""
+    def figures(self) -> Figures:
+        """All that was added, as `ThroughputTable` takes it; nan where nothing was."""
         isolated = np.full((len(self._keys), len(self._accelerators)), np.nan)
         colocated = np.full((len(self._pairs), len(self._accelerators), 2), np.nan)
         for (k, m), figure in self._isolated.items():
@@ -59,4 +66,4 @@ class TableBuilder:
         for (p, m), figures in self._colocated.items():
             colocated[p, m] = figures
         pairs = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2)
-        return ThroughputTable(list(self._keys), list(self._accelerators), isolated, pairs, colocated, source)
+        return list(self._keys), list(self._accelerators), isolated, pairs, colocated
