@@ -39,6 +39,7 @@ _OWN_MODULES = (
     "allox",
     "packed",
     "packing",
+    "oef",
     "shockwave",
     "shortest_first",
 )

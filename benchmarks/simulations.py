@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from allocator import Cluster, default_table, get_policy, simulate
+from allocator.presets import preset
 from allocator.registry import settings_of
-from allocator.simulator.presets import preset
 from throughputs import gavel_trace
 
 # Rounds and wall seconds of the original on this workload (its public code, ECOS, one loaded two-core machine).

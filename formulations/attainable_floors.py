@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.backends.highs_model import with_model
+from formulations.columns import ColumnProgram, MostFloors, solve_columns
 from formulations.objectives import MaxMin
 from formulations.polytope import Polytope
 from formulations.solution import SolverError
 from formulations.solver import solve
+from throughputs import Configurations
 
 __all__ = ["UNMET", "KeptFloors", "fastest_mix", "keep_most_floors", "most_switched_on"]
 
@@ -49,10 +51,10 @@ def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | N
 
         max  sum_i y_i      y_i in {0, 1},   x in the polytope,   sum_j T_ij x_ij >= f_i y_i
 
-    Of several sets of the largest size it is the one that branch and bound meets first when the jobs are listed in
-    `order`: the same whatever the order in which they come. Attainability is proven by the certified max-min
-    program ``max_x min_i u_i / f_i``, the number that must be given up by HiGHS's branch and bound. A floor counts as
-    kept from a fraction 1 - 1e-6 on.
+    Of several sets of the largest size it is the one that branch and bound meets first when the jobs are listed by
+    their figures and, where these are equal, in `order`: the same whatever the order in which they come.
+    Attainability is proven by the certified max-min program ``max_x min_i u_i / f_i``, the number that must be given up
+    by HiGHS's branch and bound. A floor counts as kept from a fraction 1 - 1e-6 on.
 
     Parameters
     ----------
@@ -101,16 +103,10 @@ def _attainable(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> fl
 
 def _branch_and_bound(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> NDArray[np.intp]:
     """A largest set among `jobs` whose floors can be kept."""
-    from scipy.sparse import csr_array, eye_array, hstack, vstack
-
     part = polytope.restricted(jobs, np.flatnonzero(polytope.capacity > 0))
-    columns = part.columns.general
-    K, M = part.rates.shape
-    demand = columns.rate.multiply(-1.0 / floors[jobs][:, None])
-    blocks = [(columns.time, csr_array((K, K))), (columns.usage, csr_array((M, K))), (demand, eye_array(K))]
-    rows = csr_array(vstack([hstack(block) for block in blocks], format="csr"))
-    upper = np.concatenate([np.ones(K), part.capacity, np.zeros(K)])
-    return jobs[most_switched_on(rows, np.full(len(upper), -np.inf), upper, K)]
+    program = ColumnProgram(Configurations.from_matrix(part.columns.matrix), part.capacity)
+    goal = MostFloors(floors[jobs])
+    return jobs[goal.kept(program, solve_columns(program, goal, solver="highs").x)]
 
 
 def most_switched_on(rows: Any, lower: Array, upper: Array, n_switches: int) -> NDArray[np.bool_]:

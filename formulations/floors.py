@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.backends.compiled import compiled_engine
 from formulations.backends.structured import own_engine, solve_with_floors
+from formulations.columns import ColumnProgram, Total, solve_columns
 from formulations.objectives import relative_gap
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
 from formulations.solution import Answer, Attempt, Solution, SolverError
 from formulations.solver import TOLERANCE
-from throughputs import InputError
+from throughputs import Configurations, InputError
 from throughputs.numerics import dot
 
 __all__ = ["Reduced", "maximise_worth", "reduce_with_floors", "solve_reduced", "worth_bound"]
@@ -214,7 +215,8 @@ def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
         scale = _scale(reduced)
         floors = reduced.floors if reduced.floors.any() else None
         last: Exception = RuntimeError("no attempt")
-        for relaxation in _RELAXATIONS if floors is not None else (0.0,):
+        relaxations = _RELAXATIONS if floors is not None else (0.0,)
+        for relaxation in relaxations:
             needed = None if floors is None else floors * (1.0 - relaxation)
             try:
                 answer = solve_with_floors(reduced.polytope, reduced.worth / scale, needed, 0.0, engine=engine)
@@ -224,35 +226,23 @@ def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
             shares = _without_dust(reduced.polytope.repaired(np.nan_to_num(answer.shares)))
             found = Answer(shares, answer.multipliers * scale, answer.prices * scale, answer.iterations)
             proven = worth_bound(reduced, found) - _value(reduced, shares) <= 1e-9 * scale
-            if (proven and _keeps(reduced, shares)) or relaxation == _RELAXATIONS[-1]:
+            if (proven and _keeps(reduced, shares)) or relaxation == relaxations[-1]:
                 return found
-        if floors is None:
-            return found
         raise last
 
     return run
 
 
 def _by_simplex(reduced: Reduced) -> Answer:
-    """The program written out, in HiGHS."""
-    from scipy.sparse import vstack
-
-    from formulations.backends.highs import solve_linear
-    from formulations.backends.linear import LinearProgram
-
+    """The program over columns, in HiGHS."""
     program = reduced.polytope
-    K, M = program.rates.shape
-    columns, scale = program.columns.general, _scale(reduced)
-    held = np.flatnonzero(reduced.floors > 0)
-    usage = columns.usage.multiply(np.repeat(program.counts, M))
-    demand = columns.rate[held].multiply(-1.0 / reduced.floors[held][:, None])
-    rows = vstack([columns.time, usage, demand], format="csr")
-    limit = np.concatenate([np.ones(K), program.capacity, -np.ones(len(held))])
-    cost = (program.counts[:, None] * reduced.worth / scale).ravel()
-    x, dual = solve_linear(LinearProgram(cost, rows, limit))
-    multipliers = np.zeros(K)
-    multipliers[held] = scale * dual[K + M :] / (reduced.floors[held] * program.counts[held])
-    return Answer(program.repaired(x.reshape(K, M)), multipliers, scale * dual[K : K + M], 1)
+    columns = Configurations.from_matrix(program.columns.matrix)
+    stated = ColumnProgram(columns, program.capacity, floors=reduced.floors, counts=program.counts)
+    value = (program.counts[:, None] * reduced.worth).ravel()
+    found = solve_columns(stated, Total(value), solver="highs")
+    stage = found.stages[0]
+    # a floor of a class is one for each of its jobs
+    return Answer(found.x.reshape(reduced.worth.shape), stage.multipliers / program.counts, stage.prices, 1)
 
 
 _PATHS: tuple[tuple[str, Callable[[Reduced], Answer]], ...] = (

@@ -44,8 +44,7 @@ circle: formulations.certificate, formulations.log_certificate
 circle: allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base, allocator.protocol, allocator.protocol.allocation, allocator.protocol.jobs, allocator.protocol.policy
 circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
-folder: allocator/policies has 19 modules
-folder: allocator/simulator has 13 modules
+folder: allocator/policies has 20 modules
 folder: allocator/sweep has 15 modules
 folder: benchmarks/solvers has 13 modules
 folder: formulations has 21 modules
@@ -58,8 +57,7 @@ late: formulations.backends.convex -> importlib
 late: formulations.backends.convex -> warnings
 late: formulations.backends.structured -> formulations.backends.log_utilities
 late: formulations.certificate -> formulations.log_certificate
-late: formulations.floors -> formulations.backends.highs
-late: formulations.floors -> formulations.backends.linear
+late: formulations.columns.engines -> warnings
 late: formulations.packed.engines -> formulations.packed.class_pairs
 late: formulations.packed.engines -> formulations.packed.partners
 late: formulations.packed.engines -> formulations.packed.statement
@@ -75,6 +73,7 @@ late: allocator.cli -> allocator.simulator.engine
 late: allocator.cli -> formulations
 late: allocator.cli.audit -> allocator.instance
 late: allocator.cli.audit -> throughputs.files
+late: allocator.cli.compare -> allocator.presets.preset
 late: allocator.cli.compare -> allocator.report.bar_charts
 late: allocator.cli.compare -> allocator.report.html
 late: allocator.cli.compare -> allocator.report.presentation
@@ -82,7 +81,6 @@ late: allocator.cli.compare -> allocator.report.progress
 late: allocator.cli.compare -> allocator.report.terminal
 late: allocator.cli.compare -> allocator.results.fairness
 late: allocator.cli.compare -> allocator.results.output
-late: allocator.cli.compare -> allocator.simulator.presets
 late: allocator.cli.compare -> throughputs
 late: allocator.cli.compare -> throughputs.files
 late: allocator.cli.compare -> throughputs.traces.shockwave_generator
@@ -96,12 +94,12 @@ late: allocator.cli.options -> throughputs.prices
 late: allocator.cli.policies -> allocator.registry
 late: allocator.cli.runs -> allocator.conversion
 late: allocator.cli.runs -> allocator.mechanism.settings
+late: allocator.cli.runs -> allocator.presets.preset
 late: allocator.cli.runs -> allocator.protocol.entities
 late: allocator.cli.runs -> allocator.registry
 late: allocator.cli.runs -> allocator.results.deadlines
 late: allocator.cli.runs -> allocator.simulator.arrivals
 late: allocator.cli.runs -> allocator.simulator.engine
-late: allocator.cli.runs -> allocator.simulator.presets
 late: allocator.cli.runs -> allocator.simulator.settings
 late: allocator.cli.runs -> numpy
 late: allocator.cli.runs -> throughputs.estimator.believed
@@ -131,6 +129,9 @@ late: allocator.policies.finish_time -> formulations
 late: allocator.policies.makespan -> formulations
 late: allocator.policies.max_min -> formulations
 late: allocator.policies.nash -> formulations
+late: allocator.policies.oef -> formulations
+late: allocator.policies.oef -> formulations.columns
+late: allocator.policies.oef -> formulations.reductions
 late: allocator.policies.orders -> zlib
 late: allocator.policies.packed -> formulations
 late: allocator.policies.packed -> formulations.packed.published
@@ -154,7 +155,6 @@ late: allocator.protocol.entities -> throughputs.files
 late: allocator.protocol.entities -> throughputs.frames
 late: allocator.protocol.policy -> formulations
 late: allocator.registry -> importlib.metadata
-late: allocator.report.presentation -> allocator.simulator.presets
 late: allocator.results.entity_metrics -> allocator.results.metrics
 late: allocator.results.entity_metrics -> formulations
 late: allocator.results.record -> allocator.results.tables

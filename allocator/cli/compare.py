@@ -16,8 +16,8 @@ from allocator.cli.runs import RunOptions, Runs
 from throughputs import InputError
 
 if TYPE_CHECKING:
+    from allocator.presets import Comparison
     from allocator.results.result import SimulationResult
-    from allocator.simulator.presets import Comparison
     from throughputs import ThroughputTable, Trace
 
 FAIR_SHARE_RUN = "isolated_plus"
@@ -133,7 +133,7 @@ def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
 
 def _names(policies: str | None, preset_name: str) -> list[str]:
     """Policies of ``--policies``, or those of the preset."""
-    from allocator.simulator.presets import preset
+    from allocator.presets import preset
 
     if policies is None:
         return list(preset(preset_name).comparison.policies)

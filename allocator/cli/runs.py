@@ -31,10 +31,10 @@ from throughputs.errors import did_you_mean
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
+    from allocator.presets import Preset
     from allocator.protocol import Policy
     from allocator.report.progress import Advance
     from allocator.results.result import SimulationResult
-    from allocator.simulator.presets import Preset
     from throughputs import ThroughputTable, Trace
 
 __all__ = ["RunOptions", "Runs"]
@@ -232,7 +232,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
     from allocator.conversion import convert, convert_text, kinds_of
     from allocator.mechanism.settings import MechanismSettings
-    from allocator.simulator.presets import preset
+    from allocator.presets import preset
     from allocator.simulator.settings import SimulatorSettings
 
     own = {

@@ -1,7 +1,7 @@
 """Settings of the round mechanism: every constant of it, by name.
 
 The defaults are what a user of today wants. The values that reproduce Gavel's scheduler are in the preset "gavel"
-(`allocator.simulator.presets`).
+(`allocator.presets`).
 """
 
 from __future__ import annotations

@@ -223,6 +223,7 @@ class Shockwave(PlanPolicy):
     solvers: ClassVar[tuple[str, ...] | None] = _SOLVERS
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "replan_steps", self.replan_rounds)
         for name, valid, expected in (
             ("future_rounds", self.future_rounds >= 1, "at least 1 round"),
             ("forecast", self.forecast in get_args(ForecastMode), f"one of {', '.join(get_args(ForecastMode))}"),
@@ -249,11 +250,6 @@ class Shockwave(PlanPolicy):
     def new_memory(self) -> ShockwaveMemory:
         """An empty memory."""
         return ShockwaveMemory()
-
-    @property
-    def replan_steps(self) -> int:
-        """A plan is replaced after so many rounds."""
-        return self.replan_rounds
 
     def plan(self, state: ClusterState, memory: ShockwaveMemory) -> Plan:
         """Who runs in each of the coming rounds.

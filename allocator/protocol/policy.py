@@ -130,15 +130,12 @@ class PlanPolicy(Policy):
     ----------
     in_rounds : whether the steps of a plan are the rounds of the world. Otherwise a step ends early when something
         happens that the policy chose as a trigger.
+    replan_steps : a plan is replaced after so many steps even when nothing happened; None: it is played to its end.
     """
 
     answers: ClassVar[Literal["shares", "plan"]] = "plan"
     in_rounds: ClassVar[bool] = False
-
-    @property
-    def replan_steps(self) -> int | None:
-        """A plan is replaced after so many steps even when nothing happened; None: it is played to its end."""
-        return None
+    replan_steps: int | None = None
 
     def new_memory(self) -> Any:
         """An empty memory for a new run; None for a policy that remembers nothing.

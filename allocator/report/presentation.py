@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from allocator.policies.paper_labels import SHOCKWAVE_LABELS
 from allocator.report.figures import FIGURES, MISSING, Figure
 
 __all__ = ["Presentation"]
@@ -28,6 +29,14 @@ _AGAINST_FAIR_SHARE = Figure(
     "largest ratio of a job's completion time to its completion time under isolated_plus",
     2,
 )
+
+
+_SHOCKWAVE = (SHOCKWAVE_LABELS, ("makespan", "average_jct", "worst_rho", "unfair_fraction"))
+# By preset: what the paper calls the policies, and which figures it also shows as bars.
+_OF_PAPERS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "shockwave": _SHOCKWAVE,
+    "shockwave_published": _SHOCKWAVE,
+}
 
 
 @dataclass(frozen=True)
@@ -56,15 +65,12 @@ class Presentation:
     @classmethod
     def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Presentation:
         """The presentation of runs by their summaries, each with the settings of its run under "settings"."""
-        from allocator.simulator.presets import Comparison, preset, preset_names
-
         presets = {str(_settings(summary).get("preset")) for summary in summaries}
-        only = presets.pop() if len(presets) == 1 else None
-        shown = preset(only).comparison if only in preset_names() and only is not None else Comparison()
+        names, bars = _OF_PAPERS.get(presets.pop(), ({}, ())) if len(presets) == 1 else ({}, ())
         yardstick = _yardstick(summaries)
         figures = tuple(_by(yardstick, figure) for figure in FIGURES)
         policies = [str(summary.get("policy", MISSING)) for summary in summaries]
-        labels = tuple(shown.labels.get(policy, policy) for policy in policies)
+        labels = tuple(names.get(policy, policy) for policy in policies)
         return cls(
             names=tuple(
                 policy if label == policy else f"{policy} ({label})"
@@ -74,7 +80,7 @@ class Presentation:
             figures=figures + ((_AGAINST_FAIR_SHARE,) if any(_AGAINST_FAIR_SHARE.key in s for s in summaries) else ()),
             bars=tuple(
                 shown_figure
-                for key in shown.bars
+                for key in bars
                 for known, shown_figure in zip(FIGURES, figures, strict=True)
                 if known.key == key
             ),

@@ -1,13 +1,22 @@
-"""The simulator: a world around the decision core, its settings, results and figures."""
+"""The simulator: a world around the decision core.
 
-from allocator.results.deadlines import PUBLISHED_SLOS, assign_slos
-from allocator.results.metrics import priorities_table, summarize
-from allocator.results.observers import Observer, Recorder, StretchOutcome
-from allocator.results.result import SimulationResult
-from allocator.simulator.arrivals import preload
-from allocator.simulator.engine import SimulationStalledError, simulate
-from allocator.simulator.presets import Preset, preset, preset_names
-from allocator.simulator.settings import SimulatorSettings
+Names are imported at first use: settings and presets know nothing of the engine that they are for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allocator.presets import Preset, preset, preset_names
+    from allocator.results.deadlines import PUBLISHED_SLOS, assign_slos
+    from allocator.results.metrics import priorities_table, summarize
+    from allocator.results.observers import Observer, Recorder, StretchOutcome
+    from allocator.results.result import SimulationResult
+    from allocator.simulator.arrivals import preload
+    from allocator.simulator.engine import SimulationStalledError, simulate
+    from allocator.simulator.settings import SimulatorSettings
 
 __all__ = [
     "PUBLISHED_SLOS",
@@ -26,3 +35,27 @@ __all__ = [
     "simulate",
     "summarize",
 ]
+
+_HOME = {
+    "PUBLISHED_SLOS": "allocator.results.deadlines",
+    "Observer": "allocator.results.observers",
+    "Preset": "allocator.presets",
+    "Recorder": "allocator.results.observers",
+    "SimulationResult": "allocator.results.result",
+    "SimulationStalledError": "allocator.simulator.engine",
+    "SimulatorSettings": "allocator.simulator.settings",
+    "StretchOutcome": "allocator.results.observers",
+    "assign_slos": "allocator.results.deadlines",
+    "preload": "allocator.simulator.arrivals",
+    "preset": "allocator.presets",
+    "preset_names": "allocator.presets",
+    "priorities_table": "allocator.results.metrics",
+    "simulate": "allocator.simulator.engine",
+    "summarize": "allocator.results.metrics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'allocator.simulator' has no attribute {name!r}")

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike
 
 from allocator.checkpoint.checkpoint import Checkpoints, identity
 from allocator.cluster import Cluster
+from allocator.presets import Preset
+from allocator.presets import preset as find_preset
 from allocator.protocol.entities import Entities, EntitiesLike
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, checked_policy
@@ -25,8 +27,6 @@ from allocator.results.observers import Observer, Recorder
 from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
-from allocator.simulator.presets import Preset
-from allocator.simulator.presets import preset as find_preset
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, ThroughputTable, Trace

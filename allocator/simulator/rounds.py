@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.presets import Preset
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
-from allocator.simulator.presets import Preset
 from allocator.simulator.repetition import LEAST_ROUNDS, advance, equal_increments, rounds_ahead
 from allocator.simulator.rules import Round, Rule, StepCount, rules_of
 from allocator.simulator.training import TrainingRounds

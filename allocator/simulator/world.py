@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
+from allocator.presets import Preset
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy, Trigger
@@ -25,7 +26,6 @@ from allocator.results.observers import Observer, StretchOutcome
 from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.simulator.arrivals import Arrivals, MoreJobs
 from allocator.simulator.events import EventExecution
-from allocator.simulator.presets import Preset
 from allocator.simulator.rounds import RoundExecution
 from allocator.simulator.truth import Truth
 

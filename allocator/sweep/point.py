@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from allocator.cluster import Cluster
+from allocator.presets import Preset, preset
 from allocator.protocol import Policy
 from allocator.registry import get_policy, settings_of
-from allocator.simulator.presets import Preset, preset
 from throughputs.estimator.believed import Estimation
 
 __all__ = ["Kind", "Point", "Workload"]

@@ -13,9 +13,9 @@ from typing import Any
 
 from allocator.conversion import convert, convert_text, kinds_of
 from allocator.mechanism.settings import MechanismSettings
+from allocator.presets import preset
 from allocator.protocol.entities import Entities
 from allocator.registry import kinds_of_settings
-from allocator.simulator.presets import preset
 from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep.point import Workload
 from allocator.sweep.reading import Definition, is_number, setting_value

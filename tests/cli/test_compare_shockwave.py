@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from allocator.cli.app import app
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
+from allocator.presets import Comparison, Preset, preset
 from allocator.registry import get_policy
-from allocator.simulator.presets import Comparison, Preset, preset
 from allocator.sweep.point import Point
 from throughputs import InputError, write_trace
 from throughputs.traces.shockwave_generator import shockwave_trace

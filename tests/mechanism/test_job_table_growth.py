@@ -42,9 +42,10 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match=r"at least the last arrival so far, 5.0 s"):
         first.submit(earlier)
     assert len(first) == 1
+    rates, one = np.ones((1, 2)), np.ones(1, dtype=np.int64)
+    apart = Truth(rates, one, spread_rates=rates)
     with pytest.raises(InputError, match="unconsolidated_rates"):
-        one = np.ones(1, dtype=np.int64)
-        Truth(np.ones((1, 2)), one).append(Truth(np.ones((1, 2)), one, spread_rates=np.ones((1, 2))))
+        Truth(rates, one).append(apart)
 
 
 @pytest.mark.parametrize("aware", [True, False])

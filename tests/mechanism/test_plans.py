@@ -6,8 +6,8 @@ import copy
 
 import numpy as np
 import pytest
-from allocator.checkpoint.state_file import StateFile
 
+from allocator.checkpoint.state_file import StateFile
 from allocator.cluster import Cluster
 from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.settings import MechanismSettings

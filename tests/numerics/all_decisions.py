@@ -17,9 +17,9 @@ import pandas as pd
 
 import allocator
 from allocator.cluster import Cluster
+from allocator.presets import preset
 from allocator.protocol import ClusterState, Policy
 from allocator.registry import get_policy
-from allocator.simulator.presets import preset
 from formulations import MaxMin, PackedPolytope, solve_packed
 from throughputs import (
     LowRankCompletion,

@@ -286,3 +286,11 @@ def test_gpus_left_unused_for_their_price_stay_unused():
         assert get_policy(name).fills_idle_gpus
         assert not get_policy(name, cost="total").fills_idle_gpus
         assert Trigger.PRICES in get_policy(name).triggers
+
+
+def test_worth_without_floors_of_more_jobs_than_the_first_path_takes():
+    rates = np.random.default_rng(0).uniform(1.0, 9.0, (200, 3))
+    found = maximise_worth(polytope_of(rates, np.ones(200, int), [20, 20, 20]), rates)
+    assert found.status == "optimal"
+    assert "compiled" in [attempt.solver for attempt in found.attempts]
+    assert found.solver != "compiled"

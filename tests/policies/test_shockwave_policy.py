@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from allocator.checkpoint.state_file import StateFile
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator.checkpoint.state_file import StateFile
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
 from allocator.policies.shockwave import FairFinishes
 from allocator.protocol.plan import UpcomingRounds

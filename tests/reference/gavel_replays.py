@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from allocator.results.result import SimulationResult
 from numpy.typing import NDArray
 
 from allocator import Cluster, get_policy, read_table, read_trace, simulate
+from allocator.results.result import SimulationResult
 from tests.conftest import _data_root, _reference_root
 from throughputs import ThroughputTable, Trace
 

@@ -7,13 +7,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from allocator.results.result import SimulationResult
 from numpy.typing import NDArray
 
 from allocator import Cluster, get_policy, read_table, read_trace, simulate
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_WEIGHTS, paper_label
+from allocator.presets import preset
 from allocator.registry import settings_of
-from allocator.simulator.presets import preset
+from allocator.results.result import SimulationResult
 from tests.conftest import _data_root, _reference_root
 from throughputs import ThroughputTable, Trace
 from throughputs.traces.shockwave_generator import shockwave_trace

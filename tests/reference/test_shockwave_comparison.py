@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy, read_table, read_trace, simulate
+from allocator.presets import preset
 from allocator.registry import settings_of
-from allocator.simulator.presets import preset
 from throughputs.traces.shockwave_generator import shockwave_trace
 
 TRACE = "shockwave/traces/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"

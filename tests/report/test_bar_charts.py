@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from allocator.presets import preset, preset_names
 from allocator.report import render_report
 from allocator.report.bar_charts import bar_panels, terminal_bars
 from allocator.report.presentation import Presentation
 from allocator.report.terminal import comparison_table
 from allocator.results.fairness import isolated_rho
 from allocator.results.result import SimulationResult
-from allocator.simulator.presets import _PRESETS, preset
 from tests.report.synthetic import changed, make_result
 from throughputs import InputError
 
@@ -139,7 +139,7 @@ def test_runs_of_different_presets_are_shown_as_usual() -> None:
 def test_a_preset_of_ones_own_keeps_its_yardstick() -> None:
     own = replace(preset("default"), name="mine", fairness="themis")
     rows = [summary("fifo", worst_rho_themis=3.25, unfair_fraction_themis=0.5) | {"settings": own.as_dict()}]
-    assert "mine" not in _PRESETS
+    assert "mine" not in preset_names()
     shown = Presentation.of(rows)
     assert shown.rho == "rho_themis"
     assert "meanwhile" in shown.meaning

@@ -14,8 +14,8 @@ import pytest
 from allocator import cli
 from allocator.conversion import convert, convert_text, expectation, kinds_of
 from allocator.mechanism.settings import MechanismSettings
+from allocator.presets import preset, preset_names
 from allocator.registry import get_policy, kinds_of_settings, list_policies
-from allocator.simulator.presets import preset, preset_names
 from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep import Sweep
 from throughputs import InputError

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from allocator.checkpoint.state_file import StateFile
 
+from allocator.checkpoint.state_file import StateFile
 from allocator.cluster import Cluster
+from allocator.presets import Preset
 from allocator.registry import get_policy
 from allocator.simulator import SimulationResult, StretchOutcome, preset, simulate
-from allocator.simulator.presets import Preset
 from throughputs import InputError, Trace, default_table, gavel_trace
 
 CLUSTER = Cluster({"v100": 8, "p100": 8, "k80": 8}, {"v100": 4, "p100": 4, "k80": 4})

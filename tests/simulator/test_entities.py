@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, InputError, get_policy, simulate
+from allocator.presets import preset
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.results.output import save_result
-from allocator.simulator.presets import preset
 from tests.simulator.worlds import SharesPolicy
 from throughputs import Trace, read_trace, write_trace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allocator import Cluster, default_table, get_policy, simulate
-from allocator.simulator.presets import preset
+from allocator.presets import preset
 from throughputs import Trace, gavel_trace
 
 ON_P100 = "Recommendation (batch size 8192)"

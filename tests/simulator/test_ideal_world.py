@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
+from allocator.presets import Preset
 from allocator.registry import get_policy
 from allocator.simulator import SimulationStalledError, preset, simulate
-from allocator.simulator.presets import Preset
 from tests.simulator.worlds import SharesPolicy, equal_shares, make_trace, worlds
 from throughputs import Trace, gavel_trace
 

@@ -28,9 +28,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from allocator.checkpoint import state_file, state_tree
 from allocator.checkpoint.state_file import FORMAT, Part, StateFile
 from allocator.checkpoint.state_tree import Member
-from allocator.checkpoint import state_file, state_tree
 from throughputs import InputError
 
 HEADER = {"policy": "max_min_fairness", "trace": "120 jobs, 0123456789abcdef"}

@@ -12,7 +12,7 @@ import pytest
 from allocator import Cluster
 from allocator.cli.runs import RunOptions, Runs
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
-from allocator.simulator.presets import preset
+from allocator.presets import preset
 from allocator.sweep import Point, Sweep, Workload, run
 from allocator.sweep.execute import Materials, run_point
 from allocator.sweep.jobs import trace_of

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allocator.presets import preset
 from allocator.registry import list_policies, settings_of
-from allocator.simulator.presets import preset
 from allocator.sweep import Point, Sweep, Workload
 from allocator.sweep.settings import SETTINGS
 from allocator.sweep.store import BY_WEIGHT, FIGURES

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import allocator
-from allocator.simulator.presets import preset
+from allocator.presets import preset
 from allocator.sweep import Point, Sweep, load, load_jobs, run
 from allocator.sweep.engines import Ended, Lost, Task
 from allocator.sweep.execute import Materials, Outcome, run_point

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import throughputs
-from throughputs import Trace, default_table, read_prices, read_table, read_trace, write_trace
+from throughputs import Trace, default_table, read_configurations, read_prices, read_table, read_trace, write_trace
 
 FORMATS = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 MODULES = sorted(m.name for m in pkgutil.walk_packages(throughputs.__path__, "throughputs."))
@@ -84,3 +84,9 @@ def test_the_page_names_every_column_and_count() -> None:
     page = FORMATS.read_text()
     assert [name for name in Trace.column_names() if f"| `{name}` |" not in page] == []
     assert f"{len(default_table().to_frame())} figures" in page
+
+
+def test_configurations_example(examples: Path) -> None:
+    ways = read_configurations(examples / "configurations.csv")
+    assert ways.counts_of("lm") == (1, 2)
+    assert ways.rates.toarray().tolist() == [[64.7, 51.6, 132.2, 0.0], [0.0, 3.6, 0.0, 7.2]]

@@ -1,0 +1,207 @@
+"""Solvers of programs that are written out: HiGHS, and CBC through PuLP as the second opinion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.backends.highs_model import TIGHT, with_model
+from formulations.columns.solution import InfeasibleError
+from formulations.columns.written import Written
+
+__all__ = ["ENGINES", "Engine", "Found"]
+
+Array = NDArray[np.float64]
+
+_EXACT: dict[str, Any] = {
+    **TIGHT,
+    "small_matrix_value": 1e-12,
+    "mip_rel_gap": 0.0,
+    "mip_abs_gap": 1e-9,
+    "mip_feasibility_tolerance": 1e-9,
+    "random_seed": 0,
+}
+_WHOLE = 1e-10
+"""Distance from a whole number up to which a vertex of the relaxation counts as whole."""
+
+_BELOW_ONE = 0.99
+_COUNT = 1e-6
+"""Rounding of a bound on whole numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What an engine returns, unproven.
+
+    Attributes
+    ----------
+    z : (V,) the point; whole variables exactly so.
+    multipliers : (rows,) of the rows, those of the relaxation where variables are whole; a positive one belongs to
+        an upper limit. Empty where the engine has none.
+    bound : what the engine says that no point exceeds; inf where it says nothing beyond its multipliers.
+    """
+
+    z: Array
+    multipliers: Array
+    bound: float
+
+
+class Engine(Protocol):
+    """A solver that keeps one program, and goes on from the last point when rows are added."""
+
+    def __init__(self, written: Written, seconds: float) -> None:
+        """The program, and the time that one search may take."""
+        ...
+
+    def optimise(self, cost: Array) -> Found:
+        """The point of the most `cost` z.
+
+        Raises
+        ------
+        InfeasibleError
+            There is none.
+        RuntimeError
+            The solver stopped without one.
+        """
+        ...
+
+    def add(self, matrix: Any, lower: Array, upper: Array) -> None:
+        """Rows that hold from now on."""
+        ...
+
+
+class Highs:
+    """HiGHS: the relaxation first, branch and bound where its vertex is not whole."""
+
+    def __init__(self, written: Written, seconds: float) -> None:
+        self._whole = written.whole
+        self._solver = with_model(
+            written.matrix,
+            np.zeros(len(written.least)),
+            (written.lower, written.upper),
+            lower=written.least,
+            upper=written.most,
+            whole=written.whole if written.whole.any() else None,
+            options={**_EXACT, "time_limit": min(seconds, 1e9)},
+        )
+
+    def optimise(self, cost: Array) -> Found:
+        """The point of the most `cost` z."""
+        V = len(cost)
+        scale = _scale(cost)
+        # HiGHS minimises
+        self._solver.changeColsCost(V, np.arange(V, dtype=np.int32), -cost / scale)
+        self._solver.setOptionValue("solve_relaxation", True)
+        z = self._run()
+        multipliers = -scale * np.asarray(self._solver.getSolution().row_dual)
+        bound = np.inf
+        fraction = np.abs(z - np.rint(z))[self._whole]
+        if fraction.max(initial=0.0) > _WHOLE:
+            # a whole number within less than 1 of its bound is the largest
+            counted = not (cost[~self._whole].any() or (cost != np.rint(cost)).any())
+            self._solver.setOptionValue("mip_abs_gap", _BELOW_ONE / scale if counted else _EXACT["mip_abs_gap"])
+            self._solver.setOptionValue("solve_relaxation", False)
+            z = self._run()
+            bound = -scale * float(self._solver.getInfo().mip_dual_bound)
+            bound = np.floor(bound + _COUNT) if counted else bound
+        return Found(np.where(self._whole, np.rint(z), z), multipliers, bound)
+
+    def add(self, matrix: Any, lower: Array, upper: Array) -> None:
+        """Rows that hold from now on."""
+        R = matrix.shape[0]
+        self._solver.addRows(
+            R,
+            lower,
+            upper,
+            matrix.nnz,
+            matrix.indptr[:-1].astype(np.int32),
+            matrix.indices.astype(np.int32),
+            matrix.data,
+        )
+
+    def _run(self) -> Array:
+        import highspy
+
+        statuses = highspy.HighsModelStatus
+        self._solver.run()
+        status = self._solver.getModelStatus()
+        if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
+            # every variable is bounded
+            raise InfeasibleError("HiGHS: infeasible")
+        solved = self._solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        if status != statuses.kOptimal and not (status == statuses.kTimeLimit and solved):
+            raise RuntimeError(f"HiGHS stopped with status {self._solver.modelStatusToString(status)}")
+        return np.asarray(self._solver.getSolution().col_value)
+
+
+class Cbc:
+    """CBC through PuLP; starts anew each time. Has multipliers where nothing is whole."""
+
+    def __init__(self, written: Written, seconds: float) -> None:
+        self._written, self._seconds = written, seconds
+
+    def optimise(self, cost: Array) -> Found:
+        """The point of the most `cost` z."""
+        import warnings
+
+        with warnings.catch_warnings():
+            # PuLP 3 announces PuLP 4, which the pinned range excludes
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return self._optimise(cost, _scale(cost))
+
+    def add(self, matrix: Any, lower: Array, upper: Array) -> None:
+        """Rows that hold from now on."""
+        self._written = self._written.with_rows(matrix, lower, upper)
+
+    def _optimise(self, cost: Array, scale: float) -> Found:
+        import pulp
+
+        written = self._written
+        model = pulp.LpProblem("columns", pulp.LpMaximize)
+        z = [
+            pulp.LpVariable(f"z{k}", float(low), float(high), "Integer" if whole else "Continuous")
+            for k, (low, high, whole) in enumerate(zip(written.least, written.most, written.whole, strict=True))
+        ]
+        model += pulp.lpSum(float(value) / scale * z[k] for k, value in enumerate(cost) if value)
+        matrix = written.matrix
+        for r, (low, high) in enumerate(zip(written.lower.tolist(), written.upper.tolist(), strict=True)):
+            entries = slice(matrix.indptr[r], matrix.indptr[r + 1])
+            terms = zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
+            row = pulp.LpAffineExpression([(z[k], value) for k, value in terms])
+            if not len(row):
+                if low > 0 or high < 0:
+                    raise InfeasibleError("CBC: infeasible, a row without entries")
+                continue
+            if high < np.inf:
+                model += row <= high, f"high{r}"
+            if low > -np.inf:
+                model += row >= low, f"low{r}"
+        tolerances = ["primalT", "1e-9", "dualT", "1e-9", "integerT", "1e-9", "randomCbcSeed", "1"]
+        seconds = self._seconds if self._seconds < 1e9 else None
+        model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, gapRel=0.0, timeLimit=seconds, options=tolerances))
+        if model.sol_status in (pulp.LpSolutionInfeasible, pulp.LpSolutionUnbounded):
+            # every variable is bounded
+            raise InfeasibleError("CBC: infeasible")
+        if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+            raise RuntimeError(f"CBC stopped with status {pulp.LpStatus[model.status]}")
+        point = np.array([variable.value() or 0.0 for variable in z])
+        point = np.where(written.whole, np.rint(point), point)
+        if written.whole.any():
+            # CBC tells PuLP no bound; that it searched everything is its word
+            proven = model.sol_status == pulp.LpSolutionOptimal
+            return Found(point, np.zeros(0), float(cost @ point) if proven else np.inf)
+        duals = {name: constraint.pi or 0.0 for name, constraint in model.constraints.items()}
+        rows = range(len(written.lower))
+        found = [duals.get(f"high{r}", 0.0) + duals.get(f"low{r}", 0.0) for r in rows]
+        return Found(point, scale * np.array(found), np.inf)
+
+
+ENGINES: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}
+"""Engines by name, in the order in which they are tried."""
+
+
+def _scale(cost: Array) -> float:
+    return max(float(np.abs(cost).max(initial=0.0)), 1e-300) if cost.any() else 1.0

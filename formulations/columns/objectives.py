@@ -1,0 +1,236 @@
+"""Objectives over configurations; a new one is one class that says what it adds to the matrices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from formulations.columns.program import ColumnProgram
+from throughputs import Configurations, InputError
+
+__all__ = ["Least", "MostFloors", "Objective", "Terms", "Total"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """An objective in matrices: ``cost x + extra_cost e`` with E variables e of its own and R rows::
+
+    lower <= rows x + extra_rows e <= upper,   least <= e <= most,   e_k whole where `whole`
+    """
+
+    cost: Array
+    extra_cost: Array
+    rows: Any
+    extra_rows: Any
+    lower: Array
+    upper: Array
+    least: Array
+    most: Array
+    whole: NDArray[np.bool_]
+
+    @classmethod
+    def linear(cls, cost: Array) -> Terms:
+        """``cost x`` alone."""
+        from scipy.sparse import csr_array
+
+        nothing = np.zeros(0)
+        none = nothing.astype(bool)
+        return cls(
+            cost, nothing, csr_array((0, len(cost))), csr_array((0, 0)), nothing, nothing, nothing, nothing, none
+        )
+
+
+class Objective(ABC):
+    """What is made as large as possible, or as small where `maximise` is False."""
+
+    maximise: bool = True
+
+    @abstractmethod
+    def terms(self, program: ColumnProgram) -> Terms:
+        """The objective in matrices; InputError where it does not fit the program."""
+
+    @abstractmethod
+    def value(self, program: ColumnProgram, x: Array) -> float:
+        """The objective at shares `x` (C S,), from them alone."""
+
+    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+        """What tells columns of one job and pool apart under this objective.
+
+        Figures (C S,), of which more is never worse, and whether more throughput of a job is never worse either.
+        None: columns cannot be compared one by one.
+        """
+        del program
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Total(Objective):
+    """``sum_c v_c x_c``: the total value of the columns, per share of time.
+
+    Parameters
+    ----------
+    values : (C,) v, of any sign, or (C, S) by slot.
+    maximise : False for costs.
+    """
+
+    values: Array
+    maximise: bool = True
+
+    def __init__(self, values: ArrayLike, *, maximise: bool = True) -> None:
+        object.__setattr__(self, "values", np.asarray(values, dtype=np.float64))
+        object.__setattr__(self, "maximise", maximise)
+
+    def terms(self, program: ColumnProgram) -> Terms:
+        """The values."""
+        return Terms.linear(program.spread("values", self.values))
+
+    def value(self, program: ColumnProgram, x: Array) -> float:
+        """Their sum."""
+        return float(np.add.reduce(program.spread("values", self.values) * x))
+
+    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+        """By value; throughput does not count."""
+        values = program.spread("values", self.values)
+        return [values if self.maximise else -values], False
+
+
+@dataclass(frozen=True, eq=False)
+class Least(Objective):
+    """``min_r (A x)_r``, to be made as large as possible; max-min fairness where A x are normalised throughputs.
+
+    An extra variable t with ``A x >= t`` makes it linear (its epigraph).
+
+    Parameters
+    ----------
+    matrix : A (R, C S), at least 0, at least one row.
+    raises_throughput : whether A x rises with every job's throughput, as in `of_throughput`.
+    """
+
+    matrix: Any
+    raises_throughput: bool = False
+
+    @classmethod
+    def of_throughput(cls, columns: Configurations, weights: ArrayLike) -> Least:
+        """``min_i w_i u_i`` over the jobs with a weight above 0.
+
+        Parameters
+        ----------
+        weights : (N,) w, at least 0.
+        """
+        from scipy.sparse import diags_array
+
+        w = np.asarray(weights, dtype=np.float64)
+        if w.shape != (columns.n_jobs,) or not (np.isfinite(w) & (w >= 0)).all():
+            expected = f"{columns.n_jobs} finite numbers, at least 0"
+            raise InputError("objective", field="weights", found=w.tolist(), expected=expected)
+        rows = (diags_array(w) @ columns.rates).tocsr()[np.flatnonzero(w > 0)]
+        return cls(rows, raises_throughput=True)
+
+    def terms(self, program: ColumnProgram) -> Terms:
+        """``A x - t >= 0``."""
+        from scipy.sparse import csr_array
+
+        rows = csr_array(self._rows(program))
+        R = rows.shape[0]
+        most = float(np.min(_most_of_rows(program, rows)))
+        return Terms(
+            cost=np.zeros(program.n_variables),
+            extra_cost=np.ones(1),
+            rows=rows,
+            extra_rows=csr_array(np.full((R, 1), -1.0)),
+            lower=np.zeros(R),
+            upper=np.full(R, np.inf),
+            least=np.zeros(1),
+            most=np.array([most]),
+            whole=np.zeros(1, dtype=bool),
+        )
+
+    def value(self, program: ColumnProgram, x: Array) -> float:
+        """The least row."""
+        return float(np.min(self._rows(program) @ x))
+
+    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+        """By throughput, where the rows are throughputs."""
+        del program
+        return ([], True) if self.raises_throughput else None
+
+    def _rows(self, program: ColumnProgram) -> Any:
+        from scipy.sparse import csr_array, hstack
+
+        rows = csr_array(self.matrix, dtype=np.float64)
+        if program.n_slots > 1 and rows.shape[1] == program.columns.n_columns:
+            rows = csr_array(hstack([rows] * program.n_slots, format="csr"))
+        R, C = rows.shape
+        if program.n_variables != C or not R or not (np.isfinite(rows.data) & (rows.data >= 0)).all():
+            expected = f"at least one row of {program.n_variables} finite numbers, at least 0"
+            raise InputError("objective", field="rows of Least", found=rows.shape, expected=expected)
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class MostFloors(Objective):
+    """The number of floors that are kept: ``sum_i y_i`` with ``u_i >= f_i y_i``, y_i in {0, 1}.
+
+    Parameters
+    ----------
+    floors : (N,) f in steps/s, finite; 0 for jobs without.
+    """
+
+    floors: Array
+
+    def terms(self, program: ColumnProgram) -> Terms:
+        """``u_i / f_i - y_i >= 0``."""
+        from scipy.sparse import csr_array, diags_array, hstack
+
+        f = np.asarray(self.floors, dtype=np.float64)
+        if f.shape != (program.columns.n_jobs,) or not (np.isfinite(f) & (f >= 0)).all():
+            expected = f"{program.columns.n_jobs} finite throughputs, at least 0"
+            raise InputError("objective", field="floors", found=f.tolist(), expected=expected)
+        held = np.flatnonzero(f > 0)
+        E = len(held)
+        rows = diags_array(1.0 / f[held]) @ program.columns.rates.tocsr()[held]
+        return Terms(
+            cost=np.zeros(program.n_variables),
+            extra_cost=np.ones(E),
+            rows=csr_array(hstack([rows] * program.n_slots, format="csr")),
+            extra_rows=csr_array(diags_array(-np.ones(E))),
+            lower=np.zeros(E),
+            upper=np.full(E, np.inf),
+            least=np.zeros(E),
+            most=np.ones(E),
+            whole=np.ones(E, dtype=bool),
+        )
+
+    def kept(self, program: ColumnProgram, x: Array) -> NDArray[np.bool_]:
+        """(N,) whose floor is kept by `x` (C S,), but for one part in a million."""
+        f = np.asarray(self.floors, dtype=np.float64)
+        shares = x.reshape(program.n_slots, -1).sum(axis=0)
+        return (f > 0) & (program.columns.throughput(shares) >= f * (1.0 - 1e-6))
+
+    def value(self, program: ColumnProgram, x: Array) -> float:
+        """How many are kept."""
+        return float(self.kept(program, x).sum())
+
+    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+        """By throughput."""
+        del program
+        return [], True
+
+
+def _most_of_rows(program: ColumnProgram, rows: Any) -> Array:
+    """(R,) what no row exceeds: in each slot each job has one share of time, at best all in its best column."""
+    entries = rows.tocoo()
+    row, variable = entries.coords
+    C = program.columns.n_columns
+    job, slot = program.columns.job[variable % C], variable // C
+    life = (row * program.columns.n_jobs + job) * program.n_slots + slot
+    order = np.lexsort((entries.data, life))
+    last = np.flatnonzero(np.diff(life[order], append=-1))
+    best = order[last]
+    return np.asarray(np.bincount(row[best], entries.data[best], minlength=rows.shape[0]), dtype=np.float64)

@@ -1,0 +1,153 @@
+"""Dominated columns, and the one order in which programs are solved, however jobs, columns and rows are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.columns.objectives import Objective
+from formulations.columns.program import ColumnProgram
+from formulations.columns.written import Written
+
+__all__ = ["canonical_rows", "canonical_variables", "undominated"]
+
+Array = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+
+def undominated(program: ColumnProgram, objectives: Sequence[Objective]) -> NDArray[np.bool_]:
+    """(C,) columns that are needed: another of the same job and pool is never better than these.
+
+    A column is dominated by one with no more GPUs and at least its value under every objective, and at least its
+    throughput where that counts (floors, or an objective in throughput). Both run one job alone, have no upper bound
+    and are in no coupling row; a whole column cannot take the place of shares. Of equal columns the first is kept.
+    """
+    columns, S = program.columns, program.n_slots
+    C = columns.n_columns
+    compared = [objective.compares(program) for objective in objectives]
+    kept = np.ones(C, dtype=bool)
+    if any(each is None for each in compared) or not C:
+        return kept
+    figures = [np.reshape(figure, (S, C)) for each in compared if each is not None for figure in each[0]]
+    if (program.floors > 0).any() or any(each is not None and each[1] for each in compared):
+        figures.append(columns.rate[None])
+    worth = np.vstack([*figures, -columns.gpus.astype(np.float64)[None]])
+    plain = (columns.partner < 0) & (program.most >= 1)
+    if program.rows is not None:
+        touched = np.zeros(C, dtype=bool)
+        touched[program.rows.matrix.indices % C] = True
+        plain &= ~touched
+    kind = columns.job * len(columns.pools) + columns.pool
+    lag = 1
+    while True:
+        near = np.flatnonzero(kind[lag:] == kind[:-lag]) if lag < C else np.zeros(0, dtype=np.intp)
+        if not len(near):
+            return kept
+        first, second = near, near + lag
+        both = plain[first] & plain[second]
+        ahead = (worth[:, first] >= worth[:, second]).all(axis=0) & both
+        behind = (worth[:, second] >= worth[:, first]).all(axis=0) & both
+        ahead &= ~program.whole[first] | program.whole[second]
+        behind &= ~program.whole[second] | program.whole[first]
+        kept[second[ahead]] = False
+        kept[first[behind & ~ahead]] = False
+        lag += 1
+
+
+def canonical_variables(program: ColumnProgram, written: Written) -> Positions:
+    """(V,) the variables in an order that depends on content alone: jobs by their figures, then by label.
+
+    Jobs with equal figures, counting columns, values, floors and counts, are told apart by their labels only; their
+    columns are ordered by name of the pool, GPUs, batch size and partner, then by slot.
+    """
+    columns = program.columns
+    C, V = program.n_variables, len(written.least)
+    variable = np.arange(C) % max(columns.n_columns, 1)
+    slot = np.arange(C) // max(columns.n_columns, 1)
+    pool = _rank(columns.pools)[columns.pool]
+    content = _content(program, written, pool)
+    rank = np.empty(columns.n_jobs, dtype=np.intp)
+    rank[np.lexsort((_rank(columns.jobs), content))] = np.arange(columns.n_jobs)
+    partner = np.where(columns.partner < 0, -1, rank[columns.partner])
+    # a pair stands at the earlier of its jobs in this order
+    low, high = rank[columns.job].copy(), partner.copy()
+    swap = (partner >= 0) & (partner < low)
+    low[swap], high[swap] = partner[swap], low[swap]
+    order = np.lexsort(
+        (slot, columns.batch_size[variable], columns.gpus[variable], pool[variable], high[variable], low[variable])
+    )
+    return np.concatenate([order, C + _extras_order(written, order, V - C)])
+
+
+def _content(program: ColumnProgram, written: Written, pool: Positions) -> Array:
+    """(N,) a number for each job: equal for jobs with equal figures. A pair counts for both of its jobs."""
+    columns = program.columns
+    paired = np.flatnonzero(columns.partner >= 0)
+    column = np.concatenate([np.arange(columns.n_columns), paired])
+    job = np.concatenate([columns.job, columns.partner[paired]])
+    own = np.concatenate([columns.rate, columns.partner_rate[paired]])
+    other = np.concatenate([columns.partner_rate, columns.rate[paired]])
+    values = [np.reshape(cost[: program.n_variables], (program.n_slots, -1)) for cost in written.costs]
+    figures: list[NDArray[np.generic]] = [own, other, (columns.partner >= 0)[column], pool[column]]
+    figures += [array[column] for array in (columns.gpus, columns.batch_size, program.whole, program.most)]
+    figures += [slot[column] for table in values for slot in table]
+    # sums in an order of their own: equal figures give equal bits
+    inside = np.lexsort((*figures, job))
+    place = _project(figures)[inside] * (1.5 + np.cos(1.0 + _nth(job[inside])))
+    content = np.bincount(job[inside], place, minlength=columns.n_jobs).astype(np.float64)
+    return np.asarray(content + _project([program.floors, program.exactly, program.counts]), dtype=np.float64)
+
+
+def _extras_order(written: Written, order: Positions, extras: int) -> Positions:
+    """(E,) the variables of the objectives, by the first column they share a row with."""
+    C = len(order)
+    place = np.empty(C, dtype=np.intp)
+    place[order] = np.arange(C)
+    entries = written.matrix.tocoo()
+    row, variable = entries.coords
+    first = np.full(written.matrix.shape[0], C)
+    of_columns = variable < C
+    np.minimum.at(first, row[of_columns], place[variable[of_columns]])
+    key = np.full(extras, C)
+    np.minimum.at(key, variable[~of_columns] - C, first[row[~of_columns]])
+    return np.argsort(key, kind="stable")
+
+
+def canonical_rows(written: Written) -> Positions:
+    """(rows,) the rows in an order that depends on their content alone, once the variables are in theirs."""
+    matrix = written.matrix
+    R = matrix.shape[0]
+    row = np.repeat(np.arange(R), np.diff(matrix.indptr))
+    first = np.full(R, matrix.shape[1])
+    np.minimum.at(first, row, matrix.indices)
+    content = np.bincount(row, matrix.data * np.cos(1.0 + matrix.indices), minlength=R)
+    limits = [np.nan_to_num(limit, posinf=1e300, neginf=-1e300) for limit in (written.upper, written.lower)]
+    return np.lexsort((*limits, content, np.diff(matrix.indptr), first))
+
+
+def _project(figures: Sequence[NDArray[np.generic]]) -> Array:
+    """One number for each row of figures: equal for equal rows, and different for different ones but for chance."""
+    weights = np.cos(np.arange(1, len(figures) + 1) * 1.2345678910111213) + 1.5
+    total = np.zeros(len(figures[0]))
+    for figure, weight in zip(figures, weights, strict=True):
+        total += np.asarray(figure, dtype=np.float64) * weight
+    return total
+
+
+def _nth(sorted_keys: NDArray[np.int64]) -> Array:
+    """For each entry how many of its key come before it; equal keys follow each other."""
+    starts = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
+    lengths = np.diff(np.append(starts, len(sorted_keys)))
+    return np.asarray(np.arange(len(sorted_keys)) - np.repeat(starts, lengths), dtype=np.float64)
+
+
+def _rank(labels: Sequence[Hashable]) -> Positions:
+    """(N,) rank of each label: whole numbers ascending, then all others by their text."""
+    keys = [
+        (False, int(label), "") if isinstance(label, int | np.integer) else (True, 0, str(label)) for label in labels
+    ]
+    rank = np.empty(len(labels), dtype=np.intp)
+    rank[sorted(range(len(labels)), key=keys.__getitem__)] = np.arange(len(labels))
+    return rank

@@ -1,0 +1,163 @@
+"""The program over configurations: what shares of time, or which columns, are allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs import Configurations, InputError
+
+__all__ = ["ColumnProgram", "Rows"]
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_SOURCE = "column program"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Coupling rows ``lower <= A x <= upper``.
+
+    Parameters
+    ----------
+    matrix : A (R, C S), sparse or dense; of a program with S slots its columns are slot after slot.
+    lower, upper : (R,) limits, -inf and inf for none; one number stands for all.
+
+    Raises
+    ------
+    InputError
+        Shapes do not fit, a coefficient is not finite, or a limit is nan or below the other.
+    """
+
+    matrix: Any
+    lower: Array
+    upper: Array
+
+    def __init__(self, matrix: Any, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf) -> None:
+        from scipy.sparse import csr_array
+
+        rows = csr_array(matrix, dtype=np.float64)
+        limits = [np.broadcast_to(np.asarray(limit, dtype=np.float64), rows.shape[0]) for limit in (lower, upper)]
+        if not np.isfinite(rows.data).all():
+            raise InputError(_SOURCE, field="rows", found="a coefficient that is not finite", expected="finite ones")
+        if np.isnan(limits).any() or (limits[0] > limits[1]).any():
+            found = f"{limits[0].tolist()} to {limits[1].tolist()}"
+            raise InputError(_SOURCE, field="limits of rows", found=found, expected="lower <= upper")
+        object.__setattr__(self, "matrix", rows)
+        object.__setattr__(self, "lower", limits[0])
+        object.__setattr__(self, "upper", limits[1])
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnProgram:
+    """Allowed shares ``x`` (C,) of time of the columns of N jobs on M pools, or (C, S) in S slots of time::
+
+        time x_s  <= 1                  a job has one life          (== 1 for jobs that must run: `exactly`)
+        usage x_s <= capacity_s         a pool has so many GPUs
+        rate sum_s x_s >= floors        throughput that a job must keep
+        lower <= A x <= upper           coupling rows
+        0 <= x <= most,                 x_c whole where asked: then a column is chosen or not, at most one per job
+
+    Parameters
+    ----------
+    columns : the C configurations.
+    capacity : (M,) GPUs of each pool, or (M, S) in each slot.
+    floors : (N,) steps/s, summed over slots; 0 for none.
+    rows : coupling rows.
+    whole : which columns are whole, (C,) or one for all.
+    most : (C,) upper bounds of the shares, at most 1.
+    exactly : which jobs must use all of their time, or have one column, (N,) or one for all.
+    counts : (N,) identical jobs that each one stands for; shares are those of one of them, capacity is for all. Only
+        without pairs.
+
+    Raises
+    ------
+    InputError
+        A shape does not fit, or a number is out of its range.
+    """
+
+    columns: Configurations
+    capacity: Array
+    floors: Array
+    rows: Rows | None
+    whole: Flags
+    most: Array
+    exactly: Flags
+    counts: Array
+
+    def __init__(
+        self,
+        columns: Configurations,
+        capacity: ArrayLike,
+        *,
+        floors: ArrayLike | None = None,
+        rows: Rows | None = None,
+        whole: ArrayLike = False,
+        most: ArrayLike = 1.0,
+        exactly: ArrayLike = False,
+        counts: ArrayLike = 1.0,
+    ) -> None:
+        N, M, C = columns.n_jobs, len(columns.pools), columns.n_columns
+        room = np.asarray(capacity, dtype=np.float64)
+        if room.ndim not in (1, 2) or len(room) != M:
+            raise InputError(_SOURCE, field="capacity", found=room.shape, expected=f"shape ({M},) or ({M}, slots)")
+        given: dict[str, tuple[Any, int, str]] = {
+            "floors": (0.0 if floors is None else floors, N, "finite, at least 0"),
+            "most": (most, C, "between 0 and 1"),
+            "counts": (counts, N, "finite, at least 0"),
+        }
+        arrays = {"capacity": room}
+        expected = {"capacity": "finite, at least 0"} | {name: words for name, (_, _, words) in given.items()}
+        arrays |= {name: _spread(name, values, length) for name, (values, length, _) in given.items()}
+        for name, array in arrays.items():
+            allowed = np.isfinite(array) & (array >= 0) & ((array <= 1) | (name != "most"))
+            if not allowed.all():
+                found = float(array[~allowed].flat[0])
+                raise InputError(_SOURCE, field=name, found=found, expected=expected[name])
+            object.__setattr__(self, name, array)
+        for name, flags, length in (("whole", whole, C), ("exactly", exactly, N)):
+            object.__setattr__(self, name, _spread(name, flags, length).astype(bool))
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "rows", rows)
+        if rows is not None and rows.matrix.shape[1] != C * self.n_slots:
+            found, wanted = rows.matrix.shape, f"{C * self.n_slots} columns"
+            raise InputError(_SOURCE, field="rows", found=found, expected=wanted)
+        if columns.has_pairs and (self.counts != 1).any():
+            raise InputError(_SOURCE, field="counts", found="pairs", expected="counts of 1 where jobs share GPUs")
+
+    @property
+    def n_slots(self) -> int:
+        """S, the number of slots of time; 1 where capacity is (M,)."""
+        return 1 if self.capacity.ndim == 1 else self.capacity.shape[1]
+
+    @property
+    def n_variables(self) -> int:
+        """C S."""
+        return self.columns.n_columns * self.n_slots
+
+    def spread(self, name: str, values: ArrayLike) -> Array:
+        """(C S,) figures of the variables from those of the columns (C,), or of columns and slots (C, S).
+
+        Raises
+        ------
+        InputError
+            The shape is neither, or a figure is not finite.
+        """
+        C, S = self.columns.n_columns, self.n_slots
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape not in ((C,), (C, S)) or not np.isfinite(array).all():
+            expected = f"finite numbers of shape ({C},)" + (f" or ({C}, {S})" if S > 1 else "")
+            raise InputError(_SOURCE, field=name, found=array.shape, expected=expected)
+        return np.tile(array, S) if array.ndim == 1 else np.ravel(array.T)
+
+
+def _spread(name: str, values: ArrayLike, length: int) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.shape not in ((), (length,)):
+        raise InputError(_SOURCE, field=name, found=array.shape, expected=f"one for all, or shape ({length},)")
+    array = np.broadcast_to(array, length)
+    return array if array.dtype == np.bool_ else array.astype(np.float64)

@@ -1,0 +1,262 @@
+"""Reduce, solve, certify: one objective after the other, one engine after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.columns.engines import ENGINES, Engine, Found
+from formulations.columns.objectives import Objective
+from formulations.columns.order import canonical_rows, canonical_variables, undominated
+from formulations.columns.program import ColumnProgram, Rows
+from formulations.columns.solution import ColumnSolution, InfeasibleError, Stage
+from formulations.columns.written import Written, write_out
+from formulations.solution import Attempt, SolverError
+from throughputs import InputError
+
+__all__ = ["solve_columns"]
+
+Array = NDArray[np.float64]
+Generator = Callable[[Array], Rows | None]
+
+_FEASIBLE = 1e-7
+"""Largest violation of a row, relative to its limit, up to which a point is accepted."""
+
+_SMALLEST = 0.01
+"""Part of the largest coefficient of an objective below which its value counts as 0 when a gap is taken."""
+
+_MOST_ROUNDS = 1000
+"""Rounds of generated rows after which an engine is given up."""
+
+
+def solve_columns(
+    program: ColumnProgram,
+    objectives: Objective | Sequence[Objective],
+    *,
+    solver: str = "auto",
+    hold: float = 1e-9,
+    tolerance: float = 1e-7,
+    seconds: float = np.inf,
+    reduce: bool = True,
+    generate: Generator | None = None,
+) -> ColumnSolution:
+    """The best shares, or choice, of columns: the first objective decides, the next among its optima, and so on::
+
+        max  f_1(x),   then  max f_2(x)  with  f_1(x) >= f_1* - hold |f_1*|,   ...      x as `ColumnProgram` allows
+
+    Which of several optima of the last objective is returned depends on the content of the program alone: the engine
+    sees jobs in the order of their figures and, where these are equal, of their labels; rows likewise. State a further
+    objective where the choice matters.
+
+    Parameters
+    ----------
+    objectives : one, or several in order.
+    solver : "auto" (HiGHS, then CBC where its answer is not proven), "highs" or "cbc".
+    hold : relative loss of an earlier objective that later ones may cause.
+    tolerance : relative gap up to which an answer is called optimal.
+    seconds : limit for each search; the best point found by then is "feasible".
+    reduce : set dominated columns aside (`formulations.columns.order.undominated`).
+    generate : asked with shares x, in the shape of the solution, for coupling rows that they violate; None: there are
+        none. For programs with more rows than can be listed. No column is set aside then.
+
+    Raises
+    ------
+    InputError
+        Something does not fit the program, or the solver is not known.
+    InfeasibleError
+        No shares keep all rows.
+    SolverError
+        No engine found shares that keep all rows.
+    """
+    started = perf_counter()
+    goals = [objectives] if isinstance(objectives, Objective) else list(objectives)
+    if not goals:
+        raise InputError("column program", field="objectives", found="none", expected="at least one")
+    if solver not in ("auto", *ENGINES):
+        raise InputError("column program", field="solver", found=solver, expected=f"auto, {', '.join(ENGINES)}")
+    names = list(ENGINES) if solver == "auto" else [solver]
+    ordered = _Ordered(program, goals, reduce=reduce and generate is None)
+    attempts: list[Attempt] = []
+    best: _Answer | None = None
+    for name in names:
+        began = perf_counter()
+        try:
+            answer = _Search(ordered, ENGINES[name](ordered.written, seconds), name, generate).answer(hold, tolerance)
+        except InfeasibleError as error:
+            raise InfeasibleError(f"no shares keep all rows of the program ({_rows_of(program)}); {error}") from error
+        except RuntimeError as error:
+            attempts.append(Attempt(name, np.inf, perf_counter() - began, str(error)))
+            continue
+        gap = max(stage.gap for stage in answer.stages)
+        attempts.append(Attempt(name, gap, perf_counter() - began))
+        if best is None or gap < max(stage.gap for stage in best.stages):
+            best = answer
+        if gap <= tolerance:
+            break
+    if best is None:
+        raise SolverError("; ".join(f"{attempt.solver}: {attempt.note}" for attempt in attempts))
+    shares = best.x.reshape(program.n_slots, -1)
+    return ColumnSolution(
+        x=shares[0] if program.capacity.ndim == 1 else shares.T.copy(),
+        stages=best.stages,
+        columns=program.columns,
+        throughput=program.columns.throughput(shares.sum(axis=0)),
+        dropped=ordered.dropped,
+        generated=best.generated,
+        seconds=perf_counter() - started,
+        attempts=tuple(attempts),
+    )
+
+
+class _Ordered:
+    """A program written out without dominated columns, variables and rows in their canonical order."""
+
+    def __init__(self, program: ColumnProgram, goals: list[Objective], *, reduce: bool) -> None:
+        self.program, self.goals = program, goals
+        whole = write_out(program, goals)
+        order = canonical_variables(program, whole)
+        C, V = program.columns.n_columns, program.n_variables
+        kept = np.ones(C, dtype=bool)
+        if reduce:
+            kept = undominated(program, goals)
+            order = order[(order >= V) | kept[order % max(C, 1)]]
+        self.dropped = int(C - kept.sum())
+        self.order = order
+        self.n_shares = int((order < V).sum())
+        written = whole.of_variables(order)
+        self.written = written.with_row_order(canonical_rows(written))
+
+    def shares(self, z: Array) -> Array:
+        """(C S,) shares of all columns from the variables in their order."""
+        x = np.zeros(self.program.n_variables)
+        x[self.order[: self.n_shares]] = z[: self.n_shares]
+        return x
+
+    def rows(self, rows: Rows) -> tuple[Any, Array, Array]:
+        """Coupling rows over the variables in their order."""
+        from scipy.sparse import csr_array, hstack
+
+        extras = csr_array((rows.matrix.shape[0], len(self.order) - self.n_shares))
+        taken = rows.matrix[:, self.order[: self.n_shares]]
+        matrix = csr_array(hstack([taken, extras], format="csr"))
+        matrix.sort_indices()
+        return matrix, rows.lower, rows.upper
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    x: Array
+    stages: tuple[Stage, ...]
+    generated: int
+
+
+class _Search:
+    """One engine on one program, through all objectives."""
+
+    def __init__(self, ordered: _Ordered, engine: Engine, name: str, generate: Generator | None) -> None:
+        self.ordered, self.engine, self.name, self.generate = ordered, engine, name, generate
+        self.written: Written = ordered.written
+        self.generated = 0
+        self.known: set[tuple[bytes, bytes]] = set()
+
+    def answer(self, hold: float, tolerance: float) -> _Answer:
+        """Shares after the last objective, and what is proven of each."""
+        program, goals = self.ordered.program, self.ordered.goals
+        proofs: list[tuple[float, Found]] = []
+        for k, cost in enumerate(self.ordered.written.costs):
+            found = self._optimum(cost)
+            z = np.clip(found.z, self.written.least, self.written.most) + 0.0
+            violation = self.written.violation(z)
+            if violation > _FEASIBLE:
+                raise RuntimeError(f"rows violated by {violation:.1e}")
+            bound = found.bound
+            if len(found.multipliers):
+                bound = min(bound, self.written.dual_bound(cost, found.multipliers))
+            proofs.append((bound, found))
+            if k + 1 < len(goals):
+                value = float(np.add.reduce(cost * z))
+                self._add(*_row(cost, value - hold * max(abs(value), _SMALLEST * float(np.abs(cost).max(initial=0.0)))))
+        x = self.ordered.shares(z)
+        stages = tuple(
+            self._stage(goal, goal.value(program, x), cost, bound, found, tolerance)
+            for goal, cost, (bound, found) in zip(goals, self.ordered.written.costs, proofs, strict=True)
+        )
+        return _Answer(x, stages, self.generated)
+
+    def _optimum(self, cost: Array) -> Found:
+        """The optimum, once no more rows are generated."""
+        for _ in range(_MOST_ROUNDS):
+            found = self.engine.optimise(cost)
+            if self.generate is None:
+                return found
+            program = self.ordered.program
+            shares = self.ordered.shares(found.z).reshape(program.n_slots, -1)
+            rows = self.generate(shares[0] if program.capacity.ndim == 1 else shares.T)
+            if rows is None:
+                return found
+            matrix, lower, upper = self.ordered.rows(rows)
+            if self._all_known(matrix, found.z, lower, upper):
+                return found
+            self.generated += len(lower)
+            self._add(matrix, lower, upper)
+        raise RuntimeError(f"rows were still violated after {_MOST_ROUNDS} rounds of generating them")
+
+    def _all_known(self, matrix: Any, z: Array, lower: Array, upper: Array) -> bool:
+        """Whether rows are violated by no more than what the engine makes of rows that it has."""
+        values = matrix @ z
+        if np.maximum(values - upper, lower - values).max(initial=0.0) > _FEASIBLE:
+            return False
+        ends = zip(matrix.indptr[:-1].tolist(), matrix.indptr[1:].tolist(), strict=True)
+        keys = {(matrix.indices[a:b].tobytes(), matrix.data[a:b].tobytes()) for a, b in ends}
+        known = keys <= self.known
+        self.known |= keys
+        return known
+
+    def _add(self, matrix: Any, lower: Array, upper: Array) -> None:
+        self.written = self.written.with_rows(matrix, lower, upper)
+        self.engine.add(matrix, lower, upper)
+
+    def _stage(self, goal: Objective, value: float, cost: Array, bound: float, found: Found, tolerance: float) -> Stage:
+        """What is proven of one objective; `bound` is on what is made large."""
+        program, signed = self.ordered.program, value if goal.maximise else -value
+        size = max(abs(signed), abs(bound), _SMALLEST * float(np.abs(cost).max(initial=0.0)), 1e-300)
+        gap = float(max(bound - signed, 0.0) / size) if np.isfinite(bound) else np.inf
+        written, y = self.ordered.written, found.multipliers
+        multipliers = np.full(program.columns.n_jobs, np.nan if not len(y) else 0.0)
+        prices = np.full(len(written.capacity_rows), np.nan)
+        if len(y):
+            prices = np.maximum(y[written.capacity_rows], 0.0)
+            # rows of floors are in units of the floor
+            multipliers[written.floor_jobs] = -y[written.floor_rows] / program.floors[written.floor_jobs]
+        by_slot = prices.reshape(program.n_slots, -1)
+        reached = max(bound, signed)
+        return Stage(
+            status="optimal" if gap <= tolerance else "feasible",
+            objective=value,
+            bound=reached if goal.maximise else -reached,
+            gap=gap,
+            prices=by_slot[0] if program.capacity.ndim == 1 else by_slot.T.copy(),
+            multipliers=np.maximum(multipliers, 0.0),
+            solver=self.name,
+        )
+
+
+def _row(cost: Array, least: float) -> tuple[Any, Array, Array]:
+    """``cost z >= least``."""
+    from scipy.sparse import csr_array
+
+    return csr_array(cost[None]), np.array([least]), np.array([np.inf])
+
+
+def _rows_of(program: ColumnProgram) -> str:
+    parts = [
+        (int((program.floors > 0).sum()), "floors"),
+        (0 if program.rows is None else len(program.rows.lower), "coupling rows"),
+        (int(program.exactly.sum()), "jobs that must run"),
+    ]
+    return ", ".join(f"{count} {what}" for count, what in parts if count) or "generated rows"
