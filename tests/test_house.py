@@ -41,10 +41,8 @@ LOADED_LATE = (
 KNOWN = """
 circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
 circle: formulations.certificate, formulations.log_certificate
-circle: allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base, allocator.protocol, allocator.protocol.allocation, allocator.protocol.jobs, allocator.protocol.policy
 circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
-folder: allocator/policies has 20 modules
 folder: allocator/sweep has 15 modules
 folder: benchmarks/solvers has 13 modules
 folder: formulations has 21 modules
@@ -63,10 +61,6 @@ late: formulations.packed.engines -> formulations.packed.partners
 late: formulations.packed.engines -> formulations.packed.statement
 late: formulations.selection -> formulations.backends.convex
 late: allocator.api -> throughputs
-late: allocator.audit.case -> formulations
-late: allocator.audit.probe -> formulations
-late: allocator.audit.properties -> formulations
-late: allocator.audit.record -> allocator.audit.report
 late: allocator.checkpoint.checkpoint -> formulations
 late: allocator.checkpoint.checkpoint -> importlib.metadata
 late: allocator.cli -> allocator.simulator.engine
@@ -119,48 +113,12 @@ late: allocator.cli.trace -> allocator.api
 late: allocator.cli.trace -> throughputs
 late: allocator.cli.trace -> throughputs.traces.generator
 late: allocator.cli.trace -> throughputs.traces.shockwave_generator
-late: allocator.mechanism.checks -> formulations
-late: allocator.mechanism.shares -> formulations
-late: allocator.policies.allox -> formulations
-late: allocator.policies.base -> formulations
-late: allocator.policies.closed_form -> formulations
-late: allocator.policies.cost -> formulations
-late: allocator.policies.finish_time -> formulations
-late: allocator.policies.makespan -> formulations
-late: allocator.policies.max_min -> formulations
-late: allocator.policies.nash -> formulations
-late: allocator.policies.oef -> formulations
-late: allocator.policies.oef -> formulations.columns
-late: allocator.policies.oef -> formulations.reductions
-late: allocator.policies.orders -> zlib
-late: allocator.policies.packed -> formulations
-late: allocator.policies.packed -> formulations.packed.published
-late: allocator.policies.packed -> formulations.selection
-late: allocator.policies.packing -> formulations
-late: allocator.policies.shockwave -> allocator.cluster
-late: allocator.policies.shockwave -> formulations.planning
-late: allocator.policies.shockwave -> throughputs
-late: allocator.policies.strategy_proof -> formulations
-late: allocator.policies.strategy_proof -> formulations.backends.log_utilities
-late: allocator.policies.strategy_proof -> formulations.log_certificate
-late: allocator.policies.strategy_proof -> formulations.reductions
-late: allocator.policies.strategy_proof -> throughputs
-late: allocator.policies.throughput -> formulations
-late: allocator.policies.water_filling -> formulations
-late: allocator.protocol.allocation -> allocator.audit
-late: allocator.protocol.allocation -> formulations
-late: allocator.protocol.entities -> allocator.policies.labels
-late: allocator.protocol.entities -> formulations
-late: allocator.protocol.entities -> throughputs.files
-late: allocator.protocol.entities -> throughputs.frames
-late: allocator.protocol.policy -> formulations
 late: allocator.registry -> importlib.metadata
 late: allocator.results.entity_metrics -> allocator.results.metrics
 late: allocator.results.entity_metrics -> formulations
 late: allocator.results.record -> allocator.results.tables
 late: allocator.results.result -> allocator.results.entity_metrics
 late: allocator.results.result -> allocator.results.metrics
-late: allocator.sweep.decide -> formulations
 late: allocator.sweep.execute -> allocator.api
 late: allocator.sweep.execute -> importlib.metadata
 late: allocator.sweep.execute -> throughputs.prices

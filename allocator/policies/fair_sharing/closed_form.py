@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.policies.base import Array, ClosedFormPolicy
+from allocator.policies.base.programs import Array, ClosedFormPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
+from formulations import isolated_shares, proportional_shares
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.1 and 4.3"
 _SHOCKWAVE = "Zheng et al., NSDI 2023, sec. 8 (baseline)"
@@ -27,8 +28,6 @@ class Isolated(ClosedFormPolicy):
 
     def shares(self, state: ClusterState) -> Array:
         """Isolated shares."""
-        from formulations import isolated_shares
-
         return isolated_shares(state.scale_factors, state.capacity)
 
 
@@ -45,8 +44,6 @@ class Proportional(ClosedFormPolicy):
 
     def shares(self, state: ClusterState) -> Array:
         """Proportional shares."""
-        from formulations import proportional_shares
-
         return proportional_shares(state.n_jobs, state.capacity)
 
 

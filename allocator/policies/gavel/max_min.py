@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.policies.base import Array, ProgramPolicy
+from allocator.policies.base.programs import Array, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
-
-if TYPE_CHECKING:
-    from formulations import MaxMin
+from formulations import MaxMin, proportional_throughput
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.1"
 
@@ -20,8 +17,6 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.1"
 class _MaxMinFairness(ProgramPolicy):
     def objective(self, state: ClusterState, rates: Array) -> MaxMin:
         """Throughput in proportional shares, times GPUs, per weight."""
-        from formulations import MaxMin, proportional_throughput
-
         per_job = max(state.n_jobs, 1) if self.choice == "published" else 1
         yardstick = proportional_throughput(rates, state.capacity, per_job)
         return MaxMin(state.priority_weights * yardstick / state.scale_factors)

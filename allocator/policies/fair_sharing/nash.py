@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from allocator.policies.base import Array, ProgramPolicy
+from allocator.policies.base.programs import Array, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
-
-if TYPE_CHECKING:
-    from formulations import NashWelfare
+from formulations import NashWelfare
 
 
 @register(
@@ -34,6 +31,4 @@ class ProportionalFairness(ProgramPolicy):
 
     def objective(self, state: ClusterState, rates: Array) -> NashWelfare:  # noqa: ARG002
         """Budgets are the priority weights."""
-        from formulations import NashWelfare
-
         return NashWelfare(state.priority_weights)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base import Array, ProgramPolicy, runnable_rates
+from allocator.policies.base.programs import Array, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from throughputs import InputError, PlainColumns
+from formulations import NashWelfare, Polytope
+from formulations.backends.log_utilities import solve_log
+from formulations.log_certificate import certify_log
+from formulations.reductions import classes_of
+from throughputs import InputError, PlainColumns, ThroughputMatrix
 from throughputs.numerics import exp, log
-
-if TYPE_CHECKING:
-    from formulations import NashWelfare, Polytope
 
 __all__ = ["Discounts", "StrategyProof", "StrategyProofPerf"]
 
@@ -63,8 +63,6 @@ class _DiscountedNash(ProgramPolicy):
 
     def objective(self, state: ClusterState, rates: Array) -> NashWelfare:  # noqa: ARG002
         """Equal budgets, or the priority weights."""
-        from formulations import NashWelfare
-
         return NashWelfare(np.ones(state.n_jobs) if self.budgets == "equal" else state.priority_weights)
 
     def allocate(self, state: ClusterState) -> Allocation:
@@ -84,10 +82,8 @@ class _DiscountedNash(ProgramPolicy):
 
     def discounts(self, state: ClusterState) -> Discounts:
         """The discount of each job."""
-        from formulations import Polytope
-
         believed = self.believed_rates(state)
-        usable = np.where(runnable_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
+        usable = np.where(state.runnable_rates > 0, believed, 0.0) if self.choice == "balanced" else believed
         types = np.flatnonzero(state.capacity > 0)
         able = np.flatnonzero((usable[:, types] > 0).any(axis=1) & (state.steps_remaining > 0))
         factors = np.ones(state.n_jobs)
@@ -150,8 +146,6 @@ def _discounts(polytope: Polytope, budgets: Array) -> tuple[Array, float, int]:
 
     ``B_i log d_i = sum_(k != i) B_k (log u_k(x*) - log u_k(x*_-i))``: values of certified programs and one throughput.
     """
-    from formulations.reductions import classes_of
-
     # the unit of a job's throughput does not matter, and rates near 1 lose no digits
     fastest = polytope.rates.max(axis=1)
     relative = polytope.rates / fastest[:, None]
@@ -185,11 +179,6 @@ class _Welfare:
 
     def solve(self, classes: NDArray[np.intp], counts: Array) -> tuple[float, Array, float]:
         """Value, throughputs of the classes, and proven gap per budget."""
-        from formulations import NashWelfare, Polytope
-        from formulations.backends.log_utilities import solve_log
-        from formulations.log_certificate import certify_log
-        from throughputs import ThroughputMatrix
-
         rates, sizes, budgets = self.rates[classes], self.scale_factors[classes], self.budgets[classes]
         names = [str(j) for j in range(rates.shape[1])]
         matrix = ThroughputMatrix.trusted(rates, jobs=range(len(classes)), accelerators=names, scale_factors=sizes)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from allocator.policies.base import Array, BlindPolicy, ProgramPolicy
+from allocator.policies.base.programs import Array, BlindPolicy, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
-
-if TYPE_CHECKING:
-    from formulations import Makespan
+from formulations import Makespan
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
 
@@ -18,8 +15,6 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
 class _MinTotalDuration(ProgramPolicy):
     def objective(self, state: ClusterState, rates: Array) -> Makespan:  # noqa: ARG002
         """Steps left over throughput."""
-        from formulations import Makespan
-
         return Makespan(state.steps_remaining)
 
 

@@ -1,4 +1,4 @@
-"""An order of jobs that depends on their labels alone, for policies that draw at random or break ties."""
+"""Tie order: an order of jobs that depends on their labels alone, for policies that draw at random or break ties."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["label_order"]
+__all__ = ["tie_order"]
 
 
-def label_order(labels: Sequence[Hashable]) -> NDArray[np.intp]:
+def tie_order(labels: Sequence[Hashable]) -> NDArray[np.intp]:
     """(N,) positions of the labels in order: whole numbers ascending, then all others by their text."""
 
     def key(i: int) -> tuple[bool, int, str]:

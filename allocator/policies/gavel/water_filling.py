@@ -9,17 +9,14 @@ to the others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.policies.base import Array, ProgramPolicy
-from allocator.policies.packed import PackedPolicy
+from allocator.policies.base.packed import PackedPolicy
+from allocator.policies.base.programs import Array, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
-
-if TYPE_CHECKING:
-    from formulations import WaterFilling
+from formulations import WaterFilling, proportional_throughput
 
 __all__ = ["MaxMinFairnessWaterFilling", "MaxMinFairnessWaterFillingPacked", "MaxMinFairnessWaterFillingPerf"]
 
@@ -29,8 +26,6 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3 and app. A.1"
 class _WaterFillingFairness(ProgramPolicy):
     def objective(self, state: ClusterState, rates: Array) -> WaterFilling:
         """Throughput in proportional shares, times GPUs, per weight; through the entities of the jobs."""
-        from formulations import WaterFilling, proportional_throughput
-
         yardstick = proportional_throughput(rates, state.capacity)
         hierarchy = None if state.membership is None else state.membership.hierarchy
         return WaterFilling(yardstick / state.scale_factors, state.priority_weights, hierarchy)
@@ -92,7 +87,7 @@ class MaxMinFairnessWaterFillingPacked(PackedPolicy):
         lex max_(x,z)  sort_i ( v_i(x, z) / w_i ),   v_i = s_i u_i / p_i          (x, z) in the polytope with pairs
 
     p_i is the throughput of the job alone under the proportional share; entities as in
-    `max_min_fairness_water_filling_perf`. The polytope is that of `allocator.policies.packed`.
+    `max_min_fairness_water_filling_perf`. The polytope is that of `allocator.policies.gavel.packed`.
     """
 
     def objective(self, state: ClusterState) -> WaterFilling:

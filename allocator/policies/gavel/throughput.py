@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allocator.policies.base import Array, ProgramPolicy
+from allocator.policies.base.programs import Array, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
-
-if TYPE_CHECKING:
-    from formulations import MaxSum
+from formulations import MaxSum
 
 
 @register("max_sum_throughput_perf", paper="Narayanan et al., OSDI 2020, sec. 4.2", program="max_x sum_ij T_ij x_ij")
@@ -31,6 +28,4 @@ class MaxSumThroughputPerf(ProgramPolicy):
 
     def objective(self, state: ClusterState, rates: Array) -> MaxSum:  # noqa: ARG002
         """Every step counts 1."""
-        from formulations import MaxSum
-
         return MaxSum(np.ones(state.n_jobs))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocator.policies.base import Array
-from allocator.policies.ordering import OrderPolicy
+from allocator.policies.base.ordering import OrderPolicy
+from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState
 from allocator.registry import register
 

@@ -9,16 +9,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from allocator.policies.base import Array, ProgramPolicy, certified, runnable_rates
-from allocator.policies.labels import label_order
-from allocator.policies.packed import PairingPolicy, served_part
+from allocator.policies.base.packed import PairingPolicy, served_part
+from allocator.policies.base.programs import Array, ProgramPolicy, certified
 from allocator.protocol import ClusterState, SharePolicy, Trigger
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
+from allocator.tie_order import tie_order
+from formulations import (
+    MaxSum,
+    Polytope,
+    keep_most_floors,
+    keep_most_packed_floors,
+    maximise_packed_ratio,
+    maximise_packed_worth,
+    maximise_ratio,
+    maximise_worth,
+)
 from throughputs import InputError, PlainColumns, PriceTable
 
 if TYPE_CHECKING:
-    from formulations import KeptFloors, MaxSum, PackedPolytope, PackedSolution, Polytope, Solution
+    from formulations import KeptFloors, PackedPolytope, PackedSolution, Solution
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.2"
 _COSTS = ("by_type", "total")
@@ -117,8 +127,6 @@ class _ThroughputPerCost(_Priced, ProgramPolicy):
 
     def objective(self, state: ClusterState, rates: Array) -> MaxSum:  # noqa: ARG002
         """Every step counts 1."""
-        from formulations import MaxSum
-
         return MaxSum(np.ones(state.n_jobs))
 
     def allocate(self, state: ClusterState) -> Allocation:
@@ -129,24 +137,20 @@ class _ThroughputPerCost(_Priced, ProgramPolicy):
 
     def _allocate_with_floors(self, state: ClusterState, needed: Array | None, infeasible: str = "") -> Allocation:
         """Solve with the throughputs (N,) that jobs need for their deadlines."""
-        from formulations import Polytope, keep_most_floors
-
         started = perf_counter()
-        usable = runnable_rates(state) if self.choice == "balanced" else state.rates
+        usable = state.runnable_rates if self.choice == "balanced" else state.rates
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         usable = np.where(can_gain[:, None], usable, 0.0)
         polytope = Polytope(PlainColumns(state.throughputs.with_rates(usable)), state.capacity)
         kept = None
         if needed is not None:
-            kept = keep_most_floors(polytope, needed, label_order(state.throughputs.jobs))
+            kept = keep_most_floors(polytope, needed, tie_order(state.throughputs.jobs))
             kept = _insisted(kept, needed, infeasible)
         solution = self._solve(state, polytope, None if kept is None else kept.floors)
         seconds, dropped = perf_counter() - started, _dropped(state, kept)
         return certified(self, state, solution, solution.shares, ~can_gain, seconds, dropped_slos=dropped)
 
     def _solve(self, state: ClusterState, polytope: Polytope, floors: Array | None) -> Solution:
-        from formulations import maximise_ratio, maximise_worth
-
         prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
         if self.cost == "total":
             steps = np.full(state.n_jobs, _SECONDS_PER_HOUR)
@@ -231,20 +235,16 @@ class MaxSumThroughputPerCostPackedSlos(_MeetsDeadlines, PairingPolicy):
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
-        from formulations import keep_most_packed_floors
-
         started = perf_counter()
         part, needed, kept = served_part(state), _needed(state), None
         if needed is not None:
             able, labels = part.able, part.state.throughputs.jobs
-            found = keep_most_packed_floors(part.polytope, needed[able], label_order(labels))
+            found = keep_most_packed_floors(part.polytope, needed[able], tie_order(labels))
             kept = _insisted(found.among(able, needed), needed, self.infeasible)
         solution = self._solve_with_floors(part.state, part.polytope, None if kept is None else kept.floors[part.able])
         return part.allocation(self, solution, started, dropped_slos=_dropped(state, kept))
 
     def _solve_with_floors(self, state: ClusterState, polytope: PackedPolytope, floors: Array | None) -> PackedSolution:
-        from formulations import maximise_packed_ratio, maximise_packed_worth
-
         prices, unit = self.dollars_per_hour(state), _UNITS[self.cost]
         if self.cost == "total":
             return maximise_packed_ratio(polytope, prices / _SECONDS_PER_HOUR, floors, unit=unit, solver=self.solver)

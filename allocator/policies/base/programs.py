@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
+from formulations import Polytope, solve
 from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = [
     "ProgramPolicy",
     "certified",
     "named_accelerator",
-    "runnable_rates",
 ]
 
 Array = NDArray[np.float64]
@@ -66,11 +66,9 @@ class ProgramPolicy(SharePolicy):
 
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
-        from formulations import Polytope, solve
-
         started = perf_counter()
         believed = self.believed_rates(state)
-        usable = np.where(runnable_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
+        usable = np.where(state.runnable_rates > 0, believed, 0.0) if self.choice == "balanced" else believed
         # a job that gains nothing anywhere has no place in an objective
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         able = np.flatnonzero(can_gain)
@@ -175,12 +173,6 @@ def named_accelerator(policy: object) -> str:
     prices = getattr(policy, "prices", None)
     priced = prices.accelerators if isinstance(prices, PriceTable) else tuple(prices or ())
     return str(getattr(policy, "reference_accelerator", None) or next(iter(priced), "v100"))
-
-
-def runnable_rates(state: ClusterState) -> Array:
-    """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""
-    fits = state.scale_factors[:, None] <= state.capacity[None, :]
-    return np.where(fits, state.rates, 0.0)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.policies.base import Array, runnable_rates
+from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
+from formulations import MaxMin, Polytope, solve
+from formulations.columns import ColumnProgram, InfeasibleError, Rows, Total, solve_columns
+from formulations.reductions import classes_of
 from throughputs import Configurations, InputError, PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
-    from formulations.columns import ColumnSolution, Rows
+    from formulations.columns import ColumnSolution
 
 _FORMS = ("cooperative", "non_cooperative")
 
@@ -90,7 +93,7 @@ class OptimalEfficiencyWithFairness:
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`."""
         started = perf_counter()
-        rates = np.where(state.capacity > 0, runnable_rates(state), 0.0)
+        rates = np.where(state.capacity > 0, state.runnable_rates, 0.0)
         able = np.flatnonzero((rates > 0).any(axis=1) & (state.steps_remaining > 0))
         shares = np.zeros(state.rates.shape)
         found: dict[str, Any] = {"status": "empty", "objective": np.nan, "bound": np.nan, "gap": 0.0}
@@ -112,9 +115,6 @@ class OptimalEfficiencyWithFairness:
 
     def _cooperative(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, dict[str, Any]]:
         """Shares of `jobs` under the rows of envy, and the other fields of the allocation."""
-        from formulations.columns import InfeasibleError
-        from formulations.reductions import classes_of
-
         relative, sizes, weights = _normalised(rates), state.scale_factors[jobs], state.priority_weights[jobs]
         classes = classes_of([*relative.T, sizes.astype(np.float64), weights])
         first, counts = classes.first, classes.counts
@@ -140,8 +140,6 @@ class OptimalEfficiencyWithFairness:
 
     def _solve(self, envy: _Envy, state: ClusterState, sizes: NDArray[np.int64], counts: Array) -> ColumnSolution:
         """The program over K classes of jobs with scale factors `sizes` (K,), `counts` (K,) jobs each."""
-        from formulations.columns import ColumnProgram, Total, solve_columns
-
         columns = envy.columns(sizes, state.cluster.accelerators)
         program = ColumnProgram(columns, state.capacity, counts=counts, rows=envy.first_rows())
         value = (counts * sizes)[columns.job] * columns.rate
@@ -149,8 +147,6 @@ class OptimalEfficiencyWithFairness:
 
     def _equal(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, dict[str, Any]]:
         """Shares of `jobs` with equal normalised throughput, and the other fields of the allocation."""
-        from formulations import MaxMin, Polytope, solve
-
         relative, sizes = _normalised(rates), state.scale_factors[jobs]
         entitled = entitled_gpus(sizes, state.priority_weights[jobs], float(state.capacity.sum()))
         part = ThroughputMatrix(relative, range(len(jobs)), state.cluster.accelerators, sizes)
@@ -245,8 +241,6 @@ class _Envy:
         """Rows between neighbours, and of the time that is owed."""
         from scipy.sparse import csr_array, vstack
 
-        from formulations.columns import Rows
-
         near = self.among(*self.neighbours())
         job, owed = np.nonzero(self.relative)[0], np.flatnonzero(self.owed)
         time = csr_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(len(self.owed), len(job)))
@@ -255,8 +249,6 @@ class _Envy:
     def among(self, envious: Positions, envied: Positions) -> Rows:
         """The rows of some pairs."""
         from scipy.sparse import csr_array
-
-        from formulations.columns import Rows
 
         K, M = self.relative.shape
         number = np.full((K, M), -1)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from allocator.policies.base import Array, BlindPolicy, ProgramPolicy
+from allocator.policies.base.programs import Array, BlindPolicy, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
-
-if TYPE_CHECKING:
-    from formulations import FinishTimeFairness as FinishTimeObjective
+from formulations import FinishTimeFairness as FinishTimeObjective
+from formulations import isolated_throughput, proportional_throughput
 
 _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3; Mahajan et al., NSDI 2020, sec. 3"
 
@@ -18,11 +16,9 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3; Mahajan et al., NSDI 2020, sec.
 class _FinishTimeFairness(ProgramPolicy):
     def objective(self, state: ClusterState, rates: Array) -> FinishTimeObjective:
         """Time to finish as shared over time to finish as isolated."""
-        from formulations import FinishTimeFairness, isolated_throughput
-
         alone = isolated_throughput(rates, state.scale_factors, state.capacity)
         left = state.steps_remaining
-        return FinishTimeFairness(state.elapsed_seconds, left, self.isolated_seconds(state, rates) + left / alone)
+        return FinishTimeObjective(state.elapsed_seconds, left, self.isolated_seconds(state, rates) + left / alone)
 
     def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:  # noqa: ARG002
         """(N,) C: seconds that the steps already done would have taken on isolated shares."""
@@ -56,7 +52,5 @@ class FinishTimeFairness(_FinishTimeFairness, BlindPolicy):
 
     def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:
         """C at the believed rates: isolated shares always have the same mix of types, so the ratio is constant."""
-        from formulations import proportional_throughput
-
         true, believed = (proportional_throughput(r, state.capacity) for r in (state.rates, rates))
         return state.isolated_seconds * (true / believed)

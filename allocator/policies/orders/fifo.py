@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from allocator.policies.base import Array, ClosedFormPolicy, runnable_rates
+from allocator.policies.base.programs import Array, ClosedFormPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from throughputs import InputError
@@ -36,7 +37,7 @@ class FifoPerf(ClosedFormPolicy):
         """Share 1 on the type each placed job got."""
         # columns in alphabetical order, so that argmax breaks ties as documented
         by_name = sorted(range(len(state.capacity)), key=lambda j: state.cluster.accelerators[j])
-        rates = runnable_rates(state)[:, by_name]
+        rates = state.runnable_rates[:, by_name]
         free = state.capacity[by_name].astype(np.int64)
         shares = np.zeros(state.rates.shape)
         for job in np.flatnonzero((rates > 0).any(axis=1)):
@@ -81,7 +82,7 @@ class Fifo(ClosedFormPolicy):
 
     def shares(self, state: ClusterState) -> Array:
         """Share 1 on the type each placed job has or got."""
-        usable = runnable_rates(state) > 0
+        usable = state.runnable_rates > 0
         free = state.capacity.astype(np.int64)
         shares = np.zeros(state.rates.shape)
         for job in np.flatnonzero(state.current_accelerator >= 0):
@@ -99,6 +100,4 @@ class Fifo(ClosedFormPolicy):
 
 def _draw(seed: int, label: object, n: int) -> int:
     """A number below `n` that depends on the seed and the job alone."""
-    import zlib
-
     return int(np.random.default_rng([seed, zlib.crc32(str(label).encode())]).integers(n))

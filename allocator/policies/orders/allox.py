@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base import Array, runnable_rates
-from allocator.policies.labels import label_order
+from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
+from allocator.tie_order import tie_order
+from formulations import assign_to_lines
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class AlloX(SharePolicy):
     def allocate(self, state: ClusterState) -> Allocation:
         """Shares of 1 (a gang under "one_gpu_share": 1 / s_i) for the jobs that run; objective in seconds."""
         started = perf_counter()
-        matrix, usable = state.throughputs, runnable_rates(state)
+        matrix, usable = state.throughputs, state.runnable_rates
         sizes = np.ones_like(state.scale_factors) if self.gangs == "one_gpu_share" else state.scale_factors
         free, running = state.capacity.copy(), np.flatnonzero(state.current_accelerator >= 0)
         np.subtract.at(free, state.current_accelerator[running], sizes[running])
@@ -101,7 +102,7 @@ class AlloX(SharePolicy):
 
     def _considered(self, state: ClusterState, waiting: NDArray[np.bool_], n_free: int) -> NDArray[np.intp]:
         """Positions of the waiting jobs that are looked at, those that wait longest first."""
-        order = label_order(state.throughputs.jobs)
+        order = tie_order(state.throughputs.jobs)
         order = order[np.argsort(-state.elapsed_seconds[order], kind="stable")]
         order = order[waiting[order]]
         return order[: max(int(self.alpha * len(order)), n_free)]
@@ -125,8 +126,6 @@ class AlloX(SharePolicy):
         free: NDArray[np.int64],
         sizes: NDArray[np.int64],
     ) -> Line:
-        from formulations import assign_to_lines
-
         with np.errstate(divide="ignore"):
             seconds = state.steps_remaining[waiting, None] / usable[waiting]
         return assign_to_lines(seconds, free, sizes[waiting], precision=self.precision)

@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allocator.policies.labels import label_order
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
+from allocator.tie_order import tie_order
+from formulations import Pairs, isolated_shares
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot
-
-if TYPE_CHECKING:
-    from formulations import Pairs
 
 __all__ = ["FifoPacked", "Gandiva", "Packing", "fifo_packed", "gandiva", "pair_gain"]
 
@@ -87,8 +85,6 @@ def gandiva(
     Source: Xiao et al., OSDI 2018; as a baseline in Narayanan et al., OSDI 2020. The published baseline adds the gain
     up over types and so keeps pairs that would be better off taking turns.
     """
-    from formulations import Pairs, isolated_shares
-
     gpus = _checked_capacity(columns, capacity)
     sizes, n = columns.scale_factors, columns.n_jobs
     runs: NDArray[np.bool_] = np.where(sizes[:, None] <= gpus, columns.rates, 0.0) > 0
@@ -99,7 +95,7 @@ def gandiva(
         return Packing(shares, Pairs.none(), ())
     pairs = _kept(columns, gpus, previous, least_gain)
     taken = {job for pair in pairs for job in pair}
-    single = [int(i) for i in label_order(columns.jobs) if able[i] and int(i) not in taken]
+    single = [int(i) for i in tie_order(columns.jobs) if able[i] and int(i) not in taken]
     for _ in range(n):
         if len(single) < 2:
             break
@@ -134,8 +130,6 @@ def fifo_packed(columns: PackedColumns, capacity: ArrayLike, *, least_gain: floa
 
     Source: Narayanan et al., OSDI 2020, section 6 (baseline), public artifact.
     """
-    from formulations import Pairs
-
     free = _checked_capacity(columns, capacity)
     by_name = np.array(sorted(range(len(free)), key=lambda j: columns.accelerators[j]), dtype=np.intp)
     rates, sizes = columns.rates, columns.scale_factors
@@ -220,8 +214,6 @@ def _equal(gpus: Whole, count: int, sizes: Whole) -> Array:
 
 def _packing(columns: PackedColumns, shares: Array, members: Whole, together: Array) -> Packing:
     """From pairs (P, 2) and their shares (P, M)."""
-    from formulations import Pairs
-
     low, high = members.min(axis=1), members.max(axis=1)
     order = np.lexsort((high, low))
     low, high, together = low[order], high[order], together[order]
@@ -240,12 +232,12 @@ def _packing(columns: PackedColumns, shares: Array, members: Whole, together: Ar
 class Gandiva(SharePolicy):
     """Share GPUs in random pairs that are kept as long as they prove their worth.
 
-    The rule is `packing.gandiva`. Where nothing is known of jobs in pairs no two of them share.
+    The rule is `pairing_rules.gandiva`. Where nothing is known of jobs in pairs no two of them share.
 
     Parameters
     ----------
     seed : of the draws, which depend on it and on the time of the decision alone.
-    least_gain : what two jobs must do together to stay together (`packing.pair_gain`); 1: as much as in turns.
+    least_gain : what two jobs must do together to stay together (`pairing_rules.pair_gain`); 1: as much as in turns.
     """
 
     seed: int = 0
@@ -275,11 +267,11 @@ class Gandiva(SharePolicy):
 class FifoPacked(SharePolicy):
     """First in, first out; jobs that find no free GPUs share those of a running job.
 
-    The rule is `packing.fifo_packed`. Where nothing is known of jobs in pairs it is fifo_perf.
+    The rule is `pairing_rules.fifo_packed`. Where nothing is known of jobs in pairs it is fifo_perf.
 
     Parameters
     ----------
-    least_gain : what two jobs must do together, above (`packing.pair_gain`).
+    least_gain : what two jobs must do together, above (`pairing_rules.pair_gain`).
     """
 
     least_gain: float = 1.5
