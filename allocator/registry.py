@@ -26,22 +26,22 @@ __all__ = ["PolicyEntry", "get_policy", "kinds_of_settings", "list_policies", "r
 ENTRY_POINT_GROUP = "allocator.policies"
 
 _OWN_MODULES = (
-    "max_min",
-    "water_filling",
-    "finish_time",
-    "makespan",
-    "throughput",
-    "closed_form",
-    "orders",
-    "cost",
-    "nash",
-    "strategy_proof",
-    "allox",
-    "packed",
-    "packing",
-    "oef",
-    "shockwave",
-    "shortest_first",
+    "gavel.max_min",
+    "gavel.water_filling",
+    "gavel.finish_time",
+    "gavel.makespan",
+    "gavel.throughput",
+    "gavel.cost",
+    "gavel.packed",
+    "fair_sharing.closed_form",
+    "fair_sharing.nash",
+    "fair_sharing.oef",
+    "fair_sharing.strategy_proof",
+    "orders.allox",
+    "orders.fifo",
+    "orders.shortest_first",
+    "pairing_rules",
+    "shockwave.policy",
 )
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from throughputs import InterferenceModel, RetainedFractions, ThroughputTable, read_table, retained_fractions
-from throughputs.colocation_fit import colocation_errors, fit_interference
+from throughputs.colocation.fit import colocation_errors, fit_interference
 from throughputs.files import write_text
 
 HEADER = """\

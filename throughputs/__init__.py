@@ -9,7 +9,7 @@ Knows nothing of policies. Reads the public formats of Gavel and Shockwave and a
 (20, 3)
 """
 
-from throughputs.colocation import (
+from throughputs.colocation.model import (
     ColocationModel,
     InterferenceModel,
     RetainedFractions,
@@ -18,14 +18,14 @@ from throughputs.colocation import (
 )
 from throughputs.columns import Columns, PlainColumns
 from throughputs.configurations import Configurations, read_configurations, write_configurations
-from throughputs.default_table import default_table
 from throughputs.errors import InputError
 from throughputs.estimator import LowRankCompletion, ThroughputEstimator, estimation_errors
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns
 from throughputs.prices import PriceTable, read_prices, write_prices
-from throughputs.table import ThroughputTable
-from throughputs.table_io import read_table, write_table
+from throughputs.tables.default import default_table
+from throughputs.tables.files import read_table, write_table
+from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces import (
     JOB_TYPES,

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from throughputs.columns import Columns, PlainColumns
 from throughputs.errors import InputError
 from throughputs.matrix import ThroughputMatrix
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 
 __all__ = ["PackedColumns"]
 

@@ -21,11 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
+from throughputs.frames import FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from throughputs.frames import FrameReader
 
 __all__ = ["PREEMPTIBLE_PRICES", "PriceTable", "read_prices", "write_prices"]
 
@@ -212,8 +211,6 @@ class PriceTable:
             A column is missing or unknown, a cell is not what it should be, or an accelerator type has two prices
             at one time in one zone.
         """
-        from throughputs.frames import FrameReader
-
         reader = FrameReader(frame, source, first_line)
         by_clock = reader.has("timestamp")
         reader.check_columns(("timestamp" if by_clock else "time_seconds", "accelerator", "price"), ("zone",))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base import runnable_rates
-from allocator.protocol import ClusterState
-from allocator.protocol.allocation import Allocation
+from formulations import PackedPolytope, Polytope
 from throughputs import InputError, PackedColumns, PlainColumns
 
 if TYPE_CHECKING:
+    from allocator.protocol.allocation import Allocation
+    from allocator.protocol.state import ClusterState
     from formulations import Pairs
 
 __all__ = ["Case", "case_of"]
@@ -82,7 +82,7 @@ def case_of(allocation: Allocation) -> tuple[Case, ClusterState]:
     if state is None:
         expected = "one that a policy returned; one that was stored has lost what it was decided from"
         raise InputError("audit", found="an allocation without a state", expected=expected)
-    rates, capacity = runnable_rates(state), state.capacity.astype(np.float64)
+    rates, capacity = state.runnable_rates, state.capacity.astype(np.float64)
     rates = np.where(capacity > 0, rates, 0.0)
     shares, time, u, violation = _received(allocation, state, rates, capacity)
     packed = allocation.pairs is not None
@@ -110,8 +110,6 @@ def _received(
     allocation: Allocation, state: ClusterState, rates: Array, capacity: Array
 ) -> tuple[Array, Array, Array, float]:
     """Shares of jobs alone, their time on each type in all, their throughput, and the excess over the cluster."""
-    from formulations import PackedPolytope, Polytope
-
     pairs = allocation.pairs
     if pairs is None:
         polytope = Polytope(PlainColumns(state.throughputs.with_rates(rates)), capacity)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.audit.case import Case
 from allocator.audit.record import Property
-from allocator.policies.labels import label_order
-from allocator.protocol import ClusterState, Policy
-from allocator.protocol.allocation import Allocation
-from formulations import SolverError
+from allocator.tie_order import tie_order
+from formulations import PackedPolytope, Polytope, SolverError
 from throughputs import InputError, PackedColumns, PlainColumns
 from throughputs.numerics import dot
+
+if TYPE_CHECKING:
+    from allocator.protocol.allocation import Allocation
+    from allocator.protocol.policy import Policy
+    from allocator.protocol.state import ClusterState
 
 __all__ = ["misreport", "probe_strategy"]
 
@@ -34,7 +39,7 @@ def probe_strategy(
     true throughput then, less what it has now, in units of what it is entitled to. Finding no gain proves nothing.
     """
     definition = "max over misreports T'_i of (u_i(x') - u_i(x)) / q_i, x' decided on T'_i; holds at 0 as far as probed"
-    order = label_order(case.labels)
+    order = tie_order(case.labels)
     able = order[case.able[order]]
     probed = np.sort(rng.choice(len(able), min(jobs, len(able)), replace=False)) if len(able) else able
     value, worst, told, tries = 0.0, -1, "", 0
@@ -106,8 +111,6 @@ def _told(state: ClusterState, i: int, rates: Array) -> ClusterState:
 
 def _true_throughput(case: Case, state: ClusterState, allocation: Allocation, i: int) -> float:
     """What job `i` really does under an allocation, steps/s."""
-    from formulations import PackedPolytope, Polytope
-
     if allocation.pairs is None:
         polytope = Polytope(PlainColumns(state.throughputs.with_rates(case.rates)), case.capacity)
         return dot(case.rates[i], polytope.repaired(allocation.shares)[i])

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from allocator.audit.case import Case
 from allocator.audit.record import Property
+from formulations import PackedPolytope, Polytope, maximise_packed_worth, maximise_worth, proportional_throughput
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.numerics import dot, matmul
 
@@ -115,8 +116,6 @@ def pareto_efficiency(case: Case) -> tuple[Property, Array]:
     The linear program ``max sum_i g_i u'_i`` over ``u' >= u``, g_i = s_i / p_i, has the optimum ``sum_i g_i u_i``
     exactly when the allocation is efficient; its bound proves it. x' shares GPUs where the policy could.
     """
-    from formulations import proportional_throughput
-
     definition = "max_x' sum_i g_i (u'_i - u_i) / sum_i g_i u_i with u' >= u, g_i = s_i / p_i; holds at 0"
     jobs = np.flatnonzero(case.able)
     prices = np.zeros(len(case.capacity))
@@ -142,8 +141,6 @@ def pareto_efficiency(case: Case) -> tuple[Property, Array]:
 
 def _best_without_loss(case: Case, jobs: NDArray[np.intp], gains: Array, floors: Array) -> tuple[Array, float, Array]:
     """Throughputs of `jobs` at the most total worth with nobody below its floor, the bound on it, and prices (M,)."""
-    from formulations import PackedPolytope, Polytope, maximise_packed_worth, maximise_worth
-
     if case.columns is not None:
         worth, needed = np.zeros(len(case.labels)), np.zeros(len(case.labels))
         worth[jobs], needed[jobs] = gains, floors

@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from allocator.audit.report import explanations_table, properties_table
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
@@ -111,8 +113,6 @@ class Audit:
     def tables(self, *, jobs: int = 10) -> tuple[Table, Table]:
         """The properties, and the explanations of the first `jobs` that are slowest beside their fastest type, for
         the terminal."""
-        from allocator.audit.report import explanations_table, properties_table
-
         return properties_table(self), explanations_table(self, jobs)
 
 

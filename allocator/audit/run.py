@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from allocator.audit.case import case_of
@@ -9,7 +11,9 @@ from allocator.audit.explain import agree, explain
 from allocator.audit.probe import probe_strategy
 from allocator.audit.properties import envy, feasibility, pareto_efficiency, sharing_incentive, utilisation
 from allocator.audit.record import Audit
-from allocator.protocol.allocation import Allocation
+
+if TYPE_CHECKING:
+    from allocator.protocol.allocation import Allocation
 
 __all__ = ["audit"]
 

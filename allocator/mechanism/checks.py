@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.plan import Plan
 from allocator.protocol.state import ClusterState
+from formulations import Pairs
 from throughputs import InputError
-
-if TYPE_CHECKING:
-    from formulations import Pairs
 
 __all__ = ["check_plan", "checked_pairs", "checked_shares"]
 
@@ -43,8 +39,6 @@ def checked_pairs(pairs: Pairs | None, state: ClusterState, name: str) -> Pairs:
         A job or type that does not exist, a job beside itself, gangs of different sizes, or a share below 0.
     """
     if pairs is None:
-        from formulations import Pairs
-
         return Pairs.none()
     n, m = state.rates.shape
     for field, values, limit in (

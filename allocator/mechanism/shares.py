@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, SharePolicy
 from allocator.protocol.state import ClusterState
+from formulations import Pairs
 from throughputs.numerics import matmul
-
-if TYPE_CHECKING:
-    from formulations import Pairs
 
 __all__ = ["IdealShares"]
 
@@ -152,8 +150,6 @@ class IdealShares(Executor[SharePolicy]):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        from formulations import Pairs
-
         self._asked_about, self._shares, self._step = state["asked_about"], state["shares"], None
         self._pairs = None if state["pairs"] is None else Pairs(*state["pairs"])
 

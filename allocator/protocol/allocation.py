@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.audit import audit
+from formulations import Pairs
 from throughputs import ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from allocator.audit import Audit
     from allocator.protocol.assignment import Assignment
     from allocator.protocol.state import ClusterState
-    from formulations import Pairs, WarmStart
+    from formulations import WarmStart
 
 __all__ = ["Allocation"]
 
@@ -107,8 +109,6 @@ class Allocation:
         """
         import pandas as pd
 
-        from formulations import Pairs
-
         pairs = Pairs.none() if self.pairs is None else self.pairs
         rates = np.full((len(pairs), 2), np.nan) if self.pair_rates is None else self.pair_rates
         labels = self.throughputs.jobs
@@ -145,6 +145,4 @@ class Allocation:
         InputError
             The allocation does not come from a policy (`state` is None).
         """
-        from allocator.audit import audit
-
         return audit(self, rng=np.random.default_rng(seed), probed_jobs=probed_jobs, misreports=misreports)

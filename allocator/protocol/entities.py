@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from allocator.tie_order import tie_order
+from formulations import Hierarchy
 from throughputs.errors import InputError, did_you_mean
+from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
+from throughputs.frames import FrameReader
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from formulations import Hierarchy
 
 __all__ = ["ENTITY_POLICIES", "Entities", "EntitiesLike", "Entity", "Membership", "arrival_ranks"]
 
@@ -145,8 +147,6 @@ class Entities:
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: str = "entities", first_line: int = 1) -> Entities:
         """Entities from a table with one row each; `first_line` is the line of `source` that holds the first row."""
-        from throughputs.frames import FrameReader
-
         reader = FrameReader(frame, source, first_line)
         reader.check_columns(("name",), _FIELDS[1:])
         columns: list[list[Any]] = [reader.text("name").tolist()]
@@ -165,8 +165,6 @@ class Entities:
 
     @classmethod
     def _read(cls, path: Path) -> Entities:
-        from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
-
         kind = file_kind(path)
         if kind in TABLE_KINDS:
             frame, first_line = read_frame(path)
@@ -291,18 +289,14 @@ class Membership:
     @cached_property
     def hierarchy(self) -> Hierarchy:
         """The same as the programs have it."""
-        from formulations import Hierarchy
-
         entities = self.entities
         return Hierarchy(entities.parent, entities.weights, entities.fifo, self.of_job, self.arrival_rank)
 
 
 def arrival_ranks(elapsed_seconds: ArrayLike, labels: Sequence[Hashable]) -> NDArray[np.float64]:
     """(N,) rank of each job: the longest in the cluster first; among equals by label, whatever their order."""
-    from allocator.policies.labels import label_order
-
     by_label = np.empty(len(labels), dtype=np.intp)
-    by_label[label_order(labels)] = np.arange(len(labels))
+    by_label[tie_order(labels)] = np.arange(len(labels))
     rank = np.empty(len(labels))
     rank[np.lexsort((by_label, -np.asarray(elapsed_seconds)))] = np.arange(len(labels))
     return rank

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,10 +19,8 @@ from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.plan import Plan
 from allocator.protocol.state import ClusterState
+from formulations import Pairs
 from throughputs import InputError
-
-if TYPE_CHECKING:
-    from formulations import Pairs
 
 __all__ = ["Need", "PlanPolicy", "Policy", "SharePolicy", "Trigger", "checked_policy"]
 
@@ -176,7 +174,5 @@ class PlanPolicy(Policy):
 
 def _pairs_of(assignment: Assignment) -> Pairs:
     """The jobs that share GPUs, all the time."""
-    from formulations import Pairs
-
     pair = assignment.take(assignment.firsts & (assignment.partner >= 0))
     return Pairs(pair.jobs, pair.partner, pair.pool, np.ones(len(pair)))

@@ -277,6 +277,12 @@ class ClusterState:
         return without_sharing(matrix.rates, matrix.scale_factors, matrix.jobs, matrix.accelerators)
 
     @property
+    def runnable_rates(self) -> NDArray[np.float64]:
+        """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""
+        fits = self.scale_factors[:, None] <= self.capacity[None, :]
+        return np.where(fits, self.rates, 0.0)
+
+    @property
     def capacity(self) -> NDArray[np.int64]:
         """(M,) GPUs of each type."""
         return self.cluster.capacity

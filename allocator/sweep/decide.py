@@ -17,6 +17,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.results.cost import Prices, price_table
 from allocator.sweep.jobs import trace_of
 from allocator.sweep.point import Point
+from formulations import proportional_throughput
 from throughputs.estimator.believed import BelievedColocation
 
 if TYPE_CHECKING:
@@ -100,8 +101,6 @@ def _too_long(point: Point, seconds: float) -> bool:
 
 def _normalised(throughput: NDArray[np.float64], jobs: JobTable, cluster: Cluster) -> NDArray[np.float64]:
     """(N,) throughput in units of that under the proportional share; 0 for jobs that no type can run."""
-    from formulations import proportional_throughput
-
     unit = proportional_throughput(jobs.rates, cluster.capacity)
     return np.divide(throughput, unit, out=np.zeros(len(unit)), where=unit > 0)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, get_policy
-from allocator.policies.packing import fifo_packed, gandiva, pair_gain
+from allocator.policies.pairing_rules import fifo_packed, gandiva, pair_gain
 from formulations import PackedPolytope, isolated_shares
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 

@@ -14,7 +14,7 @@ import pytest
 
 from allocator import get_policy, simulate
 from allocator.cluster import Cluster
-from allocator.policies.oef import entitled_gpus
+from allocator.policies.fair_sharing.oef import entitled_gpus
 from allocator.protocol import ClusterState
 from throughputs import InputError, ThroughputMatrix, TraceGenerator, default_table
 

@@ -11,7 +11,7 @@ import pytest
 
 import allocator
 from allocator import registry
-from allocator.policies.base import ProgramPolicy
+from allocator.policies.base.programs import ProgramPolicy
 from formulations import MaxMin
 from throughputs import InputError
 

@@ -8,7 +8,7 @@ import pytest
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.checkpoint.state_file import StateFile
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
-from allocator.policies.shockwave import FairFinishes
+from allocator.policies.shockwave.memory import FairFinishes
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.policy import Need, PlanPolicy, Trigger
 from allocator.protocol.training import TrainingView

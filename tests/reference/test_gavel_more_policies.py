@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy, read_table, read_trace, simulate
-from allocator.policies.packing import fifo_packed, gandiva
+from allocator.policies.pairing_rules import fifo_packed, gandiva
 from formulations import PackedPolytope, assign_to_lines
 from tests.reference.gavel_records import INSTANCES, WITH_PAIRS, recorded_throughput, state_of
 

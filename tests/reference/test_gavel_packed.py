@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.policies.packed import FinishTimeFairnessPacked
+from allocator.policies.gavel.packed import FinishTimeFairnessPacked
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import get_policy

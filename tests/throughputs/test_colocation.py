@@ -24,7 +24,7 @@ from throughputs import (
     retained_fractions,
     write_table,
 )
-from throughputs.colocation_fit import colocation_errors, fit_interference, fit_memory_shares, fit_slowdowns
+from throughputs.colocation.fit import colocation_errors, fit_interference, fit_memory_shares, fit_slowdowns
 
 V100 = ["v100"]
 

@@ -16,7 +16,7 @@ from throughputs.configurations.frames import columns_of_frame, frame_of_columns
 from throughputs.errors import InputError, did_you_mean
 from throughputs.matrix import ThroughputMatrix
 from throughputs.packed import PackedColumns
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 
 if TYPE_CHECKING:
     import pandas as pd

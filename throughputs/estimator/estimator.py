@@ -1,7 +1,7 @@
 """The throughput estimator: what pairs of jobs would keep, from a few profiled entries of each job.
 
 >>> import numpy as np
->>> from throughputs.colocation import default_colocation
+>>> from throughputs.colocation.model import default_colocation
 >>> names, accelerators = ["A3C", "CycleGAN", "LM (batch size 20)", "Transformer (batch size 64)"], ["v100", "p100"]
 >>> truth = default_colocation().retained(names, accelerators)
 >>> estimator = ThroughputEstimator(truth[:3, :3])  # the first three are the reference models
@@ -23,11 +23,11 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.colocation import retained_fractions
+from throughputs.colocation.model import retained_fractions
 from throughputs.errors import InputError, did_you_mean
 from throughputs.estimator.completion import LowRankCompletion
 from throughputs.numerics import dot, matmul
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 
 __all__ = ["Basis", "Distance", "Estimate", "ThroughputEstimator", "sample_profile"]
 
@@ -42,7 +42,7 @@ _SOURCE = "throughput estimator"
 
 
 class ThroughputEstimator:
-    """Estimates retained fractions (see `throughputs.colocation`) of pairs of jobs nobody has run together.
+    """Estimates retained fractions (see `throughputs.colocation.model`) of pairs of jobs nobody has run together.
 
     There are n reference models, profiled in full with one another on M accelerator types: ``Q[r, s, j]`` is the
     fraction of its isolated throughput that r keeps beside s on type j. A new job a is profiled beside some of them:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 
 __all__ = ["describe_trace"]

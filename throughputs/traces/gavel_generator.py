@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from throughputs.default_table import default_table
 from throughputs.errors import InputError
 from throughputs.limits import check_number_of_jobs
-from throughputs.table import ThroughputTable
+from throughputs.tables.default import default_table
+from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces.job_types import JOB_TYPES, JobType, launch_columns
 

@@ -17,11 +17,11 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.default_table import default_table
 from throughputs.errors import InputError
 from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import power_of_ten
-from throughputs.table import ThroughputTable
+from throughputs.tables.default import default_table
+from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 from throughputs.traces.job_types import JOB_TYPES
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
 from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS
 from throughputs.training.rules import AdaptationRules, default_rules, stated_batch_size

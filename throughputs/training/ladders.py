@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.table import ThroughputTable
+from throughputs.tables.table import ThroughputTable
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, View, with_batch_size
 
 __all__ = ["Ladders"]

@@ -21,7 +21,7 @@ from throughputs.training.profiles import MOST_STEADY_EPOCHS, Profiles
 from throughputs.training.rules import AdaptationRules, View, default_rules
 
 if TYPE_CHECKING:
-    from throughputs.table import ThroughputTable
+    from throughputs.tables.table import ThroughputTable
     from throughputs.trace import Trace
 
 __all__ = ["profile_trace"]

@@ -1,0 +1,122 @@
+"""What policies with space sharing have in common: programs over the polytope with pairs of jobs on the same GPUs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.policies.base.programs import Array, Named, certified, named_accelerator
+from allocator.protocol import ClusterState, Need, SharePolicy
+from allocator.protocol.allocation import Allocation
+from formulations import PackedPolytope, Pairs, solve_packed
+from throughputs import PackedColumns, ThroughputMatrix
+
+if TYPE_CHECKING:
+    from formulations import Objective, PackedSolution
+
+__all__ = ["PackedPolicy", "PairingPolicy", "ServedPart", "served_part"]
+
+
+@dataclass(frozen=True)
+class PairingPolicy(SharePolicy):
+    """A policy that is a program over the polytope with pairs.
+
+    Parameters
+    ----------
+    solver : "auto" or the name of an engine (`formulations.packed.engines`).
+    """
+
+    solver: str = "auto"
+
+    needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
+
+    @abstractmethod
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
+
+    def prepare(self) -> None:
+        """Import the solver, by a decision about two jobs that may share."""
+        name = named_accelerator(self)
+        matrix = ThroughputMatrix([[1.0], [1.0]], [0, 1], [name])
+        pairs = PackedColumns([0, 0], [[1.0]], [[[0.6]]], accelerators=[name])
+        self.allocate(ClusterState(Cluster({name: 1}), matrix, colocation=pairs))
+
+
+@dataclass(frozen=True)
+class PackedPolicy(PairingPolicy):
+    """A policy that is an objective over the polytope with pairs."""
+
+    @abstractmethod
+    def objective(self, state: ClusterState) -> Objective:
+        """The objective for the jobs of `state`."""
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
+        started = perf_counter()
+        part = served_part(state)
+        solution = solve_packed(part.polytope, self.objective(part.state), solver=self.solver)
+        return part.allocation(self, solution, started)
+
+
+@dataclass(frozen=True, eq=False)
+class ServedPart:
+    """The jobs of a state that gain something alone and have steps left.
+
+    Attributes
+    ----------
+    whole : the state with all N jobs. state : that with these jobs only.
+    able : (N,) which they are.
+    polytope : over these jobs, without columns on types that have fewer GPUs than the gang needs.
+    """
+
+    whole: ClusterState
+    state: ClusterState
+    able: NDArray[np.bool_]
+    polytope: PackedPolytope
+
+    def allocation(self, policy: Named, solution: PackedSolution, started: float, **more: Any) -> Allocation:
+        """Of all jobs, from the solution for these; `started` is when the decision began, `more` as in `certified`."""
+        jobs, found = np.flatnonzero(self.able), solution.pairs
+        shares = np.zeros(self.whole.rates.shape)
+        shares[jobs] = solution.shares
+        pairs = Pairs(jobs[found.first], jobs[found.second], found.accelerator, np.clip(found.share, 0.0, 1.0))
+        rates = _pair_rates(self.polytope.columns, found)
+        more |= {"pairs": pairs, "pair_rates": rates}
+        return certified(policy, self.whole, solution, shares, ~self.able, perf_counter() - started, **more)
+
+
+def served_part(state: ClusterState, *, priced: bool = True) -> ServedPart:
+    """What a program with pairs is about: a job that gains nothing alone has no normaliser, one that is through needs
+    nothing. Types without GPUs are `priced` by what single-GPU jobs would do on them."""
+    able = np.asarray((_fitting(state.packed, state.capacity).rates > 0).any(axis=1) & (state.steps_remaining > 0))
+    part = state if able.all() else state.subset(np.flatnonzero(able))
+    columns = _fitting(part.packed, np.maximum(state.capacity, 1) if priced else state.capacity)
+    return ServedPart(state, part, able, PackedPolytope(columns, state.capacity))
+
+
+def _fitting(columns: PackedColumns, gpus: NDArray[np.int64]) -> PackedColumns:
+    """The columns with 0 on types that have fewer GPUs, of (M,) `gpus`, than a gang needs."""
+    fits = columns.group_scale_factors[:, None] <= gpus
+    if fits.all():
+        return columns
+    return PackedColumns(
+        columns.group,
+        np.where(fits, columns.alone, 0.0),
+        np.where(fits[:, None, :], columns.together, 0.0),
+        columns.group_scale_factors,
+        jobs=columns.jobs,
+        accelerators=columns.accelerators,
+    )
+
+
+def _pair_rates(columns: PackedColumns, pairs: Pairs) -> Array:
+    """(P, 2) throughput of the two jobs of each pair, steps/s."""
+    one, other = columns.group[pairs.first], columns.group[pairs.second]
+    j = pairs.accelerator
+    return np.stack([columns.together[one, other, j], columns.together[other, one, j]], axis=1)

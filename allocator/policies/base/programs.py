@@ -1,0 +1,247 @@
+"""What policies that solve a program have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol.allocation import Allocation
+from formulations import Polytope, solve
+from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
+
+if TYPE_CHECKING:
+    from formulations import Objective, PackedSolution, Solution
+
+__all__ = [
+    "Array",
+    "BlindPolicy",
+    "ClosedFormPolicy",
+    "Named",
+    "ProgramPolicy",
+    "certified",
+    "named_accelerator",
+    "priced_rates",
+]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ProgramPolicy(SharePolicy):
+    """A policy that is an objective over the polytope of allocations.
+
+    Parameters
+    ----------
+    solver : "auto" or the name of a backend (`formulations.backends`).
+    choice : which of the optima, "balanced" or "published" (`formulations.selection`). Only "balanced" looks at what
+        a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
+        factor, are closed to it. "published" believes the rates as the paper states the program, and lists the types
+        by name, as the published systems do: where their solvers end depends on the order of the columns.
+    warm_starts : begin from the prices of the decision before (`ClusterState.warm_start`) where that saves time; with
+        solver "auto" and choice "balanced" only. The answer is proven as any other, and the same within tolerance.
+    """
+
+    solver: str = "auto"
+    choice: str = "balanced"
+    warm_starts: bool = True
+
+    @abstractmethod
+    def believed_rates(self, state: ClusterState) -> Array:
+        """(N, M) throughput the policy reckons with."""
+
+    @abstractmethod
+    def objective(self, state: ClusterState, rates: Array) -> Objective:
+        """The objective for the jobs of `state` when their rates are `rates`."""
+
+    def prepare(self) -> None:
+        """Import the solver, by a decision about nothing: a first real one is then as quick as any other."""
+        name = named_accelerator(self)
+        self.allocate(ClusterState(Cluster({name: 1}), ThroughputMatrix([[1.0]], ["job"], [name])))
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
+        started = perf_counter()
+        believed = self.believed_rates(state)
+        usable = np.where(priced_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
+        # a job that gains nothing anywhere has no place in an objective
+        can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
+        able = np.flatnonzero(can_gain)
+        whole = len(able) == state.n_jobs
+        part = state if whole else state.subset(able)
+        if not whole:
+            believed, usable = believed[able], usable[able]
+        types = np.arange(len(state.capacity))
+        if self.choice == "published":
+            types = state.cluster.by_name
+            part, believed, usable = with_types(part, types), believed[:, types], usable[:, types]
+        solution = solve(
+            Polytope(PlainColumns(part.throughputs.with_rates(usable)), part.capacity),
+            self.objective(part, believed),
+            solver=self.solver,
+            choice=self.choice,
+            warm=state.warm_start if self.warm_starts and self.solver == "auto" and self.choice == "balanced" else None,
+        )
+        if self.choice == "published":
+            listed = np.argsort(types)
+            solution = replace(solution, shares=solution.shares[:, listed], prices=solution.prices[listed])
+        shares = solution.shares
+        if not whole:
+            shares = np.zeros((state.n_jobs, len(state.capacity)))
+            shares[able] = solution.shares
+        seconds = perf_counter() - started
+        return certified(self, state, solution, shares, ~can_gain, seconds, warm_start=solution.warm_start)
+
+
+def with_types(state: ClusterState, types: NDArray[np.intp]) -> ClusterState:
+    """The same state with its accelerator types in another order (M positions), without what jobs do in pairs."""
+    matrix, names = state.throughputs, [state.cluster.accelerators[j] for j in types]
+    now = state.current_accelerator
+    return ClusterState(
+        Cluster({name: state.cluster.gpus[name] for name in names}, state.cluster.gpus_per_server),
+        ThroughputMatrix.trusted(
+            matrix.rates[:, types],
+            jobs=matrix.jobs,
+            accelerators=names,
+            scale_factors=matrix.scale_factors,
+            unit=matrix.unit,
+        ),
+        priority_weights=state.priority_weights,
+        steps_remaining=state.steps_remaining,
+        elapsed_seconds=state.elapsed_seconds,
+        isolated_seconds=state.isolated_seconds,
+        current_accelerator=np.where(now < 0, now, np.argsort(types)[now]),
+        slo_seconds=state.slo_seconds,
+        gpu_prices=state.gpu_prices[types],
+        clock=state.clock,
+        membership=state.membership,
+        training=state.training,
+    )
+
+
+class Named(Protocol):
+    """A class of policies with a registered name."""
+
+    name: ClassVar[str]
+
+
+def certified(
+    policy: Named,
+    state: ClusterState,
+    solution: Solution | PackedSolution,
+    shares: Array,
+    left_out: NDArray[np.bool_],
+    seconds: float,
+    **more: Any,
+) -> Allocation:
+    """The allocation of a program's solution.
+
+    Parameters
+    ----------
+    shares : (N, M) share of time of every job alone, those that took no part in the program included.
+    left_out : (N,) whether the job cannot be served.
+    seconds : time the decision took.
+    more : other fields of the allocation.
+    """
+    return Allocation(
+        policy=policy.name,
+        throughputs=state.throughputs,
+        shares=np.clip(shares, 0.0, 1.0),
+        status=solution.status,
+        objective=solution.objective,
+        objective_unit=solution.unit,
+        bound=solution.bound,
+        gap=solution.gap,
+        prices=_with_jobs_left_out(solution.prices, state, left_out),
+        unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
+        solver=solution.solver,
+        seconds=seconds,
+        fallbacks=tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver)),
+        state=state,
+        decided_by=policy,
+        **more,
+    )
+
+
+def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np.bool_]) -> Array:
+    """Not known for types without GPUs that are the only ones for some job: with the first GPU it would take part."""
+    from formulations.first_gpu import prices_of_none
+
+    absent, waiting = ~(state.capacity > 0), left_out & (state.steps_remaining > 0)
+    if not absent.any() or not waiting.any():
+        return prices
+    return prices + np.where(absent, prices_of_none(priced_rates(state)[waiting]), 0.0)
+
+
+def named_accelerator(policy: object) -> str:
+    """An accelerator type that the settings of a policy speak of; v100 if they speak of none."""
+    prices = getattr(policy, "prices", None)
+    priced = prices.accelerators if isinstance(prices, PriceTable) else tuple(prices or ())
+    return str(getattr(policy, "reference_accelerator", None) or next(iter(priced), "v100"))
+
+
+def priced_rates(state: ClusterState) -> Array:
+    """(N, M) throughput, 0 where a gang does not fit; but for single-GPU jobs on types that have no GPU.
+
+    What the first GPU of a type would bring is its price.
+    """
+    fits = state.scale_factors[:, None] <= np.maximum(state.capacity, 1)[None, :]
+    return np.where(fits, state.rates, 0.0)
+
+
+@dataclass(frozen=True)
+class ClosedFormPolicy(SharePolicy):
+    """A policy whose shares need no program."""
+
+    heterogeneity_aware: ClassVar[bool] = False
+    status: ClassVar[str] = "closed form"
+
+    @abstractmethod
+    def shares(self, state: ClusterState) -> Array:
+        """(N, M) share of time of each job on each type."""
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """The shares for `state`."""
+        started = perf_counter()
+        shares = self.shares(state)
+        seconds = perf_counter() - started
+        return Allocation(
+            self.name, state.throughputs, shares, self.status, seconds=seconds, state=state, decided_by=self
+        )
+
+
+@dataclass(frozen=True)
+class BlindPolicy(ProgramPolicy):
+    """A program that takes every accelerator type for one reference type.
+
+    Parameters
+    ----------
+    reference_accelerator : type whose throughput stands for all; None: v100, as in the paper, if the cluster has it,
+        otherwise the type with the highest mean throughput. A job that cannot run there is reckoned with its fastest.
+    """
+
+    reference_accelerator: str | None = None
+
+    heterogeneity_aware: ClassVar[bool] = False
+
+    def believed_rates(self, state: ClusterState) -> Array:
+        """(N, M) each job's throughput on the reference type, whatever type it runs on."""
+        reference = state.rates[:, self._reference(state)]
+        reference = np.where(reference > 0, reference, state.rates.max(axis=1, initial=0.0))
+        return np.repeat(reference[:, None], len(state.capacity), axis=1)
+
+    def _reference(self, state: ClusterState) -> int:
+        names = state.cluster.accelerators
+        wanted = self.reference_accelerator
+        if wanted is None and "v100" not in names:
+            return int(np.argmax(state.rates.mean(axis=0))) if state.n_jobs else 0
+        if wanted is not None and wanted not in names:
+            known = f"one of {', '.join(names)}"
+            raise InputError(f"policy {self.name}", field="reference_accelerator", found=wanted, expected=known)
+        return names.index(wanted or "v100")

@@ -1,0 +1,89 @@
+"""Policies that need no program: isolated, proportional and equal shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from allocator.policies.base.programs import Array, ClosedFormPolicy
+from allocator.protocol import ClusterState
+from allocator.registry import register
+from formulations import isolated_shares, proportional_shares
+
+_PAPER = "Narayanan et al., OSDI 2020, sec. 4.1 and 4.3"
+_SHOCKWAVE = "Zheng et al., NSDI 2023, sec. 8 (baseline)"
+
+
+@register("isolated", paper=_PAPER, program="x_ij = (c_j / N) / s_i, rows capped at 1")
+@dataclass(frozen=True)
+class Isolated(ClosedFormPolicy):
+    """Give each of the N jobs one N-th of every accelerator type.
+
+        x_ij = (c_j / N) / s_i,  each row scaled to sum to at most 1
+
+    What a job would have if the cluster were cut into equal parts; the denominator of finish-time fairness.
+    """
+
+    def shares(self, state: ClusterState) -> Array:
+        """Isolated shares."""
+        return isolated_shares(state.scale_factors, state.capacity)
+
+
+@register("proportional", paper=_PAPER, program="x_ij = c_j / sum_k c_k")
+@dataclass(frozen=True)
+class Proportional(ClosedFormPolicy):
+    """Split each job's time over the accelerator types as their GPUs are.
+
+        x_ij = c_j / sum_k c_k
+
+    The yardstick that normalises throughput in max-min fairness. Every job is busy all the time, so with more jobs
+    than GPUs the shares exceed the capacity; a round mechanism then takes them as relative priorities.
+    """
+
+    def shares(self, state: ClusterState) -> Array:
+        """Proportional shares."""
+        return proportional_shares(state.n_jobs, state.capacity)
+
+
+@dataclass(frozen=True)
+class _EqualShares(ClosedFormPolicy):
+    """The time of every accelerator type in N equal parts, however many GPUs a gang takes."""
+
+    def shares(self, state: ClusterState) -> Array:
+        """Equal shares of time."""
+        capacity = state.capacity.astype(np.float64)
+        return np.tile(capacity / max(state.n_jobs, capacity.sum(), 1.0), (state.n_jobs, 1))
+
+
+@register("gandiva_fair", paper=_SHOCKWAVE, program="x_ij = c_j / N, rows capped at 1")
+@dataclass(frozen=True)
+class GandivaFair(_EqualShares):
+    """Give each of the N jobs the same time on every accelerator type.
+
+        x_ij = c_j / N,  each row scaled to sum to at most 1
+
+    Tickets go to jobs, not to GPUs: the scale factor does not count, and with wide gangs the shares exceed the
+    capacity. A round mechanism then takes them as relative priorities. A gang that does not fit lets others pass.
+    """
+
+
+@register(
+    "isolated_plus", paper=_SHOCKWAVE, program="x_ij = c_j / N, rows capped at 1; no job passes a gang without room"
+)
+@dataclass(frozen=True)
+class IsolatedPlus(_EqualShares):
+    """Give each job the same time, and let nobody pass a gang that waits for room.
+
+        x_ij = c_j / N,  each row scaled to sum to at most 1
+
+    The fair share that finish-time fairness compares with, as rounds that really happen. GPUs may stay idle.
+
+    Attributes
+    ----------
+    strict_queue : the mechanism stops at the first gang that does not fit.
+    """
+
+    strict_queue: ClassVar[bool] = True
+    fills_idle_gpus: ClassVar[bool] = False

@@ -1,0 +1,113 @@
+"""Policies with space sharing: two jobs may have the same GPUs at the same time.
+
+The objectives are those of the plain policies of the same name; what changes is the polytope (`formulations.packed`):
+
+    sum_j ( x_ij + sum_k z_ikj ) <= 1,   sum_i s_i x_ij + sum_{i<k} s_i z_ikj <= c_j,   z_ikj = 0 where s_i != s_k
+    throughput of job i:   u_i = sum_j ( T_ij x_ij + sum_k T'_{i|k,j} z_ikj )
+
+x: share of time of job i alone on type j; z: share of time of jobs i and k together; T' (steps/s): what i does beside
+k. A job's normaliser (proportional or isolated throughput) is that of T, jobs alone.
+
+Source: Narayanan et al., OSDI 2020, section 3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from allocator.policies.base.packed import PackedPolicy, served_part
+from allocator.policies.gavel.finish_time import FinishTimeFairnessPerf
+from allocator.policies.gavel.makespan import MinTotalDurationPerf
+from allocator.policies.gavel.max_min import MaxMinFairnessPerf
+from allocator.protocol import ClusterState
+from allocator.protocol.allocation import Allocation
+from allocator.registry import register
+from formulations import solve_packed
+from formulations.packed.published import published_makespan
+from formulations.selection import check_choice
+
+if TYPE_CHECKING:
+    from formulations import Makespan, Objective
+
+__all__ = ["FinishTimeFairnessPacked", "MaxMinFairnessPacked", "MinTotalDurationPacked"]
+
+_PAPER = "Narayanan et al., OSDI 2020, sec. 3.1 and "
+
+
+@register(
+    "max_min_fairness_packed",
+    paper=_PAPER + "4.1",
+    program="max_(x,z) min_i s_i u_i / (w_i p_i), u_i = sum_j (T_ij x_ij + sum_k T'_(i|k,j) z_ikj)",
+)
+@dataclass(frozen=True)
+class MaxMinFairnessPacked(PackedPolicy):
+    """Heterogeneity-aware LAS with space sharing.
+
+        max_(x,z)  min_i  s_i u_i / (w_i p_i)                      (x, z) in the polytope with pairs
+
+    s: scale factors; w: priority weights; p_i = sum_j c_j T_ij / sum_j c_j, throughput under the proportional share.
+    """
+
+    def objective(self, state: ClusterState) -> Objective:
+        """As of `max_min_fairness_perf`."""
+        return MaxMinFairnessPerf().objective(state, state.rates)
+
+
+@register(
+    "finish_time_fairness_packed",
+    paper=_PAPER + "4.3; Mahajan et al., NSDI 2020, sec. 3",
+    program="min_(x,z) max_i (e_i + n_i / u_i) / (C_i + n_i / q_i), u_i with pairs",
+)
+@dataclass(frozen=True)
+class FinishTimeFairnessPacked(PackedPolicy):
+    """Heterogeneity-aware finish-time fairness with space sharing.
+
+        min_(x,z)  max_i  rho_i,   rho_i = (e_i + n_i / u_i) / (C_i + n_i / q_i)    (x, z) in the polytope with pairs
+
+    e: seconds since arrival; n: steps left; q: throughput under the isolated share; C: seconds that the steps already
+    done would have taken on isolated shares. Priority weights play no part, as in the plain policy (the published code
+    divides u_i by them here).
+    """
+
+    def objective(self, state: ClusterState) -> Objective:
+        """As of `finish_time_fairness_perf`."""
+        return FinishTimeFairnessPerf().objective(state, state.rates)
+
+
+@register(
+    "min_total_duration_packed",
+    paper=_PAPER + "4.2",
+    program="min_(x,z) max_i n_i / u_i, u_i with pairs",
+)
+@dataclass(frozen=True)
+class MinTotalDurationPacked(PackedPolicy):
+    """Heterogeneity-aware makespan with space sharing: the last job ends as early as possible.
+
+        min_(x,z)  max_i  n_i / u_i                                 (x, z) in the polytope with pairs
+
+    n: steps left.
+
+    Parameters
+    ----------
+    choice : which of the optima: "balanced" (`formulations.packed.choice`), or "published", the point on which the
+        published system acts, up to 5 % above the optimum (`formulations.packed.published`).
+    """
+
+    choice: str = "balanced"
+
+    def objective(self, state: ClusterState) -> Makespan:
+        """As of `min_total_duration_perf`."""
+        return MinTotalDurationPerf().objective(state, state.rates)
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`, and choose."""
+        check_choice(self.choice)
+        started = perf_counter()
+        part = served_part(state, priced=self.choice != "published")
+        objective = self.objective(part.state)
+        solution = solve_packed(part.polytope, objective, solver=self.solver)
+        if self.choice == "published":
+            solution = published_makespan(part.polytope, objective, solution)
+        return part.allocation(self, solution, started)

@@ -1,0 +1,38 @@
+"""Orders by the time that jobs still need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.policies.base.ordering import OrderPolicy
+from allocator.policies.base.programs import Array
+from allocator.protocol import ClusterState
+from allocator.registry import register
+
+__all__ = ["ShortestRemainingTimeFirst"]
+
+
+@register(
+    "srtf",
+    paper="Schrage, Operations Research 16(3), 1968; as a baseline in Gu et al. (Tiresias), NSDI 2019, sec. 5",
+    program="in order of n_i / max_j T_ij: a gang on the fastest type with room, until the next arrival or completion",
+)
+@dataclass(frozen=True)
+class ShortestRemainingTimeFirst(OrderPolicy):
+    """Run the jobs that need least time to their end.
+
+        in order of   n_i / max_j T_ij
+
+    n: steps left. Decides at every arrival and completion, not in rounds; a running job is preempted by one that needs
+    less time. A gang that does not fit lets smaller ones behind it pass.
+    """
+
+    def key(self, state: ClusterState) -> Array:
+        """(N,) seconds that each job still needs on its fastest type."""
+        fastest = np.zeros(state.n_jobs)
+        for rates in state.rates.T:
+            np.maximum(fastest, rates, out=fastest)
+        seconds: Array = np.divide(state.steps_remaining, fastest, out=np.full(state.n_jobs, np.inf), where=fastest > 0)
+        return seconds

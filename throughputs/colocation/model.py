@@ -1,0 +1,315 @@
+"""Co-location: what a job keeps of its throughput beside another on the same GPUs.
+
+The *retained fraction* ``R[a, b, m]`` is the throughput of job type a beside job type b on accelerator type m,
+over the throughput of a alone there; 0 means that the two may not share.
+
+>>> model = default_colocation()
+>>> model.retained(["CycleGAN", "LM (batch size 80)"], ["p100"])[:, :, 0].round(2)
+array([[0.47, 0.56],
+       [0.45, 0.55]])
+>>> from throughputs import default_table
+>>> table = default_table().with_colocation(model)
+>>> table.colocated_rates("CycleGAN", 1, "LM (batch size 80)", 1, ["p100"]).round(2)
+array([[1.35, 9.58]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.errors import InputError
+from throughputs.files import read_frame
+from throughputs.frames import FrameReader
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from throughputs.tables.table import ThroughputTable
+
+__all__ = [
+    "ColocationModel",
+    "InterferenceModel",
+    "RetainedFractions",
+    "default_colocation",
+    "extended_pairs",
+    "retained_fractions",
+]
+
+
+class ColocationModel(Protocol):
+    """Anything that says what jobs keep of their throughput when they share GPUs."""
+
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+        """(G, G, M) retained fraction of row beside column; 0: may not share; nan: the model does not know."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RetainedFractions:
+    """Retained fractions as they were measured or estimated, under their labels.
+
+    Attributes
+    ----------
+    job_types : G names.
+    accelerators : M names.
+    values : (G, G, M) retained fraction of row beside column, nan where not known.
+    """
+
+    job_types: tuple[str, ...]
+    accelerators: tuple[str, ...]
+    values: NDArray[np.float64]
+
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+        """(G, G, M) `values` in the order asked for, nan for what has no entry."""
+        rows, columns = _positions(job_types, self.job_types), _positions(accelerators, self.accelerators)
+        known = (rows[:, np.newaxis, np.newaxis] >= 0) & (rows[:, np.newaxis] >= 0) & (columns >= 0)
+        return np.where(known, self.values[np.ix_(rows, rows, columns)], np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class InterferenceModel:
+    """A compact model of interference: a few numbers for each job type on each accelerator type.
+
+    With K shared resources (whatever they are: compute, memory bandwidth, the host), a job of type a beside one
+    of type b on accelerator type m keeps
+
+        R[a, b, m] = 1 / (1 + sum_k sensitivity[a, m, k] * pressure[b, m, k])
+                                                           if memory_share[a, m] + memory_share[b, m] <= 1,
+        R[a, b, m] = 0                                     otherwise.
+
+    Two jobs that fit into memory therefore always both make progress, and none goes faster than alone.
+
+    Attributes
+    ----------
+    job_types : G names.
+    accelerators : M names.
+    sensitivity : (G, M, K) at least 0, how much the job suffers from pressure on each resource.
+    pressure : (G, M, K) at least 0, how much pressure the job puts on each resource.
+    memory_share : (G, M) at least 0, part of the accelerator's memory that the job needs.
+    source : where the numbers came from, for messages.
+
+    Entries are nan, in all three arrays together, where the model does not know the job type on the accelerator.
+
+    Raises
+    ------
+    InputError
+        A shape does not fit its labels, a label is repeated, or a number is negative or infinite.
+    """
+
+    job_types: tuple[str, ...]
+    accelerators: tuple[str, ...]
+    sensitivity: NDArray[np.float64]
+    pressure: NDArray[np.float64]
+    memory_share: NDArray[np.float64]
+    source: str
+
+    def __init__(
+        self,
+        job_types: Sequence[str],
+        accelerators: Sequence[str],
+        sensitivity: ArrayLike,
+        pressure: ArrayLike,
+        memory_share: ArrayLike,
+        source: str = "interference model",
+    ) -> None:
+        object.__setattr__(self, "job_types", tuple(job_types))
+        object.__setattr__(self, "accelerators", tuple(accelerators))
+        arrays = {"sensitivity": sensitivity, "pressure": pressure, "memory_share": memory_share}
+        for name, values in arrays.items():
+            array = np.array(values, dtype=np.float64)
+            array.flags.writeable = False  # models are shared, the embedded one by everybody
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "source", source)
+        self._validate()
+
+    def _validate(self) -> None:
+        for name, labels in (("job_types", self.job_types), ("accelerators", self.accelerators)):
+            repeated = [label for label in labels if labels.count(label) > 1]
+            if repeated:
+                raise InputError(self.source, field=name, found=repeated[0], expected="each name once")
+        G, M = len(self.job_types), len(self.accelerators)
+        K = self.sensitivity.shape[-1] if self.sensitivity.ndim == 3 else 1
+        shapes = {"sensitivity": (G, M, K), "pressure": (G, M, K), "memory_share": (G, M)}
+        for name, shape in shapes.items():
+            values = getattr(self, name)
+            if values.shape != shape:
+                raise InputError(self.source, field=name, found=values.shape, expected=f"shape {shape}")
+            if (values < 0).any() or np.isinf(values).any():
+                bad = values[(values < 0) | np.isinf(values)][0].item()
+                raise InputError(self.source, field=name, found=bad, expected="a finite number of at least 0")
+        unknown = np.isnan(self.memory_share)
+        for name in ("sensitivity", "pressure"):
+            if (np.isnan(getattr(self, name)) != unknown[:, :, np.newaxis]).any():
+                expected = "numbers wherever memory_share has one, and nan elsewhere"
+                raise InputError(self.source, field=name, found="nan", expected=expected)
+
+    @property
+    def n_resources(self) -> int:
+        """K, the number of shared resources."""
+        return int(self.sensitivity.shape[2])
+
+    @property
+    def fractions(self) -> NDArray[np.float64]:
+        """(G, G, M) retained fraction of row beside column, in the model's own order."""
+        slowdown = 1.0 + np.einsum("amk,bmk->abm", self.sensitivity, self.pressure)
+        together = self.memory_share[:, np.newaxis] + self.memory_share
+        return np.where(together > 1.0, 0.0, 1.0 / slowdown)
+
+    def retained(self, job_types: Sequence[str], accelerators: Sequence[str]) -> NDArray[np.float64]:
+        """(G, G, M) retained fraction of row beside column, nan where the model does not know one of them."""
+        return RetainedFractions(self.job_types, self.accelerators, self.fractions).retained(job_types, accelerators)
+
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, source: str = "interference model", first_line: int = 1
+    ) -> InterferenceModel:
+        """Model from a table with one row per job type and accelerator type, as `to_frame` gives it.
+
+        Columns: ``job_type``, ``accelerator``, ``sensitivity_1`` and ``pressure_1`` up to as many resources as
+        there are, ``memory_share``.
+
+        Raises
+        ------
+        InputError
+            A column is missing or unknown, a number is missing or negative, or a row is given twice.
+        """
+        reader = FrameReader(frame, source, first_line)
+        K = max(1, sum(str(name).startswith("sensitivity_") for name in frame.columns))
+        numbers = [f"{kind}_{k + 1}" for kind in ("sensitivity", "pressure") for k in range(K)] + ["memory_share"]
+        reader.check_columns(("job_type", "accelerator", *numbers), ())
+        names, places = reader.text("job_type").tolist(), reader.text("accelerator").tolist()
+        job_types, accelerators = list(dict.fromkeys(names)), list(dict.fromkeys(places))
+        values = np.full((len(job_types), len(accelerators), len(numbers)), np.nan)
+        rows, columns = _positions(names, job_types), _positions(places, accelerators)
+        _check_unique(names, places, source, first_line)
+        for k, column in enumerate(numbers):
+            figures = reader.numbers(column)
+            bad = (figures < 0) | np.isinf(figures)
+            if bad.any():
+                row = int(np.argmax(bad))
+                found, expected = figures[row].item(), "a finite number of at least 0"
+                raise InputError(source, line=first_line + row, field=column, found=found, expected=expected)
+            values[rows, columns, k] = figures
+        return cls(job_types, accelerators, values[..., :K], values[..., K:-1], values[..., -1], source)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Table with one row per job type and accelerator type that the model knows."""
+        import pandas as pd
+
+        m, g = np.nonzero(~np.isnan(self.memory_share.T))
+        columns: dict[str, object] = {
+            "job_type": np.array(self.job_types, dtype=object)[g],
+            "accelerator": np.array(self.accelerators, dtype=object)[m],
+        }
+        for k in range(self.n_resources):
+            columns[f"sensitivity_{k + 1}"] = self.sensitivity[g, m, k]
+        for k in range(self.n_resources):
+            columns[f"pressure_{k + 1}"] = self.pressure[g, m, k]
+        columns["memory_share"] = self.memory_share[g, m]
+        return pd.DataFrame(columns)
+
+
+@cache
+def default_colocation() -> InterferenceModel:
+    """The model that comes with the package: the 26 job types of the default table on v100, p100 and k80.
+
+    Two resources, five numbers per job type and accelerator type, fitted to the single-GPU pairs of the public
+    table of D. Narayanan et al., OSDI 2020; its error against that table is in ``docs/colocation.md``.
+    """
+    with as_file(files("throughputs") / "data" / "default_interference.csv") as path:
+        frame, first_line = read_frame(path)
+    return InterferenceModel.from_frame(frame, "default interference model", first_line)
+
+
+def retained_fractions(
+    table: ThroughputTable, job_types: Sequence[str], accelerators: Sequence[str], scale_factor: int = 1
+) -> NDArray[np.float64]:
+    """(G, G, M) retained fraction of row beside column, as a table gives it, for gangs of one size.
+
+    nan where the table has no figure for the pair, 0 where a job cannot run even alone. The two figures of a job
+    type beside itself are averaged.
+
+    Raises
+    ------
+    InputError
+        The table does not know a job type, the scale factor or an accelerator type.
+    """
+    alone = table.rates(job_types, [scale_factor] * len(job_types), accelerators)
+    columns = _positions(accelerators, table.accelerators)
+    local = np.full(len(table.keys), -1)
+    local[_positions([(name, scale_factor) for name in job_types], table.keys)] = np.arange(len(job_types))
+    a, b = local[table.pairs].T
+    inside = (a >= 0) & (b >= 0)
+    a, b = a[inside], b[inside]
+    figures = table.colocated[inside][:, columns]
+    together = np.full((len(job_types), len(job_types), len(accelerators)), np.nan)
+    mine, its = figures[..., 0], figures[..., 1]
+    same = (a == b)[:, np.newaxis]
+    together[b, a] = np.where(same, (mine + its) / 2, its)
+    together[a, b] = np.where(same, (mine + its) / 2, mine)
+    possible = alone[:, np.newaxis] > 0
+    ratio = together / np.where(possible, alone[:, np.newaxis], 1.0)
+    return np.where(np.isnan(together) | possible, ratio, 0.0)
+
+
+def extended_pairs(
+    table: ThroughputTable, model: ColocationModel, scale_factors: Sequence[int], *, keep_measured: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Pairs (P, 2) and their throughputs (P, M, 2), see `ThroughputTable.with_colocation`."""
+    measured = len(table.pairs) if keep_measured else 0
+    pairs, colocated = [table.pairs[:measured]], [table.colocated[:measured]]
+    for size in dict.fromkeys(scale_factors):
+        rows = np.array([k for k, (_, s) in enumerate(table.keys) if s == size], dtype=np.int64)
+        if not len(rows):
+            known = ", ".join(str(s) for s in table.scale_factors)
+            raise InputError(table.source, field="scale factor", found=size, expected=f"one of {known}")
+        fractions = model.retained([table.keys[k][0] for k in rows], table.accelerators)
+        one, other = np.triu_indices(len(rows))
+        alone = table.isolated[rows]
+        figures = np.stack([alone[one] * fractions[one, other], alone[other] * fractions[other, one]], axis=-1)
+        figures[np.isnan(figures).any(axis=-1)] = np.nan
+        told = ~np.isnan(figures).all(axis=(1, 2))
+        pairs.append(np.stack([rows[one], rows[other]], axis=-1)[told])
+        colocated.append(figures[told])
+    if not sum(len(part) for part in pairs[1:]):
+        found = f"job types {', '.join(table.job_types[:3])}, ... on {', '.join(table.accelerators)}"
+        raise InputError(table.source, found=found, expected="job types and accelerators that the model knows")
+    return _merged(np.concatenate(pairs), np.concatenate(colocated), len(table.keys))
+
+
+def _merged(
+    pairs: NDArray[np.int64], colocated: NDArray[np.float64], n_keys: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each unordered pair once, in order of first appearance; of several figures the first."""
+    turned = pairs[:, 0] > pairs[:, 1]
+    pairs = np.where(turned[:, np.newaxis], pairs[:, ::-1], pairs)
+    colocated = np.where(turned[:, np.newaxis, np.newaxis], colocated[..., ::-1], colocated)
+    _, first, row = np.unique(pairs[:, 0] * n_keys + pairs[:, 1], return_index=True, return_inverse=True)
+    result = np.full((len(first), *colocated.shape[1:]), np.nan)
+    for part in (np.setdiff1d(np.arange(len(pairs)), first), first):  # the first figures last, so that they stay
+        given = ~np.isnan(colocated[part])
+        result[row[part]] = np.where(given, colocated[part], result[row[part]])
+    order = np.argsort(first)
+    return pairs[first][order], result[order]
+
+
+def _positions(wanted: Sequence[object], known: Sequence[object]) -> NDArray[np.int64]:
+    """Position of each wanted label among the known ones, -1 where it is not among them."""
+    position = {label: i for i, label in enumerate(known)}
+    return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)
+
+
+def _check_unique(names: list[str], places: list[str], source: str, first_line: int) -> None:
+    seen: set[tuple[str, str]] = set()
+    for row, entry in enumerate(zip(names, places, strict=True)):
+        if entry in seen:
+            expected = f"one row for {entry[0]!r} on {entry[1]!r}"
+            raise InputError(source, line=first_line + row, field="job_type", found=entry[0], expected=expected)
+        seen.add(entry)

@@ -1,0 +1,145 @@
+"""Reading and writing throughput tables: the public JSON of Gavel and Shockwave, tidy CSV and Parquet.
+
+The JSON is ``{accelerator: {"('job type', scale factor)": {"null": alone, "('other', sf)": [mine, its]}}}``
+with throughputs in steps/s; its keys are Python tuples in text form. Format: D. Narayanan et al.,
+"Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI 2020, public artifact.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from throughputs.errors import InputError
+from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, write_frame, write_text
+from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.tables.builder import TableBuilder
+from throughputs.tables.table import Key, ThroughputTable
+
+__all__ = ["read_table", "write_table"]
+
+_KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
+_PATH_SEPARATOR = " / "
+
+
+def read_table(path: str | os.PathLike[str]) -> ThroughputTable:
+    """Throughput table from a file, its format told by the extension.
+
+    ``.json``, ``.json.gz``: the public format of Gavel and Shockwave; ``.csv``, ``.csv.gz``, ``.parquet``:
+    the tidy form of `ThroughputTable.to_frame`.
+
+    Raises
+    ------
+    InputError
+        Names the file and the line, or for JSON the path of the key, that cannot be used.
+    OSError
+        The file cannot be opened.
+    """
+    path = Path(path)
+    kind = file_kind(path)
+    if kind == "json":
+        return _read_json(path)
+    if kind in TABLE_KINDS:
+        frame, first_line = read_frame(path)
+        return ThroughputTable.from_frame(frame, source=str(path), first_line=first_line)
+    raise InputError(path, found=path.name, expected=_KINDS)
+
+
+def write_table(table: ThroughputTable, path: str | os.PathLike[str]) -> None:
+    """Write a throughput table in the format that the extension names; the file is replaced in one step.
+
+    Raises
+    ------
+    InputError
+        The extension is not known.
+    """
+    path = Path(path)
+    kind = file_kind(path)
+    if kind == "json":
+        write_text(path, json.dumps(_to_json(table)))
+    elif kind in TABLE_KINDS:
+        write_frame(path, table.to_frame())
+    else:
+        raise InputError(path, found=path.name, expected=_KINDS)
+
+
+def _read_json(path: Path) -> ThroughputTable:
+    return _JsonReader(path).table(read_json(path, unique_keys=True))
+
+
+class _JsonReader:
+    """Walks the three levels of the JSON and remembers the path for messages."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.builder = TableBuilder()
+
+    def table(self, content: object) -> ThroughputTable:
+        for accelerator, jobs in self._object(content).items():
+            self.builder.accelerator(accelerator)
+            keys = {text: self._key(text, accelerator, text) for text in self._object(jobs, accelerator)}
+            for key in keys.values():  # before any partner, so that the order is that of the file
+                self.builder.key(key)
+            for text, key in keys.items():
+                figures = jobs[text]
+                for other, value in self._object(figures, accelerator, text).items():
+                    self._add(accelerator, key, other, value, (accelerator, text, other))
+        return ThroughputTable(*self.builder.figures(), str(self.path))
+
+    def _add(self, accelerator: str, key: Key, other: str, value: object, where: tuple[str, ...]) -> None:
+        if other == "null":
+            problem = self.builder.add_isolated(accelerator, key, self._number(value, *where))
+        elif isinstance(value, list) and len(value) == 2:
+            figures = (self._number(value[0], *where), self._number(value[1], *where))
+            problem = self.builder.add_pair(accelerator, key, self._key(other, *where), figures)
+        else:
+            problem = "a list of two throughputs"
+        if problem is not None:
+            raise self._error(value, problem, *where)
+
+    def _key(self, text: str, *where: str) -> Key:
+        expected = "a key such as \"('ResNet-18 (batch size 16)', 1)\": a job type and a scale factor"
+        try:
+            key = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise self._error(text, expected, *where) from None
+        match key:
+            case (str(name), int(size)) if name and 1 <= size <= LARGEST_WHOLE_NUMBER and not isinstance(size, bool):
+                return name, size
+        raise self._error(text, expected, *where)
+
+    def _object(self, value: object, *where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._error(value, "an object", *where)
+        return value
+
+    def _number(self, value: object, *where: str) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
+            raise self._error(value, "a finite throughput of at least 0 steps/s", *where)
+        return float(value)
+
+    def _error(self, found: object, expected: str, *where: str) -> InputError:
+        return InputError(self.path, field=_PATH_SEPARATOR.join(where) or None, found=found, expected=expected)
+
+
+def _to_json(table: ThroughputTable) -> dict[str, dict[str, dict[str, float | list[float]]]]:
+    """The public layout, with every pair under both of its jobs."""
+    texts = [repr(key) for key in table.keys]
+    content: dict[str, dict[str, dict[str, float | list[float]]]] = {}
+    for m, accelerator in enumerate(table.accelerators):
+        jobs = content.setdefault(accelerator, {})
+        for k, figure in enumerate(table.isolated[:, m].tolist()):
+            if not np.isnan(figure):
+                jobs[texts[k]] = {"null": figure}
+        for (a, b), (mine, its) in zip(table.pairs.tolist(), table.colocated[:, m].tolist(), strict=True):
+            if not (np.isnan(mine) or np.isnan(its)):
+                # in this order, for a job type beside itself the two entries are one
+                jobs.setdefault(texts[b], {})[texts[a]] = [its, mine]
+                jobs.setdefault(texts[a], {})[texts[b]] = [mine, its]
+    return content

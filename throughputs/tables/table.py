@@ -1,0 +1,352 @@
+"""The throughput table (the oracle): how fast a job type runs, alone or sharing GPUs with another.
+
+>>> table = ThroughputTable([("LM", 1), ("LM", 2)], ["v100", "k80"], [[40.0, 10.0], [70.0, 15.0]])
+>>> table.rates(["LM", "LM"], [2, 1], ["k80"])
+array([[15.],
+       [10.]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from operator import index
+from typing import TYPE_CHECKING, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.colocation.model import ColocationModel, extended_pairs
+from throughputs.errors import InputError, did_you_mean
+from throughputs.limits import LARGEST_WHOLE_NUMBER
+from throughputs.matrix import ThroughputMatrix
+from throughputs.tables.frames import figures_of_frame, frame_of_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["UNCONSOLIDATED", "Key", "ThroughputTable"]
+
+Key = tuple[str, int]
+"""A job type and a scale factor (GPUs in the gang)."""
+
+UNCONSOLIDATED = "_unconsolidated"
+"""Behind the name of an accelerator type: its figures for gangs whose GPUs are spread over servers."""
+
+
+@dataclass(frozen=True, eq=False)
+class ThroughputTable:
+    """Throughput in steps/s, total over the gang, by job type, scale factor and accelerator type.
+
+    Parameters
+    ----------
+    keys : K distinct pairs (job type, scale factor).
+    accelerators : M distinct names of accelerator types. A placement variant such as ``v100_unconsolidated``
+        is an accelerator type of its own.
+    isolated : (K, M) throughput of a job that has its GPUs to itself; 0 where it cannot run, nan where it was
+        not profiled.
+    pairs : (P, 2) positions in `keys` of two jobs that share GPUs; each unordered pair once.
+    colocated : (P, M, 2) throughput of the first and the second of them; nan where not profiled.
+    source : where the table came from, for messages.
+
+    Raises
+    ------
+    InputError
+        A shape does not fit its labels, a label is repeated, a scale factor is below 1, or a throughput is
+        negative or infinite.
+    """
+
+    keys: tuple[Key, ...]
+    accelerators: tuple[str, ...]
+    isolated: NDArray[np.float64]
+    pairs: NDArray[np.int64]
+    colocated: NDArray[np.float64]
+    source: str
+    _positions: _Positions = field(repr=False)
+    _pair_rows: dict[tuple[int, int], int] = field(repr=False)
+
+    def __init__(
+        self,
+        keys: Sequence[Key],
+        accelerators: Sequence[str],
+        isolated: ArrayLike,
+        pairs: ArrayLike | None = None,
+        colocated: ArrayLike | None = None,
+        source: str = "throughput table",
+    ) -> None:
+        K, M = len(keys), len(accelerators)
+        arrays = {
+            "isolated": np.array(isolated, dtype=np.float64) if K else np.zeros((0, M)),
+            "pairs": np.zeros((0, 2), dtype=np.int64) if pairs is None else np.array(pairs, dtype=np.int64),
+            "colocated": np.zeros((0, M, 2)) if colocated is None else np.array(colocated, dtype=np.float64),
+        }
+        object.__setattr__(self, "keys", tuple(_checked_key(name, size, source) for name, size in keys))
+        object.__setattr__(self, "accelerators", tuple(accelerators))
+        for name, array in arrays.items():
+            array.flags.writeable = False  # tables are shared, the embedded one by everybody
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "source", source)
+        self._validate()
+        object.__setattr__(self, "_positions", _Positions(self.keys, source))
+        rows = {(int(a), int(b)): row for row, (a, b) in enumerate(self.pairs)}
+        object.__setattr__(self, "_pair_rows", rows)
+
+    def _validate(self) -> None:
+        K, M, P = len(self.keys), len(self.accelerators), len(self.pairs)
+        shapes = {"isolated": (K, M), "pairs": (P, 2), "colocated": (P, M, 2)}
+        for name, shape in shapes.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise InputError(self.source, field=name, found=found, expected=f"shape {shape}")
+        unordered = [(min(a, b), max(a, b)) for a, b in self.pairs.tolist()]
+        for name, labels in (("keys", self.keys), ("accelerators", self.accelerators), ("pairs", unordered)):
+            repeated = _first_repeated(labels)
+            if repeated is not None:
+                raise InputError(self.source, field=name, found=repeated, expected="each entry once")
+        for name, size in self.keys:
+            if size < 1:
+                raise InputError(self.source, field=f"scale factor of {name!r}", found=size, expected="at least 1 GPU")
+        if P and (self.pairs.min() < 0 or self.pairs.max() >= K):
+            raise InputError(self.source, field="pairs", found=int(self.pairs.max()), expected=f"positions below {K}")
+        self._validate_throughputs()
+
+    def _validate_throughputs(self) -> None:
+        expected = "a finite throughput of at least 0 steps/s"
+        with np.errstate(invalid="ignore"):
+            bad = (self.isolated < 0) | np.isinf(self.isolated)
+            bad_pair = (self.colocated < 0) | np.isinf(self.colocated)
+        if bad.any():
+            k, m = (int(i) for i in np.argwhere(bad)[0])
+            where = f"{self.keys[k]} on {self.accelerators[m]!r}"
+            raise InputError(self.source, field=where, found=float(self.isolated[k, m]), expected=expected)
+        half = np.isnan(self.colocated).any(axis=2) != np.isnan(self.colocated).all(axis=2)
+        if half.any():
+            p, m = (int(i) for i in np.argwhere(half)[0])
+            where = f"pair {tuple(self.pairs[p].tolist())} on {self.accelerators[m]!r}"
+            raise InputError(self.source, field=where, found="one throughput", expected="two, or two nan")
+        if bad_pair.any():
+            p, m, side = (int(i) for i in np.argwhere(bad_pair)[0])
+            one, other = (self.keys[self.pairs[p, i]] for i in (side, 1 - side))
+            where = f"{one} beside {other} on {self.accelerators[m]!r}"
+            raise InputError(self.source, field=where, found=float(self.colocated[p, m, side]), expected=expected)
+
+    @property
+    def job_types(self) -> tuple[str, ...]:
+        """The job types, in the order in which they first appear."""
+        return tuple(self._positions.types)
+
+    @property
+    def scale_factors(self) -> tuple[int, ...]:
+        """The scale factors that occur, ascending."""
+        return tuple(self._positions.sizes.tolist())
+
+    @property
+    def has_colocation(self) -> bool:
+        """Whether any pair of jobs was profiled on shared GPUs."""
+        return len(self.pairs) > 0
+
+    def scale_factors_of(self, job_type: str) -> tuple[int, ...]:
+        """The scale factors known for one job type, ascending."""
+        return self._positions.sizes_of(job_type)
+
+    def rates(
+        self,
+        job_types: Sequence[str] | NDArray[np.object_],
+        scale_factors: Sequence[int] | NDArray[np.int64],
+        accelerators: Sequence[str],
+    ) -> NDArray[np.float64]:
+        """(N, M) isolated throughput of N jobs on M accelerator types, steps/s; 0 where not profiled.
+
+        Raises
+        ------
+        InputError
+            Names the job type, scale factor or accelerator type that the table does not know.
+        """
+        rows = self._positions.of(job_types, scale_factors)
+        return _or_zero(self.isolated[rows[:, np.newaxis], self._columns(accelerators)])
+
+    def unconsolidated_rates(
+        self,
+        job_types: Sequence[str] | NDArray[np.object_],
+        scale_factors: Sequence[int] | NDArray[np.int64],
+        accelerators: Sequence[str],
+    ) -> NDArray[np.float64]:
+        """(N, M) isolated throughput of gangs that are spread over servers, steps/s; arguments as in `rates`.
+
+        Read from the accelerator types with `UNCONSOLIDATED` behind their name; where such a figure is missing, the
+        consolidated one stands in.
+
+        Raises
+        ------
+        InputError
+            As `rates`, or the table has no such type for any of `accelerators`.
+        """
+        rates = self.rates(job_types, scale_factors, accelerators)
+        known = [m for m, name in enumerate(accelerators) if name + UNCONSOLIDATED in self.accelerators]
+        if not known:
+            expected = f"figures for gangs spread over servers, as in {(*accelerators, 'v100')[0] + UNCONSOLIDATED}"
+            raise InputError(self.source, field="accelerator", found=list(self.accelerators), expected=expected)
+        rows = self._positions.of(job_types, scale_factors)
+        columns = self._columns([accelerators[m] + UNCONSOLIDATED for m in known])
+        spread = self.isolated[rows[:, np.newaxis], columns]
+        rates[:, known] = np.where(np.isnan(spread), rates[:, known], spread)
+        return rates
+
+    def matrix(
+        self,
+        job_ids: Sequence[Hashable],
+        job_types: Sequence[str] | NDArray[np.object_],
+        scale_factors: Sequence[int] | NDArray[np.int64],
+        accelerators: Sequence[str],
+    ) -> ThroughputMatrix:
+        """`rates` with its labels; raises as it does."""
+        rates = self.rates(job_types, scale_factors, accelerators)
+        return ThroughputMatrix(rates, job_ids, accelerators, scale_factors)
+
+    def colocated_rates(
+        self, job_type_a: str, sf_a: int, job_type_b: str, sf_b: int, accelerators: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """(M, 2) throughput of a and of b on shared GPUs, steps/s; 0 where not profiled.
+
+        Raises
+        ------
+        InputError
+            Names the job type, scale factor or accelerator type that the table does not know.
+        """
+        columns = self._columns(accelerators)
+        a, b = (int(k) for k in self._positions.of([job_type_a, job_type_b], [sf_a, sf_b]))
+        row = self._pair_rows.get((a, b))
+        if row is not None:
+            return _or_zero(self.colocated[row, columns])
+        row = self._pair_rows.get((b, a))
+        if row is not None:
+            return _or_zero(self.colocated[row, columns, ::-1])
+        return np.zeros((len(columns), 2))
+
+    def with_colocation(
+        self, model: ColocationModel, scale_factors: Sequence[int] = (1,), *, keep_measured: bool = True
+    ) -> ThroughputTable:
+        """This table with the pairs that a model of co-location adds to it.
+
+        Parameters
+        ----------
+        model : what jobs keep of their isolated throughput; `throughputs.default_colocation` fits the embedded
+            table.
+        scale_factors : gangs that may share. Pairs have equal scale factors. The public measurements, and with
+            them the embedded model, are of single GPUs; naming larger gangs takes their slowdown for that of one
+            of their GPUs.
+        keep_measured : whether figures of this table take precedence over the model's; False drops them.
+
+        Raises
+        ------
+        InputError
+            The table has no job of a scale factor, or nothing in common with the model.
+        """
+        pairs, colocated = extended_pairs(self, model, scale_factors, keep_measured=keep_measured)
+        return ThroughputTable(self.keys, self.accelerators, self.isolated, pairs, colocated, self.source)
+
+    def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
+        for name in accelerators:
+            if name not in self.accelerators:
+                hint = did_you_mean(name, self.accelerators)
+                known = ", ".join(self.accelerators)
+                raise InputError(self.source, field="accelerator", found=name, expected=f"one of {known}{hint}")
+        return np.array([self.accelerators.index(name) for name in accelerators], dtype=np.int64)
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, source: str = "throughput table", first_line: int = 1) -> ThroughputTable:
+        """Table from a tidy one, as `to_frame` gives it; the columns of co-location may be absent.
+
+        `first_line` is the line of `source` that holds the first row. A pair may be given in both orders if
+        the figures agree.
+
+        Raises
+        ------
+        InputError
+            A column is missing or unknown, a cell is not what it should be, or a figure is given twice.
+        """
+        return cls(*figures_of_frame(frame, source, first_line), source)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tidy table, one row per figure.
+
+        Columns job_type, scale_factor, accelerator, throughput (steps/s); with co-location also
+        other_job_type, other_scale_factor, other_throughput, which are empty in the rows of isolated figures.
+        """
+        return frame_of_table(self)
+
+
+class _Positions:
+    """Finds the rows of many (job type, scale factor) keys at once."""
+
+    def __init__(self, keys: Sequence[Key], source: str) -> None:
+        self.source = source
+        self.types = {name: code for code, name in enumerate(dict.fromkeys(name for name, _ in keys))}
+        self.sizes = np.unique(np.array([size for _, size in keys], dtype=np.int64))
+        self.rows = np.full((len(self.types), len(self.sizes)), -1, dtype=np.int64)
+        for row, (name, size) in enumerate(keys):
+            self.rows[self.types[name], np.searchsorted(self.sizes, size)] = row
+
+    def sizes_of(self, job_type: str) -> tuple[int, ...]:
+        (code,) = self._type_codes([job_type])
+        return tuple(self.sizes[self.rows[code] >= 0].tolist())
+
+    def of(
+        self, job_types: Sequence[str] | NDArray[np.object_], scale_factors: Sequence[int] | NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        wanted = np.asarray(scale_factors)
+        if wanted.shape != (len(job_types),):
+            found = f"{len(job_types)} job types, scale factors of shape {wanted.shape}"
+            raise InputError(self.source, found=found, expected="a scale factor for each job type")
+        types = self._type_codes(job_types)
+        if not len(types):
+            return np.zeros(0, dtype=np.int64)
+        sizes = np.minimum(np.searchsorted(self.sizes, wanted), len(self.sizes) - 1)
+        rows = np.where(self.sizes[sizes] == wanted, self.rows[types, sizes], -1)
+        if (rows < 0).any():
+            i = int(np.argmax(rows < 0))
+            name = list(job_types)[i]
+            known = ", ".join(str(size) for size in self.sizes_of(name))
+            where = f"scale factor of {name!r}"
+            raise InputError(self.source, field=where, found=wanted[i].item(), expected=f"one of {known}")
+        return rows
+
+    def _type_codes(self, job_types: Sequence[str] | NDArray[np.object_]) -> NDArray[np.int64]:
+        try:
+            return np.fromiter(map(self.types.__getitem__, job_types), dtype=np.int64, count=len(job_types))
+        except KeyError as error:
+            name = error.args[0]
+            hint = did_you_mean(name, self.types)
+            raise InputError(
+                self.source, field="job type", found=name, expected=f"a job type of the table{hint}"
+            ) from None
+
+
+def _checked_key(name: object, size: SupportsIndex, source: str) -> Key:
+    if not isinstance(name, str) or not name:
+        raise InputError(source, field="keys", found=name, expected="the name of a job type")
+    gpus: int | None
+    try:
+        gpus = index(size)
+    except TypeError:
+        gpus = None
+    if gpus is None or abs(gpus) > LARGEST_WHOLE_NUMBER:
+        expected = "a whole number of GPUs"
+        raise InputError(source, field=f"scale factor of {name!r}", found=size, expected=expected)
+    return name, gpus
+
+
+def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A copy with 0 for what was not profiled."""
+    known = values.copy()
+    known[np.isnan(known)] = 0.0
+    return known
+
+
+def _first_repeated(labels: Sequence[Hashable]) -> Hashable | None:
+    seen = set()
+    for label in labels:
+        if label in seen:
+            return label
+        seen.add(label)
+    return None
