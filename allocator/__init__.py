@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
+    from allocator.policies.base import OrderPolicy, ProgramPolicy
     from allocator.protocol import (
         Allocation,
         Assignment,
@@ -48,10 +49,12 @@ __all__ = [
     "Estimation",
     "InputError",
     "Need",
+    "OrderPolicy",
     "Plan",
     "PlanPolicy",
     "PlanStep",
     "Policy",
+    "ProgramPolicy",
     "SharePolicy",
     "SimulationResult",
     "ThroughputMatrix",
@@ -82,10 +85,12 @@ _HOME = {
     "Estimation": "throughputs.estimator.believed",
     "InputError": "throughputs",
     "Need": "allocator.protocol",
+    "OrderPolicy": "allocator.policies.base",
     "Plan": "allocator.protocol",
     "PlanPolicy": "allocator.protocol",
     "PlanStep": "allocator.protocol",
     "Policy": "allocator.protocol",
+    "ProgramPolicy": "allocator.policies.base",
     "SharePolicy": "allocator.protocol",
     "SimulationResult": "allocator.results.result",
     "ThroughputMatrix": "throughputs",

@@ -146,7 +146,7 @@ def _with_jobs(
 def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
     """Answer ready for JSON; numbers that do not exist (no program, no bound) are null."""
     matrix = allocation.throughputs
-    prices = np.zeros(matrix.n_accelerators) if allocation.prices is None else allocation.prices
+    prices = np.full(matrix.n_accelerators, np.nan) if allocation.prices is None else allocation.prices
     used = np.argwhere(allocation.shares > 0)
     return {
         "policy": allocation.policy,
@@ -155,7 +155,7 @@ def allocation_to_json(allocation: Allocation) -> dict[str, Any]:
         "objective_unit": allocation.objective_unit,
         "bound": _finite(allocation.bound),
         "gap": _finite(allocation.gap),
-        "prices": {name: float(price) for name, price in zip(matrix.accelerators, prices, strict=True)},
+        "prices": {name: _finite(price) for name, price in zip(matrix.accelerators, prices, strict=True)},
         "allocation": [
             {
                 "jobs": [matrix.jobs[i]],

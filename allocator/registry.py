@@ -10,6 +10,7 @@ whose value is the policy class.
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -75,6 +76,9 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     """
 
     def add(factory: Factory) -> Factory:
+        if not issubclass(factory, Policy):
+            expected = "a subclass of SharePolicy or PlanPolicy"
+            raise InputError("policy registry", field=name, found=factory.__name__, expected=expected)
         known = _ENTRIES.get(name)
         if known is not None and (known.factory.__module__, known.factory.__qualname__) != (
             factory.__module__,
@@ -144,9 +148,7 @@ def _load() -> None:
     _loaded = True
     for module in _OWN_MODULES:
         import_module(f"allocator.policies.{module}")
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         factory = entry.load()
         if entry.name not in _ENTRIES:
             register(entry.name, paper=getattr(factory, "paper", ""), program=getattr(factory, "program", ""))(factory)

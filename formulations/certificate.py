@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.objectives import MaxSum, NashWelfare, Objective, Threshold, relative_gap
 from formulations.polytope import Polytope
 from formulations.sharper import sharper
 from formulations.solution import Answer
 from throughputs.numerics import dot
 
-__all__ = ["Certificate", "certify", "relative_gap"]
+if TYPE_CHECKING:
+    from formulations.objective import Objective, Threshold
+
+__all__ = ["Certificate", "certify", "certify_level", "certify_sum", "relative_gap"]
 
 Array = NDArray[np.float64]
 
@@ -26,12 +29,22 @@ _GOOD = 1e-10
 """Relative gap up to which nothing is done to prove a smaller one."""
 
 
+def relative_gap(value: float, bound: float) -> float:
+    """Distance of a value from its bound, relative to the larger; inf where either is not finite."""
+    if not (np.isfinite(value) and np.isfinite(bound)):
+        return np.inf
+    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """Feasible shares with what is proven about them.
 
     `prices` are in units of the objective per GPU; `dual_prices` in units of the multipliers (N,), which are those of
     the level. Multipliers are empty where there is no level.
+
+    `proving` are multipliers and prices that prove the bound, in the same units as `multipliers` and `dual_prices`,
+    where those do not: a backend's are near what the next decision may begin with even where they prove little.
     """
 
     shares: Array
@@ -41,37 +54,36 @@ class Certificate:
     prices: Array
     multipliers: Array
     dual_prices: Array = field(default_factory=lambda: np.zeros(0))
+    proving: tuple[Array, Array] | None = None
 
 
 def certify(polytope: Polytope, objective: Objective, answer: Answer) -> Certificate:
     """Scale the answer into the polytope, evaluate it, and bound the optimum by weak duality.
 
-    For any ``lambda, p >= 0`` the cluster earns at most ``supply(lambda a, p)``, so a level whose weighted demand is
-    higher is infeasible (`Threshold.bound`); a weighted sum is at most ``supply(gains a, p)``.
+    How is the objective's (`Objective.certify`). For any ``lambda, p >= 0`` the cluster earns at most
+    ``supply(lambda a, p)``; levels and sums are bounded by that.
     """
-    if isinstance(objective, NashWelfare):
-        from formulations.log_certificate import certify_log
+    return objective.certify(polytope, answer)
 
-        return certify_log(polytope, objective, answer)
+
+def certify_sum(polytope: Polytope, objective: Objective, gains: Array, answer: Answer) -> Certificate:
+    """Of a sum in which a unit of throughput is worth `gains` (N,): it is at most ``supply(gains a, p)``."""
     shares = polytope.repaired(answer.shares)
-    u = polytope.throughput(shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    if isinstance(objective, Threshold):
-        return _certify_threshold(polytope, objective, answer, shares, u, prices)
-    if not isinstance(objective, MaxSum):
-        raise TypeError(f"no certificate for {type(objective).__name__}")
-    prices, bound = _without_dust(polytope, objective.gains, prices)
-    value = objective.value(u)
+    prices, bound = _without_dust(polytope, gains, prices)
+    value = objective.value(polytope.throughput(shares))
     if relative_gap(value, bound) > _GOOD:
-        _, higher = sharper(polytope, shares, objective.gains, prices, given=True)
-        at_higher = polytope.supply_at(objective.gains, higher)
+        _, higher = sharper(polytope, shares, gains, prices, given=True)
+        at_higher = polytope.supply_at(gains, higher)
         prices, bound = (higher, at_higher) if at_higher < bound else (prices, bound)
     return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices)
 
 
-def _certify_threshold(
-    polytope: Polytope, objective: Threshold, answer: Answer, shares: Array, u: Array, prices: Array
-) -> Certificate:
+def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> Certificate:
+    """Of a level: where the weighted demand exceeds ``supply(lambda a, p)`` none is feasible (`Threshold.bound`)."""
+    shares = polytope.repaired(answer.shares)
+    u = polytope.throughput(shares)
+    prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
     multipliers = np.nan_to_num(answer.multipliers)
     np.maximum(multipliers, 0.0, out=multipliers)
     level = objective.level(u)
@@ -82,15 +94,18 @@ def _certify_threshold(
         proven = objective.bound(polytope.counts * exact, polytope.supply_at(exact, higher))
         if objective.worse(proven, bound) != bound:
             multipliers, prices, bound = exact, higher, proven
-    alone = objective.easiest_level(polytope.fastest)
-    bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
+    alone, proving = objective.easiest_level(polytope.fastest), None
+    if objective.worse(alone, bound) != bound:
+        if relative_gap(alone, bound) > _GOOD:
+            proving = objective.held_alone(polytope.fastest) / polytope.counts, np.zeros_like(prices)
+        bound = alone
     with np.errstate(all="ignore"):
         scale = dot(polytope.counts * multipliers, objective.slope(level)) if np.isfinite(level) else np.inf
     if scale > 0 and np.isfinite(scale):
         multipliers, prices = multipliers / scale, prices / scale
     value, limit = objective.report(level), objective.report(bound)
     gap = objective.gap(value, limit)
-    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices)
+    return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices, proving)
 
 
 def _without_dust(polytope: Polytope, multipliers: Array, prices: Array) -> tuple[Array, float]:

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.backends.compiled import compiled_engine
 from formulations.backends.structured import own_engine, solve_with_floors
 from formulations.columns import ColumnProgram, Total, solve_columns
+from formulations.first_gpu import with_absent_types
+from formulations.in_turn import Judged, Turn, solve_in_turn
 from formulations.objectives import relative_gap
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
@@ -22,7 +24,7 @@ from formulations.solver import TOLERANCE
 from throughputs import Configurations, InputError
 from throughputs.numerics import dot
 
-__all__ = ["Reduced", "maximise_worth", "reduce_with_floors", "solve_reduced", "worth_bound"]
+__all__ = ["Reduced", "maximise_worth", "priced", "reduce_with_floors", "solve_reduced", "worth_bound"]
 
 Array = NDArray[np.float64]
 
@@ -31,6 +33,9 @@ _RELAXATIONS = (0.0, 1e-10, 1e-9)
 
 _DUST = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
+
+_AIM = 1e-8
+"""Gap, as a part of the most worth, that all paths are tried for."""
 
 _SHORT = 1e-7
 """Fraction of a floor that shares may miss."""
@@ -55,6 +60,10 @@ class Reduced:
     types: NDArray[np.intp]
     classes: Classes
 
+    def multipliers(self, answer: Answer) -> Array:
+        """(K,) multipliers of the floors, at least 0; those of other jobs are 0."""
+        return np.where(self.floors > 0, np.clip(np.nan_to_num(answer.multipliers), 0.0, None), 0.0)
+
     def expand(self, shares: Array, shape: tuple[int, ...]) -> Array:
         """Shares (N, M) of all jobs from those of the classes."""
         whole = np.zeros(shape)
@@ -64,8 +73,8 @@ class Reduced:
     def solution(self, answer: Answer, shape: tuple[int, ...], **figures: Any) -> Solution:
         """The answer for all jobs; `figures` are the other fields of `Solution`."""
         prices, multipliers, served = np.zeros(shape[1]), np.zeros(shape[0]), np.zeros(shape[0], dtype=bool)
-        prices[self.types] = answer.prices
-        multipliers[self.jobs] = answer.multipliers[self.classes.of]
+        prices[self.types] = np.clip(np.nan_to_num(answer.prices), 0.0, None)
+        multipliers[self.jobs] = self.multipliers(answer)[self.classes.of]
         served[self.jobs] = True
         return Solution(
             shares=self.expand(answer.shares, shape),
@@ -148,15 +157,18 @@ def maximise_worth(
     if not len(reduced.jobs):
         nothing = Answer(np.zeros(reduced.worth.shape), np.zeros(0), np.zeros(len(reduced.types)))
         figures: dict[str, Any] = {"status": "empty", "objective": np.nan, "bound": np.nan, "gap": 0.0, "solver": ""}
-        return reduced.solution(nothing, shape, efficiency_gap=np.nan, unit=unit, seconds=0.0, **figures)
+        empty = reduced.solution(nothing, shape, efficiency_gap=np.nan, unit=unit, seconds=0.0, **figures)
+        return replace(empty, prices=priced(polytope, np.asarray(worth, dtype=np.float64), empty))
     best, path, attempts = solve_reduced(reduced, solver=solver, tolerance=tolerance)
     value, bound = _value(reduced, best.shares), worth_bound(reduced, best)
     gap = relative_gap(value, bound) if value < bound else 0.0
     if evenness > 0 and gap <= tolerance:
-        best = _evened(reduced, best, value, evenness)
-        value = _value(reduced, best.shares)
-        gap = relative_gap(value, bound) if value < bound else 0.0
-    return reduced.solution(
+        even = _evened(reduced, best, value, evenness)
+        at_even = _value(reduced, even.shares)
+        gap_at_even = relative_gap(at_even, bound) if at_even < bound else 0.0
+        if gap_at_even <= tolerance:
+            best, value, gap = even, at_even, gap_at_even
+    solution = reduced.solution(
         best,
         shape,
         status="optimal" if gap <= tolerance else "feasible",
@@ -169,42 +181,47 @@ def maximise_worth(
         seconds=perf_counter() - started,
         attempts=attempts,
     )
+    return replace(solution, prices=priced(polytope, np.asarray(worth, dtype=np.float64), solution))
+
+
+def priced(polytope: Polytope, worth: Array, solution: Solution) -> Array:
+    """(M,) prices of all types, given those of the types with GPUs, where columns are of `worth` (N, M)."""
+    if (polytope.capacity > 0).all():
+        return solution.prices
+    earned = np.where(polytope.rates > 0, worth + solution.multipliers[:, None] * polytope.rates, 0.0)
+    return with_absent_types(earned, polytope.scale_factors, solution.prices, polytope.capacity)
 
 
 def solve_reduced(
     reduced: Reduced, *, solver: str = "auto", tolerance: float = TOLERANCE
 ) -> tuple[Answer, str, tuple[Attempt, ...]]:
     """Best answer over classes, the path that found it, and all attempts; the first within `tolerance` is taken."""
-    best: tuple[float, Answer, str] | None = None
-    attempts: list[Attempt] = []
     paths = [(name, path) for name, path in _PATHS if solver in ("auto", name)]
     if not paths:
         known = ", ".join(name for name, _ in _PATHS)
         raise SolverError(f"{solver}: takes no floors; auto, {known} do")
-    for name, path in paths:
-        began = perf_counter()
-        try:
+
+    def turn(name: str, path: Callable[[Reduced], Answer]) -> Turn[Answer]:
+        def run() -> Judged[Answer]:
             answer = path(reduced)
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            attempts.append(Attempt(name, np.inf, perf_counter() - began, str(error)))
-            continue
-        value, bound = _value(reduced, answer.shares), worth_bound(reduced, answer)
-        # shares that miss a floor may be worth more than those that keep them
-        gap = max((bound - value) / max(_scale(reduced), 1e-300), 0.0) if _keeps(reduced, answer.shares) else np.inf
-        attempts.append(Attempt(name, gap, perf_counter() - began))
-        if gap < np.inf and (best is None or gap < best[0]):
-            best = gap, answer, name
-        if best is not None and best[0] <= min(tolerance, 1e-8):
-            break
-    if best is None:
-        raise SolverError("; ".join(f"{attempt.solver}: {attempt.note or 'missed a floor'}" for attempt in attempts))
-    return best[1], best[2], tuple(attempts)
+            if not _keeps(reduced, answer.shares):
+                # shares that miss a floor may be worth more than those that keep them
+                raise RuntimeError("missed a floor")
+            missing = worth_bound(reduced, answer) - _value(reduced, answer.shares)
+            return Judged(answer, max(missing / max(_scale(reduced), 1e-300), 0.0))
+
+        return Turn(name, run)
+
+    attempts: list[Attempt] = []
+    turns = [turn(name, path) for name, path in paths]
+    answer, path = solve_in_turn(turns, min(tolerance, _AIM), attempts, declining_counts=True)
+    return answer, path, tuple(attempts)
 
 
 def worth_bound(reduced: Reduced, answer: Answer) -> float:
     """Most that any shares which keep the floors are worth, proven by the prices and multipliers of `answer`."""
     program = reduced.polytope
-    multipliers = np.where(reduced.floors > 0, np.clip(np.nan_to_num(answer.multipliers), 0.0, None), 0.0)
+    multipliers = reduced.multipliers(answer)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
     owed = dot(program.counts * multipliers, reduced.floors)
     return program.supply(reduced.worth + multipliers[:, None] * program.rates, prices) - owed

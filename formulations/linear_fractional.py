@@ -15,7 +15,8 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.floors import Reduced, maximise_worth, reduce_with_floors, solve_reduced
+from formulations.first_gpu import prices_of_none
+from formulations.floors import Reduced, maximise_worth, priced, reduce_with_floors, solve_reduced
 from formulations.objectives import relative_gap
 from formulations.polytope import Polytope
 from formulations.solution import Answer, Attempt, Solution
@@ -28,6 +29,9 @@ __all__ = ["maximise_ratio"]
 Array = NDArray[np.float64]
 
 _ROUNDS = 40
+_FREE = 1e-9
+"""Part of what is spent up to which GPUs and floors are worth nothing."""
+
 _EXACT = 1e-12
 """Relative distance below which two columns have the same ratio."""
 
@@ -81,25 +85,33 @@ def maximise_ratio(
     ratio, bound = 0.0, most
     attempts: list[Attempt] = []
     best: tuple[float, Answer, str] | None = None
+    # with nothing paid for GPUs and floors no ratio is better than the best column's
+    proof = Answer(np.zeros(runs.shape), np.zeros(len(runs)), np.zeros(runs.shape[1]))
     for _ in range(_ROUNDS):
         program = replace(reduced, worth=numerator - ratio * denominator)
         answer, path, tried = solve_reduced(program, solver=solver, tolerance=tolerance)
         attempts += tried
         attained = _total(reduced, numerator, answer.shares) / _total(reduced, denominator, answer.shares)
         if best is not None and attained <= best[0] * (1.0 + 1e-14):
-            bound = min(bound, _bound(reduced, numerator, denominator, answer, best[0]))
+            proven = _bound(reduced, numerator, denominator, answer, best[0])
+            bound, proof = (proven, answer) if proven < bound else (bound, proof)
             break
         best, ratio = (attained, answer, path), attained
-        bound = min(bound, _bound(reduced, numerator, denominator, answer, attained))
+        proven = _bound(reduced, numerator, denominator, answer, attained)
+        bound, proof = (proven, answer) if proven < bound else (bound, proof)
         if bound <= attained * (1.0 + 1e-11):
             break
     assert best is not None
     value, chosen, path = best
     gap = relative_gap(value, bound) if value < bound else 0.0
     spent = _total(reduced, denominator, chosen.shares)
-    # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
-    scaled = replace(chosen, multipliers=answer.multipliers / spent, prices=answer.prices / spent)
-    return reduced.solution(
+    # the ratio improves by 1 / D for each unit of N - r D; the prices are those that prove the bound
+    paid = np.add.reduce(proof.prices * reduced.polytope.capacity) + np.add.reduce(proof.multipliers * reduced.floors)
+    if paid <= _FREE * value * spent:
+        # neither GPUs nor floors are worth anything: the same ratio is attained with no more than the floors
+        spent = _least_cost(reduced, denominator)
+    scaled = replace(chosen, multipliers=proof.multipliers / spent, prices=proof.prices / spent)
+    solution = reduced.solution(
         replace(scaled, iterations=len(attempts)),
         shape,
         status="optimal" if gap <= tolerance else "feasible",
@@ -112,6 +124,7 @@ def maximise_ratio(
         seconds=perf_counter() - started,
         attempts=tuple(attempts),
     )
+    return replace(solution, prices=priced(polytope, (worth - value * costs) / spent, solution))
 
 
 def _checked(polytope: Polytope, gains: ArrayLike, cost: ArrayLike) -> tuple[Array, Array]:
@@ -133,7 +146,7 @@ def _without_floors(polytope: Polytope, worth: Array, cost: Array, unit: str, so
     part = Polytope(best, polytope.capacity, polytope.counts)
     filled = maximise_worth(part, np.where(chosen, worth, 0.0), evenness=1e-7, solver=solver)
     if filled.status == "empty":
-        return replace(filled, unit=unit)
+        return replace(filled, prices=prices_of_none(polytope.rates), unit=unit)
     shares = filled.shares
     spent = dot(polytope.counts, (cost * shares).sum(axis=1))
     value = dot(polytope.counts, (worth * shares).sum(axis=1)) / spent
@@ -145,8 +158,8 @@ def _without_floors(polytope: Polytope, worth: Array, cost: Array, unit: str, so
         objective=value,
         bound=max(most, value),
         gap=gap,
-        # more GPUs let more run, at the same ratio
-        prices=np.zeros(len(polytope.capacity)),
+        # more GPUs let more run, at the same ratio; of a better type the first would change it at once
+        prices=np.where(~(polytope.capacity > 0) & (worth / cost > most).any(axis=0), np.nan, 0.0),
         multipliers=np.zeros(polytope.n_jobs),
         served=served,
         unit=unit,
@@ -158,11 +171,19 @@ def _total(reduced: Reduced, columns: Array, shares: Array) -> float:
     return dot(reduced.polytope.counts, (columns * shares).sum(axis=1))
 
 
+def _least_cost(reduced: Reduced, denominator: Array) -> float:
+    """What the floors cost at least, each step in the cheapest column."""
+    program = reduced.polytope
+    each = np.divide(denominator, program.rates, out=np.full(denominator.shape, np.inf), where=program.rates > 0)
+    return float(np.add.reduce(program.counts * reduced.floors * each.min(axis=1)))
+
+
 def _bound(reduced: Reduced, numerator: Array, denominator: Array, answer: Answer, ratio: float) -> float:
     """The least r at which prices and multipliers prove that nothing is worth more than 0; inf for none.
 
     What they leave, ``sum_i max(0, max_j (N_ij + l_i T_ij - r D_ij - s_i p_j)) + c . p - l . f``, is convex and
-    decreasing in r, with finitely many slopes: Newton's steps from the left end at its root.
+    decreasing in r, with finitely many slopes: Newton's steps from the left end at its root. Rounding may leave it
+    without one; as the floors cost at least D whatever is done, what is left at r proves ``r + left / D`` too.
     """
     program = reduced.polytope
     multipliers = np.where(reduced.floors > 0, np.clip(np.nan_to_num(answer.multipliers), 0.0, None), 0.0)
@@ -170,18 +191,20 @@ def _bound(reduced: Reduced, numerator: Array, denominator: Array, answer: Answe
     fixed = dot(program.capacity, prices) - dot(program.counts * multipliers, reduced.floors)
     earned = numerator + multipliers[:, None] * program.rates - program.scale_factors[:, None] * prices
     rows = np.arange(len(earned))
+    least, bound = _least_cost(reduced, denominator), np.inf
     for _ in range(200):
         profit = earned - ratio * denominator
         best = profit.argmax(axis=1)
         gained = profit[rows, best]
         left = dot(program.counts, np.maximum(gained, 0.0)) + fixed
         if left <= 0:
-            return ratio
+            return min(bound, ratio)
+        bound = min(bound, ratio + left / least)
         slope = dot(program.counts, np.where(gained > 0, denominator[rows, best], 0.0))
         if slope <= 0:
-            return np.inf
+            return bound
         step = left / slope
         if step <= 1e-15 * ratio:
-            return ratio + step * 2.0
+            return min(bound, ratio + step * 2.0)
         ratio += step
-    return np.inf
+    return bound

@@ -13,14 +13,18 @@ throughputs is within a factor exp(-gap) of the best.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import Certificate
-from formulations.objectives import NashWelfare
 from formulations.polytope import Polytope
 from formulations.solution import Answer
 from throughputs.numerics import dot, log
+
+if TYPE_CHECKING:
+    from formulations.objectives import NashWelfare
 
 __all__ = ["certify_log", "gap_to_bound"]
 
@@ -55,16 +59,17 @@ def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> C
         return Certificate(shares, -np.inf, np.inf, np.inf, prices, np.zeros(polytope.n_jobs), prices)
     value = objective.value(u)
     figures = polytope.rates, polytope.scale_factors, polytope.counts, polytope.capacity, objective.budgets, u
-    excess = gap_to_bound(*figures, prices)
+    excess, multipliers = _proof(*figures, prices)
     swept = np.where(prices * polytope.capacity <= _DUST * total, 0.0, prices)
     if (swept != prices).any():
         # zeros where an interior point left dust, unless that proves less
-        excess_swept = gap_to_bound(*figures, swept)
+        excess_swept, multipliers_swept = _proof(*figures, swept)
         if excess_swept <= max(excess, _PROVEN * total):
-            excess, prices = excess_swept, swept
+            excess, prices, multipliers = excess_swept, swept, multipliers_swept
     # rounding may leave a value above its own bound by as much
     gap = max(excess, 0.0) / total
-    return Certificate(shares, value, value + max(excess, 0.0), gap, prices, objective.budgets / u, prices)
+    proving = None if multipliers is None else (multipliers, prices)
+    return Certificate(shares, value, value + max(excess, 0.0), gap, prices, objective.budgets / u, prices, proving)
 
 
 def gap_to_bound(
@@ -81,15 +86,26 @@ def gap_to_bound(
     The multipliers are ``B / u``. Where they prove little, as they do where a job takes turns and u is not exact, the
     best ones at these prices are taken.
     """
+    return _proof(rates, scale_factors, counts, capacity, budgets, u, prices)[0]
+
+
+def _proof(
+    rates: Array,
+    scale_factors: NDArray[np.int64] | Array,
+    counts: Array,
+    capacity: Array,
+    budgets: Array,
+    u: Array,
+    prices: Array,
+) -> tuple[float, Array | None]:
+    """``bound - value`` and the multipliers (N,) that prove it; None: ``B / u``."""
     excess = dot(capacity, prices)
     for part in _parts(len(u)):
         a, B = np.ascontiguousarray(rates[part].T), budgets[part]
         excess += _total(counts[part], _surplus(a, B / u[part], scale_factors[part], prices) - B)
-    return (
-        excess
-        if excess <= _PROVEN * _total(counts, budgets)
-        else _gap_at_best_multipliers(rates, scale_factors, counts, capacity, budgets, u, prices)
-    )
+    if excess <= _PROVEN * _total(counts, budgets):
+        return excess, None
+    return _gap_at_best_multipliers(rates, scale_factors, counts, capacity, budgets, u, prices)
 
 
 def _gap_at_best_multipliers(
@@ -100,8 +116,9 @@ def _gap_at_best_multipliers(
     budgets: Array,
     u: Array,
     prices: Array,
-) -> float:
+) -> tuple[float, Array]:
     excess, order = dot(capacity, prices), np.argsort(prices, kind="stable")
+    multipliers = np.empty(len(u))
     for part in _parts(len(u)):
         a, B = np.ascontiguousarray(rates[part].T), budgets[part]
         s = scale_factors[part].astype(np.float64)
@@ -109,9 +126,10 @@ def _gap_at_best_multipliers(
         with np.errstate(all="ignore"):
             at_best = B * log(B / (best * u[part])) + _surplus(a, best, s, prices)
         # weak duality holds for any multiplier: where rounding spoils the best one, the other will do
-        at_best = np.fmin(at_best, _surplus(a, B / u[part], s, prices))
-        excess += _total(counts[part], at_best - B)
-    return excess
+        at_other = _surplus(a, B / u[part], s, prices)
+        multipliers[part] = np.where(at_best <= at_other, best, B / u[part])
+        excess += _total(counts[part], np.fmin(at_best, at_other) - B)
+    return excess, multipliers
 
 
 def _parts(n_jobs: int) -> list[slice]:

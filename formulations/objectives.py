@@ -1,28 +1,30 @@
-"""The objectives: what a policy wants from the polytope.
-
-Max-min fairness, makespan and finish-time fairness are one family. For a target level t every job needs a
-throughput ``u_i >= demand_i(t)``, demand monotone in t; the best level that is feasible is the optimum. Given
-multipliers ``lambda >= 0`` and prices ``p >= 0``, no level is feasible at which the weighted demand exceeds what the
-cluster can earn, ``sum_i lambda_i demand_i(t) > supply(lambda, p)``: this proves a bound for any of them.
-"""
+"""The objectives: what a policy wants from the polytope (see `formulations.objective`)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.certificate import Certificate, certify_sum, relative_gap
+from formulations.log_certificate import certify_log
+from formulations.objective import Method, Objective, Threshold
+from formulations.polytope import Polytope
+from formulations.solution import Answer
 from throughputs import InputError
 from throughputs.numerics import dot, exp, log
+
+if TYPE_CHECKING:
+    from formulations.selection import Among, Choice
 
 __all__ = [
     "FinishTimeFairness",
     "Makespan",
     "MaxMin",
     "MaxSum",
+    "Method",
     "NashWelfare",
     "Objective",
     "Threshold",
@@ -31,112 +33,10 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+T = TypeVar("T")
 
-def relative_gap(value: float, bound: float) -> float:
-    """Distance of a value from its bound, relative to the larger; inf where either is not finite."""
-    if not (np.isfinite(value) and np.isfinite(bound)):
-        return np.inf
-    return abs(value - bound) / max(abs(value), abs(bound), 1e-300) if value != bound else 0.0
-
-
-class Objective(ABC):
-    """What is optimised over the polytope, as a function of the jobs' throughputs u (N,).
-
-    `maximise` says which way the reported value improves, `unit` what it is measured in.
-    """
-
-    maximise: bool
-    unit: str
-
-    @abstractmethod
-    def value(self, u: Array) -> float:
-        """Value of the objective at throughputs `u`, in `unit`."""
-
-    def gap(self, value: float, bound: float) -> float:
-        """Distance of a value from its bound, relative to the larger."""
-        return relative_gap(value, bound)
-
-    @abstractmethod
-    def statement(self, cp: Any, u: Any) -> Any:
-        """The objective in cvxpy's language: ``cp.Maximize(...)`` or ``cp.Minimize(...)`` of an expression of u."""
-
-    @abstractmethod
-    def take(self, jobs: NDArray[np.intp]) -> Objective:
-        """The same objective over some jobs only."""
-
-    @abstractmethod
-    def key(self) -> Array:
-        """(N, k) figures that two jobs must share to be interchangeable."""
-
-    def of_classes(self, first: NDArray[np.intp], counts: Array) -> Objective:  # noqa: ARG002
-        """The same objective over classes of `counts` (K,) interchangeable jobs, `first` (K,) one of each."""
-        return self.take(first)
-
-
-class Threshold(Objective):
-    """The family above: the best level t such that ``u_i >= demand_i(t)`` for all jobs.
-
-    `higher_level_is_better` is the direction of the level, which the reported value need not share.
-    """
-
-    higher_level_is_better: bool
-
-    @abstractmethod
-    def demand(self, level: float) -> Array:
-        """(N,) throughput that each job needs at this level."""
-
-    @abstractmethod
-    def slope(self, level: float) -> Array:
-        """(N,) how fast each demand grows when the level improves."""
-
-    def scaled(self, level: float) -> Array:
-        """(N,) part of each demand that a step towards the level scales: all of it, or only what still grows."""
-        return self.demand(level)
-
-    @abstractmethod
-    def levels(self, u: Array) -> Array:
-        """(N,) best level that throughputs `u` attain for each job alone."""
-
-    def level(self, u: Array) -> float:
-        """Best level that throughputs `u` attain for all jobs."""
-        levels = self.levels(u)
-        return float(levels.min() if self.higher_level_is_better else levels.max())
-
-    @abstractmethod
-    def bound(self, multipliers: Array, supply: float) -> float:
-        """Level at which ``multipliers . demand`` equals `supply`: no better level is feasible."""
-
-    def easiest_level(self, fastest: Array) -> float:
-        """A level that no allocation can beat, from each job's throughput alone on its fastest type."""
-        return self.level(fastest)
-
-    def first_guess(self, fastest: Array) -> float:
-        """A level to start a search from; the answer does not depend on it."""
-        return self.easiest_level(fastest)
-
-    def worse(self, one: float, other: float) -> float:
-        """The worse of two levels."""
-        return min(one, other) if self.higher_level_is_better else max(one, other)
-
-    def value(self, u: Array) -> float:
-        """Value at throughputs `u`."""
-        return self.report(self.level(u))
-
-    def report(self, level: float) -> float:
-        """The objective's value at a level."""
-        return level
-
-    def level_of(self, value: float) -> float:
-        """The level at which the objective has this value."""
-        return value
-
-    def report_price(self, price: Array, level: float) -> Array:  # noqa: ARG002
-        """Improvement of the reported value per GPU, from the improvement of the level per GPU."""
-        return price
-
-    def relaxed(self, level: float, fraction: float) -> float:
-        """A level worse by `fraction`."""
-        return level * (1.0 - fraction) if self.higher_level_is_better else level * (1.0 + fraction)
+_RESOLUTION = float(np.finfo(np.float64).eps)
+"""Part of the time since a job's arrival that a level of finish-time fairness resolves: rounding."""
 
 
 def _positive(name: str, values: Array) -> Array:
@@ -162,7 +62,16 @@ class MaxMin(Threshold):
     weights: Array
     maximise = True
     higher_level_is_better = True
+    linear = True
     unit = "normalised throughput"
+
+    def accept(self, method: Method[T]) -> T:
+        """The best level, by one linear program."""
+        return method.linear_level(self)
+
+    def published_weights(self, polytope: Polytope) -> Array:  # noqa: ARG002
+        """(N,) weights as the published path is given them."""
+        return self.weights
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", _positive("weights", self.weights))
@@ -213,6 +122,17 @@ class Makespan(MaxMin):
     maximise = False
     unit = "s"
 
+    def choose_published(self, among: Among) -> Choice:
+        """A point at the last time of the published bisection at which all jobs can end."""
+        return among.bisected(self)
+
+    def published_weights(self, polytope: Polytope) -> Array:
+        """(N,) weights at which the level is near 1: in seconds an absolute tolerance would mean nothing.
+
+        Never solved as one program by the published code, which bisects.
+        """
+        return self.weights * self.easiest_level(polytope.rates.max(axis=1))
+
     def report(self, level: float) -> float:
         """Seconds."""
         return 1.0 / level if level > 0 else np.inf
@@ -248,6 +168,7 @@ class FinishTimeFairness(Threshold):
     isolated: Array
     maximise = False
     higher_level_is_better = False
+    curved = True
     unit = "rho"
 
     def __post_init__(self) -> None:
@@ -256,17 +177,21 @@ class FinishTimeFairness(Threshold):
         object.__setattr__(self, "isolated", _positive("isolated", self.isolated))
 
     @property
-    def floor(self) -> float:
+    def limit(self) -> float:
         """The level that would need infinite throughput."""
         return float((self.elapsed / self.isolated).max())
 
     def demand(self, level: float) -> Array:
         """``n_i / (rho D_i - e_i)``."""
-        return self.remaining / (level * self.isolated - self.elapsed)
+        return self.remaining / self._left(level)
 
     def slope(self, level: float) -> Array:
         """``n_i D_i / (rho D_i - e_i)^2``."""
-        return self.remaining * self.isolated / (level * self.isolated - self.elapsed) ** 2
+        return self.remaining * self.isolated / self._left(level) ** 2
+
+    def _left(self, level: float) -> Array:
+        """(N,) seconds from now until each job has to be done, no less than what a level can tell apart from none."""
+        return np.maximum(level * self.isolated - self.elapsed, _RESOLUTION * self.elapsed)
 
     def levels(self, u: Array) -> Array:
         """``rho_i``."""
@@ -276,12 +201,12 @@ class FinishTimeFairness(Threshold):
     def bound(self, multipliers: Array, supply: float) -> float:
         """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
         if not supply > 0 or not multipliers.any():
-            return self.floor
+            return self.limit
         share = multipliers * self.remaining
         # one job alone must not need more than the whole supply
         level = float(((self.elapsed + share / supply) / self.isolated)[multipliers > 0].max())
         for _ in range(60):
-            left = level * self.isolated - self.elapsed
+            left = self._left(level)
             used = multipliers > 0
             terms = share[used] / left[used]
             excess = float(terms.sum()) - supply
@@ -322,7 +247,26 @@ class MaxSum(Objective):
     gains: Array
     counts: Array | None = None
     maximise = True
+    has_demands = False
+    # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
+    published_solver = "homogeneous"
     unit = "steps/s"
+
+    def accept(self, method: Method[T]) -> T:
+        """A weighted sum."""
+        return method.weighted_sum(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
+        """By what the cluster can earn at the prices."""
+        return certify_sum(polytope, self, self.gains, answer)
+
+    def choose(self, among: Among) -> Choice:
+        """Every throughput counts in the objective: its optima are efficient, only evenness is left to choose."""
+        return among.of_sum(self.gains)
+
+    def worth(self, multipliers: Array) -> Array:  # noqa: ARG002
+        """The gains."""
+        return self.gains
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gains", np.asarray(self.gains, dtype=np.float64))
@@ -378,6 +322,18 @@ class NashWelfare(Objective):
     counts: Array | None = None
     maximise = True
     unit = "budget x log(steps/s)"
+
+    def accept(self, method: Method[T]) -> T:
+        """A sum of logarithms."""
+        return method.log_sum(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
+        """By the dual of the logarithms."""
+        return certify_log(polytope, self, answer)
+
+    def choose(self, among: Among) -> Choice:
+        """Throughputs are unique; more for one job is always better."""
+        return among.of_throughputs(np.ones(len(self.budgets), dtype=bool), raising=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budgets", _positive("budgets", self.budgets))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.attainable_floors import UNMET, KeptFloors, fastest_mix, most_switched_on
+from formulations.in_turn import Judged, Turn, solve_in_turn
 from formulations.packed.certificate import dual_bound, repaired
+from formulations.packed.engines import Engine
 from formulations.packed.levels import PRECISION
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, useful_pairs
 from formulations.packed.reduction import reduce
 from formulations.packed.statement import Explicit, highs
 from formulations.packed_floors import IN_TURN
-from formulations.solution import SolverError
 from throughputs.numerics import dot
 
 __all__ = ["keep_most_packed_floors"]
@@ -71,24 +74,20 @@ def _attainable(polytope: PackedPolytope, floors: Array) -> float:
     program, f = reduction.program, floors[reduction.first]
     if program is None or not f.any():
         return 1.0
-    best, notes = 0.0, []
-    held = f > 0
-    for engine in IN_TURN:
-        try:
-            answer = engine.start(program)(Goal(slopes=f), PRECISION)
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            notes.append(f"{engine.name}: {error}")
-            continue
+    held, fractions = f > 0, [0.0]
+
+    def attempt(engine: Engine) -> Judged[float]:
+        answer = engine.start(program)(Goal(slopes=f), PRECISION)
         u = program.throughput(repaired(program, answer))
-        best = max(best, float((u[held] / f[held]).min()))
+        fractions.append(float((u[held] / f[held]).min()))
         weights = np.where(held, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
         most = dual_bound(program, weights, answer.time_multipliers, answer.prices).supply
         proven = most < (1.0 - UNMET) * dot(program.counts * weights, f)
-        if best >= 1.0 - UNMET or proven:
-            return best
-    if len(notes) == len(IN_TURN):
-        raise SolverError("; ".join(notes))
-    return best
+        best = max(fractions)
+        return Judged(best, 0.0 if best >= 1.0 - UNMET or proven else 1.0 - best)
+
+    turns = [Turn(engine.name, partial(attempt, engine)) for engine in IN_TURN]
+    return solve_in_turn(turns, 0.0, [], declining_counts=True)[0]
 
 
 def _largest_set(polytope: PackedPolytope, floors: Array, order: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.in_turn import Judged, Turn, solve_in_turn
 from formulations.objectives import relative_gap
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import ENGINES, Engine, Solve, get_engine
 from formulations.packed.expansion import of_jobs
+from formulations.packed.first_gpu import prices_of_nobody, with_absent_types
 from formulations.packed.levels import PRECISION
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.solver import PackedSolution
-from formulations.solution import Attempt, SolverError
+from formulations.solution import Attempt
 from formulations.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot, matmul
@@ -34,6 +37,9 @@ _SHORT = 1e-7
 
 IN_TURN = tuple(ENGINES[name] for name in ("class_pairs", "partners", "highs", "clarabel"))
 """Engines in the order in which they are tried; with floors a vertex is near where generated columns begin."""
+
+_FREE = 1e-9
+"""Part of what is spent up to which GPUs and floors are worth nothing."""
 
 _ROUNDS = 40
 _EXACT = 1e-12
@@ -81,11 +87,13 @@ def maximise_packed_worth(
     if program is None:
         return _nothing(polytope, reduction, unit)
     g = g[reduction.first]
-    g = g[:, reduction.types] if g.ndim == 2 else np.repeat(g[:, None], len(reduction.types), axis=1)
+    at_all = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
+    g = at_all[:, reduction.types]
     search = _Search(program, f, solver, tolerance)
     found = search.best(g, np.zeros(len(program.capacity)))
     gap = relative_gap(found.value, found.bound) if found.value < found.bound else 0.0
-    figures = _Figures(found.value, found.bound, gap, found.prices, found.multipliers)
+    prices = with_absent_types(polytope, reduction, at_all + found.multipliers[:, None], found.time, found.prices)
+    figures = _Figures(found.value, found.bound, gap, prices, found.multipliers)
     return _solution(polytope, reduction, search, found, figures, unit, started, tolerance)
 
 
@@ -132,11 +140,13 @@ def maximise_packed_ratio(
     cost = d[reduction.types]
     least = dot(program.counts * f, _least_cost(program, cost))
     search = _Search(program, f, solver, tolerance)
-    ones, ratio, bound = np.ones(program.rates.shape), 0.0, np.inf
+    ones, ratio, bound, proof_ratio = np.ones(program.rates.shape), 0.0, np.inf, 0.0
     best: tuple[float, _Found] | None = None
     for _ in range(_ROUNDS):
         found = search.best(ones, ratio * cost)
-        bound = min(bound, ratio + max(found.bound, 0.0) / least)
+        proven = ratio + max(found.bound, 0.0) / least
+        if proven < bound:
+            bound, proof, proof_ratio = proven, found, ratio
         attained = dot(program.counts, program.throughput(found.point)) / dot(cost, _in_use(program, found.point))
         if best is not None and attained <= best[0] * (1.0 + 1e-14):
             break
@@ -148,7 +158,12 @@ def maximise_packed_ratio(
     spent = dot(cost, _in_use(program, chosen.point))
     gap = relative_gap(value, bound) if value < bound else 0.0
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
-    figures = _Figures(value, max(bound, value), gap, found.prices / spent, found.multipliers / spent)
+    paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
+    if paid <= _FREE * value * spent:
+        # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
+        spent = least
+    prices = with_absent_types(polytope, reduction, 1.0 + proof.multipliers, proof.time, proof.prices, proof_ratio * d)
+    figures = _Figures(value, max(bound, value), gap, prices / spent, proof.multipliers / spent)
     return _solution(polytope, reduction, search, chosen, figures, unit, started, tolerance)
 
 
@@ -161,13 +176,14 @@ class _Found:
     bound: float
     gap: float
     prices: Array
+    time: Array
     multipliers: Array
     solver: str
 
 
 @dataclass(frozen=True, eq=False)
 class _Figures:
-    """What is reported; prices over the types with GPUs, multipliers over classes."""
+    """What is reported; prices over all types, multipliers over classes."""
 
     objective: float
     bound: float
@@ -187,41 +203,31 @@ class _Search:
 
     def best(self, gains: Array, cost: Array) -> _Found:
         """Point of the most ``sum_kj n_k g_kj u_kj - d.v``: the first that is proven, else that of the smallest gap."""
-        best: _Found | None = None
-        for engine in self.engines:
-            for relaxation in _RELAXATIONS if self.floors.any() else (0.0,):
-                found = self._attempt(engine, gains, cost, relaxation)
-                if found is not None and (best is None or found.gap < best.gap):
-                    best = found
-                if best is not None and best.gap <= self.enough:
-                    return best
-        if best is None:
-            raise SolverError("; ".join(f"{tried.solver}: {tried.note}" for tried in self.attempts))
-        return best
+        turns = [
+            Turn(engine.name, partial(self._attempt, engine, gains, cost, relaxation))
+            for engine in self.engines
+            for relaxation in (_RELAXATIONS if self.floors.any() else (0.0,))
+        ]
+        return solve_in_turn(turns, self.enough, self.attempts, declining_counts=True)[0]
 
-    def _attempt(self, engine: Engine, gains: Array, cost: Array, relaxation: float) -> _Found | None:
-        program, f, began = self.program, self.floors, perf_counter()
+    def _attempt(self, engine: Engine, gains: Array, cost: Array, relaxation: float) -> Judged[_Found]:
+        program, f = self.program, self.floors
         floors = f * (1.0 - relaxation) if f.any() else None
-        try:
-            if engine.name not in self.running:
-                self.running[engine.name] = engine.start(program)
-            goal = Goal(floors=floors, gains=gains, gpu_cost=cost)
-            answer = _solved(self.running[engine.name], goal)
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            self.attempts.append(Attempt(engine.name, np.inf, perf_counter() - began, str(error)))
-            return None
+        if engine.name not in self.running:
+            self.running[engine.name] = engine.start(program)
+        goal = Goal(floors=floors, gains=gains, gpu_cost=cost)
+        answer = _solved(self.running[engine.name], goal)
         point = repaired(program, answer)
         if (program.throughput(point) < f * (1.0 - _SHORT)).any():
-            self.attempts.append(Attempt(engine.name, np.inf, perf_counter() - began, "missed a floor"))
-            return None
+            raise RuntimeError("missed a floor")
         multipliers = np.where(f > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
         dual = dual_bound(program, gains + multipliers[:, None], answer.time_multipliers, answer.prices, cost)
         bound = dual.supply - dot(program.counts * multipliers, f)
         earned = dot(program.counts, (gains * _by_type(program, point)).sum(axis=1))
         value = earned - dot(cost, _in_use(program, point))
         gap = max(bound - value, 0.0) / max(earned, 1e-300)
-        self.attempts.append(Attempt(engine.name, gap, perf_counter() - began))
-        return _Found(point, value, max(bound, value), gap, dual.prices, multipliers, engine.name)
+        found = _Found(point, value, max(bound, value), gap, dual.prices, dual.time, multipliers, engine.name)
+        return Judged(found, gap)
 
 
 def _solved(solve: Solve, goal: Goal) -> PackedPoint:
@@ -278,10 +284,13 @@ def _without_floors(
     np.fill_diagonal(enough, jobs > 1)
     open_ = polytope.capacity > 0
     price = columns.group_scale_factors[:, None] * cost
-    alone = np.where(open_ & (jobs > 0)[:, None], columns.alone / price, 0.0)
+    alone = np.where((jobs > 0)[:, None], columns.alone / price, 0.0)
     both = columns.together + columns.together.transpose(1, 0, 2)
-    together = np.where(open_ & enough[:, :, None], both / price[:, None, :], 0.0)
-    most = max(float(alone.max()), float(together.max()))
+    together = np.where(enough[:, :, None], both / price[:, None, :], 0.0)
+    by_type = np.maximum(alone.max(axis=0), together.max(axis=(0, 1)))
+    most = float(by_type[open_].max())
+    better = ~open_ & (by_type > most)
+    alone, together = np.where(open_, alone, 0.0), np.where(open_, together, 0.0)
     limit = most * (1.0 - _EXACT)
     best = PackedColumns(
         columns.group,
@@ -306,8 +315,8 @@ def _without_floors(
         objective=value,
         bound=max(most, value),
         gap=gap,
-        # more GPUs let more run, at the same ratio
-        prices=np.zeros(len(cost)),
+        # more GPUs let more run, at the same ratio; of a better type the first would change it at once
+        prices=np.where(better, np.nan, 0.0),
         multipliers=np.zeros(polytope.n_jobs),
         served=reduce(polytope, np.zeros((polytope.n_jobs, 1))).served,
         unit=unit,
@@ -327,8 +336,7 @@ def _solution(
 ) -> PackedSolution:
     """From classes to jobs."""
     shares, pairs = of_jobs(reduction, found.point, len(polytope.capacity))
-    prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(polytope.n_jobs)
-    prices[reduction.types] = figures.prices
+    multipliers = np.zeros(polytope.n_jobs)
     multipliers[reduction.jobs] = figures.multipliers[reduction.of]
     return PackedSolution(
         shares=shares,
@@ -338,7 +346,7 @@ def _solution(
         bound=figures.bound,
         gap=figures.gap,
         efficiency_gap=np.nan,
-        prices=prices,
+        prices=figures.prices + prices_of_nobody(polytope, reduction.served),
         multipliers=multipliers,
         served=reduction.served,
         unit=unit,
@@ -359,7 +367,7 @@ def _nothing(polytope: PackedPolytope, reduction: Reduction, unit: str) -> Packe
         bound=np.nan,
         gap=0.0,
         efficiency_gap=np.nan,
-        prices=np.zeros(M),
+        prices=prices_of_nobody(polytope, reduction.served),
         multipliers=np.zeros(N),
         served=reduction.served,
         unit=unit,

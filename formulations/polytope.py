@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from formulations.closed_forms import proportional_throughput
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
-__all__ = ["Polytope", "parts"]
+__all__ = ["ROUNDED_UP", "Polytope", "parts"]
 
 Array = NDArray[np.float64]
 
 _CHUNK = 16384
 """Rows at a time: their arrays stay in the processor's cache, and temporary ones stay small."""
+
+ROUNDED_UP = 1.0 + 8.0 * float(np.finfo(np.float64).eps)
+"""Factor by which prices are raised for a bound, so that rounding is on the safe side."""
 
 _MOST = 1e300
 """What an infinite share is taken for."""
@@ -143,7 +146,7 @@ class Polytope:
 
     def _supply(self, worth: Callable[[slice, int], Array], prices: Array) -> float:
         # a few last bits up: rounding alone would be a profit larger than the worth of a type with next to no GPUs
-        prices = prices * (1.0 + 8.0 * np.finfo(np.float64).eps)
+        prices = prices * ROUNDED_UP
         earned = []
         for part in parts(self.n_jobs):
             profit, paid = np.zeros(len(self.counts[part])), self.scale_factors[part].astype(np.float64)
@@ -157,7 +160,7 @@ class Polytope:
         matrix = self.columns.matrix
         rates = matrix.rates.take(jobs, axis=0, mode="clip")
         part = ThroughputMatrix.trusted(
-            rates if np.array_equal(types, np.arange(matrix.n_accelerators)) else rates[:, types],
+            rates if np.array_equal(types, np.arange(matrix.n_accelerators)) else rates.take(types, axis=1),
             jobs=range(len(jobs)),
             accelerators=[matrix.accelerators[j] for j in types],
             scale_factors=matrix.scale_factors[jobs],

@@ -8,9 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classes", "classes_of", "spread_weights"]
+__all__ = ["Classes", "classes_of", "spread_weights", "types_in_order"]
 
 Array = NDArray[np.float64]
+
+_GRID = 2.0**36
+"""Steps of a unit in which relative rates are added up: whole numbers this small have the same sum in any order."""
+
+_TIES = 20_000
+"""Number of jobs up to which types with as many GPUs are told apart by the rates on them."""
 
 _MANY = 50_000
 """Number of jobs from which counting equal rows in a hash table beats sorting them, where few rows differ."""
@@ -45,6 +51,21 @@ class Classes:
         """Every job its own class, in the order given."""
         each = np.arange(n_jobs)
         return cls(each, each, np.ones(n_jobs))
+
+
+def types_in_order(rates: Array, fastest: Array, capacity: Array) -> NDArray[np.intp]:
+    """Positions of the types with GPUs in an order that depends on their content alone.
+
+    More GPUs first; of as many, the faster ones, by the sums over jobs of the rates relative to each job's `fastest`
+    (N,) and of their squares. Up to a unit of each job's throughput, what is equal in that is taken as it comes.
+    """
+    types = np.flatnonzero(capacity > 0)
+    gpus = capacity[types].tolist()
+    if len(set(gpus)) == len(gpus) or len(rates) > _TIES:
+        return types[np.argsort([-each for each in gpus], kind="stable")]
+    relative = rates.T[types] / np.where(fastest > 0, fastest, 1.0)
+    sums = np.rint(relative * _GRID).sum(axis=1), np.rint(relative * relative * _GRID).sum(axis=1)
+    return types[np.lexsort((-sums[1], -sums[0], -capacity[types]))]
 
 
 def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:

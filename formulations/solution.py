@@ -32,12 +32,14 @@ class Answer:
     multipliers : (N,) of the jobs' demands, at least 0, in any common scale; empty where there are no demands.
     prices : (M,) multipliers of capacity in the same scale.
     iterations : iterations of the backend (for a sequence of programs: their number).
+    solver : the backend whose method this is, where a backend left it to another's; empty for itself.
     """
 
     shares: Array
     multipliers: Array
     prices: Array
     iterations: int = 0
+    solver: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,14 @@ class Solution:
     gap : relative distance between the two.
     efficiency_gap : relative distance of the total normalised throughput from the most that is possible at this
         objective; 0 proves Pareto efficiency. nan where no choice among optima was made.
-    prices : (M,) improvement of the objective per additional GPU of each type.
-    multipliers : (N,) weight with which each job holds the objective where it is (sums to 1 over demands).
+    prices : (M,) improvement of the objective per additional GPU of each type; an upper bound on it where optimal
+        prices are not unique. For a type without GPUs: what the first would bring; nan where that is not known, as
+        jobs that run on no other type would then take part.
+    multipliers : (N,) weight with which each job holds the objective where it is (sums to 1 over demands); 0 where
+        there are no demands, as in a sum. Prices and multipliers prove the bound.
     served : (N,) whether the job can gain anything from any type.
     unit : unit of objective; prices are in it per GPU.
-    solver : backend whose answer this is.
+    solver : backend whose answer this is (of water filling: of its first level).
     seconds : time for everything, and `phases` split into build, solve (with its proof) and choose.
     attempts : every backend that was tried, in order.
     warm_start : what the next decision may start from (`formulations.solve`); None where there is nothing to pass on.

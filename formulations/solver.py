@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from formulations.backends import AUTO, Backend, get_backend
 from formulations.certificate import Certificate, certify
-from formulations.objectives import Makespan, MaxSum, Objective, Threshold
+from formulations.first_gpu import prices_of_none, with_absent_types
+from formulations.in_turn import Judged, Turn, solve_in_turn
+from formulations.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope, parts
-from formulations.reductions import Classes, classes_of
+from formulations.reductions import Classes, classes_of, types_in_order
 from formulations.remainder import Remainder
-from formulations.selection import Choice, balance, check_choice, published_makespan
-from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
+from formulations.selection import Among, Choice, check_choice
+from formulations.solution import Attempt, Solution
 from formulations.warm_start import Start, WarmStart
-from formulations.water_filling import Level, WaterFilling, WaterLevel, fill
+from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 
 __all__ = ["TOLERANCE", "solve"]
 
@@ -31,9 +33,6 @@ _AIM, _SMALL = 1e-9, 512
 
 _PUBLISHED_PRICES = 16_000
 """Number of classes from which a published point may be that of prices: below, it is that of an interior point."""
-
-_ALONE = 1e-6
-"""Relative distance from the level of the hardest job alone within which prices say nothing about the next decision."""
 
 _PUBLISHED_GAP = 1e-4
 """Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
@@ -71,11 +70,12 @@ def solve(
     check_choice(choice)
     order: tuple[str, ...] = AUTO
     if choice == "published":
-        # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
-        order = ("homogeneous" if isinstance(objective, MaxSum) else "as_stated", *AUTO)
+        order = (objective.published_solver, *AUTO)
     backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
     served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
     jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
+    if choice == "balanced":
+        types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
     if not len(jobs):
         return _empty(polytope, objective, served, perf_counter() - started)
     classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
@@ -90,27 +90,18 @@ def solve(
 
     # the published point is taken as it is, at the precision of its solver; its gap is reported
     enough = max(tolerance, _PUBLISHED_GAP) if choice == "published" else tolerance
-    if isinstance(goal, WaterFilling):
-        best, attempts, passed_on = _fill(backends, part, goal, enough, starts)
-    else:
-        best, attempts = _solve_in_turn(backends, part, goal, enough, *starts[:1])
-        passed_on = (_start_from(part, goal, best.certificate),)
+    best, attempts, passed_on = goal.accept(_Programs(backends, part, enough, starts))
     solved = perf_counter()
 
     proof = best.certificate
     chosen = _choose(part, goal, proof, choice, solver)
-    objective_value = goal.value(part.throughput(chosen.shares))
-    if isinstance(goal, WaterFilling):
-        # with entities all at the top may have more in the end than at the first level
-        objective_value = min(objective_value, proof.objective)
+    objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
+    if choice == "balanced" and proof.gap <= tolerance < gap:
+        # the choice cost the last digits of a proven optimum
+        chosen = Choice(proof.shares)
+        objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
     shares = _expand(chosen.shares, part.rates, classes, jobs, types, polytope.rates.shape)
-    prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(len(served))
-    prices[types] = proof.prices
-    if len(proof.multipliers):
-        multipliers[jobs] = proof.multipliers[classes.of]
-    gap = proof.gap
-    if objective_value != proof.objective and not isinstance(goal, WaterFilling):
-        gap = goal.gap(objective_value, proof.bound)
+    prices, multipliers = _marginals(polytope, objective, proof, classes, jobs, types)
     done = perf_counter()
     return Solution(
         shares=shares,
@@ -130,6 +121,30 @@ def solve(
         phases={"build": built - started, "solve": solved - built, "choose": done - solved},
         warm_start=_warm_start(type(goal).__name__, polytope, types, passed_on),
     )
+
+
+def _marginals(
+    polytope: Polytope,
+    objective: Objective,
+    proof: Certificate,
+    classes: Classes,
+    jobs: NDArray[np.intp],
+    types: NDArray[np.intp],
+) -> tuple[Array, Array]:
+    """Prices (M,) and multipliers (N,) that prove the bound, over all types and jobs."""
+    of_classes, dual = proof.proving or (proof.multipliers, proof.dual_prices)
+    prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(polytope.n_jobs)
+    if len(of_classes):
+        multipliers[jobs] = of_classes[classes.of]
+    prices[types] = dual
+    if len(types) < len(prices):
+        worth = objective.worth(multipliers)[:, None] * polytope.rates
+        prices = with_absent_types(worth, polytope.scale_factors, prices, polytope.capacity)
+    prices = objective.reported_prices(prices, proof.bound)
+    if len(types) < len(prices) and objective.has_demands:
+        outside = np.setdiff1d(np.arange(polytope.n_jobs), jobs, assume_unique=True)
+        prices = prices + prices_of_none(polytope.rates[outside])
+    return prices, multipliers
 
 
 def _reduce(
@@ -157,11 +172,41 @@ def _expand(
     if any(((shares[part] > 0) & ~(rates[part] > 0)).any() for part in parts(len(shares))):
         shares = np.where(rates > 0, shares, 0.0)
     of_jobs: Array = shares.take(classes.of, axis=0, mode="clip")
-    if of_jobs.shape == shape:
+    if of_jobs.shape == shape and (types[:-1] < types[1:]).all():
         return of_jobs
     whole = np.zeros(shape)
     whole[np.ix_(jobs, types)] = of_jobs
     return whole
+
+
+_Answered = tuple["_Best", list[Attempt], tuple[Start, ...]]
+"""The best answer, all attempts, and where the next decision may start."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Programs(Method[_Answered]):
+    """One program for an objective, or as many as it has levels."""
+
+    backends: list[Backend]
+    polytope: Polytope
+    enough: float
+    starts: tuple[Start, ...]
+
+    def weighted_sum(self, objective: MaxSum) -> _Answered:
+        return self._one(objective)
+
+    def level(self, objective: Threshold) -> _Answered:
+        return self._one(objective)
+
+    def log_sum(self, objective: NashWelfare) -> _Answered:
+        return self._one(objective)
+
+    def sequence(self, objective: WaterFilling) -> _Answered:
+        return _fill(self.backends, self.polytope, objective, self.enough, self.starts)
+
+    def _one(self, objective: Objective) -> _Answered:
+        best, attempts = _ask_in_turn(self.backends, self.polytope, objective, self.enough, *self.starts[:1])
+        return best, attempts, (objective.start(self.polytope, best.certificate),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,40 +218,30 @@ class _Best:
     iterations: int
 
 
-def _solve_in_turn(
+def _ask_in_turn(
     backends: list[Backend], polytope: Polytope, objective: Objective, enough: float, start: Start | None = None
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
     and all attempts. Each that can begin from `start` is asked to before it is asked to begin from nothing."""
     aim = min(enough, _AIM) if enough < _PUBLISHED_GAP else enough
-    best: _Best | None = None
     attempts: list[Attempt] = []
-    declined: list[str] = []
+
+    def turn(backend: Backend, begin: Start | None) -> Turn[tuple[Certificate, int]]:
+        def run() -> Judged[tuple[Certificate, int]]:
+            solve_by = backend.load()
+            answer = solve_by(polytope, objective) if begin is None else solve_by(polytope, objective, begin)
+            certificate = certify(polytope, objective, answer)
+            return Judged((certificate, answer.iterations), certificate.gap, answer.solver)
+
+        return Turn(backend.name, run, warm=begin is not None)
+
     turns = [
-        (backend, begin)
+        turn(backend, begin)
         for backend in backends
         for begin in ((start, None) if backend.starts and start is not None else (None,))
     ]
-    for backend, begin in turns:
-        began = perf_counter()
-        try:
-            run = backend.load()
-            answer = run(polytope, objective) if begin is None else run(polytope, objective, begin)
-        except NotAcceptedError as error:
-            declined.append(f"{backend.name}: {error}")
-            continue
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            attempts.append(Attempt(backend.name, np.inf, perf_counter() - began, str(error), warm=begin is not None))
-            continue
-        certificate = certify(polytope, objective, answer)
-        attempts.append(Attempt(backend.name, certificate.gap, perf_counter() - began, warm=begin is not None))
-        if best is None or certificate.gap < best.certificate.gap:
-            best = _Best(certificate, backend.name, answer.iterations)
-        if best.certificate.gap <= (aim if polytope.n_jobs <= _SMALL else enough):
-            break
-    if best is None:
-        raise SolverError("; ".join([*declined, *(f"{attempt.solver}: {attempt.note}" for attempt in attempts)]))
-    return best, attempts
+    (certificate, iterations), solver = solve_in_turn(turns, aim if polytope.n_jobs <= _SMALL else enough, attempts)
+    return _Best(certificate, solver, iterations), attempts
 
 
 def _fill(
@@ -220,10 +255,10 @@ def _fill(
     def solve_level(level: WaterLevel) -> Level:
         at = len(passed_on)
         begin = [part for start in starts[at : at + 1] for part in rest.start(start)]
-        best, tried = _solve_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
+        best, tried = _ask_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
         attempts.extend(tried)
         proof = rest.among_all(best.certificate)
-        passed_on.append(_start_from(polytope, level, proof))
+        passed_on.append(level.start(polytope, proof))
         return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, (best, proof))
 
     def settle(level: Level, fixed: NDArray[np.bool_], due: Array) -> Array:
@@ -239,18 +274,11 @@ def _fill(
         bound=min(first.bound, most),
         gap=max(level.gap for level in levels),
     )
+    if first.bound >= most * (1.0 - PROVEN_ALONE):
+        # a member of the top can have no more, whatever the first level costs
+        whole = replace(whole, proving=(objective.held_by(polytope.fastest), np.zeros(len(polytope.capacity))))
     iterations = sum(level.source[0].iterations for level in levels)
     return _Best(whole, levels[0].source[0].solver, iterations), attempts, tuple(passed_on)
-
-
-def _start_from(polytope: Polytope, objective: Objective, proof: Certificate) -> Start:
-    """Where the next decision may begin: prices of the level, or of the objective where there is no level."""
-    if not isinstance(objective, Threshold):
-        return Start(proof.prices, 0.0)
-    level, alone = objective.level_of(proof.objective), objective.easiest_level(polytope.fastest)
-    # where a job holds the level that can do no better alone, capacity is worth nothing
-    held_alone = abs(level - alone) <= _ALONE * abs(alone)
-    return Start(np.zeros_like(proof.dual_prices) if held_alone else proof.dual_prices, level)
 
 
 def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], starts: tuple[Start, ...]) -> WarmStart:
@@ -261,10 +289,8 @@ def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], sta
 
 
 def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:
-    kept = Choice(best.shares)
-    if choice == "published":
-        return published_makespan(polytope, objective, best.shares, solver) if isinstance(objective, Makespan) else kept
-    return balance(polytope, objective, best)
+    among = Among(polytope, best, solver)
+    return objective.choose_published(among) if choice == "published" else objective.choose(among)
 
 
 def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], seconds: float) -> Solution:
@@ -276,7 +302,7 @@ def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], 
         bound=np.nan,
         gap=0.0,
         efficiency_gap=0.0,
-        prices=np.zeros(M),
+        prices=prices_of_none(polytope.rates),
         multipliers=np.zeros(N),
         served=served,
         unit=objective.unit,

@@ -14,19 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.certificate import Certificate, relative_gap
 from formulations.filling import TOP, Filling, Hierarchy
-from formulations.objectives import Objective, Threshold, relative_gap
-from formulations.polytope import Array
-from formulations.solution import NotAcceptedError
+from formulations.objective import Method, Objective, Proven, Threshold
+from formulations.polytope import Array, Polytope
+from formulations.solution import Answer, NotAcceptedError
 from throughputs import InputError
 from throughputs.numerics import dot
 
-__all__ = ["Level", "WaterFilling", "WaterLevel", "fill"]
+if TYPE_CHECKING:
+    from formulations.selection import Among, Choice
+
+__all__ = ["PROVEN_ALONE", "Level", "WaterFilling", "WaterLevel", "fill"]
+
+T = TypeVar("T")
+
+PROVEN_ALONE = 1e-10
+"""Relative distance up to which a bound is what a member of the top has with all of its time: it proves the bound."""
+
+_HELD = 1e-7
+"""Part of all weights in the first level's dual from which a job is held by it."""
 
 _SAME = 2e-8
 """Relative difference up to which a throughput is what was demanded."""
@@ -77,24 +89,61 @@ class WaterFilling(Objective):
             if not (np.isfinite(values).all() and (values > 0).all()):
                 raise InputError("objective", field=name, found=values.tolist(), expected="positive numbers")
 
+    def accept(self, method: Method[T]) -> T:
+        """Level by level."""
+        return method.sequence(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:  # noqa: ARG002
+        """None: each of the levels is proven."""
+        raise TypeError(f"no certificate for {type(self).__name__}")
+
+    def choose(self, among: Among) -> Choice:
+        """Throughputs are unique. Every job is held at the level at which it was fixed; multipliers are the first's."""
+        weights = among.best.multipliers * self.units
+        return among.of_throughputs(weights > _HELD * dot(among.best.multipliers, self.units), raising=False)
+
+    def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
+        """With entities all at the top may have more in the end than at the first level."""
+        return min(self.value(u), proof.objective), proof.gap
+
     def value(self, u: Array) -> float:
         """The least that a member of the top has per weight, at throughputs `u`; no less than the first level's height.
 
         A job has ``u_i / d_i``, an entity what its jobs have in all. Without entities: ``min u_i / (w_i d_i)``.
         """
+        levels, _ = self._tops(u)
+        return float(levels.min())
+
+    def held_by(self, u: Array) -> Array:
+        """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
+        levels, top = self._tops(u)
+        least, E = int(levels.argmin()), len(self.hierarchy.parent)
+        weights = np.append(self.hierarchy.weights, self.weights)[least]
+        held = top == least
+        return np.where(held, (1.0 if least < E else 1.0 / self.counts) / (weights * self.units), 0.0)
+
+    def _tops(self, u: Array) -> tuple[Array, NDArray[np.intp]]:
+        """(E + N,) what entities and jobs at the top have per weight, inf elsewhere; (N,) where each job is in that."""
         time, hierarchy = u / self.units, self.hierarchy
+        E, N = len(hierarchy.parent), len(self.units)
         loose = hierarchy.of_job == TOP
+        levels, top = np.full(E + N, np.inf), np.where(loose, E + np.arange(N), hierarchy.of_job)
+        levels[E:][loose] = time[loose] / self.weights[loose]
         if loose.all():
-            return float((time / self.weights).min())
-        E, inside = len(hierarchy.parent), hierarchy.of_job[~loose]
+            return levels, top
+        inside = hierarchy.of_job[~loose]
         of_entity = np.bincount(inside, (self.counts * time)[~loose], E).astype(np.float64)
         peopled = np.bincount(inside, minlength=E) > 0
+        highest = np.arange(E)
+        for entity in np.flatnonzero(hierarchy.parent != TOP).tolist():
+            highest[entity] = highest[hierarchy.parent[entity]]
         for entity in reversed(np.flatnonzero(hierarchy.parent != TOP).tolist()):
             of_entity[hierarchy.parent[entity]] += of_entity[entity]
             peopled[hierarchy.parent[entity]] |= peopled[entity]
-        tops = (hierarchy.parent == TOP) & peopled
-        levels = [of_entity[tops] / hierarchy.weights[tops], time[loose] / self.weights[loose]]
-        return float(np.concatenate(levels).min())
+        tops = np.flatnonzero((hierarchy.parent == TOP) & peopled)
+        levels[tops] = of_entity[tops] / hierarchy.weights[tops]
+        top[~loose] = highest[inside]
+        return levels, top
 
     def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
         """None: a lexicographic optimum is no single program."""

@@ -31,6 +31,7 @@ def agree(case: Case, prices: Array) -> bool:
     A job that has less than all of its time on its fastest type f, and runs on m, says that ``p_f / p_m`` is at least
     ``T_f / T_m``; prices of a program in which only few jobs count need not.
     """
+    prices = np.nan_to_num(prices)
     if not (prices > 0).any():
         return False
     prices = np.where(prices > _FREE * prices.max(), prices, 0.0)
@@ -54,6 +55,7 @@ def explain(case: Case, prices: Array) -> tuple[Explanation, ...]:
     mostly = np.argmax(useful, axis=1)
     rows, busy = np.arange(N), useful.sum(axis=1)
     of_fastest = useful[rows, fastest]
+    prices = np.nan_to_num(prices)
     prices = np.where(prices > _FREE * prices.max(initial=0.0), prices, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         speedup = case.rates[rows, fastest] / case.rates[rows, mostly]

@@ -105,7 +105,7 @@ class Audit:
         return {
             "policy": self.policy,
             "properties": [_plain(asdict(each)) for each in self.properties],
-            "prices": self.prices,
+            "prices": _plain(self.prices),
             "price_unit": self.price_unit,
             "explanations": [_plain(asdict(each)) for each in self.explanations],
         }

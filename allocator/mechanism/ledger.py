@@ -7,6 +7,7 @@ over from count to count.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from allocator.protocol.jobs import JobTable
     from formulations import Pairs
 
-__all__ = ["TimeLedger"]
+__all__ = ["TimeLedger", "joined"]
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
@@ -63,6 +64,7 @@ class TimeLedger:
         self._indexed_jobs: _Ids | None = None
         self._indexed_slots: _Ids = self.active
         self._rows: Rows | None = None
+        self._row_gpus: _Ids | None = None
 
     @property
     def jobs(self) -> _Ids:
@@ -72,6 +74,11 @@ class TimeLedger:
     @property
     def row_gpus(self) -> _Ids:
         """(R,) GPUs that each row takes."""
+        if self._row_gpus is None:
+            self._row_gpus = self._gpus_of_rows()
+        return self._row_gpus
+
+    def _gpus_of_rows(self) -> _Ids:
         return np.asarray(self._table.scale_factor[self._table.rows(self.active)])
 
     @property
@@ -91,9 +98,8 @@ class TimeLedger:
 
     def assignment(self, chosen: list[list[int]], order: list[int]) -> Assignment:
         """The rows that were `chosen` for each type, type by type in this order, as an assignment."""
-        rows = np.array([row for j in order for row in chosen[j]], dtype=np.int64)
-        pool = np.array([j for j in order for _ in chosen[j]], dtype=np.int64)
-        return Assignment.of(self.active[rows], pool, self.row_gpus[rows])
+        rows, pool = joined(chosen, order)
+        return Assignment(self.active[rows], pool, self.row_gpus[rows], _nobody(len(rows)))
 
     def add(self, jobs: _Ids, can_run: NDArray[np.bool_]) -> None:
         """Take in new `jobs`; `can_run` (M, len(jobs)) says where they can run. They have no share yet."""
@@ -130,7 +136,7 @@ class TimeLedger:
         self.received, self.deficits = self.received.take(kept, axis=1), self.deficits.take(kept, axis=1)
 
     def _rows_changed(self) -> None:
-        self._indexed_jobs = self._rows = None
+        self._indexed_jobs = self._rows = self._row_gpus = None
         self.version += 1
 
     def _slots(self, rows: _Ids) -> _Ids:
@@ -191,3 +197,19 @@ class TimeLedger:
         for name in _COLUMNS:
             setattr(self, name, state[name])
         self._rows_changed()
+
+
+def joined(chosen: list[list[int]], order: list[int]) -> tuple[_Ids, _Ids]:
+    """The rows that were chosen for each type, type by type in this order, and the type of each."""
+    rows: list[int] = []
+    for j in order:
+        rows += chosen[j]
+    return np.array(rows, dtype=np.int64), np.repeat(order, [len(chosen[j]) for j in order])
+
+
+@lru_cache(maxsize=1024)
+def _nobody(rows: int) -> _Ids:
+    """(rows,) -1: nobody shares. Shared by all rounds of so many rows."""
+    partner = np.full(rows, -1, dtype=np.int64)
+    partner.flags.writeable = False
+    return partner

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.mechanism.gang_packing import Rows
-from allocator.mechanism.ledger import TimeLedger
+from allocator.mechanism.ledger import TimeLedger, joined
 from allocator.mechanism.settings import MechanismSettings
 from allocator.protocol.assignment import Assignment
 from throughputs import InputError
@@ -72,9 +72,8 @@ class PairLedger(TimeLedger):
         """(n,) ids of the active jobs, ascending."""
         return self._jobs
 
-    @property
-    def row_gpus(self) -> _Ids:
-        """(R,) GPUs that each row takes: both members of a pair have gangs of one size."""
+    def _gpus_of_rows(self) -> _Ids:
+        """Both members of a pair have gangs of one size."""
         return np.asarray(self._table.scale_factor[self._table.rows(self._high)])
 
     def _packing_rows(self) -> Rows:
@@ -88,8 +87,7 @@ class PairLedger(TimeLedger):
 
     def assignment(self, chosen: list[list[int]], order: list[int]) -> Assignment:
         """As in `TimeLedger`; the lower id of a pair comes first."""
-        slots = np.array([row for j in order for row in chosen[j]], dtype=np.int64)
-        pool = np.array([j for j in order for _ in chosen[j]], dtype=np.int64)
+        slots, pool = joined(chosen, order)
         high, low = self._high[slots], (self.active[slots] & _LOW) - 1
         paired = low >= 0
         times = 1 + paired

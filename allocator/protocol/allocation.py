@@ -38,7 +38,8 @@ class Allocation:
     objective : value of the policy's objective in `objective_unit`; nan for a policy without one.
     bound : proven bound on the objective; nan without one.
     gap : relative gap between the two; nan without one.
-    prices : (M,) value of one more GPU of each type, in `objective_unit` per GPU; zeros where no program was solved.
+    prices : (M,) improvement of the objective per additional GPU of each type, in `objective_unit` per GPU; nan where
+        it is not known (see `formulations.Solution`), None from policies that solve no program.
     unserved : labels of the jobs that no type of the cluster can run.
     solver : what solved the program; empty for none.
     seconds : time the decision took.
@@ -123,11 +124,11 @@ class Allocation:
         )
 
     def price_series(self) -> pd.Series[float]:
-        """Price of each accelerator type, in `objective_unit` per GPU."""
+        """Price of each accelerator type, in `objective_unit` per GPU; nan where it is not known."""
         import pandas as pd
 
         accelerators = list(self.throughputs.accelerators)
-        values = np.zeros(len(accelerators)) if self.prices is None else self.prices
+        values = np.full(len(accelerators), np.nan) if self.prices is None else self.prices
         return pd.Series(values, index=accelerators, name=f"price ({self.objective_unit or '-'} per GPU)")
 
     def audit(self, *, seed: int = 0, probed_jobs: int = 8, misreports: int = 8) -> Audit:

@@ -34,7 +34,8 @@ class StretchOutcome:
     shares : (K,) in a world without rounds, the share of the time of its pool that each row had; else None.
     started : (K,) between events, when the lease of each row began, seconds; None: with the stretch.
     running : (jobs that ran, GPUs that they had) where rows are leases; None: those of the rows.
-    rounds : so many equal rounds stand for one, steps and times are those of all of them.
+    rounds : so many equal rounds stand for one, steps and times are those of all of them; `finish_time` is that of a
+        row that had been busy without a break from the start, for as long as it was in all of them.
     """
 
     index: int

@@ -289,7 +289,10 @@ class RunRecord:
         kept[order] = same_job & np.append(same, False)
         first = np.flatnonzero((self.row_partner < 0) | (self.row_job < self.row_partner))
         second = np.where(self.row_partner[first] >= 0, first + 1, first)
-        return int(kept[first].sum()), int((goes_on[first] | goes_on[second]).sum())
+        repeated = int(
+            ((self.round_length - 1) * np.bincount(self.row_round[first], minlength=len(self.outcomes))).sum()
+        )
+        return int(kept[first].sum()) + repeated, int((goes_on[first] | goes_on[second]).sum()) + repeated
 
     def _place_codes(self) -> _Ints:
         """(L,) a number for each row's set of GPUs, or for its type and their number where placement is off."""

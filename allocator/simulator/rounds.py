@@ -160,7 +160,8 @@ class RoundExecution:
             start, steps = world.clock, added[1][self._table.rows(rows.jobs)] * rounds
             advance(sums, added, rounds)
             world.clock, self.last_end = sums[0].tolist()
-            finish = np.full(len(steps), world.clock)
+            # Who is done before the others in every round is put down as busy at a stretch, and then no more.
+            finish = np.minimum(start + rounds * (rows.full / rows.rates), world.clock)
             outcome = StretchOutcome(
                 world.round, start, world.clock, decision.assignment, decision.gpus, finish, steps, len(core.active),
                 rounds=rounds,

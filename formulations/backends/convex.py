@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.linear import LinearProgram, solve_by_linear_programs
-from formulations.objectives import FinishTimeFairness, NashWelfare, Objective
+from formulations.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 
@@ -82,11 +83,23 @@ def solve_scs(polytope: Polytope, objective: Objective) -> Answer:
 
 def solve_highs(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in HiGHS; finish-time fairness, which is not linear, as a sequence of linear programs."""
-    if isinstance(objective, NashWelfare):
+    return objective.accept(_InHighs(polytope))
+
+
+@dataclass(frozen=True, eq=False)
+class _InHighs(Method[Answer]):
+    polytope: Polytope
+
+    def weighted_sum(self, objective: MaxSum) -> Answer:
+        return _solve(self.polytope, objective, "HIGHS", {})
+
+    def level(self, objective: Threshold) -> Answer:
+        if objective.curved:
+            return solve_by_linear_programs(self.polytope, objective, _linear_highs)
+        return _solve(self.polytope, objective, "HIGHS", {})
+
+    def log_sum(self, objective: NashWelfare) -> Answer:  # noqa: ARG002
         raise NotAcceptedError("HiGHS takes no logarithms")
-    if isinstance(objective, FinishTimeFairness):
-        return solve_by_linear_programs(polytope, objective, _linear_highs)
-    return _solve(polytope, objective, "HIGHS", {})
 
 
 def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[str, Any]) -> Answer:

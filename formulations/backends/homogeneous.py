@@ -27,13 +27,14 @@ rule). Constants that the papers leave open are those at which the iterates agre
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Scaling, System
-from formulations.objectives import Makespan, MaxMin, MaxSum, Objective
+from formulations.objectives import MaxMin, MaxSum, Method, Objective
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 from throughputs.numerics import dot, matmul
@@ -65,19 +66,26 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
     RuntimeError
         Another objective (finish-time fairness is no linear program), or the stopping rule is never met.
     """
-    if isinstance(objective, MaxSum):
-        return _walk(polytope, gains=_by_type(objective.gains[:, None] * polytope.rates))
-    if isinstance(objective, MaxMin):
-        weights = objective.weights
-        if isinstance(objective, Makespan):
-            # never solved as one program by the published code, which bisects with `feasible_point`; a level near 1
-            # rather than 1e-7 keeps the absolute tolerance meaningful
-            weights = weights * objective.easiest_level(polytope.rates.max(axis=1))
+    return objective.accept(_Published(polytope))
+
+
+@dataclass(frozen=True, eq=False)
+class _Published(Method[Answer]):
+    polytope: Polytope
+
+    def weighted_sum(self, objective: MaxSum) -> Answer:
+        return _walk(self.polytope, gains=_by_type(objective.gains[:, None] * self.polytope.rates))
+
+    def linear_level(self, objective: MaxMin) -> Answer:
+        weights = objective.published_weights(self.polytope)
         # the path depends on how rows are stated: each is divided by its weight
-        relative = polytope.rates * (1.0 / weights)[:, None]
-        answer = _walk(polytope, demand=_by_type(relative), levelled=True)
+        relative = self.polytope.rates * (1.0 / weights)[:, None]
+        answer = _walk(self.polytope, demand=_by_type(relative), levelled=True)
         return Answer(answer.shares, answer.multipliers / weights, answer.prices, answer.iterations)
-    raise NotAcceptedError(f"the published path takes max-min, makespan and sums, not {type(objective).__name__}")
+
+    def refusal(self, objective: Objective) -> Exception:
+        name = type(objective).__name__
+        return NotAcceptedError(f"the published path takes max-min, makespan and sums, not {name}")
 
 
 def feasible_point(polytope: Polytope, floors: Array) -> Array:

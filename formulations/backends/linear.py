@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from formulations.backends.interior_point import StructuredProgram
 from formulations.backends.written_out import WrittenOut
-from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.polytope import Polytope
-from formulations.solution import Answer, NotAcceptedError
+from formulations.solution import Answer
 
 __all__ = ["LinearProgram", "LinearSolver", "solve_by_linear_programs"]
 
@@ -44,12 +44,25 @@ def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: Li
     ``max k, u_i >= demand_i(level) - (1 - k) scaled_i(level)``; the multipliers prove a bound, which is the next level.
     Levels then move monotonically and stop at the optimum after a few programs, each a Newton step on k = 1.
     """
-    if isinstance(objective, MaxSum):
-        return _solve(polytope, solve, gains=objective.gains)
-    if isinstance(objective, MaxMin):
-        return _solve(polytope, solve, demand=objective.weights, scaled=objective.weights)
-    if not isinstance(objective, Threshold):
-        raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
+    return objective.accept(_LinearPrograms(polytope, solve))
+
+
+@dataclass(frozen=True, eq=False)
+class _LinearPrograms(Method[Answer]):
+    polytope: Polytope
+    solve: LinearSolver
+
+    def weighted_sum(self, objective: MaxSum) -> Answer:
+        return _solve(self.polytope, self.solve, gains=objective.gains)
+
+    def linear_level(self, objective: MaxMin) -> Answer:
+        return _solve(self.polytope, self.solve, demand=objective.weights, scaled=objective.weights)
+
+    def level(self, objective: Threshold) -> Answer:
+        return _by_levels(self.polytope, objective, self.solve)
+
+
+def _by_levels(polytope: Polytope, objective: Threshold, solve: LinearSolver) -> Answer:
     better = 1.0 if objective.higher_level_is_better else -1.0
     level, bound = objective.first_guess(polytope.fastest), objective.easiest_level(polytope.fastest)
     most, tried = -better * np.inf, {level}

@@ -11,7 +11,7 @@ from formulations.backends.interior_point import StructuredProgram
 from formulations.backends.log_prices import solve_by_prices
 from formulations.backends.log_responses import Market
 from formulations.backends.structured import own_engine
-from formulations.objectives import NashWelfare, Objective
+from formulations.objectives import NashWelfare
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
 from formulations.solution import Answer, NotAcceptedError
@@ -31,10 +31,8 @@ _DIGITS = 12
 """Decimals to which two jobs' relative rates must agree to be one class."""
 
 
-def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+def solve(polytope: Polytope, objective: NashWelfare, start: Start | None = None) -> Answer:
     """Solve `NashWelfare`; rows without a positive rate and types without capacity are not allowed here."""
-    if not isinstance(objective, NashWelfare):
-        raise TypeError(f"logarithmic utilities are not those of {type(objective).__name__}")
     return solve_log(
         polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity, start
     )
@@ -69,18 +67,19 @@ def solve_log(
     classes = _merge_jobs(market)
     begin = None if start is None else start.prices[types.first]
     if classes is None:
-        shares, multipliers, prices, iterations = _solve(market, begin)
+        answer = _solve(market, begin)
+        shares, multipliers, prices = answer.shares, answer.multipliers, answer.prices
     else:
         together = np.bincount(classes.of, counts, len(classes.first)).astype(np.float64)
-        shares, multipliers, prices, iterations = _solve(market.take(classes.first, together), begin)
-        shares, multipliers = shares[classes.of], multipliers[classes.of]
+        answer = _solve(market.take(classes.first, together), begin)
+        shares, multipliers, prices = answer.shares[classes.of], answer.multipliers[classes.of], answer.prices
     if len(types.first) < len(capacity):
         shares, prices = shares[:, types.of] * types.part, prices[types.of]
-    return Answer(shares, multipliers / fastest, prices, iterations)
+    return Answer(shares, multipliers / fastest, prices, answer.iterations, answer.solver)
 
 
-def _solve(market: Market, begin: Array | None) -> tuple[Array, Array, Array, int]:
-    """Shares (K, M), multipliers (K,), prices (M,) and the number of iterations or passes; `begin`: prices (M,)."""
+def _solve(market: Market, begin: Array | None) -> Answer:
+    """Of the market's K jobs, with its iterations or passes; `begin`: prices (M,)."""
     if begin is not None and len(market.budgets) < _MANY_WARM:
         raise NotAcceptedError("few jobs are solved as quickly from nothing")
     contended = float(market.capacity.sum()) < dot(market.counts, market.scale_factors)
@@ -89,7 +88,7 @@ def _solve(market: Market, begin: Array | None) -> tuple[Array, Array, Array, in
     if begin is not None or len(market.budgets) > _MANY:
         priced = solve_by_prices(market, begin)
         if priced is not None:
-            return priced.shares, priced.multipliers, priced.prices, priced.passes
+            return Answer(priced.shares, priced.multipliers, priced.prices, priced.passes, "prices")
     if begin is not None:
         raise NotAcceptedError("these prices are no start")
     program = StructuredProgram(
@@ -100,7 +99,7 @@ def _solve(market: Market, begin: Array | None) -> tuple[Array, Array, Array, in
         budgets=market.budgets,
     )
     point = own_engine(program, _PRECISION)
-    return point.shares.T, point.demand_multipliers, point.prices, point.iterations
+    return Answer(point.shares.T, point.demand_multipliers, point.prices, point.iterations, "structured")
 
 
 @dataclass(frozen=True, eq=False)

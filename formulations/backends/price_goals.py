@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from formulations.backends.mixes import Market
 from formulations.backends.small_engine import small_engine
 from formulations.backends.structured import solve_threshold, solve_with_floors
-from formulations.objectives import MaxMin, Threshold
+from formulations.objectives import Threshold
 from formulations.polytope import Polytope
 from formulations.solution import NotAcceptedError
 from formulations.warm_start import Start
@@ -96,14 +96,12 @@ class LevelGoal(Goal):
         self.fastest = polytope.fastest
         self.alone = objective.easiest_level(self.fastest)
         self.sign = 1.0 if objective.higher_level_is_better else -1.0
-        self.linear = isinstance(objective, MaxMin)
+        self.linear = objective.linear
 
     def take(self, jobs: Index) -> LevelGoal:
         """Over some jobs."""
         part = object.__new__(LevelGoal)
-        objective = self.objective.take(jobs)
-        assert isinstance(objective, Threshold)
-        part.objective, part.fastest = objective, self.fastest[jobs]
+        part.objective, part.fastest = self.objective.take(jobs), self.fastest[jobs]
         part.alone, part.sign, part.linear = self.alone, self.sign, self.linear
         return part
 

@@ -18,7 +18,7 @@ Should prices end up further off than was assumed when jobs were settled, all be
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from formulations.backends.price_crowds import Crowd, Settled
 from formulations.backends.price_finish import Finish
 from formulations.backends.price_goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
 from formulations.backends.price_steps import Curvature, newton_step, shortened
-from formulations.objectives import FinishTimeFairness, MaxMin, MaxSum, Objective, Threshold
+from formulations.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 from formulations.warm_start import Start
@@ -104,40 +104,49 @@ def solve(polytope: Polytope, objective: Objective, start: Start | None = None) 
     RuntimeError
         Prices settle too few jobs, or do not clear the market.
     """
-    if not isinstance(objective, Threshold | MaxSum):
-        raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
-    least = _smallest(objective, warm=start is not None)
-    if polytope.n_jobs < least:
-        raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
-    if polytope.n_jobs < _MANY and not _contended(polytope):
-        raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY}")
-    curved = isinstance(objective, FinishTimeFairness)
-    if (polytope.n_jobs < _MANY or curved or start is not None) and _alike(polytope):
-        raise NotAcceptedError("many jobs run alike: they change their mix all at once")
-    if isinstance(objective, MaxSum):
-        return _Search(polytope, WorthGoal(polytope, objective.gains, None)).run(start)
-    try:
-        return _Search(polytope, LevelGoal(polytope, objective)).run(start)
-    except _HeldAloneError:
-        if start is not None:
-            raise
-        return _alone(polytope, objective)
+    return objective.accept(_PricesFirst(polytope, start))
+
+
+@dataclass(frozen=True, eq=False)
+class _PricesFirst(Method[Answer]):
+    polytope: Polytope
+    start: Start | None
+
+    def weighted_sum(self, objective: MaxSum) -> Answer:
+        self._check(objective, _SMALLEST, _SMALLEST_WARM_SUM)
+        return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run(self.start)
+
+    def linear_level(self, objective: MaxMin) -> Answer:
+        self._check(objective, _SMALLEST, _SMALLEST_WARM)
+        return self._by_level(objective)
+
+    def level(self, objective: Threshold) -> Answer:
+        self._check(objective, _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT, _SMALLEST_WARM_CURVED)
+        return self._by_level(objective)
+
+    def _check(self, objective: Objective, smallest: int, smallest_warm: int) -> None:
+        """Whether this path is taken, from a number of classes on; another where there is a start."""
+        polytope, warm = self.polytope, self.start is not None
+        least = min(_SMALLEST, smallest_warm if warm else smallest)
+        if polytope.n_jobs < least:
+            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
+        if polytope.n_jobs < _MANY and not _contended(polytope):
+            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY}")
+        if (polytope.n_jobs < _MANY or objective.curved or warm) and _alike(polytope):
+            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
+
+    def _by_level(self, objective: Threshold) -> Answer:
+        try:
+            return _Search(self.polytope, LevelGoal(self.polytope, objective)).run(self.start)
+        except _HeldAloneError:
+            if self.start is not None:
+                raise
+            return _alone(self.polytope, objective)
 
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
     """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
     return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
-
-
-def _smallest(objective: Objective, *, warm: bool) -> int:
-    """Number of classes from which this path is taken."""
-    if not isinstance(objective, Threshold):
-        return min(_SMALLEST, _SMALLEST_WARM_SUM) if warm else _SMALLEST
-    if isinstance(objective, MaxMin):
-        return min(_SMALLEST, _SMALLEST_WARM) if warm else _SMALLEST
-    if warm:
-        return min(_SMALLEST, _SMALLEST_WARM_CURVED)
-    return min(_SMALLEST, _SMALLEST_CURVED if isinstance(objective, FinishTimeFairness) else _SMALLEST_BENT)
 
 
 def _alike(polytope: Polytope) -> bool:

@@ -188,6 +188,9 @@ def level_at_prices(
             if not (np.isfinite(good) and np.isfinite(bad)):
                 break
             following = 0.5 * (good + bad)
+        if following >= sign * objective.limit:
+            # from far off a Newton step may lead beyond any level
+            following = 0.5 * (sign * level + sign * objective.limit)
         level = sign * following
     # where demands cost too much no level is attained: a bound; where they do not, nothing is proven
     return sign * bad if np.isfinite(bad) else np.nan

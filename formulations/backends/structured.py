@@ -6,13 +6,14 @@ The method is an *engine*: our own on M prices (`interior_point`), or Clarabel f
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
 from formulations.backends.responses import level_at_prices
-from formulations.objectives import FinishTimeFairness, MaxMin, MaxSum, NashWelfare, Objective, Threshold
+from formulations.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.polytope import Polytope
 from formulations.solution import Answer, NotAcceptedError
 from formulations.warm_start import Start
@@ -55,36 +56,59 @@ def solve(polytope: Polytope, objective: Objective, start: Start | None = None) 
     Raises `NotAcceptedError` where a `start` is given and saves nothing: an interior point cannot begin from one, but
     a sequence of levels can, and so can a search for prices.
     """
-    if isinstance(objective, NashWelfare):
-        from formulations.backends import log_utilities
-
-        return log_utilities.solve(polytope, objective, start)
-    return solve_with_engine(polytope, objective, own_engine, start)
+    return objective.accept(_Structured(polytope, own_engine, start))
 
 
 def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, start: Start | None = None) -> Answer:
-    """The same with a given engine."""
-    if start is not None:
-        if not isinstance(objective, FinishTimeFairness):
-            raise NotAcceptedError("a single program, or one with a good first level, has no use for a start")
-        return _solve_by_levels(polytope, objective, engine, _PRECISION, start)
-    if isinstance(objective, MaxSum):
-        if not objective.gains.any():
-            # nothing is worth anything
-            return Answer(np.zeros(polytope.rates.shape), np.zeros(0), np.zeros(len(polytope.capacity)))
-        return solve_with_floors(polytope, objective.gains[:, None] * polytope.rates, None, 0.0, engine=engine)
-    if not isinstance(objective, Threshold):
-        raise NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
-    return solve_threshold(polytope, objective, engine)
+    """The same with a given engine, but no logarithms."""
+    return objective.accept(_WithEngine(polytope, engine, start))
 
 
 def solve_threshold(
     polytope: Polytope, objective: Threshold, engine: Engine = own_engine, *, precision: float = _PRECISION
 ) -> Answer:
     """Solve a threshold objective to a relative gap of about `precision`."""
-    if isinstance(objective, MaxMin):
-        return _solve_max_min(polytope, objective.weights, precision, engine)
-    return _solve_by_levels(polytope, objective, engine, precision)
+    return objective.accept(_WithEngine(polytope, engine, precision=precision))
+
+
+@dataclass(frozen=True, eq=False)
+class _WithEngine(Method[Answer]):
+    polytope: Polytope
+    engine: Engine
+    start: Start | None = None
+    precision: float = _PRECISION
+
+    def weighted_sum(self, objective: MaxSum) -> Answer:
+        self._without_start()
+        if not objective.gains.any():
+            # nothing is worth anything
+            return Answer(np.zeros(self.polytope.rates.shape), np.zeros(0), np.zeros(len(self.polytope.capacity)))
+        worth = objective.gains[:, None] * self.polytope.rates
+        return solve_with_floors(self.polytope, worth, None, 0.0, engine=self.engine)
+
+    def linear_level(self, objective: MaxMin) -> Answer:
+        self._without_start()
+        return _solve_max_min(self.polytope, objective.weights, self.precision, self.engine)
+
+    def level(self, objective: Threshold) -> Answer:
+        if not objective.curved:
+            self._without_start()
+        return _solve_by_levels(self.polytope, objective, self.engine, self.precision, self.start)
+
+    def refusal(self, objective: Objective) -> Exception:
+        self._without_start()
+        return super().refusal(objective)
+
+    def _without_start(self) -> None:
+        if self.start is not None:
+            raise NotAcceptedError("a single program, or one with a good first level, has no use for a start")
+
+
+class _Structured(_WithEngine):
+    def log_sum(self, objective: NashWelfare) -> Answer:
+        from formulations.backends import log_utilities
+
+        return log_utilities.solve(self.polytope, objective, self.start)
 
 
 def _solve_by_levels(

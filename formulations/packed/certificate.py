@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from formulations.packed.program import PackedPoint, PackedProgram
 from throughputs.numerics import matmul
 
-__all__ = ["Dual", "dual_bound", "repaired"]
+__all__ = ["Dual", "best_other", "dual_bound", "repaired"]
 
 Array = NDArray[np.float64]
 
@@ -52,13 +52,15 @@ def _not_beside_itself(program: PackedProgram, y: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """What a weighted sum of throughputs can come to, ``supply >= max sum_kj n_k weight_kj u_kj``, and its prices.
+    """What a weighted sum of throughputs can come to, ``supply >= max sum_kj n_k weight_kj u_kj``, and what proves it.
 
-    Where GPUs in use cost something, ``sum_j d_j v_j`` is taken off the sum.
+    Where GPUs in use cost something, ``sum_j d_j v_j`` is taken off the sum. `prices` (M,) and `time` (K,), what one
+    job's time is worth, pay for every column.
     """
 
     supply: float
     prices: Array
+    time: Array
 
 
 def dual_bound(
@@ -81,18 +83,18 @@ def dual_bound(
     m = np.clip(np.nan_to_num(time_multipliers), 0.0, None)
     weights = weights[:, None] if weights.ndim == 1 else weights
     d = np.zeros_like(prices) if gpu_cost is None else gpu_cost
-    best = _paid(program, weights, m, prices, d)
+    best, time = _paid(program, weights, m, prices, d)
     dust = prices * program.capacity <= _DUST * best
     if (prices[dust] > 0).any():
         # a type with next to no GPUs may be worth little and yet have a price that the bound needs
         without = np.where(dust, 0.0, prices)
-        free = _paid(program, weights, m, without, d)
+        free, time_at_free = _paid(program, weights, m, without, d)
         if free <= best * (1.0 + _DUST):
-            return Dual(free, without)
-    return Dual(best, prices)
+            return Dual(free, without, time_at_free)
+    return Dual(best, prices, time)
 
 
-def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_cost: Array) -> float:
+def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_cost: Array) -> tuple[float, Array]:
     g, due = program.group, prices + gpu_cost
     m = np.maximum(m, (weights * program.rates - program.gangs[:, None] * due).max(axis=1))
     if program.useful.any():
@@ -100,13 +102,13 @@ def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_c
         profit = weights[:, None, :] * program.partner_rates - m[:, None, None]
         partner = np.maximum.reduceat(profit, program.starts).transpose(1, 0, 2)[g]
         k = np.arange(len(g))
-        partner[k, g] = _best_other(program, profit[k, g])
+        partner[k, g] = best_other(program, profit[k, g])
         lacking = np.where(program.useful[g], profit + partner - program.gangs[:, None, None] * due, 0.0)
         m = m + 0.5 * np.maximum(lacking.max(axis=(1, 2)), 0.0)
-    return float(matmul(program.counts, m) + matmul(program.capacity, prices))
+    return float(matmul(program.counts, m) + matmul(program.capacity, prices)), m
 
 
-def _best_other(program: PackedProgram, profit: Array) -> Array:
+def best_other(program: PackedProgram, profit: Array) -> Array:
     """(K, M) best of `profit` (K, M) among the other jobs of the group: a single job is not its own partner."""
     best = np.maximum.reduceat(profit, program.starts)[program.group]
     at_top = profit >= best

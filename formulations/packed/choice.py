@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.closed_forms import proportional_throughput
-from formulations.objectives import Objective, Threshold
+from formulations.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.levels import PRECISION, Proof
@@ -57,10 +57,26 @@ def choose(
 
     `engines` are started and asked in turn, until one finds a choice that is proven.
     """
-    if not isinstance(objective, Threshold):
+    return objective.accept(_Choices(program, proof, engines))
+
+
+@dataclass(frozen=True, eq=False)
+class _Choices(Method[PackedChoice]):
+    program: PackedProgram
+    proof: Proof
+    engines: Sequence[Callable[[], Solve]]
+
+    def weighted_sum(self, objective: MaxSum) -> PackedChoice:
         # every throughput counts in a sum with positive gains
-        gains = getattr(objective, "gains", np.zeros(1))
-        return PackedChoice(proof.point, proof.gap if (gains > 0).all() else np.nan)
+        return PackedChoice(self.proof.point, self.proof.gap if (objective.gains > 0).all() else np.nan)
+
+    def level(self, objective: Threshold) -> PackedChoice:
+        return _choose_at_level(self.program, objective, self.proof, self.engines)
+
+
+def _choose_at_level(
+    program: PackedProgram, objective: Threshold, proof: Proof, engines: Sequence[Callable[[], Solve]]
+) -> PackedChoice:
     worth = _worth(program)
     first = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
     if first.efficiency_gap <= _PROVEN:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import relative_gap
-from formulations.objectives import MaxMin, MaxSum, Objective, Threshold
+from formulations.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
@@ -21,10 +22,15 @@ Array = NDArray[np.float64]
 PRECISION = 1e-11
 """Relative gap to which programs are solved; the certificate then decides."""
 
+T = TypeVar("T")
+
 _ROUGH = 1e-4
 """Relative gap of the first programs of a sequence."""
 
 _ROUNDS = 40
+
+_GOOD = 1e-10
+"""Relative distance of bounds from which the better one is proven by what proves it, not by the other's multipliers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +38,7 @@ class Proof:
     """A feasible point with what is proven about it; `objective` and `bound` are of the reported value.
 
     `excess` is what the cluster can earn at the multipliers beyond what the point's demands cost (0 at an optimum).
+    `proving` are what proves the bound, in units of the level: multipliers of demands (K,), worth of time (K,), prices.
     """
 
     point: PackedPoint
@@ -40,18 +47,33 @@ class Proof:
     bound: float
     gap: float
     prices: Array
+    proving: tuple[Array, Array, Array]
     excess: float = 0.0
 
 
 def optimise(program: PackedProgram, objective: Objective, solve: Solve) -> PackedPoint:
     """Solve for an objective over the classes (K,)."""
-    if isinstance(objective, MaxSum):
-        return solve(Goal(gains=objective.gains), PRECISION)
-    if isinstance(objective, MaxMin):
-        return solve(Goal(slopes=objective.weights), PRECISION)
-    if not isinstance(objective, Threshold):
-        raise TypeError(f"no packed program for {type(objective).__name__}")
-    return _by_levels(program, objective, solve)
+    return objective.accept(_Goals(program, solve))
+
+
+class _Packed(Method[T]):
+    def refusal(self, objective: Objective) -> Exception:
+        return TypeError(f"no packed program for {type(objective).__name__}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Goals(_Packed[PackedPoint]):
+    program: PackedProgram
+    solve: Solve
+
+    def weighted_sum(self, objective: MaxSum) -> PackedPoint:
+        return self.solve(Goal(gains=objective.gains), PRECISION)
+
+    def linear_level(self, objective: MaxMin) -> PackedPoint:
+        return self.solve(Goal(slopes=objective.weights), PRECISION)
+
+    def level(self, objective: Threshold) -> PackedPoint:
+        return _by_levels(self.program, objective, self.solve)
 
 
 def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
@@ -79,28 +101,50 @@ def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> Pa
 
 def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> Proof:
     """Feasible times, their value, and a bound by weak duality; multipliers and prices in units of the objective."""
-    point = repaired(program, answer)
-    u = program.throughput(point)
-    n = program.counts
-    if isinstance(objective, MaxSum):
+    return objective.accept(_Proofs(program, answer))
+
+
+@dataclass(frozen=True, eq=False)
+class _Proofs(_Packed[Proof]):
+    program: PackedProgram
+    answer: PackedPoint
+
+    def weighted_sum(self, objective: MaxSum) -> Proof:
+        program, answer, n = self.program, self.answer, self.program.counts
+        point = repaired(program, answer)
+        u = program.throughput(point)
         dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
         value = dot(n * objective.gains, u)
         point = replace(point, demand_multipliers=np.zeros_like(n))
-        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices)
-    assert isinstance(objective, Threshold)
+        proving = objective.gains, dual.time, dual.prices
+        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
+
+    def level(self, objective: Threshold) -> Proof:
+        return _prove_level(self.program, objective, self.answer)
+
+
+def _prove_level(program: PackedProgram, objective: Threshold, answer: PackedPoint) -> Proof:
+    point = repaired(program, answer)
+    u = program.throughput(point)
+    n = program.counts
     weights = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
     dual = dual_bound(program, weights, answer.time_multipliers, answer.prices)
     level = objective.level(u)
     bound = objective.bound(n * weights, dual.supply)
     alone = objective.easiest_level(program.fastest)
-    bound = min(bound, alone) if objective.higher_level_is_better else max(bound, alone)
+    held_alone = objective.worse(alone, bound) != bound and relative_gap(alone, bound) > _GOOD
+    bound = objective.worse(alone, bound)
     with np.errstate(all="ignore"):
         scale = dot(n * weights, objective.slope(level)) if np.isfinite(level) else np.inf
         owed = dot(n * weights, objective.demand(level)) if np.isfinite(level) else 0.0
-    excess, prices = dual.supply - owed, dual.prices
+    excess, prices, time = dual.supply - owed, dual.prices, dual.time
     if scale > 0 and np.isfinite(scale):
-        weights, prices, excess = weights / scale, prices / scale, excess / scale
+        weights, prices, time, excess = weights / scale, prices / scale, time / scale, excess / scale
     point = replace(point, demand_multipliers=weights)
+    proving = weights, time, prices
+    if held_alone:
+        on_one = objective.held_alone(program.fastest) / n
+        proving = on_one, on_one * program.fastest, np.zeros_like(prices)
     value, limit = objective.report(level), objective.report(bound)
     prices = objective.report_price(prices, level)
-    return Proof(point, u, value, limit, objective.gap(value, limit), prices, excess)
+    return Proof(point, u, value, limit, objective.gap(value, limit), prices, proving, excess)

@@ -11,16 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.certificate import relative_gap
-from formulations.objectives import Objective
+from formulations.in_turn import Judged, Turn, solve_in_turn
+from formulations.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
 from formulations.packed.expansion import of_jobs
+from formulations.packed.first_gpu import prices_of_nobody, with_absent_types
 from formulations.packed.levels import Proof, optimise, prove
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.water_filling import fill_packed
-from formulations.solution import Attempt, NotAcceptedError, Solution, SolverError
+from formulations.solution import Attempt, Solution
 from formulations.water_filling import WaterFilling, WaterLevel
 
 __all__ = ["PackedSolution", "solve_packed"]
@@ -70,31 +72,22 @@ def solve_packed(
     goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
     engines = auto(reduction.program.n_classes) if named is None else [named]
-    if isinstance(goal, WaterFilling):
-        best, chosen, attempts = _fill(engines, reduction.program, goal, tolerance)
-        solved = perf_counter()
-    else:
-        best, attempts = _solve_in_turn(engines, reduction.program, goal, tolerance, {})
-        solved = perf_counter()
-        others = [engine for engine in engines if engine.name != best.solver]
-        starts: list[Callable[[], Solve]] = [lambda: best.solve]
-        starts += [partial(engine.start, reduction.program) for engine in others]
-        chosen = choose(reduction.program, goal, best.proof, starts)
+    best, chosen, attempts, solved = goal.accept(_Programs(engines, reduction.program, tolerance))
     decided = perf_counter()
 
     N, M = program.n_jobs, len(program.capacity)
     shares, pairs = of_jobs(reduction, chosen.point, M)
-    prices, multipliers = np.zeros(M), np.zeros(N)
-    prices[reduction.types] = best.proof.prices
-    multipliers[reduction.jobs] = chosen.point.demand_multipliers[reduction.of]
-    u = program.throughput(shares, pairs)[reduction.jobs]
-    value = objective.take(reduction.jobs).value(u)
-    if isinstance(goal, WaterFilling):
-        # with entities all at the top may have more in the end than at the first level
-        value = min(value, best.proof.objective)
-        gap = max(relative_gap(value, best.proof.bound), best.proof.gap)
-    else:
-        gap = relative_gap(value, best.proof.bound)
+    value, gap = _attained(program, objective, reduction, best.proof, shares, pairs)
+    if best.proof.gap <= tolerance < gap:
+        # the choice cost the last digits of a proven optimum
+        chosen = PackedChoice(best.proof.point, np.nan)
+        shares, pairs = of_jobs(reduction, chosen.point, M)
+        value, gap = _attained(program, objective, reduction, best.proof, shares, pairs)
+    weights, time, dual_prices = best.proof.proving
+    prices, multipliers = with_absent_types(program, reduction, weights, time, dual_prices), np.zeros(N)
+    prices = goal.reported_prices(prices, best.proof.bound) + prices_of_nobody(program, reduction.served)
+    if goal.has_demands:
+        multipliers[reduction.jobs] = weights[reduction.of]
     done = perf_counter()
     return PackedSolution(
         shares=shares,
@@ -121,6 +114,49 @@ def solve_packed(
     )
 
 
+def _attained(
+    program: PackedPolytope, objective: Objective, reduction: Reduction, proof: Proof, shares: Array, pairs: Pairs
+) -> tuple[float, float]:
+    """Value at the chosen shares, and its gap to the bound."""
+    u = program.throughput(shares, pairs)[reduction.jobs]
+    value, gap = objective.take(reduction.jobs).attained(u, proof)
+    return value, max(relative_gap(value, proof.bound), gap)
+
+
+_Answered = tuple["_Best", PackedChoice, list[Attempt], float]
+"""The best answer, what was chosen, all attempts, and when the last of them was done."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Programs(Method[_Answered]):
+    """One program for an objective, or as many as it has levels."""
+
+    engines: list[Engine]
+    program: PackedProgram
+    enough: float
+
+    def weighted_sum(self, objective: MaxSum) -> _Answered:
+        return self._one(objective)
+
+    def level(self, objective: Threshold) -> _Answered:
+        return self._one(objective)
+
+    def sequence(self, objective: WaterFilling) -> _Answered:
+        best, chosen, attempts = _fill(self.engines, self.program, objective, self.enough)
+        return best, chosen, attempts, perf_counter()
+
+    def refusal(self, objective: Objective) -> Exception:
+        return TypeError(f"no packed program for {type(objective).__name__}")
+
+    def _one(self, objective: Objective) -> _Answered:
+        best, attempts = _ask_in_turn(self.engines, self.program, objective, self.enough, {})
+        solved = perf_counter()
+        others = [engine for engine in self.engines if engine.name != best.solver]
+        starts: list[Callable[[], Solve]] = [lambda: best.solve]
+        starts += [partial(engine.start, self.program) for engine in others]
+        return best, choose(self.program, objective, best.proof, starts), attempts, solved
+
+
 @dataclass(frozen=True, eq=False)
 class _Best:
     """The answer with the smallest proven gap, whose it is, and the engine to go on with."""
@@ -139,7 +175,7 @@ def _fill(
     solvers: list[_Best] = []
 
     def solve_level(level: WaterLevel) -> Proof:
-        best, tried = _solve_in_turn(engines, program, level, enough, started)
+        best, tried = _ask_in_turn(engines, program, level, enough, started)
         attempts.extend(tried)
         solvers.append(best)
         return best.proof
@@ -149,37 +185,27 @@ def _fill(
     return replace(solvers[0], proof=proof), PackedChoice(proof.point, proof.gap), attempts
 
 
-def _solve_in_turn(
+def _ask_in_turn(
     engines: list[Engine], program: PackedProgram, objective: Objective, enough: float, started: dict[str, Solve]
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the engines in turn until one is proven within `enough`; the best answer, and all attempts.
 
     Engines in `started` go on from where they are; others are started, and added.
     """
-    best: _Best | None = None
     attempts: list[Attempt] = []
-    declined: list[str] = []
-    for engine in engines:
-        began = perf_counter()
-        try:
+
+    def turn(engine: Engine) -> Turn[tuple[Proof, Solve]]:
+        def run() -> Judged[tuple[Proof, Solve]]:
             if engine.name not in started:
                 started[engine.name] = engine.start(program)
             solve = started[engine.name]
             proof = prove(program, objective, optimise(program, objective, solve))
-        except NotAcceptedError as error:
-            declined.append(f"{engine.name}: {error}")
-            continue
-        except (RuntimeError, np.linalg.LinAlgError) as error:
-            attempts.append(Attempt(engine.name, np.inf, perf_counter() - began, str(error)))
-            continue
-        attempts.append(Attempt(engine.name, proof.gap, perf_counter() - began))
-        if best is None or proof.gap < best.proof.gap:
-            best = _Best(proof, engine.name, solve)
-        if best.proof.gap <= enough:
-            break
-    if best is None:
-        raise SolverError("; ".join([*declined, *(f"{attempt.solver}: {attempt.note}" for attempt in attempts)]))
-    return best, attempts
+            return Judged((proof, solve), proof.gap)
+
+        return Turn(engine.name, run)
+
+    (proof, solve), solver = solve_in_turn([turn(engine) for engine in engines], enough, attempts)
+    return _Best(proof, solver, solve), attempts
 
 
 def _empty(program: PackedPolytope, objective: Objective, reduction: Reduction, seconds: float) -> PackedSolution:
@@ -192,7 +218,7 @@ def _empty(program: PackedPolytope, objective: Objective, reduction: Reduction, 
         bound=np.nan,
         gap=0.0,
         efficiency_gap=0.0,
-        prices=np.zeros(M),
+        prices=prices_of_nobody(program, reduction.served),
         multipliers=np.zeros(N),
         served=reduction.served,
         unit=objective.unit,

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from formulations.packed.levels import Proof
 from formulations.packed.program import PackedProgram
-from formulations.water_filling import Level, WaterFilling, WaterLevel, fill
+from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 
 __all__ = ["fill_packed"]
 
@@ -47,4 +49,8 @@ def fill_packed(program: PackedProgram, objective: WaterFilling, solve: Callable
         bound=min(first.bound, most),
         gap=max(level.gap for level in levels),
     )
+    if first.bound >= most * (1.0 - PROVEN_ALONE):
+        # a member of the top can have no more, whatever the first level costs
+        held = objective.held_by(program.fastest)
+        proof = replace(proof, proving=(held, held * program.fastest, np.zeros_like(first.prices)))
     return proof

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from formulations import MaxSum, Polytope
+from formulations import solve as solve_certified
 from formulations.backends import log_prices, log_responses, log_utilities
 from formulations.backends.convex import solve_clarabel
 from formulations.backends.interior_point import StructuredProgram, solve_structured
@@ -372,3 +373,15 @@ def test_objective_says_what_is_wrong():
     polytope, _ = draw(0)
     with pytest.raises(TypeError, match="MaxSum"):
         solve(polytope, MaxSum(np.ones(polytope.n_jobs)))
+
+
+def test_the_answer_says_who_gave_it():
+    """From 3,000 distinct jobs on, prices come first."""
+    for n_jobs, name in ((500, "structured"), (3500, "prices")):
+        rng = np.random.default_rng(n_jobs)
+        polytope = polytope_of(
+            rng.uniform(0.1, 1, (n_jobs, 3)), np.ones(n_jobs, dtype=np.int64), np.full(3, n_jobs / 9)
+        )
+        solution = solve_certified(polytope, NashWelfare(rng.uniform(0.5, 2, n_jobs)))
+        assert solution.solver == name
+        assert solution.attempts[-1].solver == name

@@ -251,9 +251,13 @@ def test_small_whole_numbers(rates, scale_factors, capacity, weights):
     for objective in (MaxMin(weights), Makespan(weights), MaxSum(weights), WaterFilling(np.ones(4), weights)):
         solution = solve(polytope, objective)
         assert polytope.violation(solution.shares) <= 1e-12
-        assert np.isfinite(solution.prices).all()
-        assert (solution.prices >= 0).all()
         served = (rates[:, capacity > 0] > 0).any(axis=1)
+        # a type without GPUs on which somebody runs who runs nowhere else
+        unknown = (capacity == 0) & (rates[~served] > 0).any(axis=0)
+        if isinstance(objective, MaxSum) and served.any():
+            unknown[:] = False
+        np.testing.assert_array_equal(np.isfinite(solution.prices), ~unknown)
+        assert (solution.prices[~unknown] >= 0).all()
         np.testing.assert_array_equal(solution.served, served)
         assert not solution.shares[~served].any()
         assert solution.status == ("optimal" if served.any() else "empty")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from throughputs.training.course import Course, CourseChange
 from throughputs.training.forecast import Forecast, ForecastMode, Regimes, forecast_jobs
 from throughputs.training.profile import profile_trace
-from throughputs.training.profiles import STEADY_EPOCHS, Profiles
+from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS, Profiles
 from throughputs.training.rules import AdaptationRules, CriticalWindow, ModelRules, default_rules, read_rules
 
 __all__ = [
+    "MOST_STEADY_EPOCHS",
     "STEADY_EPOCHS",
     "AdaptationRules",
     "Course",

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.tables.table import ThroughputTable
 from throughputs.training.ladders import Ladders
-from throughputs.training.profiles import STEADY_EPOCHS
+from throughputs.training.profiles import MOST_STEADY_EPOCHS, STEADY_EPOCHS
 from throughputs.training.rules import AdaptationRules, default_rules, stated_batch_size
 
 __all__ = ["Course", "CourseChange"]
@@ -236,7 +236,10 @@ def training_start(
     ladders: Ladders,
     kind: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """(N,) batch size, steps of an epoch, and epochs that N jobs begin with."""
+    """(N,) batch size, steps of an epoch, and epochs that N jobs begin with.
+
+    Jobs that never change their batch size have at most `MOST_STEADY_EPOCHS`, longer ones instead.
+    """
     known = kind >= 0
     batch_size = np.array([stated_batch_size(name) or 1 for name in job_type], dtype=np.int64)
     epochs = np.minimum(np.ceil(total_steps), STEADY_EPOCHS)
@@ -244,4 +247,8 @@ def training_start(
     batch_size[known] = ladders.batch_size[kind[known], 0]
     iterations[known] = np.ceil(ladders.samples_per_epoch[kind[known]] / batch_size[known])
     epochs[known] = np.ceil(total_steps[known] / iterations[known])
+    long = np.flatnonzero(known & (epochs > MOST_STEADY_EPOCHS))
+    long = long[ladders.top[kind[long]] == 0]
+    epochs[long] = MOST_STEADY_EPOCHS
+    iterations[long] = total_steps[long] / MOST_STEADY_EPOCHS
     return batch_size, iterations, epochs.astype(np.int64)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError
 from throughputs.training.course import training_start
 from throughputs.training.ladders import Ladders
-from throughputs.training.profiles import Profiles
+from throughputs.training.profiles import MOST_STEADY_EPOCHS, Profiles
 from throughputs.training.rules import AdaptationRules, View, default_rules
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def profile_trace(
 
     A job has ceil(steps / ceil(samples / batch size)) epochs; one of them takes samples / batch size / throughput
     seconds. Jobs whose model the rules do not know have `throughputs.training.STEADY_EPOCHS` equal epochs, and no more
-    than steps, in which nothing changes. Nor does anything for jobs whose next batch size has no throughput.
+    than steps, in which nothing changes; jobs that never change their batch size have at most
+    `throughputs.training.MOST_STEADY_EPOCHS`, which are longer than a pass over the samples where there would be more.
+    Nothing changes either for jobs whose next batch size has no throughput.
 
     Parameters
     ----------
@@ -77,9 +79,13 @@ def profile_trace(
     offsets = np.concatenate([[0], np.cumsum(epochs)])
     epoch = np.arange(len(job)) - offsets[:-1][job]
     rate = initial[np.arange(len(trace)), column]
-    samples = np.where(kind >= 0, 0, np.maximum(np.rint(iterations * batch_size), 1)).astype(np.int64)
-    samples[kind >= 0] = ladders.samples_per_epoch[kind[kind >= 0]]
-    steps = np.where(kind >= 0, samples / batch_size, iterations)
+    samples = np.maximum(np.rint(iterations * batch_size), 1).astype(np.int64)
+    steps = iterations.copy()
+    # An epoch is a pass over the samples, but for jobs of unknown data sets and those with too many epochs.
+    passes = np.flatnonzero(kind >= 0)
+    passes = passes[(epochs[passes] < MOST_STEADY_EPOCHS) | (ladders.top[kind[passes]] > 0)]
+    samples[passes] = ladders.samples_per_epoch[kind[passes]]
+    steps[passes] = samples[passes] / batch_size[passes]
     sizes, seconds = batch_size[job], (steps / rate)[job]
 
     adapts = np.flatnonzero((kind >= 0)[job])

@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs.errors import InputError
 
-__all__ = ["STEADY_EPOCHS", "Profiles"]
+__all__ = ["MOST_STEADY_EPOCHS", "STEADY_EPOCHS", "Profiles"]
 
 STEADY_EPOCHS = 100
 """Epochs of a job of whose data set nothing is known; fewer if it has fewer steps."""
+
+MOST_STEADY_EPOCHS = 100_000
+"""Most epochs of a job that never changes its batch size: a profile holds every one, and more would tell no more."""
 
 
 @dataclass(frozen=True, eq=False)

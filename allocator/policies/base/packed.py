@@ -91,17 +91,18 @@ class ServedPart:
         return certified(policy, self.whole, solution, shares, ~self.able, perf_counter() - started, **more)
 
 
-def served_part(state: ClusterState) -> ServedPart:
+def served_part(state: ClusterState, *, priced: bool = True) -> ServedPart:
     """What a program with pairs is about: a job that gains nothing alone has no normaliser, one that is through needs
-    nothing."""
-    able = np.asarray((_fitting(state.packed, state).rates > 0).any(axis=1) & (state.steps_remaining > 0))
+    nothing. Types without GPUs are `priced` by what single-GPU jobs would do on them."""
+    able = np.asarray((_fitting(state.packed, state.capacity).rates > 0).any(axis=1) & (state.steps_remaining > 0))
     part = state if able.all() else state.subset(np.flatnonzero(able))
-    return ServedPart(state, part, able, PackedPolytope(_fitting(part.packed, part), state.capacity))
+    columns = _fitting(part.packed, np.maximum(state.capacity, 1) if priced else state.capacity)
+    return ServedPart(state, part, able, PackedPolytope(columns, state.capacity))
 
 
-def _fitting(columns: PackedColumns, state: ClusterState) -> PackedColumns:
-    """The columns with 0 on types that have fewer GPUs than a gang needs."""
-    fits = columns.group_scale_factors[:, None] <= state.capacity
+def _fitting(columns: PackedColumns, gpus: NDArray[np.int64]) -> PackedColumns:
+    """The columns with 0 on types that have fewer GPUs, of (M,) `gpus`, than a gang needs."""
+    fits = columns.group_scale_factors[:, None] <= gpus
     if fits.all():
         return columns
     return PackedColumns(

@@ -14,6 +14,7 @@ from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, solve
+from formulations.first_gpu import prices_of_none
 from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "ProgramPolicy",
     "certified",
     "named_accelerator",
+    "priced_rates",
 ]
 
 Array = NDArray[np.float64]
@@ -68,7 +70,7 @@ class ProgramPolicy(SharePolicy):
         """Solve the program for `state`."""
         started = perf_counter()
         believed = self.believed_rates(state)
-        usable = np.where(state.runnable_rates > 0, believed, 0.0) if self.choice == "balanced" else believed
+        usable = np.where(priced_rates(state) > 0, believed, 0.0) if self.choice == "balanced" else believed
         # a job that gains nothing anywhere has no place in an objective
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         able = np.flatnonzero(can_gain)
@@ -157,7 +159,7 @@ def certified(
         objective_unit=solution.unit,
         bound=solution.bound,
         gap=solution.gap,
-        prices=solution.prices,
+        prices=_with_jobs_left_out(solution.prices, state, left_out),
         unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
         solver=solution.solver,
         seconds=seconds,
@@ -168,11 +170,26 @@ def certified(
     )
 
 
+def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np.bool_]) -> Array:
+    """Not known for types without GPUs that are the only ones for some job: with the first GPU it would take part."""
+    absent, waiting = ~(state.capacity > 0), left_out & (state.steps_remaining > 0)
+    if not absent.any() or not waiting.any():
+        return prices
+    return prices + np.where(absent, prices_of_none(priced_rates(state)[waiting]), 0.0)
+
+
 def named_accelerator(policy: object) -> str:
     """An accelerator type that the settings of a policy speak of; v100 if they speak of none."""
     prices = getattr(policy, "prices", None)
     priced = prices.accelerators if isinstance(prices, PriceTable) else tuple(prices or ())
     return str(getattr(policy, "reference_accelerator", None) or next(iter(priced), "v100"))
+
+
+def priced_rates(state: ClusterState) -> Array:
+    """(N, M) `ClusterState.runnable_rates`, and those of single-GPU jobs on types without GPUs: what the first would
+    bring is its price."""
+    fits = state.scale_factors[:, None] <= np.maximum(state.capacity, 1)[None, :]
+    return np.where(fits, state.rates, 0.0)
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.policies.base.programs import Array
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import MaxMin, Polytope, solve
@@ -45,7 +45,7 @@ Positions = NDArray[np.intp]
     program="max_x sum_i s_i a_i.x_i with a_i.x_i >= r_ik a_i.x_k for all i, k; or all s_i/e_i a_i.x_i equal",
 )
 @dataclass(frozen=True)
-class OptimalEfficiencyWithFairness:
+class OptimalEfficiencyWithFairness(SharePolicy):
     """Raise the total normalised throughput as far as no job envies another (OEF).
 
         max_x  sum_i s_i a_i.x_i                               x in the allocation polytope
@@ -76,11 +76,6 @@ class OptimalEfficiencyWithFairness:
 
     form: str = "cooperative"
     solver: str = "auto"
-
-    name: ClassVar[str] = "oef"
-    heterogeneity_aware: ClassVar[bool] = True
-    fills_idle_gpus: ClassVar[bool] = True
-    preemptive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.form not in _FORMS:

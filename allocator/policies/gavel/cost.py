@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from allocator.policies.base.packed import PairingPolicy, served_part
-from allocator.policies.base.programs import Array, ProgramPolicy, certified
+from allocator.policies.base.programs import Array, ProgramPolicy, certified, priced_rates
 from allocator.protocol import ClusterState, SharePolicy, Trigger
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -138,7 +138,7 @@ class _ThroughputPerCost(_Priced, ProgramPolicy):
     def _allocate_with_floors(self, state: ClusterState, needed: Array | None, infeasible: str = "") -> Allocation:
         """Solve with the throughputs (N,) that jobs need for their deadlines."""
         started = perf_counter()
-        usable = state.runnable_rates if self.choice == "balanced" else state.rates
+        usable = priced_rates(state) if self.choice == "balanced" else state.rates
         can_gain = (usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0)
         usable = np.where(can_gain[:, None], usable, 0.0)
         polytope = Polytope(PlainColumns(state.throughputs.with_rates(usable)), state.capacity)

@@ -105,7 +105,7 @@ class MinTotalDurationPacked(PackedPolicy):
         """Solve the program for `state`, and choose."""
         check_choice(self.choice)
         started = perf_counter()
-        part = served_part(state)
+        part = served_part(state, priced=self.choice != "published")
         objective = self.objective(part.state)
         solution = solve_packed(part.polytope, objective, solver=self.solver)
         if self.choice == "published":

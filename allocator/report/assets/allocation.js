@@ -27,7 +27,7 @@ function headRow(decision) {
   decision.accelerators.forEach((name, position) => {
     const head = make("th", name, "share");
     head.scope = "col";
-    head.append(make("small", priced ? `price ${number(decision.prices[position])}` : "no price"));
+    head.append(make("small", priced && decision.prices[position] !== null ? `price ${number(decision.prices[position])}` : "no price"));
     row.append(head);
   });
   return { row, priced };

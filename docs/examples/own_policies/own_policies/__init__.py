@@ -1,0 +1,1 @@
+"""Policies of one's own, in a package of their own."""

@@ -1,0 +1,108 @@
+"""The examples of docs/policies.md: shown as they are, short, and working from a package of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from allocator import Cluster, default_table, simulate
+from allocator.results.result import SimulationResult
+from throughputs import Trace
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "docs" / "examples" / "own_policies"
+NAMES = ("equal_steps", "least_gpu_time", "best_speedup")
+
+
+def code_of(name: str) -> str:
+    return (PACKAGE / "own_policies" / f"{name}.py").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_shows_the_file(name: str) -> None:
+    page = (ROOT / "docs" / "policies.md").read_text()
+    shown = re.search(rf"<!-- {name} -->\n```python\n(.*?)```\n<!-- /{name} -->", page, re.DOTALL)
+    assert shown is not None
+    assert shown.group(1) == code_of(name)
+    assert len(code_of(name).splitlines()) <= 40
+
+
+@pytest.fixture(scope="module")
+def policies() -> dict[str, type]:
+    sys.path.insert(0, str(PACKAGE))
+    try:
+        from own_policies.best_speedup import BestSpeedup
+        from own_policies.equal_steps import EqualSteps
+        from own_policies.least_gpu_time import LeastGpuTime
+    finally:
+        sys.path.remove(str(PACKAGE))
+    return dict(zip(NAMES, (EqualSteps, LeastGpuTime, BestSpeedup), strict=True))
+
+
+def run(policy: object, jobs: int = 6) -> SimulationResult:
+    kinds = ["LM (batch size 20)", "ResNet-18 (batch size 64)", "LM (batch size 5)"] * (jobs // 3)
+    trace = Trace(kinds, [1, 2, 1] * (jobs // 3), [2e5] * jobs, [600.0 * i for i in range(jobs)])
+    return simulate(trace, Cluster({"v100": 4, "k80": 2}), policy, default_table())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_completes_every_job(name: str, policies: dict[str, type]) -> None:
+    result = run(policies[name]())
+    assert result.jobs["status"].eq("completed").all()
+    assert (result.timeline["busy_gpus"] <= 6).all()
+
+
+def test_the_objective_gives_all_jobs_the_same_throughput(policies: dict[str, type]) -> None:
+    _, _, allocation = run(policies["equal_steps"]()).decisions[3]
+    steps = allocation.effective_throughput
+    assert allocation.status == "optimal"
+    assert steps.min() == pytest.approx(allocation.objective, rel=1e-6)
+
+
+def test_the_order_preempts_for_who_needs_less_gpu_time(policies: dict[str, type]) -> None:
+    table = default_table()
+    rate = table.rates(["LM (batch size 20)"], [1], ["v100"])[0, 0]
+    trace = Trace(["LM (batch size 20)"] * 2, [1, 1], [rate * 1000, rate * 100], [0.0, 200.0])
+    result = simulate(trace, Cluster({"v100": 1}), policies["least_gpu_time"](), table)
+    np.testing.assert_allclose(result.jobs["completion_time"], [1100.0, 300.0])
+    assert result.jobs["preemptions"].tolist() == [1, 0]
+
+
+def test_the_selection_runs_jobs_on_other_numbers_of_gpus_than_they_came_with(policies: dict[str, type]) -> None:
+    rounds = run(policies["best_speedup"]()).rounds
+    assert set(rounds["gpu_count"]) > {1}
+    alone = rounds[rounds["job_id"] == 0].iloc[0]
+    # The first job came with 1 GPU and has the cluster to itself; four GPUs would be slower than two.
+    assert (alone["start_time"], alone["gpu_count"]) == (0.0, 2)
+
+
+@pytest.mark.exhaustive
+def test_installed_as_a_package_they_are_known_by_name(tmp_path: Path) -> None:
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(PACKAGE)]
+    subprocess.run(pip, check=True, capture_output=True)
+    command = [
+        sys.executable,
+        "-m",
+        "allocator",
+        "compare",
+        "--policies",
+        ",".join(NAMES),
+        "--jobs",
+        "8",
+        "--cluster",
+        "v100:4,k80:4",
+    ]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(target), str(ROOT)))}
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "out")], check=True, capture_output=True, text=True, env=environment
+    )
+    for name in NAMES:
+        assert (tmp_path / "out" / name / "jobs.csv").exists()
+        assert name in done.stdout + done.stderr
