@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
-    from allocator.policies.base import OrderPolicy, ProgramPolicy
+    from allocator.policies.base.ordering import OrderPolicy
+    from allocator.policies.base.programs import ProgramPolicy
     from allocator.protocol import (
         Allocation,
         Assignment,
@@ -85,12 +86,12 @@ _HOME = {
     "Estimation": "throughputs.estimator.believed",
     "InputError": "throughputs",
     "Need": "allocator.protocol",
-    "OrderPolicy": "allocator.policies.base",
+    "OrderPolicy": "allocator.policies.base.ordering",
     "Plan": "allocator.protocol",
     "PlanPolicy": "allocator.protocol",
     "PlanStep": "allocator.protocol",
     "Policy": "allocator.protocol",
-    "ProgramPolicy": "allocator.policies.base",
+    "ProgramPolicy": "allocator.policies.base.programs",
     "SharePolicy": "allocator.protocol",
     "SimulationResult": "allocator.results.result",
     "ThroughputMatrix": "throughputs",

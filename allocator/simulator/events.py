@@ -154,12 +154,15 @@ class EventExecution:
         )
         self.world.tell_stretch(outcome)
 
+    def leave(self, jobs: _Ids) -> None:
+        """Jobs are gone; so are their leases, even when nobody runs next."""
+        self.leases.end(jobs, self.world.clock, self._table)
+
     def close(self) -> None:
         """The run is over: leases that are still open end with it."""
         world = self.world
-        open_jobs = self.leases.open_jobs
-        if len(open_jobs):
-            self.leases.end(open_jobs, world.clock, self._table)
+        self.leave(self.leases.open_jobs)
+        if self.leases.any_ended:
             world.tell_stretch(
                 self.leases.stretch(world.round, world.clock, world.clock, len(world.core.active), (0, 0))
             )

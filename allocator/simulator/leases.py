@@ -45,6 +45,11 @@ class Leases:
         """Ids of the jobs that have a lease, ascending."""
         return np.array(sorted(self._open), dtype=np.int64)
 
+    @property
+    def any_ended(self) -> bool:
+        """Whether leases ended since they were last asked for."""
+        return bool(self._ended)
+
     def follow(self, decision: Decision, clock: float, table: JobTable) -> None:
         """End and begin leases where a decision at `clock` (seconds) changes something."""
         change = decision.transition

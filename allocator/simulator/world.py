@@ -143,6 +143,7 @@ class World:
         if self.core.policy_calls != calls:
             self._tell_decision()
             if len(decision.rejected):
+                self._events.leave(decision.rejected)
                 self._leave(decision.rejected, REJECTED)
         return decision
 

@@ -11,7 +11,7 @@ from formulations.backends.interior_point import StructuredProgram
 from formulations.backends.log_prices import solve_by_prices
 from formulations.backends.log_responses import Market
 from formulations.backends.structured import own_engine
-from formulations.objectives import NashWelfare
+from formulations.objectives import NashWelfare, Objective
 from formulations.polytope import Polytope
 from formulations.reductions import Classes, classes_of
 from formulations.solution import Answer, NotAcceptedError
@@ -31,8 +31,13 @@ _DIGITS = 12
 """Decimals to which two jobs' relative rates must agree to be one class."""
 
 
-def solve(polytope: Polytope, objective: NashWelfare, start: Start | None = None) -> Answer:
-    """Solve `NashWelfare`; rows without a positive rate and types without capacity are not allowed here."""
+def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+    """Solve `NashWelfare`; rows without a positive rate and types without capacity are not allowed here.
+
+    TypeError for another objective.
+    """
+    if not isinstance(objective, NashWelfare):
+        raise TypeError(f"logarithmic utilities are not those of {type(objective).__name__}")
     return solve_log(
         polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity, start
     )

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -141,7 +140,7 @@ def test_without_cooperation_overstated_speedups_gain_nothing(seed):
     for i in range(state.n_jobs):
         claimed = state.rates.copy()
         claimed[i] *= np.where(np.arange(3) == a[i].argmin(), 1.0, rng.uniform(1.0, 3.0, 3))
-        misled = replace(state, throughputs=state.throughputs.with_rates(claimed))
+        misled = state.with_throughputs(state.throughputs.with_rates(claimed))
         assert (a[i] * policy.allocate(misled).shares[i]).sum() <= honest[i] * (1.0 + 1e-6)
 
 

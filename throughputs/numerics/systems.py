@@ -42,6 +42,9 @@ _ORTHOGONAL = 1e-15
 _BLOCK = 48
 """Columns that Cholesky's method takes off at once."""
 
+_SQUARABLE = 1e140
+"""Number up to which squares, and sums of some of them, are numbers; and so are those of its inverse."""
+
 
 class Factors:
     """Triangular factors of a square matrix, by Gaussian elimination with partial pivoting.
@@ -121,6 +124,10 @@ def least_squares(matrix: Array, rhs: Array) -> Array:
     m, n = matrix.shape
     if not (np.isfinite(matrix).all() and np.isfinite(rhs).all()):
         raise np.linalg.LinAlgError("the system has numbers that are not finite")
+    largest = float(np.abs(matrix).max(initial=0.0))
+    if largest > 0.0 and not 1.0 / _SQUARABLE < largest < _SQUARABLE:
+        # squares are neither beyond all numbers nor next to none
+        matrix, rhs = matrix / largest, rhs / largest
     if m == n:
         factors = Factors(matrix)
         if factors.trusted:

@@ -186,8 +186,10 @@ def named_accelerator(policy: object) -> str:
 
 
 def priced_rates(state: ClusterState) -> Array:
-    """(N, M) `ClusterState.runnable_rates`, and those of single-GPU jobs on types without GPUs: what the first would
-    bring is its price."""
+    """(N, M) throughput, 0 where a gang does not fit; but for single-GPU jobs on types that have no GPU.
+
+    What the first GPU of a type would bring is its price.
+    """
     fits = state.scale_factors[:, None] <= np.maximum(state.capacity, 1)[None, :]
     return np.where(fits, state.rates, 0.0)
 

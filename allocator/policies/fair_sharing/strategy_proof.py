@@ -16,7 +16,7 @@ from allocator.registry import register
 from formulations import NashWelfare, Polytope
 from formulations.backends.log_utilities import solve_log
 from formulations.log_certificate import certify_log
-from formulations.reductions import classes_of
+from formulations.reductions import classes_of, types_in_order
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 from throughputs.numerics import exp, log
 
@@ -84,13 +84,14 @@ class _DiscountedNash(ProgramPolicy):
         """The discount of each job."""
         believed = self.believed_rates(state)
         usable = np.where(state.runnable_rates > 0, believed, 0.0) if self.choice == "balanced" else believed
-        types = np.flatnonzero(state.capacity > 0)
-        able = np.flatnonzero((usable[:, types] > 0).any(axis=1) & (state.steps_remaining > 0))
+        able = np.flatnonzero((usable[:, state.capacity > 0] > 0).any(axis=1) & (state.steps_remaining > 0))
         factors = np.ones(state.n_jobs)
         if not len(able):
             return Discounts(factors, 0.0, 0)
         part = state.subset(able)
         polytope = Polytope(PlainColumns(part.throughputs.with_rates(usable[able])), state.capacity)
+        # in the order of the program whose shares are discounted: rounding is then the same
+        types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
         polytope = polytope.restricted(np.arange(len(able)), types)
         factors[able], gap, programs = _discounts(polytope, self.objective(part, believed[able]).budgets)
         return Discounts(factors, gap, programs)

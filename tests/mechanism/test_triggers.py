@@ -1,0 +1,189 @@
+"""What a policy did not ask for costs nothing: triggers and needs, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from allocator.cluster import Cluster
+from allocator.mechanism.core import DecisionCore
+from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol import (
+    Allocation,
+    Assignment,
+    ClusterState,
+    JobTable,
+    Need,
+    Plan,
+    PlanPolicy,
+    Policy,
+    SharePolicy,
+    Trigger,
+)
+from allocator.registry import get_policy, list_policies
+from tests.simulator.worlds import make_trace
+from throughputs import PackedColumns
+from throughputs.prices import PriceTable
+
+CLUSTER = Cluster({"v100": 4})
+SINGLE = [t for t in Trigger if t in Trigger.USUAL or t is Trigger.PRICES]
+PRICES = PriceTable({"v100": ([0.0, 600.0], [1.0, 2.0])})
+
+
+def shares_policy(chosen: Trigger, wanted: Need = Need.NOTHING) -> SharePolicy:
+    class Shares(SharePolicy):
+        name = "shares"
+        triggers = chosen
+        needs = wanted
+
+        def allocate(self, state: ClusterState) -> Allocation:
+            STATES.append(state)
+            return Allocation(self.name, state.throughputs, np.full(state.rates.shape, 0.5), "closed form")
+
+    return Shares()
+
+
+def plan_policy(chosen: Trigger, wanted: Need = Need.NOTHING) -> PlanPolicy:
+    class Everybody(PlanPolicy):
+        name = "everybody"
+        triggers = chosen
+        needs = wanted
+
+        def plan(self, state: ClusterState, memory: None) -> Plan:  # noqa: ARG002
+            STATES.append(state)
+            jobs = np.arange(state.n_jobs)
+            return Plan.until_next_event(Assignment.of(jobs, 0 * jobs, 1 + 0 * jobs))
+
+    return Everybody()
+
+
+STATES: list[ClusterState] = []
+
+
+def core_of(policy: Policy, **settings: object) -> DecisionCore:
+    """Three jobs have arrived and the policy was asked about them."""
+    columns = PackedColumns([0] * 4, [[1.0]], [[[0.6]]], accelerators=["v100"])
+    jobs = JobTable.from_trace(make_trace([1e6] * 4), columns, CLUSTER, needs=policy.needs)
+    STATES.clear()
+    core = DecisionCore(policy, CLUSTER, jobs, MechanismSettings(**settings), prices=PRICES)  # type: ignore[arg-type]
+    core.arrive([0, 1, 2])
+    core.next(0.0)
+    if not core.policy_calls:  # shares that nobody wanted to give at the first arrival
+        core.tell(policy.triggers)
+        core.next(0.0)
+    return core
+
+
+HAPPENS: dict[Trigger, Callable[[DecisionCore], object]] = {
+    Trigger.ARRIVAL: lambda core: core.arrive([3]),
+    Trigger.COMPLETION: lambda core: core.complete([1]),
+    Trigger.RATES: lambda core: core.rates_changed(np.array([1])),
+    Trigger.PRICES: lambda core: core.next(700.0),
+    Trigger.CAPACITY: lambda core: core.tell(Trigger.CAPACITY),
+    Trigger.TROUBLE: lambda core: core.tell(Trigger.TROUBLE),
+}
+
+
+@pytest.mark.parametrize("kind", [shares_policy, plan_policy])
+@pytest.mark.parametrize("happens", SINGLE)
+@pytest.mark.parametrize("chosen", SINGLE)
+def test_a_policy_is_asked_about_what_it_chose_and_nothing_else(
+    kind: Callable[[Trigger], Policy], happens: Trigger, chosen: Trigger
+) -> None:
+    core = core_of(kind(chosen), decide_early_when_idle=False)
+    core.next(100.0)
+    asked = core.policy_calls
+    HAPPENS[happens](core)
+    decision = core.next(800.0 if happens is Trigger.PRICES else 200.0)
+    assert core.policy_calls - asked == (1 if happens is chosen else 0)
+    if happens is not Trigger.PRICES:  # there the policy was asked on the way
+        assert decision.recomputed == (happens is chosen)
+    core.next(900.0 if happens is Trigger.PRICES else 300.0)
+    assert core.policy_calls - asked == (1 if happens is chosen else 0)
+
+
+@pytest.mark.parametrize("kind", [shares_policy, plan_policy])
+def test_a_policy_that_chose_nothing_is_left_alone(kind: Callable[[Trigger], Policy]) -> None:
+    core = core_of(kind(Trigger.NEVER), decide_early_when_idle=False)
+    asked = core.policy_calls
+    for happens in SINGLE:
+        HAPPENS[happens](core)
+    core.next(1000.0)
+    assert core.policy_calls == asked
+    assert core.next_price_change == np.inf
+
+
+def test_changed_rates_are_told_only_where_the_mechanism_says_so() -> None:
+    for told in (True, False):
+        core = core_of(shares_policy(Trigger.USUAL), decide_at_rate_changes=told)
+        asked = core.policy_calls
+        core.rates_changed(np.array([1]))
+        core.next(360.0)
+        assert core.policy_calls - asked == told
+
+
+def test_a_period_is_a_reason_to_ask_of_its_own() -> None:
+    policy = plan_policy(Trigger.ARRIVAL)
+    type(policy).period_seconds = 50.0
+    core = core_of(policy)
+    assert core.next(10.0).seconds == 40.0
+    for clock, asked in ((49.0, 1), (50.0, 2), (99.0, 2), (130.0, 3), (179.0, 3), (180.0, 4)):
+        core.next(clock)
+        assert core.policy_calls == asked
+
+
+@pytest.mark.parametrize("kind", [shares_policy, plan_policy])
+def test_what_a_policy_does_not_need_is_not_made_ready(kind: Callable[[Trigger, Need], Policy]) -> None:
+    core = core_of(kind(Trigger.USUAL, Need.NOTHING))
+    assert core.jobs.training is None
+    assert core.jobs.colocation is None
+    state = core.jobs.snapshot(core.active, 0.0, CLUSTER, needs=Need.NOTHING)
+    assert state.training is None
+    assert state.colocation is None
+    # Nor where the world keeps it for a purpose of its own.
+    both = core_of(kind(Trigger.USUAL, Need.COLOCATION | Need.TRAINING)).jobs
+    state = both.snapshot(np.arange(3), 0.0, CLUSTER, needs=Need.NOTHING)
+    assert state.training is None
+    assert state.colocation is None
+
+
+def test_each_need_is_met() -> None:
+    for need, name in ((Need.COLOCATION, "colocation"), (Need.TRAINING, "training")):
+        core = core_of(shares_policy(Trigger.USUAL, need))
+        core.next(0.0)
+        known = {each: getattr(STATES[-1], each) is not None for each in ("colocation", "training")}
+        assert known == {each: each == name for each in known}
+
+
+def test_isolated_time_is_reckoned_only_where_it_is_needed() -> None:
+    for need, expected in ((Need.ISOLATED_TIME, [360.0, 0.0, 0.0]), (Need.NOTHING, [0.0, 0.0, 0.0])):
+        core = core_of(shares_policy(Trigger.USUAL, need))
+        core.jobs.steps_done[0] = 360.0
+        core.tell(Trigger.TROUBLE)
+        core.next(360.0)
+        assert STATES[-1].isolated_seconds.tolist() == expected
+
+
+def test_nothing_of_a_state_can_be_read_when_the_plan_is_made() -> None:
+    """A planner that keeps its state cannot learn from it what happened later."""
+    core = core_of(plan_policy(Trigger.USUAL))
+    with pytest.raises(AttributeError, match="steps_remaining"):
+        _ = STATES[-1].steps_remaining
+    # Shares are certified against their state, which therefore stays as it was.
+    core = core_of(shares_policy(Trigger.USUAL))
+    core.jobs.steps_done[:] = 7.0
+    assert STATES[-1].steps_remaining.tolist() == [1e6] * 3
+
+
+def test_every_registered_policy_says_what_it_needs_as_data_of_its_class() -> None:
+    for name in (entry.name for entry in list_policies()):
+        kind = type(get_policy(name))
+        assert isinstance(kind.needs, Need)
+        assert isinstance(kind.triggers, Trigger)
+        assert kind.answers in ("shares", "plan")
+        assert Trigger.ARRIVAL in kind.triggers
+        assert (Trigger.PRICES in kind.triggers) == ("cost" in name)
+        assert (Need.TRAINING in kind.needs) == (name == "shockwave")
+        assert (Need.COLOCATION in kind.needs) == ("packed" in name or name == "gandiva")
