@@ -42,8 +42,6 @@ KNOWN = """
 circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
 circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
-folder: allocator/sweep has 15 modules
-folder: benchmarks/solvers has 13 modules
 folder: formulations has 24 modules
 folder: formulations/backends has 25 modules
 folder: formulations/packed has 17 modules
@@ -104,7 +102,7 @@ late: allocator.cli.solve -> throughputs.files
 late: allocator.cli.sweep -> allocator.sweep
 late: allocator.cli.sweep -> allocator.sweep.store
 late: allocator.cli.sweep -> allocator.sweep.summary
-late: allocator.cli.sweep_options -> allocator.sweep.settings
+late: allocator.cli.sweep_options -> allocator.sweep.definition.settings
 late: allocator.cli.throughputs -> allocator.api
 late: allocator.cli.trace -> allocator.api
 late: allocator.cli.trace -> throughputs

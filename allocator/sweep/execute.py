@@ -20,8 +20,8 @@ from allocator.results.cost import Prices
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
 from allocator.sweep.decide import decide
+from allocator.sweep.definition.point import FORMAT, Point
 from allocator.sweep.jobs import trace_of
-from allocator.sweep.point import FORMAT, Point
 from throughputs import InputError
 from throughputs.prices import read_prices
 
