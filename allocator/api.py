@@ -15,7 +15,15 @@ from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import on_types
 from allocator.protocol.entities import Entities, EntitiesLike, Membership, arrival_ranks
 from allocator.registry import get_policy
-from throughputs import InputError, PackedColumns, ThroughputMatrix
+from throughputs import (
+    InputError,
+    PackedColumns,
+    PriceTable,
+    ThroughputMatrix,
+    default_colocation,
+    default_table,
+    read_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,8 +94,6 @@ def load_throughputs(source: str | Path | None = None, *, colocated: bool = Fals
     With `colocated` the embedded table comes with estimates for jobs that share GPUs, `throughputs.default_colocation`,
     gangs of all sizes included: a gang is taken to lose what one of its GPUs does.
     """
-    from throughputs import default_colocation, default_table, read_table
-
     if source is not None:
         return read_table(source)
     table = default_table()
@@ -112,8 +118,6 @@ def _in_cluster_order(matrix: ThroughputMatrix, cluster: Cluster) -> ThroughputM
 
 
 def _priced(gpu_prices: Mapping[str, float], cluster: Cluster) -> NDArray[np.float64]:
-    from throughputs import PriceTable
-
     return PriceTable.constant(gpu_prices, "gpu_prices").price_at(0.0, cluster.accelerators)
 
 

@@ -10,6 +10,7 @@ whose value is the policy class.
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -147,9 +148,7 @@ def _load() -> None:
     _loaded = True
     for module in _OWN_MODULES:
         import_module(f"allocator.policies.{module}")
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         factory = entry.load()
         if entry.name not in _ENTRIES:
             register(entry.name, paper=getattr(factory, "paper", ""), program=getattr(factory, "program", ""))(factory)

@@ -40,27 +40,22 @@ LOADED_LATE = (
 
 KNOWN = """
 circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
-circle: formulations.certificate, formulations.log_certificate
 circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
-folder: allocator/sweep has 15 modules
-folder: benchmarks/solvers has 13 modules
-folder: formulations has 21 modules
+folder: formulations has 24 modules
 folder: formulations/backends has 25 modules
-folder: formulations/packed has 16 modules
+folder: formulations/packed has 17 modules
 folder: formulations/planning has 13 modules
 late: formulations -> formulations.planning
 late: formulations.backends.cbc -> warnings
 late: formulations.backends.convex -> importlib
 late: formulations.backends.convex -> warnings
 late: formulations.backends.structured -> formulations.backends.log_utilities
-late: formulations.certificate -> formulations.log_certificate
 late: formulations.columns.engines -> warnings
 late: formulations.packed.engines -> formulations.packed.class_pairs
 late: formulations.packed.engines -> formulations.packed.partners
 late: formulations.packed.engines -> formulations.packed.statement
 late: formulations.selection -> formulations.backends.convex
-late: allocator.api -> throughputs
 late: allocator.checkpoint.checkpoint -> formulations
 late: allocator.checkpoint.checkpoint -> importlib.metadata
 late: allocator.cli -> allocator.simulator.engine
@@ -107,23 +102,17 @@ late: allocator.cli.solve -> throughputs.files
 late: allocator.cli.sweep -> allocator.sweep
 late: allocator.cli.sweep -> allocator.sweep.store
 late: allocator.cli.sweep -> allocator.sweep.summary
-late: allocator.cli.sweep_options -> allocator.sweep.settings
+late: allocator.cli.sweep_options -> allocator.sweep.definition.settings
 late: allocator.cli.throughputs -> allocator.api
 late: allocator.cli.trace -> allocator.api
 late: allocator.cli.trace -> throughputs
 late: allocator.cli.trace -> throughputs.traces.generator
 late: allocator.cli.trace -> throughputs.traces.shockwave_generator
-late: allocator.registry -> importlib.metadata
 late: allocator.results.entity_metrics -> allocator.results.metrics
 late: allocator.results.entity_metrics -> formulations
 late: allocator.results.record -> allocator.results.tables
 late: allocator.results.result -> allocator.results.entity_metrics
 late: allocator.results.result -> allocator.results.metrics
-late: allocator.sweep.execute -> allocator.api
-late: allocator.sweep.execute -> importlib.metadata
-late: allocator.sweep.execute -> throughputs.prices
-late: allocator.sweep.runner -> allocator.sweep.local
-late: allocator.sweep.runner -> allocator.sweep.on_ray
 """
 
 

@@ -93,7 +93,7 @@ class DefinitionOptions:
 
     def definition(self, kind: str, *, preload: bool = False) -> dict[str, Any]:
         """A definition as a TOML file would hold it, without its loads."""
-        from allocator.sweep.settings import setting_of_text
+        from allocator.sweep.definition.settings import setting_of_text
 
         policies = [name.strip() for name in self.policies.split(",") if name.strip()]
         fixed = dict(named_value("--set", text) for text in self.settings or ())
@@ -183,7 +183,7 @@ def window(text: str) -> list[int]:
 
 def _values(name: str, text: str, policies: Sequence[str]) -> list[Any]:
     """Values of ``--vary``: a JSON list, or values separated by commas."""
-    from allocator.sweep.settings import setting_of_text
+    from allocator.sweep.definition.settings import setting_of_text
 
     if text.startswith("["):
         return list(parse_json(text, "--vary")) if text.endswith("]") else [text]

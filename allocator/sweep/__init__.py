@@ -10,9 +10,9 @@
 `run(sweep, out)` simulates the points that `out` does not hold yet, `load(out)` returns what it holds, one row per run.
 """
 
-from allocator.sweep.point import Point, Workload
+from allocator.sweep.definition.point import Point, Workload
+from allocator.sweep.definition.specification import Sweep
 from allocator.sweep.runner import run
-from allocator.sweep.specification import Sweep
 from allocator.sweep.store import load, load_jobs
 
 __all__ = ["Point", "Sweep", "Workload", "load", "load_jobs", "run"]

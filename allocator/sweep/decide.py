@@ -15,8 +15,8 @@ from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import Prices, price_table
+from allocator.sweep.definition.point import Point
 from allocator.sweep.jobs import trace_of
-from allocator.sweep.point import Point
 from formulations import proportional_throughput
 from throughputs.estimator.believed import BelievedColocation
 

@@ -9,8 +9,10 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from allocator.api import load_throughputs
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
@@ -18,9 +20,10 @@ from allocator.results.cost import Prices
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
 from allocator.sweep.decide import decide
+from allocator.sweep.definition.point import FORMAT, Point
 from allocator.sweep.jobs import trace_of
-from allocator.sweep.point import FORMAT, Point
 from throughputs import InputError
+from throughputs.prices import read_prices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,9 +57,6 @@ class Materials:
         InputError
             A file cannot be used, or a table lacks an accelerator type of a cluster.
         """
-        from allocator.api import load_throughputs
-        from throughputs.prices import read_prices
-
         points = list(points)
         packs = any(Need.COLOCATION in get_policy(point.policy).needs for point in points)
         tables: dict[str | None, ThroughputTable] = {}
@@ -144,8 +144,6 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
 
 def package_version() -> str:
     """Version of this package."""
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("cluster-allocator")
     except PackageNotFoundError:

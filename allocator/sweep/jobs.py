@@ -10,7 +10,7 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
-from allocator.sweep.point import Point, Workload
+from allocator.sweep.definition.point import Point, Workload
 from throughputs import FixedDuration, LogUniformDurations, Trace, TraceGenerator, gavel_trace
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
 from throughputs.traces.shockwave_generator import shockwave_trace

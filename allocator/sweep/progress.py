@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from allocator.sweep.point import Point
+from allocator.sweep.definition.point import Point
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,12 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from allocator.sweep.engines import Advanced, Ended, Engine, Lost, Task
+from allocator.sweep.definition.point import Point
+from allocator.sweep.definition.specification import Sweep
+from allocator.sweep.engines.engine import Advanced, Ended, Engine, Lost, Task
+from allocator.sweep.engines.local import LocalEngine
+from allocator.sweep.engines.on_ray import RayEngine
 from allocator.sweep.execute import Materials
-from allocator.sweep.point import Point
 from allocator.sweep.progress import Display
 from allocator.sweep.saturation import first_saturated
-from allocator.sweep.specification import Sweep
 from allocator.sweep.store import Record, Store
 from throughputs import InputError
 
@@ -84,11 +86,7 @@ def run(
 
 def _engine(name: str, materials: Materials, jobs: int | None, address: str | None) -> Engine:
     if name == "ray":
-        from allocator.sweep.on_ray import RayEngine
-
         return RayEngine(materials, address, jobs)
-    from allocator.sweep.local import LocalEngine
-
     return LocalEngine(materials, jobs or _cores())
 
 

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allocator.sweep.definition.point import FORMAT, Point
+from allocator.sweep.definition.reading import is_number
+from allocator.sweep.definition.specification import Sweep
 from allocator.sweep.execute import Outcome, package_version
-from allocator.sweep.point import FORMAT, Point
-from allocator.sweep.reading import is_number
 from allocator.sweep.saturation import first_saturated
-from allocator.sweep.specification import Sweep
 from throughputs import InputError
 from throughputs.files import read_json, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER

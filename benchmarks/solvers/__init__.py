@@ -43,11 +43,9 @@ from rich.console import Console, RenderableType
 
 # imported for what they register
 from benchmarks.solvers import decisions as _decisions  # noqa: F401
-from benchmarks.solvers import direct_highs as _direct_highs  # noqa: F401
 from benchmarks.solvers import families as _families  # noqa: F401
 from benchmarks.solvers import paths as _paths  # noqa: F401
 from benchmarks.solvers import peers as _peers  # noqa: F401
-from benchmarks.solvers import published_style as _published_style  # noqa: F401
 from benchmarks.solvers.measure import measure_rows
 from benchmarks.solvers.plan import Options
 from benchmarks.solvers.registry import DECISIONS, FAMILIES, PATHS

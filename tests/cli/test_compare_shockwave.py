@@ -13,7 +13,7 @@ from allocator.cli.app import app
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
 from allocator.presets import Comparison, Preset, preset
 from allocator.registry import get_policy
-from allocator.sweep.point import Point
+from allocator.sweep.definition.point import Point
 from throughputs import InputError, write_trace
 from throughputs.traces.shockwave_generator import shockwave_trace
 

@@ -8,6 +8,7 @@ import pytest
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.checkpoint.state_file import StateFile
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON, SHOCKWAVE_LABELS, paper_label
+from allocator.policies.shockwave import policy
 from allocator.policies.shockwave.memory import FairFinishes
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.policy import Need, PlanPolicy, Trigger
@@ -148,16 +149,14 @@ class Recorder:
     """Keeps the programs that a policy states."""
 
     def __init__(self, monkeypatch):
-        import formulations.planning as planning
-
         self.programs = []
-        solve = planning.solve_plan
+        solve = policy.solve_plan
 
         def record(program, **settings):
             self.programs.append(program)
             return solve(program, **settings)
 
-        monkeypatch.setattr(planning, "solve_plan", record)
+        monkeypatch.setattr(policy, "solve_plan", record)
 
 
 def test_targets_follow_the_changes_of_the_set_of_jobs(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 
 import formulations
 from allocator import Cluster, default_table, get_policy, simulate
+from allocator.policies.base import programs
 from allocator.protocol import ClusterState
 from throughputs import ThroughputMatrix, gavel_trace
 
@@ -31,7 +32,7 @@ def starts_used(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         used.append(warm)
         return honest(*args, warm=warm, **settings)
 
-    monkeypatch.setattr(formulations, "solve", solve)
+    monkeypatch.setattr(programs, "solve", solve)
     return used
 
 

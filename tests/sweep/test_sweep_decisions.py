@@ -13,9 +13,9 @@ import allocator
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need
 from allocator.sweep import Sweep, load_jobs, run
+from allocator.sweep.definition.settings import SETTINGS
 from allocator.sweep.execute import Materials, run_point
 from allocator.sweep.jobs import trace_of
-from allocator.sweep.settings import SETTINGS
 from allocator.sweep.store import BY_ENTITY, FIGURES_OF_DECISIONS
 from allocator.sweep.summary import summary_table
 from tests.sweep.sweep_definitions import DOCS, TINY, continuous, static

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from allocator.presets import preset
 from allocator.registry import list_policies, settings_of
 from allocator.sweep import Point, Sweep, Workload
-from allocator.sweep.settings import SETTINGS
+from allocator.sweep.definition.settings import SETTINGS
 from allocator.sweep.store import BY_WEIGHT, FIGURES
 from tests.sweep.sweep_definitions import TINY, continuous, static
 from throughputs import InputError, default_table, write_table

@@ -61,8 +61,8 @@ def test_the_same_results_as_on_this_machine(cluster, tmp_path):
 
 @pytest.mark.exhaustive
 def test_the_runs_are_spread_over_the_nodes(cluster):
+    from allocator.sweep.engines.on_ray import RayEngine
     from allocator.sweep.execute import Materials
-    from allocator.sweep.on_ray import RayEngine
 
     sweep = Sweep.from_dict(static())
     engine = RayEngine(Materials.of(sweep.points()), cluster.address)

@@ -22,9 +22,9 @@ from rich.console import Console
 import allocator
 from allocator.presets import preset
 from allocator.sweep import Point, Sweep, load, load_jobs, run
-from allocator.sweep.engines import Ended, Lost, Task
+from allocator.sweep.engines.engine import Ended, Lost, Task
+from allocator.sweep.engines.local import LocalEngine
 from allocator.sweep.execute import Materials, Outcome, run_point
-from allocator.sweep.local import LocalEngine
 from allocator.sweep.progress import Display
 from allocator.sweep.saturation import first_saturated
 from allocator.sweep.store import Store

@@ -14,6 +14,7 @@ from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, solve
+from formulations.first_gpu import prices_of_none
 from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -171,8 +172,6 @@ def certified(
 
 def _with_jobs_left_out(prices: Array, state: ClusterState, left_out: NDArray[np.bool_]) -> Array:
     """Not known for types without GPUs that are the only ones for some job: with the first GPU it would take part."""
-    from formulations.first_gpu import prices_of_none
-
     absent, waiting = ~(state.capacity > 0), left_out & (state.steps_remaining > 0)
     if not absent.any() or not waiting.any():
         return prices

@@ -17,8 +17,8 @@ from allocator.presets import preset
 from allocator.protocol.entities import Entities
 from allocator.registry import kinds_of_settings
 from allocator.simulator.settings import SimulatorSettings
-from allocator.sweep.point import Workload
-from allocator.sweep.reading import Definition, is_number, setting_value
+from allocator.sweep.definition.point import Workload
+from allocator.sweep.definition.reading import Definition, is_number, setting_value
 from throughputs.errors import did_you_mean
 
 __all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "setting_of_text", "settings_under"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.solvers.peers import Stopwatch, run_cvxpy
+from benchmarks.solvers.peers.cvxpy_peers import Stopwatch, run_cvxpy
 from benchmarks.solvers.registry import Array, DeclinedError, Outcome, Problem, Program, Solve, path
 from formulations import FinishTimeFairness, Makespan, MaxMin, MaxSum
 

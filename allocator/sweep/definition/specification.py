@@ -18,9 +18,9 @@ from typing import Any
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy, settings_of
-from allocator.sweep.point import POLICY_PREFIX, Kind, Point, Workload
-from allocator.sweep.reading import MOST_VALUES, Definition, is_number, merged, setting_value
-from allocator.sweep.settings import SETTINGS, Settings, assignment, assignments, flat, settings_under
+from allocator.sweep.definition.point import POLICY_PREFIX, Kind, Point, Workload
+from allocator.sweep.definition.reading import MOST_VALUES, Definition, is_number, merged, setting_value
+from allocator.sweep.definition.settings import SETTINGS, Settings, assignment, assignments, flat, settings_under
 from throughputs import InputError
 from throughputs.files import read_toml
 from throughputs.limits import MOST_JOBS

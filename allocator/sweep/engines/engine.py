@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from allocator.sweep.definition.point import Point
 from allocator.sweep.execute import Outcome
-from allocator.sweep.point import Point
 
 __all__ = ["Advanced", "Ended", "Engine", "Event", "Lost", "Task"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.solvers.peers import Stopwatch
+from benchmarks.solvers.peers.cvxpy_peers import Stopwatch
 from benchmarks.solvers.registry import Array, DeclinedError, Outcome, Problem, Program, Solve, path
 from formulations import FinishTimeFairness, MaxMin, MaxSum
 from throughputs import PlainColumns

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from allocator.sweep.engines import Advanced, Ended, Event, Lost, Task
+from allocator.sweep.engines.engine import Advanced, Ended, Event, Lost, Task
 from allocator.sweep.execute import Materials, run_point
 
 __all__ = ["LocalEngine"]

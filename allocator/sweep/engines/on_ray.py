@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from allocator.sweep.engines import Ended, Event, Lost, Task
+from allocator.sweep.definition.point import Point
+from allocator.sweep.engines.engine import Ended, Event, Lost, Task
 from allocator.sweep.execute import Materials, Outcome, run_point
-from allocator.sweep.point import Point
 from throughputs import InputError
 from throughputs.files import write_text
 

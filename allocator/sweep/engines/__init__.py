@@ -1,0 +1,1 @@
+"""Where the runs of a sweep happen: processes of this machine, or a Ray cluster."""
