@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from allocator.simulator.outcomes import STATUSES, UNSERVED
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
 from allocator.simulator import preset, simulate
-from allocator.simulator.outcomes import STATUSES, UNSERVED
 from tests.simulator.event_policies import Selective
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import Trace, default_table
