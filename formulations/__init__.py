@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from formulations.assignment import Line, assign_to_lines
 from formulations.attainable_floors import KeptFloors, keep_most_floors
-from formulations.closed_forms import (
+from formulations.core.closed_forms import (
     isolated_shares,
     isolated_throughput,
     proportional_shares,
     proportional_throughput,
 )
+from formulations.core.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, NashWelfare, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Solution, SolverError
+from formulations.core.warm_start import WarmStart
 from formulations.filling import Hierarchy
 from formulations.floors import maximise_worth
 from formulations.linear_fractional import maximise_ratio
-from formulations.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, NashWelfare, Objective, Threshold
 from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
 from formulations.packed_attainable_floors import keep_most_packed_floors
 from formulations.packed_floors import maximise_packed_ratio, maximise_packed_worth
-from formulations.polytope import Polytope
 from formulations.selection import CHOICES
-from formulations.solution import Solution, SolverError
 from formulations.solver import TOLERANCE, solve
-from formulations.warm_start import WarmStart
 from formulations.water_filling import WaterFilling
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.backends.highs_model import with_model
 from formulations.columns import ColumnProgram, MostFloors, solve_columns
-from formulations.objectives import MaxMin
-from formulations.polytope import Polytope
-from formulations.solution import SolverError
+from formulations.core.highs_model import with_model
+from formulations.core.objectives import MaxMin
+from formulations.core.polytope import Polytope
+from formulations.core.solution import SolverError
 from formulations.solver import solve
 from throughputs import Configurations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.polytope import parts
+from formulations.core.polytope import parts
 
 __all__ = ["prices_of_none", "with_absent_types"]
 

@@ -15,11 +15,11 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from formulations.core.objectives import relative_gap
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, Attempt, Solution
 from formulations.first_gpu import prices_of_none
 from formulations.floors import Reduced, maximise_worth, priced, reduce_with_floors, solve_reduced
-from formulations.objectives import relative_gap
-from formulations.polytope import Polytope
-from formulations.solution import Answer, Attempt, Solution
 from formulations.solver import TOLERANCE
 from throughputs import InputError, PlainColumns
 from throughputs.numerics import dot

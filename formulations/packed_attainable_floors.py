@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.attainable_floors import UNMET, KeptFloors, fastest_mix, most_switched_on
-from formulations.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Engine
 from formulations.packed.levels import PRECISION

@@ -9,8 +9,9 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.in_turn import Judged, Turn, solve_in_turn
-from formulations.objectives import relative_gap
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.objectives import relative_gap
+from formulations.core.solution import Attempt
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import ENGINES, Engine, Solve, get_engine
 from formulations.packed.expansion import of_jobs
@@ -20,7 +21,6 @@ from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.solver import PackedSolution
-from formulations.solution import Attempt
 from formulations.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot, matmul

@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.certificate import Certificate
-from formulations.polytope import Polytope
+from formulations.core.certificate import Certificate
+from formulations.core.polytope import Polytope
+from formulations.core.warm_start import Start
 from formulations.uniqueness import Freedom, free_columns, rank_of
-from formulations.warm_start import Start
 from throughputs.numerics import matmul
 
 __all__ = ["Remainder"]

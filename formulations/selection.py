@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from formulations.backends import homogeneous, prices
 from formulations.backends.compiled import compiled_engine
 from formulations.backends.structured import Engine, own_engine, solve_with_floors
-from formulations.certificate import Certificate
-from formulations.objectives import Objective, Threshold
-from formulations.polytope import Polytope
-from formulations.reductions import classes_of
+from formulations.core.certificate import Certificate
+from formulations.core.objectives import Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.reductions import classes_of
 from formulations.uniqueness import is_unique
 from throughputs import InputError
 from throughputs.numerics import dot

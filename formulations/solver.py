@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends import AUTO, Backend, get_backend
-from formulations.certificate import Certificate, certify
+from formulations.core.certificate import Certificate, certify
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.core.polytope import Polytope, parts
+from formulations.core.reductions import Classes, classes_of, types_in_order
+from formulations.core.solution import Attempt, Solution
+from formulations.core.warm_start import Start, WarmStart
 from formulations.first_gpu import prices_of_none, with_absent_types
-from formulations.in_turn import Judged, Turn, solve_in_turn
-from formulations.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
-from formulations.polytope import Polytope, parts
-from formulations.reductions import Classes, classes_of, types_in_order
 from formulations.remainder import Remainder
 from formulations.selection import Among, Choice, check_choice
-from formulations.solution import Attempt, Solution
-from formulations.warm_start import Start, WarmStart
 from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 
 __all__ = ["TOLERANCE", "solve"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.polytope import Polytope
+from formulations.core.polytope import Polytope
 from throughputs.numerics.systems import null_space, singular_values
 
 __all__ = ["Freedom", "free_columns", "is_unique", "rank_of"]

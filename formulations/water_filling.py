@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.certificate import Certificate, relative_gap
+from formulations.core.certificate import Certificate, relative_gap
+from formulations.core.objective import Method, Objective, Proven, Threshold
+from formulations.core.polytope import Array, Polytope
+from formulations.core.solution import Answer, NotAcceptedError
 from formulations.filling import TOP, Filling, Hierarchy
-from formulations.objective import Method, Objective, Proven, Threshold
-from formulations.polytope import Array, Polytope
-from formulations.solution import Answer, NotAcceptedError
 from throughputs import InputError
 from throughputs.numerics import dot
 

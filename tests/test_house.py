@@ -42,7 +42,7 @@ KNOWN = """
 circle: throughputs.colocation, throughputs.table, throughputs.table_builder, throughputs.table_frame
 circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
 circle: formulations.backends.responses, formulations.fast.responses
-circle: formulations.certificate, formulations.log_certificate
+circle: formulations.core.certificate, formulations.core.log_certificate
 circle: allocator.protocol.allocation, allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base
 circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
@@ -67,7 +67,7 @@ late: formulations.backends.convex -> warnings
 late: formulations.backends.responses -> formulations.fast.responses
 late: formulations.backends.structured -> formulations.backends.log_utilities
 late: formulations.backends.structured -> formulations.fast.interior_point
-late: formulations.certificate -> formulations.log_certificate
+late: formulations.core.certificate -> formulations.core.log_certificate
 late: formulations.floors -> formulations.backends.highs
 late: formulations.floors -> formulations.backends.linear
 late: formulations.packed.engines -> formulations.packed.class_pairs
@@ -154,8 +154,8 @@ late: allocator.policies.shockwave -> formulations.planning
 late: allocator.policies.shockwave -> throughputs
 late: allocator.policies.strategy_proof -> formulations
 late: allocator.policies.strategy_proof -> formulations.backends.log_utilities
-late: allocator.policies.strategy_proof -> formulations.log_certificate
-late: allocator.policies.strategy_proof -> formulations.reductions
+late: allocator.policies.strategy_proof -> formulations.core.log_certificate
+late: allocator.policies.strategy_proof -> formulations.core.reductions
 late: allocator.policies.strategy_proof -> throughputs
 late: allocator.policies.throughput -> formulations
 late: allocator.policies.water_filling -> formulations

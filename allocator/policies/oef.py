@@ -113,7 +113,7 @@ class OptimalEfficiencyWithFairness:
     def _cooperative(self, state: ClusterState, jobs: Positions, rates: Array) -> tuple[Array, dict[str, Any]]:
         """Shares of `jobs` under the rows of envy, and the other fields of the allocation."""
         from formulations.columns import InfeasibleError
-        from formulations.reductions import classes_of
+        from formulations.core.reductions import classes_of
 
         relative, sizes, weights = _normalised(rates), state.scale_factors[jobs], state.priority_weights[jobs]
         classes = classes_of([*relative.T, sizes.astype(np.float64), weights])

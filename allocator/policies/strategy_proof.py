@@ -150,7 +150,7 @@ def _discounts(polytope: Polytope, budgets: Array) -> tuple[Array, float, int]:
 
     ``B_i log d_i = sum_(k != i) B_k (log u_k(x*) - log u_k(x*_-i))``: values of certified programs and one throughput.
     """
-    from formulations.reductions import classes_of
+    from formulations.core.reductions import classes_of
 
     # the unit of a job's throughput does not matter, and rates near 1 lose no digits
     fastest = polytope.rates.max(axis=1)
@@ -187,7 +187,7 @@ class _Welfare:
         """Value, throughputs of the classes, and proven gap per budget."""
         from formulations import NashWelfare, Polytope
         from formulations.backends.log_utilities import solve_log
-        from formulations.log_certificate import certify_log
+        from formulations.core.log_certificate import certify_log
         from throughputs import ThroughputMatrix
 
         rates, sizes, budgets = self.rates[classes], self.scale_factors[classes], self.budgets[classes]

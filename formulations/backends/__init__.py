@@ -11,13 +11,13 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 
-from formulations.solution import Answer
+from formulations.core.solution import Answer
 from throughputs import InputError
 
 __all__ = ["AUTO", "BACKENDS", "Backend", "available", "get_backend"]
 
 Run = Callable[..., Answer]
-"""Called with a polytope and an objective, and with a `formulations.warm_start.Start` where the backend takes one."""
+"""Called with a polytope and an objective, and with a `warm_start.Start` where the backend takes one."""
 
 
 @dataclass(frozen=True)

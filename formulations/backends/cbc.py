@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.linear import LinearProgram, solve_by_linear_programs
-from formulations.objectives import Objective
-from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.core.objectives import Objective
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
 
 __all__ = ["solve"]
 

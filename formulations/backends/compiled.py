@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram
 from formulations.backends.structured import solve_with_engine
 from formulations.backends.written_out import WrittenOut
-from formulations.objectives import Objective
-from formulations.polytope import Polytope
-from formulations.solution import Answer, NotAcceptedError
-from formulations.warm_start import Start
+from formulations.core.objectives import Objective
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
 
 __all__ = ["clarabel_engine", "compiled_engine", "solve", "solve_as_stated"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.linear import LinearProgram, solve_by_linear_programs
-from formulations.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
-from formulations.polytope import Polytope
-from formulations.solution import Answer, NotAcceptedError
+from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
 
 __all__ = ["feasible_point", "solve_clarabel", "solve_ecos", "solve_highs", "solve_scs", "state"]
 

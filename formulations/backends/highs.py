@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.backends.linear import LinearProgram, solve_by_linear_programs
-from formulations.objectives import Objective
-from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
+from formulations.core.objectives import Objective
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
 
 __all__ = ["solve", "solve_linear"]
 

@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Scaling, System
-from formulations.objectives import MaxMin, MaxSum, Method, Objective
-from formulations.polytope import Polytope
-from formulations.solution import Answer, NotAcceptedError
+from formulations.core.objectives import MaxMin, MaxSum, Method, Objective
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
 from throughputs.numerics import dot, matmul
 
 __all__ = ["HomogeneousPath", "feasible_point", "solve"]

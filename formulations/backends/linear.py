@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from formulations.backends.interior_point import StructuredProgram
 from formulations.backends.written_out import WrittenOut
-from formulations.objectives import MaxMin, MaxSum, Method, Objective, Threshold
-from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
 
 __all__ = ["LinearProgram", "LinearSolver", "solve_by_linear_programs"]
 

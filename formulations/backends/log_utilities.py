@@ -11,11 +11,11 @@ from formulations.backends.interior_point import StructuredProgram
 from formulations.backends.log_prices import solve_by_prices
 from formulations.backends.log_responses import Market
 from formulations.backends.structured import own_engine
-from formulations.objectives import NashWelfare
-from formulations.polytope import Polytope
-from formulations.reductions import Classes, classes_of
-from formulations.solution import Answer, NotAcceptedError
-from formulations.warm_start import Start
+from formulations.core.objectives import NashWelfare
+from formulations.core.polytope import Polytope
+from formulations.core.reductions import Classes, classes_of
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
 from throughputs.numerics import dot
 
 __all__ = ["solve", "solve_log"]

@@ -14,8 +14,8 @@ from formulations.backends.price_goals import Goal, Place
 from formulations.backends.price_vertex import Tied, without_dust
 from formulations.backends.small_engine import small_engine
 from formulations.backends.structured import Engine, own_engine
-from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
 from throughputs.numerics import dot, matmul
 
 __all__ = ["Finish"]

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from formulations.backends.mixes import Market
 from formulations.backends.small_engine import small_engine
 from formulations.backends.structured import solve_threshold, solve_with_floors
-from formulations.objectives import Threshold
-from formulations.polytope import Polytope
-from formulations.solution import NotAcceptedError
-from formulations.warm_start import Start
+from formulations.core.objectives import Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import NotAcceptedError
+from formulations.core.warm_start import Start
 
 __all__ = ["SMALLEST_PRICE", "Goal", "LevelGoal", "Place", "WorthGoal"]
 

@@ -5,7 +5,7 @@ the level. At given prices every job's mix of types is closed form (`mixes`), an
 jobs together use what there is:
 
 1. prices from a sample of the jobs, each standing for its neighbours in the canonical order, by the interior point;
-   or those of the decision before (`formulations.warm_start`);
+   or those of the decision before (`formulations.core.warm_start`);
 2. Newton steps on prices and level. One job changes its mix at once, many do so gradually: how usage changes with
    prices is measured on some of them, and corrected by what each pass reveals (BFGS). How far a step goes says how far
    off the prices still are, and jobs whose mix is the best for all prices so near are *settled*: later passes leave
@@ -28,10 +28,10 @@ from formulations.backends.price_crowds import Crowd, Settled
 from formulations.backends.price_finish import Finish
 from formulations.backends.price_goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
 from formulations.backends.price_steps import Curvature, newton_step, shortened
-from formulations.objectives import MaxMin, MaxSum, Method, Objective, Threshold
-from formulations.polytope import Polytope
-from formulations.solution import Answer, NotAcceptedError
-from formulations.warm_start import Start
+from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
 
 __all__ = ["solve", "solve_for_worth", "takes"]
 

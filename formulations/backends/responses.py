@@ -21,7 +21,7 @@ from os import cpu_count
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.objectives import Threshold
+from formulations.core.objectives import Threshold
 from throughputs.numerics import dot
 
 __all__ = ["Mixes", "Responses", "level_at_prices", "mixes_of", "respond"]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
 from formulations.backends.responses import level_at_prices
-from formulations.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
-from formulations.polytope import Polytope
-from formulations.solution import Answer, NotAcceptedError
-from formulations.warm_start import Start
+from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
 from throughputs.numerics import dot
 
 __all__ = ["Engine", "own_engine", "solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]

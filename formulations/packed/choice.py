@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.closed_forms import proportional_throughput
-from formulations.objectives import MaxSum, Method, Objective, Threshold
+from formulations.core.closed_forms import proportional_throughput
+from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.levels import PRECISION, Proof

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.highs_model import TIGHT, new_solver
+from formulations.core.highs_model import TIGHT, new_solver
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
 __all__ = ["ColumnGeneration"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from formulations.backends.homogeneous import HomogeneousPath
 from formulations.backends.homogeneous_system import EQUILIBRATIONS, NO_ENTRY, REGULARISATION
-from formulations.objectives import Makespan, relative_gap
+from formulations.core.objectives import Makespan, relative_gap
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.solver import PackedSolution
 from formulations.selection import bisected_makespan

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.highs_model import TIGHT, run_to_optimum, with_model
+from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
 __all__ = ["Explicit", "Statement", "clarabel", "highs"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.highs_model import with_model
+from formulations.core.highs_model import with_model
 from throughputs.numerics import dot
 
 __all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "solve_linear", "solve_mixed"]

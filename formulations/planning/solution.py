@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.solution import Attempt
+from formulations.core.solution import Attempt
 
 __all__ = ["PlanSolution"]
 

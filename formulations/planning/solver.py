@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.core.solution import Attempt, SolverError
 from formulations.planning.backfill import backfill, fill_with_gain
 from formulations.planning.knapsack import divides
 from formulations.planning.mixed_integer import solve_mixed
@@ -17,7 +18,6 @@ from formulations.planning.program import PlanningProgram
 from formulations.planning.rounds import relative_gap_of, solve_rounds
 from formulations.planning.solution import PlanSolution
 from formulations.planning.statement import ordering_in_binaries, rounds_of, state, swept
-from formulations.solution import Attempt, SolverError
 from throughputs import InputError
 
 __all__ = ["FORMS", "ORDERINGS", "SOLVERS", "solve_plan"]

@@ -7,8 +7,8 @@ import pytest
 
 from formulations import Makespan, MaxMin, Objective, Polytope, SolverError, solve
 from formulations.backends import BACKENDS, available
-from formulations.certificate import certify
-from formulations.solution import Answer
+from formulations.core.certificate import certify
+from formulations.core.solution import Answer
 from throughputs import InputError
 
 OBJECTIVES = ("max_min", "makespan", "finish_time", "max_sum")

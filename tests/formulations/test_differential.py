@@ -14,8 +14,8 @@ from scipy.sparse import csc_matrix
 
 from formulations import FinishTimeFairness, MaxMin, MaxSum, Objective, Polytope, Solution, Threshold, solve
 from formulations.backends import get_backend
-from formulations.certificate import Certificate, certify
-from formulations.solution import Answer
+from formulations.core.certificate import Certificate, certify
+from formulations.core.solution import Answer
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ import pytest
 from formulations import FinishTimeFairness, Makespan, MaxMin, MaxSum, proportional_throughput
 from formulations import solve as solve_program
 from formulations.backends.homogeneous import feasible_point, solve
-from formulations.certificate import certify
+from formulations.core.certificate import certify
 from formulations.selection import bisected_makespan
 
 SAME_POINT = 1e-7

@@ -13,10 +13,10 @@ from formulations.backends.interior_point import StructuredProgram, solve_struct
 from formulations.backends.log_prices import solve_by_prices
 from formulations.backends.log_responses import Market, Nearness, Responder, content_hash, states_at
 from formulations.backends.log_utilities import solve
-from formulations.certificate import Certificate
-from formulations.log_certificate import certify_log, gap_to_bound
-from formulations.objectives import NashWelfare
-from formulations.solution import Answer
+from formulations.core.certificate import Certificate
+from formulations.core.log_certificate import certify_log, gap_to_bound
+from formulations.core.objectives import NashWelfare
+from formulations.core.solution import Answer
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 

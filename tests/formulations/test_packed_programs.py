@@ -17,9 +17,9 @@ from formulations import (
     proportional_throughput,
     solve,
 )
+from formulations.core.polytope import Polytope
 from formulations.packed import PackedPolytope, solve_packed
 from formulations.packed.engines import ENGINES
-from formulations.polytope import Polytope
 from tests.formulations.packed_reference import KINDS, check_feasible, draw_packed, explicit
 from throughputs import InputError
 from throughputs.packed import PackedColumns

@@ -7,9 +7,9 @@ import pytest
 
 from formulations import MaxMin, MaxSum, Polytope
 from formulations.backends import compiled, highs
-from formulations.certificate import certify
-from formulations.objectives import relative_gap
-from formulations.sharper import sharper
+from formulations.core.certificate import certify
+from formulations.core.dual_repair import sharper
+from formulations.core.objectives import relative_gap
 
 
 def served(draw_hard, seed: int, kind: str) -> tuple[Polytope, MaxMin | MaxSum]:

@@ -9,7 +9,7 @@ from scipy.sparse import vstack
 
 from formulations import MaxMin, MaxSum, Objective, Polytope, Threshold
 from formulations.backends import structured
-from formulations.certificate import Certificate, certify
+from formulations.core.certificate import Certificate, certify
 from formulations.uniqueness import is_unique
 
 DIRECTIONS = 3

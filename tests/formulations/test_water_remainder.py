@@ -7,7 +7,7 @@ import pytest
 
 from formulations import Hierarchy, Polytope, WaterFilling, proportional_throughput, solve
 from formulations.backends import highs
-from formulations.certificate import certify
+from formulations.core.certificate import certify
 from formulations.remainder import Remainder
 from formulations.water_filling import Level, WaterLevel, fill
 

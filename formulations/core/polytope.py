@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.closed_forms import proportional_throughput
+from formulations.core.closed_forms import proportional_throughput
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 __all__ = ["ROUNDED_UP", "Polytope", "parts"]

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.certificate import Certificate
-from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.core.certificate import Certificate
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
 from throughputs.numerics import dot, log
 
 if TYPE_CHECKING:
-    from formulations.objectives import NashWelfare
+    from formulations.core.objectives import NashWelfare
 
 __all__ = ["certify_log", "gap_to_bound"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.polytope import Polytope
+from formulations.core.polytope import Polytope
 
 __all__ = ["sharper"]
 

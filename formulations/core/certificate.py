@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.polytope import Polytope
-from formulations.sharper import sharper
-from formulations.solution import Answer
+from formulations.core.dual_repair import sharper
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
 from throughputs.numerics import dot
 
 if TYPE_CHECKING:
-    from formulations.objective import Objective, Threshold
+    from formulations.core.objective import Objective, Threshold
 
 __all__ = ["Certificate", "certify", "certify_level", "certify_sum", "relative_gap"]
 

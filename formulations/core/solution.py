@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.warm_start import WarmStart
+from formulations.core.warm_start import WarmStart
 
 __all__ = ["Answer", "Attempt", "NotAcceptedError", "Solution", "SolverError"]
 

@@ -1,4 +1,4 @@
-"""The objectives: what a policy wants from the polytope (see `formulations.objective`)."""
+"""The objectives: what a policy wants from the polytope (see `formulations.core.objective`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.certificate import Certificate, certify_sum, relative_gap
-from formulations.log_certificate import certify_log
-from formulations.objective import Method, Objective, Threshold
-from formulations.polytope import Polytope
-from formulations.solution import Answer
+from formulations.core.certificate import Certificate, certify_sum, relative_gap
+from formulations.core.log_certificate import certify_log
+from formulations.core.objective import Method, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
 from throughputs import InputError
 from throughputs.numerics import dot, exp, log
 

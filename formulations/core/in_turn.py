@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from formulations.solution import Attempt, NotAcceptedError, SolverError
+from formulations.core.solution import Attempt, NotAcceptedError, SolverError
 
 __all__ = ["Judged", "Turn", "solve_in_turn"]
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.certificate import Certificate, certify_level, relative_gap
-from formulations.polytope import ROUNDED_UP, Polytope
-from formulations.solution import Answer, NotAcceptedError
-from formulations.warm_start import Start
+from formulations.core.certificate import Certificate, certify_level, relative_gap
+from formulations.core.polytope import ROUNDED_UP, Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
 
 if TYPE_CHECKING:
-    from formulations.objectives import MaxMin, MaxSum, NashWelfare
+    from formulations.core.objectives import MaxMin, MaxSum, NashWelfare
     from formulations.selection import Among, Choice
     from formulations.water_filling import WaterFilling
 
@@ -110,7 +110,7 @@ class Objective(ABC):
 
     @abstractmethod
     def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
-        """A backend's answer made feasible, with its value, a bound and the gap (see `formulations.certificate`)."""
+        """A backend's answer made feasible, with its value, a bound and the gap (see `certificate`)."""
 
     @abstractmethod
     def choose(self, among: Among) -> Choice:
