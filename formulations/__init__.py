@@ -23,15 +23,15 @@ from formulations.core.objectives import FinishTimeFairness, Makespan, MaxMin, M
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Solution, SolverError
 from formulations.core.warm_start import WarmStart
-from formulations.filling import Hierarchy
 from formulations.floors import maximise_worth
+from formulations.levels.hierarchy import Hierarchy
+from formulations.levels.water_filling import WaterFilling
 from formulations.linear_fractional import maximise_ratio
 from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
 from formulations.packed_attainable_floors import keep_most_packed_floors
 from formulations.packed_floors import maximise_packed_ratio, maximise_packed_worth
-from formulations.selection import CHOICES
-from formulations.solver import TOLERANCE, solve
-from formulations.water_filling import WaterFilling
+from formulations.solving.choice import CHOICES
+from formulations.solving.solver import TOLERANCE, solve
 
 if TYPE_CHECKING:
     from formulations.planning import PlanningProgram, PlanSolution, solve_plan

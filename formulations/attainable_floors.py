@@ -13,7 +13,7 @@ from formulations.core.highs_model import with_model
 from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
-from formulations.solver import solve
+from formulations.solving.solver import solve
 from throughputs import Configurations
 
 __all__ = ["UNMET", "KeptFloors", "fastest_mix", "keep_most_floors", "most_switched_on"]

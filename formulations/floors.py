@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.backends.compiled import compiled_engine
-from formulations.backends.structured import own_engine, solve_with_floors
 from formulations.columns import ColumnProgram, Total, solve_columns
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objectives import relative_gap
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
 from formulations.core.solution import Answer, Attempt, Solution, SolverError
-from formulations.first_gpu import with_absent_types
-from formulations.solver import TOLERANCE
+from formulations.interior_point.compiled import compiled_engine
+from formulations.interior_point.structured import own_engine, solve_with_floors
+from formulations.solving.absent_types import with_absent_types
+from formulations.solving.solver import TOLERANCE
 from throughputs import Configurations, InputError
 from throughputs.numerics import dot
 

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.core.objectives import relative_gap
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, Attempt, Solution
-from formulations.first_gpu import prices_of_none
 from formulations.floors import Reduced, maximise_worth, priced, reduce_with_floors, solve_reduced
-from formulations.solver import TOLERANCE
+from formulations.solving.absent_types import prices_of_none
+from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PlainColumns
 from throughputs.numerics import dot
 

@@ -21,7 +21,7 @@ from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.solver import PackedSolution
-from formulations.solver import TOLERANCE
+from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot, matmul
 

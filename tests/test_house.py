@@ -40,52 +40,44 @@ LOADED_LATE = (
 
 KNOWN = """
 circle: throughputs.colocation, throughputs.table, throughputs.table_builder, throughputs.table_frame
-circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
-circle: formulations.backends.responses, formulations.fast.responses
-circle: formulations.core.certificate, formulations.core.log_certificate
-circle: allocator.protocol.allocation, allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base
+circle: formulations.interior_point.log_utilities, formulations.interior_point.structured, formulations.prices.log_search
+circle: allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base, allocator.protocol, allocator.protocol.allocation, allocator.protocol.jobs, allocator.protocol.policy
 circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
-folder: allocator/policies has 17 modules
-folder: allocator/simulator has 19 modules
+folder: allocator/policies has 20 modules
 folder: allocator/sweep has 15 modules
 folder: benchmarks/solvers has 13 modules
-folder: formulations has 21 modules
-folder: formulations/backends has 25 modules
 folder: formulations/packed has 16 modules
 folder: formulations/planning has 13 modules
-folder: throughputs has 15 modules
+folder: throughputs has 16 modules
 late: throughputs.colocation -> throughputs.files
 late: throughputs.colocation -> throughputs.frames
 late: throughputs.prices -> throughputs.frames
 late: throughputs.table -> throughputs.colocation
 late: throughputs.table -> throughputs.table_frame
 late: formulations -> formulations.planning
-late: formulations.backends.cbc -> warnings
-late: formulations.backends.convex -> importlib
-late: formulations.backends.convex -> warnings
-late: formulations.backends.responses -> formulations.fast.responses
-late: formulations.backends.structured -> formulations.backends.log_utilities
-late: formulations.backends.structured -> formulations.fast.interior_point
-late: formulations.core.certificate -> formulations.core.log_certificate
-late: formulations.floors -> formulations.backends.highs
-late: formulations.floors -> formulations.backends.linear
+late: formulations.columns.engines -> warnings
+late: formulations.interior_point.structured -> formulations.interior_point.log_utilities
 late: formulations.packed.engines -> formulations.packed.class_pairs
 late: formulations.packed.engines -> formulations.packed.partners
 late: formulations.packed.engines -> formulations.packed.statement
-late: formulations.selection -> formulations.backends.convex
-late: allocator.protocol.allocation -> allocator.audit
-late: allocator.protocol.allocation -> formulations
+late: formulations.reference.cbc -> warnings
+late: formulations.reference.convex -> importlib
+late: formulations.reference.convex -> warnings
+late: formulations.solving.choice -> formulations.reference.convex
 late: allocator.api -> throughputs
 late: allocator.api -> throughputs.default_table
 late: allocator.audit.case -> formulations
 late: allocator.audit.probe -> formulations
 late: allocator.audit.properties -> formulations
 late: allocator.audit.record -> allocator.audit.report
+late: allocator.checkpoint.checkpoint -> formulations
+late: allocator.checkpoint.checkpoint -> importlib.metadata
 late: allocator.cli -> allocator.simulator.engine
 late: allocator.cli -> formulations
 late: allocator.cli.audit -> allocator.instance
 late: allocator.cli.audit -> throughputs.files
+late: allocator.cli.compare -> allocator.presets.preset
 late: allocator.cli.compare -> allocator.report.bar_charts
 late: allocator.cli.compare -> allocator.report.html
 late: allocator.cli.compare -> allocator.report.presentation
@@ -93,7 +85,6 @@ late: allocator.cli.compare -> allocator.report.progress
 late: allocator.cli.compare -> allocator.report.terminal
 late: allocator.cli.compare -> allocator.results.fairness
 late: allocator.cli.compare -> allocator.results.output
-late: allocator.cli.compare -> allocator.presets
 late: allocator.cli.compare -> throughputs
 late: allocator.cli.compare -> throughputs.files
 late: allocator.cli.compare -> throughputs.traces.shockwave_generator
@@ -105,14 +96,17 @@ late: allocator.cli.options -> allocator.cluster
 late: allocator.cli.options -> allocator.registry
 late: allocator.cli.options -> throughputs.prices
 late: allocator.cli.policies -> allocator.registry
+late: allocator.cli.runs -> allocator.conversion
+late: allocator.cli.runs -> allocator.mechanism.settings
+late: allocator.cli.runs -> allocator.presets.preset
 late: allocator.cli.runs -> allocator.protocol.entities
-late: allocator.cli.runs -> throughputs.estimator.believed
 late: allocator.cli.runs -> allocator.registry
-late: allocator.cli.runs -> allocator.simulator.arrivals
 late: allocator.cli.runs -> allocator.results.deadlines
+late: allocator.cli.runs -> allocator.simulator.arrivals
 late: allocator.cli.runs -> allocator.simulator.engine
-late: allocator.cli.runs -> allocator.presets
+late: allocator.cli.runs -> allocator.simulator.settings
 late: allocator.cli.runs -> numpy
+late: allocator.cli.runs -> throughputs.estimator.believed
 late: allocator.cli.simulate -> allocator.report.progress
 late: allocator.cli.simulate -> allocator.report.terminal
 late: allocator.cli.simulate -> allocator.results.output
@@ -123,57 +117,60 @@ late: allocator.cli.solve -> throughputs.files
 late: allocator.cli.sweep -> allocator.sweep
 late: allocator.cli.sweep -> allocator.sweep.store
 late: allocator.cli.sweep -> allocator.sweep.summary
+late: allocator.cli.sweep_options -> allocator.sweep.settings
 late: allocator.cli.throughputs -> allocator.api
 late: allocator.cli.trace -> allocator.api
 late: allocator.cli.trace -> throughputs
 late: allocator.cli.trace -> throughputs.traces.generator
 late: allocator.cli.trace -> throughputs.traces.shockwave_generator
-late: allocator.protocol.entities -> allocator.policies.labels
-late: allocator.protocol.entities -> formulations
-late: allocator.protocol.entities -> throughputs.files
-late: allocator.protocol.entities -> throughputs.frames
-late: allocator.protocol.entities -> tomllib
-late: allocator.protocol.jobs -> allocator.protocol.training
-late: allocator.protocol.jobs -> throughputs.training
-late: allocator.mechanism.pairs -> formulations
+late: allocator.mechanism.checks -> formulations
+late: allocator.mechanism.shares -> formulations
 late: allocator.policies.allox -> formulations
 late: allocator.policies.base -> formulations
+late: allocator.policies.base -> formulations.solving.absent_types
 late: allocator.policies.closed_form -> formulations
 late: allocator.policies.cost -> formulations
 late: allocator.policies.finish_time -> formulations
 late: allocator.policies.makespan -> formulations
 late: allocator.policies.max_min -> formulations
 late: allocator.policies.nash -> formulations
+late: allocator.policies.oef -> formulations
+late: allocator.policies.oef -> formulations.columns
+late: allocator.policies.oef -> formulations.core.reductions
 late: allocator.policies.orders -> zlib
 late: allocator.policies.packed -> formulations
-late: allocator.policies.packed -> formulations.packed.published
-late: allocator.policies.packed -> formulations.selection
+late: allocator.policies.packed -> formulations.published.packed_makespan
+late: allocator.policies.packed -> formulations.solving.choice
 late: allocator.policies.packing -> formulations
 late: allocator.policies.shockwave -> allocator.cluster
 late: allocator.policies.shockwave -> formulations.planning
 late: allocator.policies.shockwave -> throughputs
 late: allocator.policies.strategy_proof -> formulations
-late: allocator.policies.strategy_proof -> formulations.backends.log_utilities
 late: allocator.policies.strategy_proof -> formulations.core.log_certificate
 late: allocator.policies.strategy_proof -> formulations.core.reductions
+late: allocator.policies.strategy_proof -> formulations.interior_point.log_utilities
 late: allocator.policies.strategy_proof -> throughputs
 late: allocator.policies.throughput -> formulations
 late: allocator.policies.water_filling -> formulations
+late: allocator.protocol.allocation -> allocator.audit
+late: allocator.protocol.allocation -> formulations
+late: allocator.protocol.entities -> allocator.policies.labels
+late: allocator.protocol.entities -> formulations
+late: allocator.protocol.entities -> throughputs.files
+late: allocator.protocol.entities -> throughputs.frames
+late: allocator.protocol.policy -> formulations
 late: allocator.registry -> importlib.metadata
-late: allocator.report.presentation -> allocator.presets
-late: allocator.checkpoint.checkpoint -> importlib.metadata
 late: allocator.results.entity_metrics -> allocator.results.metrics
 late: allocator.results.entity_metrics -> formulations
 late: allocator.results.record -> allocator.results.tables
-late: allocator.results.result -> allocator.results.metrics
 late: allocator.results.result -> allocator.results.entity_metrics
+late: allocator.results.result -> allocator.results.metrics
 late: allocator.sweep.decide -> formulations
 late: allocator.sweep.execute -> allocator.api
 late: allocator.sweep.execute -> importlib.metadata
 late: allocator.sweep.execute -> throughputs.prices
 late: allocator.sweep.runner -> allocator.sweep.local
 late: allocator.sweep.runner -> allocator.sweep.on_ray
-late: allocator.protocol.training -> throughputs.training
 """  # noqa: E501
 
 

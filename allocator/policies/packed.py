@@ -207,7 +207,7 @@ class MinTotalDurationPacked(PackedPolicy):
     Parameters
     ----------
     choice : which of the optima: "balanced" (`formulations.packed.choice`), or "published", the point on which the
-        published system acts, up to 5 % above the optimum (`formulations.packed.published`).
+        published system acts, up to 5 % above the optimum (`formulations.published.packed_makespan`).
     """
 
     choice: str = "balanced"
@@ -219,8 +219,8 @@ class MinTotalDurationPacked(PackedPolicy):
     def allocate(self, state: ClusterState) -> Allocation:
         """Solve the program for `state`, and choose."""
         from formulations import solve_packed
-        from formulations.packed.published import published_makespan
-        from formulations.selection import check_choice
+        from formulations.published.packed_makespan import published_makespan
+        from formulations.solving.choice import check_choice
 
         check_choice(self.choice)
         started = perf_counter()

@@ -186,8 +186,8 @@ class _Welfare:
     def solve(self, classes: NDArray[np.intp], counts: Array) -> tuple[float, Array, float]:
         """Value, throughputs of the classes, and proven gap per budget."""
         from formulations import NashWelfare, Polytope
-        from formulations.backends.log_utilities import solve_log
         from formulations.core.log_certificate import certify_log
+        from formulations.interior_point.log_utilities import solve_log
         from throughputs import ThroughputMatrix
 
         rates, sizes, budgets = self.rates[classes], self.scale_factors[classes], self.budgets[classes]

@@ -21,8 +21,8 @@ from formulations.core.warm_start import Start
 
 if TYPE_CHECKING:
     from formulations.core.objectives import MaxMin, MaxSum, NashWelfare
-    from formulations.selection import Among, Choice
-    from formulations.water_filling import WaterFilling
+    from formulations.levels.water_filling import WaterFilling
+    from formulations.solving.choice import Among, Choice
 
 __all__ = ["Method", "Objective", "Proven", "Threshold"]
 
@@ -114,7 +114,7 @@ class Objective(ABC):
 
     @abstractmethod
     def choose(self, among: Among) -> Choice:
-        """The balanced choice among optima (see `formulations.selection`)."""
+        """The balanced choice among optima (see `formulations.solving.choice`)."""
 
     def choose_published(self, among: Among) -> Choice:
         """The choice that the published system makes: its solver's own point."""

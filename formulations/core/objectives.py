@@ -17,7 +17,7 @@ from throughputs import InputError
 from throughputs.numerics import dot, exp, log
 
 if TYPE_CHECKING:
-    from formulations.selection import Among, Choice
+    from formulations.solving.choice import Among, Choice
 
 __all__ = [
     "FinishTimeFairness",

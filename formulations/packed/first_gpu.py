@@ -1,4 +1,4 @@
-"""The price of an accelerator type without GPUs, with space sharing (see `formulations.first_gpu`)."""
+"""The price of an accelerator type without GPUs, with space sharing (see `formulations.solving.absent_types`)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.progress import NEARLY_SOLVED, Progress
+from formulations.interior_point.progress import NEARLY_SOLVED, Progress
 from formulations.packed.partner_options import Options
 from formulations.packed.program import Goal, PackedProgram
 from throughputs.numerics import dot, matmul

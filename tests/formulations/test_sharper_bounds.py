@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from formulations import MaxMin, MaxSum, Polytope
-from formulations.backends import compiled, highs
 from formulations.core.certificate import certify
 from formulations.core.dual_repair import sharper
 from formulations.core.objectives import relative_gap
+from formulations.interior_point import compiled
+from formulations.reference import highs
 
 
 def served(draw_hard, seed: int, kind: str) -> tuple[Polytope, MaxMin | MaxSum]:

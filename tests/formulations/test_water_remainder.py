@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from formulations import Hierarchy, Polytope, WaterFilling, proportional_throughput, solve
-from formulations.backends import highs
 from formulations.core.certificate import certify
-from formulations.remainder import Remainder
-from formulations.water_filling import Level, WaterLevel, fill
+from formulations.levels.residual_program import Remainder
+from formulations.levels.water_filling import Level, WaterLevel, fill
+from formulations.reference import highs
 
 
 def distinct(rng: np.random.Generator, n_jobs: int, gpus_per_job: float) -> tuple[np.ndarray, np.ndarray]:

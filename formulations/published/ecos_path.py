@@ -3,7 +3,7 @@
 Gavel acts on the point at which ECOS stops. Its programs have many optima, so whoever wants that point has to walk the
 same path: this module restates the algorithm from its papers, with linear algebra in O(K M^2) per iteration.
 
-A program ``min c.x, G x + s = h, s >= 0`` (written out in `backends.homogeneous_system`) is embedded, with its dual,
+A program ``min c.x, G x + s = h, s >= 0`` (written out in `ecos_system`) is embedded, with its dual,
 in one homogeneous self-dual system: find x and z, s, tau, kappa >= 0 with::
 
     G'z + c tau = 0,    G x + s = h tau,    c.x + h.z + kappa = 0,    s z = 0,    tau kappa = 0
@@ -33,10 +33,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.homogeneous_system import EmbeddedProgram, Layout, Scaling, System
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
+from formulations.published.ecos_system import EmbeddedProgram, Layout, Scaling, System
 from throughputs.numerics import dot, matmul
 
 __all__ = ["HomogeneousPath", "feasible_point", "solve"]

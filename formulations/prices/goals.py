@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.mixes import Market
-from formulations.backends.small_engine import small_engine
-from formulations.backends.structured import solve_threshold, solve_with_floors
 from formulations.core.objectives import Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import NotAcceptedError
 from formulations.core.warm_start import Start
+from formulations.interior_point.small_engine import small_engine
+from formulations.interior_point.structured import solve_threshold, solve_with_floors
+from formulations.prices.best_responses import Market
 
 __all__ = ["SMALLEST_PRICE", "Goal", "LevelGoal", "Place", "WorthGoal"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import StructuredProgram
+from formulations.interior_point.method import StructuredProgram
 from throughputs.numerics import dot, matmul
 
 __all__ = ["WrittenOut"]

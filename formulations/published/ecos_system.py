@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.pairs import pairs_of
+from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import solve
 

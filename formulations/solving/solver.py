@@ -8,7 +8,6 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends import AUTO, Backend, get_backend
 from formulations.core.certificate import Certificate, certify
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
@@ -16,10 +15,11 @@ from formulations.core.polytope import Polytope, parts
 from formulations.core.reductions import Classes, classes_of, types_in_order
 from formulations.core.solution import Attempt, Solution
 from formulations.core.warm_start import Start, WarmStart
-from formulations.first_gpu import prices_of_none, with_absent_types
-from formulations.remainder import Remainder
-from formulations.selection import Among, Choice, check_choice
-from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
+from formulations.levels.residual_program import Remainder
+from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
+from formulations.solving.absent_types import prices_of_none, with_absent_types
+from formulations.solving.backends import AUTO, Backend, get_backend
+from formulations.solving.choice import Among, Choice, check_choice
 
 __all__ = ["TOLERANCE", "solve"]
 
@@ -54,7 +54,7 @@ def solve(
     polytope, objective : the program, over the same N jobs. Jobs that gain nothing from any type with GPUs take no
         part: they get no share and are reported as not served.
     solver : "auto" (fastest exact path first, the next one when the proven gap is above tolerance) or a backend name.
-    choice : which of the optima, see `formulations.selection`.
+    choice : which of the optima, see `formulations.solving.choice`.
     tolerance : relative gap up to which the answer is called optimal.
     warm : what an earlier decision left (`Solution.warm_start`), to begin from where that saves time: same objective,
         same types, most of the jobs. Proof and choice are the same as without.

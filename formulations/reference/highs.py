@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.linear import LinearProgram, solve_by_linear_programs
 from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
+from formulations.reference.linear import LinearProgram, solve_by_linear_programs
 
 __all__ = ["solve", "solve_linear"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.linear import LinearProgram, solve_by_linear_programs
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
+from formulations.reference.linear import LinearProgram, solve_by_linear_programs
 
 __all__ = ["solve"]
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import InteriorPoint, StructuredProgram
-from formulations.backends.mixes import keep, respond_all
-from formulations.backends.price_crowds import Crowd, Settled
-from formulations.backends.price_goals import Goal, Place
-from formulations.backends.price_vertex import Tied, without_dust
-from formulations.backends.small_engine import small_engine
-from formulations.backends.structured import Engine, own_engine
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
+from formulations.interior_point.method import InteriorPoint, StructuredProgram
+from formulations.interior_point.small_engine import small_engine
+from formulations.interior_point.structured import Engine, own_engine
+from formulations.prices.active_set import Crowd, Settled
+from formulations.prices.best_responses import keep, respond_all
+from formulations.prices.goals import Goal, Place
+from formulations.prices.vertex import Tied, without_dust
 from throughputs.numerics import dot, matmul
 
 __all__ = ["Finish"]

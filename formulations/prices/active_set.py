@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.mixes import Box, Jobs, Totals, choose, settle
-from formulations.backends.price_goals import Goal, Place
+from formulations.prices.best_responses import Box, Jobs, Totals, choose, settle
+from formulations.prices.goals import Goal, Place
 
 __all__ = ["Crowd", "Settled"]
 

@@ -21,8 +21,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.log_responses import in_chunks
-from formulations.backends.responses import Mixes, mixes_of
+from formulations.prices.log_responses import in_chunks
+from formulations.prices.responses import Mixes, mixes_of
 
 __all__ = ["Box", "Jobs", "Market", "Totals", "choose", "keep", "respond_all", "settle"]
 

@@ -23,15 +23,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.mixes import Box, Jobs, respond_all, settle
-from formulations.backends.price_crowds import Crowd, Settled
-from formulations.backends.price_finish import Finish
-from formulations.backends.price_goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
-from formulations.backends.price_steps import Curvature, newton_step, shortened
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
+from formulations.prices.active_set import Crowd, Settled
+from formulations.prices.best_responses import Box, Jobs, respond_all, settle
+from formulations.prices.crossover import Finish
+from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
+from formulations.prices.newton import Curvature, newton_step, shortened
 
 __all__ = ["solve", "solve_for_worth", "takes"]
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import StructuredProgram
-from formulations.backends.log_prices import solve_by_prices
-from formulations.backends.log_responses import Market
-from formulations.backends.structured import own_engine
 from formulations.core.objectives import NashWelfare
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
+from formulations.interior_point.method import StructuredProgram
+from formulations.interior_point.structured import own_engine
+from formulations.prices.log_responses import Market
+from formulations.prices.log_search import solve_by_prices
 from throughputs.numerics import dot
 
 __all__ = ["solve", "solve_log"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from formulations.core.certificate import Certificate
 from formulations.core.polytope import Polytope
 from formulations.core.warm_start import Start
-from formulations.uniqueness import Freedom, free_columns, rank_of
+from formulations.solving.uniqueness import Freedom, free_columns, rank_of
 from throughputs.numerics import matmul
 
 __all__ = ["Remainder"]

@@ -37,14 +37,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends import homogeneous, prices
-from formulations.backends.compiled import compiled_engine
-from formulations.backends.structured import Engine, own_engine, solve_with_floors
 from formulations.core.certificate import Certificate
 from formulations.core.objectives import Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import classes_of
-from formulations.uniqueness import is_unique
+from formulations.interior_point.compiled import compiled_engine
+from formulations.interior_point.structured import Engine, own_engine, solve_with_floors
+from formulations.prices import search as prices
+from formulations.published import ecos_path as homogeneous
+from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
 from throughputs.numerics import dot
 
@@ -331,6 +332,6 @@ def _feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
         return homogeneous.feasible_point(polytope, floors)
     if solver in ("compiled", "structured", "highs", "cbc"):
         return solve_with_floors(polytope, None, floors, 0.0).shares
-    from formulations.backends import convex
+    from formulations.reference import convex
 
     return convex.feasible_point(polytope, floors, {"cvxpy_highs": "HIGHS"}.get(solver, solver.upper()))

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import InteriorPoint, StructuredProgram, solve_structured
-from formulations.backends.responses import level_at_prices
 from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
+from formulations.interior_point.method import InteriorPoint, StructuredProgram, solve_structured
+from formulations.prices.responses import level_at_prices
 from throughputs.numerics import dot
 
 __all__ = ["Engine", "own_engine", "solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
@@ -106,7 +106,7 @@ class _WithEngine(Method[Answer]):
 
 class _Structured(_WithEngine):
     def log_sum(self, objective: NashWelfare) -> Answer:
-        from formulations.backends import log_utilities
+        from formulations.interior_point import log_utilities
 
         return log_utilities.solve(self.polytope, objective, self.start)
 
@@ -114,7 +114,7 @@ class _Structured(_WithEngine):
 def _solve_by_levels(
     polytope: Polytope, objective: Threshold, engine: Engine, finest: float, start: Start | None = None
 ) -> Answer:
-    """Close in on the level by max-min programs, each a Newton step on its dual (see `backends.linear`).
+    """Close in on the level by max-min programs, each a Newton step on its dual (see `reference.linear`).
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
     progress, never correctness. With prices to start from, the first level is the bound that they prove.

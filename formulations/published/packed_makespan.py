@@ -3,7 +3,7 @@
 Gavel bisects on the time T and acts on the centre of what is feasible at the last feasible T, up to 5 % above the
 optimum. Every two jobs with gangs of one size are a column on every type there, also where they cannot share: such
 columns are worth nothing, and still have a part in the centre. This module walks the path of
-`formulations.backends.homogeneous` on that program::
+`formulations.published.ecos_path` on that program::
 
     -x_r <= 0,   sum_r s_r x_rj <= c_j,   sum_(r with i) sum_j x_rj <= 1,   -sum_(r with i) sum_j T_rij x_rj <= -n_i / T
 
@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.homogeneous import HomogeneousPath
-from formulations.backends.homogeneous_system import EQUILIBRATIONS, NO_ENTRY, REGULARISATION
 from formulations.core.objectives import Makespan, relative_gap
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.solver import PackedSolution
-from formulations.selection import bisected_makespan
+from formulations.published.ecos_path import HomogeneousPath
+from formulations.published.ecos_system import EQUILIBRATIONS, NO_ENTRY, REGULARISATION
+from formulations.solving.choice import bisected_makespan
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import cholesky, solve_cholesky
 
@@ -167,7 +167,7 @@ class _Layout:
 
 
 class _Scaling:
-    """Equilibration, as in `backends.homogeneous_system`: (columns, bounds, common rows) squared divisors."""
+    """Equilibration, as in `ecos_system`: (columns, bounds, common rows) squared divisors."""
 
     def __init__(self, rows: _Rows) -> None:
         n, M = rows.n, rows.M

@@ -27,7 +27,7 @@ class Backend:
     Attributes
     ----------
     name : what users write for ``solver=``.
-    module, function : where it is, below this package; imported at first use only.
+    module, function : where it is in this package; imported at first use only.
     description : one line.
     starts : whether it can begin from prices and a level.
     requires : packages it imports.
@@ -45,7 +45,7 @@ class Backend:
     @property
     def aggregates(self) -> bool:
         """Whether identical jobs are one class to it; its answer then does not depend on the order of the jobs."""
-        return self.module in ("compiled", "prices", "structured", "homogeneous")
+        return not self.module.startswith("reference.")
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -61,18 +61,16 @@ class Backend:
                 found=f"no package {', '.join(self.missing)}",
                 expected=f"it to be installed: {self.install}",
             )
-        run: Run = getattr(import_module(f"{_BACKENDS}.{self.module}"), self.function)
+        run: Run = getattr(import_module(f"formulations.{self.module}"), self.function)
         return run
 
-
-_BACKENDS = "formulations.backends"
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(
             "compiled",
-            "compiled",
+            "interior_point.compiled",
             "solve",
             "up to 96 classes of identical jobs: Clarabel directly",
             starts=True,
@@ -80,43 +78,55 @@ BACKENDS: dict[str, Backend] = {
         ),
         Backend(
             "as_stated",
-            "compiled",
+            "interior_point.compiled",
             "solve_as_stated",
             "the same in the units of the program: ends near the published points",
             requires=("clarabel",),
         ),
         Backend(
             "prices",
-            "prices",
+            "prices.search",
             "solve",
             "many classes: responses to prices, interior point over the undecided",
             starts=True,
         ),
         Backend(
             "structured",
-            "structured",
+            "interior_point.structured",
             "solve",
             "interior point on the structure: M prices, a block per job class",
             starts=True,
         ),
-        Backend("homogeneous", "homogeneous", "solve", "the path of the published system's solver, on the structure"),
-        Backend("highs", "highs", "solve", "direct sparse linear programs in HiGHS", requires=("highspy",)),
         Backend(
-            "clarabel", "convex", "solve_clarabel", "cvxpy, Clarabel interior point", requires=("cvxpy", "clarabel")
+            "homogeneous", "published.ecos_path", "solve", "the path of the published system's solver, on the structure"
+        ),
+        Backend("highs", "reference.highs", "solve", "direct sparse linear programs in HiGHS", requires=("highspy",)),
+        Backend(
+            "clarabel",
+            "reference.convex",
+            "solve_clarabel",
+            "cvxpy, Clarabel interior point",
+            requires=("cvxpy", "clarabel"),
         ),
         Backend(
             "ecos",
-            "convex",
+            "reference.convex",
             "solve_ecos",
             "cvxpy, ECOS interior point",
             requires=("cvxpy", "ecos"),
             install="pip install cluster-allocator[ecos]",
         ),
         Backend(
-            "scs", "convex", "solve_scs", "cvxpy, SCS operator splitting (low accuracy)", requires=("cvxpy", "scs")
+            "scs",
+            "reference.convex",
+            "solve_scs",
+            "cvxpy, SCS operator splitting (low accuracy)",
+            requires=("cvxpy", "scs"),
         ),
-        Backend("cvxpy_highs", "convex", "solve_highs", "cvxpy, HiGHS simplex", requires=("cvxpy", "highspy")),
-        Backend("cbc", "cbc", "solve", "PuLP, CBC simplex", requires=("pulp",)),
+        Backend(
+            "cvxpy_highs", "reference.convex", "solve_highs", "cvxpy, HiGHS simplex", requires=("cvxpy", "highspy")
+        ),
+        Backend("cbc", "reference.cbc", "solve", "PuLP, CBC simplex", requires=("pulp",)),
     )
 }
 

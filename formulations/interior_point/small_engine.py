@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from formulations.backends.compiled import clarabel_engine
-from formulations.backends.interior_point import InteriorPoint, StructuredProgram
-from formulations.backends.structured import own_engine
+from formulations.interior_point.compiled import clarabel_engine
+from formulations.interior_point.method import InteriorPoint, StructuredProgram
+from formulations.interior_point.structured import own_engine
 
 __all__ = ["small_engine"]
 

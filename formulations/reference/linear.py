@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import StructuredProgram
-from formulations.backends.written_out import WrittenOut
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
+from formulations.interior_point.method import StructuredProgram
+from formulations.interior_point.sparse_form import WrittenOut
 
 __all__ = ["LinearProgram", "LinearSolver", "solve_by_linear_programs"]
 

@@ -23,12 +23,12 @@ from formulations.core.certificate import Certificate, relative_gap
 from formulations.core.objective import Method, Objective, Proven, Threshold
 from formulations.core.polytope import Array, Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.filling import TOP, Filling, Hierarchy
+from formulations.levels.hierarchy import TOP, Filling, Hierarchy
 from throughputs import InputError
 from throughputs.numerics import dot
 
 if TYPE_CHECKING:
-    from formulations.selection import Among, Choice
+    from formulations.solving.choice import Among, Choice
 
 __all__ = ["PROVEN_ALONE", "Level", "WaterFilling", "WaterLevel", "fill"]
 
@@ -58,7 +58,7 @@ class WaterFilling(Objective):
 
         lex max_x  sort( u_1 / (w_1 d_1), ..., u_N / (w_N d_N) )
 
-    or, in a hierarchy, hand time on through its entities (`formulations.filling`): an entity's members that can rise
+    or, in a hierarchy, hand time on through its entities (`hierarchy`): an entity's members that can rise
     no further leave what they do not take to the others.
 
     Parameters
@@ -278,7 +278,7 @@ def fill(
     solve : solves and proves one level.
     settle : told of a level, of the jobs (N,) that are fixed by then and of the throughput (N,) that all have come to,
         it may settle some of them for good, and returns the most throughput (N,) that each job can still come to (see
-        `formulations.remainder`).
+        `formulations.levels.residual_program`).
     """
     most = fastest / objective.units
     base, fixed = np.zeros(len(most)), np.zeros(len(most), dtype=bool)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.linear import LinearProgram, solve_by_linear_programs
 from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
+from formulations.reference.linear import LinearProgram, solve_by_linear_programs
 
 __all__ = ["feasible_point", "solve_clarabel", "solve_ecos", "solve_highs", "solve_scs", "state"]
 

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import StructuredProgram
-from formulations.backends.log_responses import (
+from formulations.interior_point.method import StructuredProgram
+from formulations.interior_point.structured import own_engine
+from formulations.prices.log_responses import (
     Market,
     Nearness,
     Responder,
@@ -33,7 +34,6 @@ from formulations.backends.log_responses import (
     in_chunks,
     states_at,
 )
-from formulations.backends.structured import own_engine
 from throughputs.numerics import dot, matmul
 from throughputs.numerics.systems import eigh
 from throughputs.numerics.systems import solve as solve_system

@@ -27,8 +27,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.pairs import pairs_of
-from formulations.backends.progress import NEARLY_SOLVED, Progress
+from formulations.interior_point.progress import NEARLY_SOLVED, Progress
+from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import dot, einsum, matmul
 from throughputs.numerics.systems import Factors
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.interior_point import InteriorPoint, StructuredProgram
-from formulations.backends.structured import solve_with_engine
-from formulations.backends.written_out import WrittenOut
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
+from formulations.interior_point.method import InteriorPoint, StructuredProgram
+from formulations.interior_point.sparse_form import WrittenOut
+from formulations.interior_point.structured import solve_with_engine
 
 __all__ = ["clarabel_engine", "compiled_engine", "solve", "solve_as_stated"]
 
