@@ -12,7 +12,6 @@
 from typing import TYPE_CHECKING, Any
 
 from formulations.assignment import Line, assign_to_lines
-from formulations.attainable_floors import KeptFloors, keep_most_floors
 from formulations.core.closed_forms import (
     isolated_shares,
     isolated_throughput,
@@ -23,13 +22,14 @@ from formulations.core.objectives import FinishTimeFairness, Makespan, MaxMin, M
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Solution, SolverError
 from formulations.core.warm_start import WarmStart
-from formulations.floors import maximise_worth
+from formulations.floors.attainable import KeptFloors, keep_most_floors
+from formulations.floors.linear_fractional import maximise_ratio
+from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
+from formulations.floors.packed_attainable import keep_most_packed_floors
+from formulations.floors.worth import maximise_worth
 from formulations.levels.hierarchy import Hierarchy
 from formulations.levels.water_filling import WaterFilling
-from formulations.linear_fractional import maximise_ratio
 from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
-from formulations.packed_attainable_floors import keep_most_packed_floors
-from formulations.packed_floors import maximise_packed_ratio, maximise_packed_worth
 from formulations.solving.choice import CHOICES
 from formulations.solving.solver import TOLERANCE, solve
 

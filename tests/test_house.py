@@ -47,7 +47,6 @@ folder: allocator/cli has 14 modules
 folder: allocator/policies has 20 modules
 folder: allocator/sweep has 15 modules
 folder: benchmarks/solvers has 13 modules
-folder: formulations/packed has 16 modules
 folder: formulations/planning has 13 modules
 folder: throughputs has 16 modules
 late: throughputs.colocation -> throughputs.files
@@ -58,9 +57,6 @@ late: throughputs.table -> throughputs.table_frame
 late: formulations -> formulations.planning
 late: formulations.columns.engines -> warnings
 late: formulations.interior_point.structured -> formulations.interior_point.log_utilities
-late: formulations.packed.engines -> formulations.packed.class_pairs
-late: formulations.packed.engines -> formulations.packed.partners
-late: formulations.packed.engines -> formulations.packed.statement
 late: formulations.reference.cbc -> warnings
 late: formulations.reference.convex -> importlib
 late: formulations.reference.convex -> warnings

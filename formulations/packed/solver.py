@@ -15,10 +15,10 @@ from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.core.solution import Attempt, Solution
 from formulations.levels.water_filling import WaterFilling, WaterLevel
+from formulations.packed.absent_types import prices_of_nobody, with_absent_types
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
 from formulations.packed.expansion import of_jobs
-from formulations.packed.first_gpu import prices_of_nobody, with_absent_types
 from formulations.packed.levels import Proof, optimise, prove
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram

@@ -172,7 +172,7 @@ def test_types_with_next_to_no_gpus():
 
 
 def test_next_engine_is_tried_and_counted(monkeypatch):
-    from formulations.packed import class_pairs
+    from formulations.packed.methods import class_pairs
 
     def fail(_self, _goal, _precision):
         raise RuntimeError("out of order")

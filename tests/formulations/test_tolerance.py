@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import formulations.floors
+import formulations.floors.worth
 import formulations.packed.solver
 import formulations.solving.solver
 from formulations import FinishTimeFairness, Makespan, MaxMin, maximise_worth, solve, solve_packed
@@ -58,13 +58,13 @@ def test_an_answer_is_optimal_up_to_the_tolerance(polytope_of, monkeypatch, kind
 
 @pytest.mark.parametrize(("loss", "status"), LOSSES)
 def test_with_floors_too(polytope_of, monkeypatch, loss, status):
-    path = dict(formulations.floors._PATHS)["structured"]
+    path = dict(formulations.floors.worth._PATHS)["structured"]
 
     def rough(reduced):
         answer = path(reduced)
         return replace(answer, shares=answer.shares * (1.0 - loss))
 
-    monkeypatch.setattr(formulations.floors, "_PATHS", (("rough", rough),))
+    monkeypatch.setattr(formulations.floors.worth, "_PATHS", (("rough", rough),))
     solution = maximise_worth(polytope_of(RATES, SCALES, CAPACITY), RATES, solver="rough")
     assert solution.status == status
     assert solution.gap == pytest.approx(loss, rel=0.01, abs=1e-9)

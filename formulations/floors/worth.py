@@ -133,7 +133,7 @@ def maximise_worth(
     ----------
     polytope : over N jobs and M types, with rates T.
     worth : (N, M) q, of any sign.
-    floors : (N,) f in steps/s, which must be attainable together (`formulations.attainable_floors`); none when omitted.
+    floors : (N,) f in steps/s, which must be attainable together (`formulations.floors.attainable`); none when omitted.
     evenness : e > 0 makes the shares the unique ones that maximise ``q . x - e/2 sum_i max_j |q_ij| |x_i|^2``, at a
         loss of at most e/2 of the worth.
     unit : unit of the worth.

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objectives import relative_gap
 from formulations.core.solution import Attempt
+from formulations.packed.absent_types import prices_of_nobody, with_absent_types
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import ENGINES, Engine, Solve, get_engine
 from formulations.packed.expansion import of_jobs
-from formulations.packed.first_gpu import prices_of_nobody, with_absent_types
 from formulations.packed.levels import PRECISION
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
@@ -64,7 +64,7 @@ def maximise_packed_worth(
     Parameters
     ----------
     gains : (N,) or by type (N, M), g, at least 0.
-    floors : (N,) f in steps/s, attainable together (`formulations.packed_attainable_floors`); none when omitted.
+    floors : (N,) f in steps/s, attainable together (`formulations.floors.packed_attainable`); none when omitted.
     unit : unit of the worth.
     solver : "auto" or an engine of `formulations.packed.engines`.
 
@@ -111,7 +111,7 @@ def maximise_packed_ratio(
         max  sum_ij u_ij / sum_j d_j v_j      x, z in the packed polytope, not 0,   sum_j u_ij >= f_i
 
     u_ij: throughput of job i on type j; v_j: GPUs of type j in use, those of a pair counted once. Dinkelbach's method,
-    as in `formulations.linear_fractional`. At a ratio r and multipliers whose bound on ``u - r d.v`` is e, no ratio
+    as in `linear_fractional`. At a ratio r and multipliers whose bound on ``u - r d.v`` is e, no ratio
     exceeds ``r + e / D``, where D is the least that the floors can cost: each step at the lowest cost of any column,
     half a pair's for each of its two jobs. Without floors the best column is all that runs, as much of it as there is
     room for.

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.interior_point.progress import NEARLY_SOLVED, Progress
-from formulations.packed.partner_options import Options
+from formulations.packed.methods.partner_options import Options
 from formulations.packed.program import Goal, PackedProgram
 from throughputs.numerics import dot, matmul
 from throughputs.numerics.systems import cholesky, solve_cholesky

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.core.objectives import relative_gap
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, Attempt, Solution
-from formulations.floors import Reduced, maximise_worth, priced, reduce_with_floors, solve_reduced
+from formulations.floors.worth import Reduced, maximise_worth, priced, reduce_with_floors, solve_reduced
 from formulations.solving.absent_types import prices_of_none
 from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PlainColumns
@@ -60,7 +60,7 @@ def maximise_ratio(
     cost : (N, M) d, positive: cost of a column while it runs, per hour for instance.
     floors : (N,) f in steps/s, attainable together; none when omitted.
     unit : unit of the ratio.
-    solver : as in `formulations.floors.maximise_worth`.
+    solver : as in `formulations.floors.worth.maximise_worth`.
 
     Returns the shares with the ratio as objective, its proven bound and gap, the improvement of the ratio per GPU of
     each type, and the multipliers of the floors in the same unit.

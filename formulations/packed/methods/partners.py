@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from formulations.core.solution import NotAcceptedError
 from formulations.packed.certificate import repaired
-from formulations.packed.partner_options import Options
-from formulations.packed.partner_prices import PartnerPoint, solve_partner_prices
+from formulations.packed.methods.partner_options import Options
+from formulations.packed.methods.partner_prices import PartnerPoint, solve_partner_prices
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
 __all__ = ["Partners", "split", "without_dust"]

@@ -7,16 +7,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.attainable_floors import UNMET, KeptFloors, fastest_mix, most_switched_on
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.floors.attainable import UNMET, KeptFloors, fastest_mix, most_switched_on
+from formulations.floors.packed import IN_TURN
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Engine
 from formulations.packed.levels import PRECISION
+from formulations.packed.methods.sparse_form import Explicit, highs
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, useful_pairs
 from formulations.packed.reduction import reduce
-from formulations.packed.statement import Explicit, highs
-from formulations.packed_floors import IN_TURN
 from throughputs.numerics import dot
 
 __all__ = ["keep_most_packed_floors"]
@@ -29,7 +29,7 @@ def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: 
 
         max  sum_i y_i      y_i in {0, 1},   x, z in the packed polytope,   u_i >= f_i y_i
 
-    As `formulations.attainable_floors.keep_most_floors`, with pairs. Jobs without a floor, and those whose floor is
+    As `formulations.floors.attainable.keep_most_floors`, with pairs. Jobs without a floor, and those whose floor is
     given up, may still be somebody's partner.
 
     Parameters
