@@ -40,27 +40,18 @@ LOADED_LATE = (
 
 KNOWN = """
 circle: throughputs.colocation, throughputs.table, throughputs.table_builder, throughputs.table_frame
-circle: formulations.interior_point.log_utilities, formulations.interior_point.structured, formulations.prices.log_search
 circle: allocator.audit, allocator.audit.case, allocator.audit.explain, allocator.audit.probe, allocator.audit.properties, allocator.audit.run, allocator.policies.base, allocator.protocol, allocator.protocol.allocation, allocator.protocol.jobs, allocator.protocol.policy
 circle: allocator.results.record, allocator.results.tables
 folder: allocator/cli has 14 modules
 folder: allocator/policies has 20 modules
 folder: allocator/sweep has 15 modules
 folder: benchmarks/solvers has 13 modules
-folder: formulations/planning has 13 modules
 folder: throughputs has 16 modules
 late: throughputs.colocation -> throughputs.files
 late: throughputs.colocation -> throughputs.frames
 late: throughputs.prices -> throughputs.frames
 late: throughputs.table -> throughputs.colocation
 late: throughputs.table -> throughputs.table_frame
-late: formulations -> formulations.planning
-late: formulations.columns.engines -> warnings
-late: formulations.interior_point.structured -> formulations.interior_point.log_utilities
-late: formulations.reference.cbc -> warnings
-late: formulations.reference.convex -> importlib
-late: formulations.reference.convex -> warnings
-late: formulations.solving.choice -> formulations.reference.convex
 late: allocator.api -> throughputs
 late: allocator.api -> throughputs.default_table
 late: allocator.audit.case -> formulations
@@ -139,7 +130,7 @@ late: allocator.policies.packed -> formulations.published.packed_makespan
 late: allocator.policies.packed -> formulations.solving.choice
 late: allocator.policies.packing -> formulations
 late: allocator.policies.shockwave -> allocator.cluster
-late: allocator.policies.shockwave -> formulations.planning
+late: allocator.policies.shockwave -> formulations.shockwave
 late: allocator.policies.shockwave -> throughputs
 late: allocator.policies.strategy_proof -> formulations
 late: allocator.policies.strategy_proof -> formulations.core.log_certificate

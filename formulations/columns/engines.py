@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -145,8 +146,6 @@ class Cbc:
 
     def optimise(self, cost: Array) -> Found:
         """The point of the most `cost` z."""
-        import warnings
-
         with warnings.catch_warnings():
             # PuLP 3 announces PuLP 4, which the pinned range excludes
             warnings.simplefilter("ignore", DeprecationWarning)

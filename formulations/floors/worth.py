@@ -18,7 +18,8 @@ from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
 from formulations.core.solution import Answer, Attempt, Solution, SolverError
 from formulations.interior_point.compiled import compiled_engine
-from formulations.interior_point.structured import own_engine, solve_with_floors
+from formulations.interior_point.method import solve_structured
+from formulations.interior_point.structured import solve_with_floors
 from formulations.solving.absent_types import with_absent_types
 from formulations.solving.solver import TOLERANCE
 from throughputs import Configurations, InputError
@@ -264,7 +265,7 @@ def _by_simplex(reduced: Reduced) -> Answer:
 
 _PATHS: tuple[tuple[str, Callable[[Reduced], Answer]], ...] = (
     ("compiled", _by_engine(compiled_engine)),
-    ("structured", _by_engine(own_engine)),
+    ("structured", _by_engine(solve_structured)),
     ("highs", _by_simplex),
 )
 
@@ -273,7 +274,7 @@ def _evened(reduced: Reduced, best: Answer, value: float, evenness: float) -> An
     """The same worth to e/2 with shares as even as possible; the answer itself where that is not found."""
     program, scale = reduced.polytope, _scale(reduced)
     needed = np.minimum(reduced.floors, program.throughput(best.shares))
-    for engine, relaxation in product((compiled_engine, own_engine), _RELAXATIONS[1:]):
+    for engine, relaxation in product((compiled_engine, solve_structured), _RELAXATIONS[1:]):
         floors = needed * (1.0 - relaxation) if needed.any() else None
         try:
             even = solve_with_floors(

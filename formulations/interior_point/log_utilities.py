@@ -12,8 +12,7 @@ from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
-from formulations.interior_point.method import StructuredProgram
-from formulations.interior_point.structured import own_engine
+from formulations.interior_point.method import StructuredProgram, solve_structured
 from formulations.prices.log_responses import Market
 from formulations.prices.log_search import solve_by_prices
 from throughputs.numerics import dot
@@ -98,7 +97,7 @@ def _solve(market: Market, begin: Array | None) -> Answer:
         capacity=market.capacity,
         budgets=market.budgets,
     )
-    point = own_engine(program, _PRECISION)
+    point = solve_structured(program, _PRECISION)
     return Answer(point.shares.T, point.demand_multipliers, point.prices, point.iterations, "structured")
 
 

@@ -21,6 +21,7 @@ system are therefore written as sums of positive terms (pairs of types, leave-on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,7 +33,7 @@ from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import dot, einsum, matmul
 from throughputs.numerics.systems import Factors
 
-__all__ = ["InteriorPoint", "StructuredProgram", "solve_structured"]
+__all__ = ["Engine", "InteriorPoint", "StructuredProgram", "solve_structured"]
 
 Array = NDArray[np.float64]
 
@@ -81,9 +82,11 @@ class InteriorPoint:
     level: float = 0.0
 
 
-def solve_structured(
-    program: StructuredProgram, *, tolerance: float = 1e-10, max_iterations: int = 250
-) -> InteriorPoint:
+Engine = Callable[[StructuredProgram, float], InteriorPoint]
+"""Solves a program to a relative gap."""
+
+
+def solve_structured(program: StructuredProgram, tolerance: float = 1e-10, max_iterations: int = 250) -> InteriorPoint:
     """Solve the program; the caller certifies the answer.
 
     Stops when the relative complementarity gap is below `tolerance`, when rounding stops all progress, or after

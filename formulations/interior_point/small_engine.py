@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from formulations.interior_point.compiled import clarabel_engine
-from formulations.interior_point.method import InteriorPoint, StructuredProgram
-from formulations.interior_point.structured import own_engine
+from formulations.interior_point.method import InteriorPoint, StructuredProgram, solve_structured
 
 __all__ = ["small_engine"]
 
@@ -17,8 +16,8 @@ def small_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
     M, K = program.rates.shape
     # Clarabel's tolerances are absolute as well, and the unit of gains is anybody's
     if K * M > _COLUMNS or program.gains is not None:
-        return own_engine(program, precision)
+        return solve_structured(program, precision)
     try:
         return clarabel_engine(program, precision)
     except RuntimeError:
-        return own_engine(program, precision)
+        return solve_structured(program, precision)

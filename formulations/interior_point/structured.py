@@ -5,7 +5,6 @@ The method is an *engine*: our own on M prices (`interior_point`), or Clarabel f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,17 +14,14 @@ from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Ob
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
-from formulations.interior_point.method import InteriorPoint, StructuredProgram, solve_structured
+from formulations.interior_point import log_utilities
+from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
 from formulations.prices.responses import level_at_prices
 from throughputs.numerics import dot
 
-__all__ = ["Engine", "own_engine", "solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
+__all__ = ["solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
 
 Array = NDArray[np.float64]
-
-Engine = Callable[[StructuredProgram, float], InteriorPoint]
-"""Solves a program to a relative gap."""
-
 
 _PRECISION = 1e-11
 """Relative gap to which programs are solved; the certificate then decides."""
@@ -45,18 +41,13 @@ _FEW_TYPES = 8
 _ROUNDS = 40
 
 
-def own_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
-    """Our own method, for any size."""
-    return solve_structured(program, tolerance=precision)
-
-
 def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
     """Solve any objective of this package; polytope rows without a positive rate are not allowed here.
 
     Raises `NotAcceptedError` where a `start` is given and saves nothing: an interior point cannot begin from one, but
     a sequence of levels can, and so can a search for prices.
     """
-    return objective.accept(_Structured(polytope, own_engine, start))
+    return objective.accept(_Structured(polytope, solve_structured, start))
 
 
 def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, start: Start | None = None) -> Answer:
@@ -65,7 +56,7 @@ def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, 
 
 
 def solve_threshold(
-    polytope: Polytope, objective: Threshold, engine: Engine = own_engine, *, precision: float = _PRECISION
+    polytope: Polytope, objective: Threshold, engine: Engine = solve_structured, *, precision: float = _PRECISION
 ) -> Answer:
     """Solve a threshold objective to a relative gap of about `precision`."""
     return objective.accept(_WithEngine(polytope, engine, precision=precision))
@@ -106,8 +97,6 @@ class _WithEngine(Method[Answer]):
 
 class _Structured(_WithEngine):
     def log_sum(self, objective: NashWelfare) -> Answer:
-        from formulations.interior_point import log_utilities
-
         return log_utilities.solve(self.polytope, objective, self.start)
 
 
@@ -179,7 +168,7 @@ def solve_with_floors(
     *,
     start: Array | None = None,
     precision: float = _PRECISION,
-    engine: Engine = own_engine,
+    engine: Engine = solve_structured,
 ) -> Answer:
     """Maximise the worth of the shares while every job keeps its floor::
 

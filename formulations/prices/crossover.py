@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from formulations.interior_point.method import InteriorPoint, StructuredProgram
+from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
 from formulations.interior_point.small_engine import small_engine
-from formulations.interior_point.structured import Engine, own_engine
 from formulations.prices.active_set import Crowd, Settled
 from formulations.prices.best_responses import keep, respond_all
 from formulations.prices.goals import Goal, Place
@@ -59,7 +58,7 @@ class Finish:
 
         RuntimeError when it cannot be found or does not clear the market.
         """
-        fine = (own_engine, _FINE)
+        fine = (solve_structured, _FINE)
         engines = ((small_engine, _PRECISION), fine) if self.polytope.n_jobs < _MANY else (fine,)
         exact = None
         for engine, precision in engines:
@@ -208,7 +207,7 @@ class Finish:
             return None
         self.everyone.note(undecided)
         try:
-            point, exact = self._solved(crowd, settled, place, own_engine, _PRECISION, _LINEAR)
+            point, exact = self._solved(crowd, settled, place, solve_structured, _PRECISION, _LINEAR)
         except RuntimeError:
             return None
         return None if self._off(settled, exact) else (crowd, point, exact)

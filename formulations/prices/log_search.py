@@ -23,8 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.interior_point.method import StructuredProgram
-from formulations.interior_point.structured import own_engine
+from formulations.interior_point.method import StructuredProgram, solve_structured
 from formulations.prices.log_responses import (
     Market,
     Nearness,
@@ -267,7 +266,7 @@ def _sample(jobs: _Jobs, size: int) -> Market:
 def _solve_market(market: Market, precision: float) -> tuple[Array, Array, Array]:
     """Prices (M,), shares (K, M) and multipliers (K,) by the interior point method."""
     fastest = market.rates.max(axis=0)
-    point = own_engine(
+    point = solve_structured(
         StructuredProgram(
             rates=market.rates / fastest,
             scale_factors=market.scale_factors,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,6 @@ def solve(polytope: Polytope, objective: Objective) -> Answer:
 
 
 def _solve_linear(program: LinearProgram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    import warnings
-
     with warnings.catch_warnings():
         # PuLP 3 announces PuLP 4, which the pinned range excludes
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,6 @@ _SCS = {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20000}
 
 def _cvxpy() -> Any:
     # cvxpy's re-exports are not visible to type checkers
-    from importlib import import_module
-
     return import_module("cvxpy")
 
 
@@ -115,8 +115,6 @@ def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[
 
 
 def _run(problem: Any, solver: str, options: dict[str, Any]) -> None:
-    import warnings
-
     cp = _cvxpy()
 
     with warnings.catch_warnings():

@@ -42,9 +42,11 @@ from formulations.core.objectives import Objective, Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import classes_of
 from formulations.interior_point.compiled import compiled_engine
-from formulations.interior_point.structured import Engine, own_engine, solve_with_floors
+from formulations.interior_point.method import Engine, solve_structured
+from formulations.interior_point.structured import solve_with_floors
 from formulations.prices import search as prices
 from formulations.published import ecos_path as homogeneous
+from formulations.reference import convex
 from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
 from throughputs.numerics import dot
@@ -58,7 +60,7 @@ CHOICES = ("balanced", "published")
 EVENNESS = 1e-6
 """Weight e of the squared shares; a tenth of it where the worth is the objective itself (a sum of throughputs)."""
 
-_ENGINES: tuple[Engine, ...] = (compiled_engine, own_engine)
+_ENGINES: tuple[Engine, ...] = (compiled_engine, solve_structured)
 """Engines that are tried in turn; the first takes small programs only."""
 
 _RELAXATIONS = (1e-9, 4e-9, 9e-9)
@@ -158,7 +160,7 @@ class Among:
             return self.as_found()
         searches: list[tuple[float, Engine, float]] = []
         if gap > 2 * EVENNESS and polytope.n_jobs >= _FEW and _differ(polytope):
-            searches.append((0.0, own_engine, _RELAXATIONS[0]))
+            searches.append((0.0, solve_structured, _RELAXATIONS[0]))
         searches += [(EVENNESS, engine, relaxation) for engine, relaxation in product(_ENGINES, _RELAXATIONS)]
         for evenness, engine, relaxation in searches:
             floors = objective.demand(objective.relaxed(level, relaxation))
@@ -332,6 +334,4 @@ def _feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
         return homogeneous.feasible_point(polytope, floors)
     if solver in ("compiled", "structured", "highs", "cbc"):
         return solve_with_floors(polytope, None, floors, 0.0).shares
-    from formulations.reference import convex
-
     return convex.feasible_point(polytope, floors, {"cvxpy_highs": "HIGHS"}.get(solver, solver.upper()))

@@ -148,16 +148,16 @@ class Recorder:
     """Keeps the programs that a policy states."""
 
     def __init__(self, monkeypatch):
-        import formulations.planning as planning
+        from formulations import shockwave
 
         self.programs = []
-        solve = planning.solve_plan
+        solve = shockwave.solve_plan
 
         def record(program, **settings):
             self.programs.append(program)
             return solve(program, **settings)
 
-        monkeypatch.setattr(planning, "solve_plan", record)
+        monkeypatch.setattr(shockwave, "solve_plan", record)
 
 
 def test_targets_follow_the_changes_of_the_set_of_jobs(monkeypatch):

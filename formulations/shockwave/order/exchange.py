@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.planning.moves import Moves, Workload, moves_of
+from formulations.shockwave.order.moves import Moves, Workload, moves_of
 
 __all__ = ["improve"]
 

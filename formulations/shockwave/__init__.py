@@ -1,7 +1,7 @@
 """Plans of whole rounds: the program of Shockwave, stated once and solved in several ways.
 
 >>> import numpy as np
->>> from formulations.planning import PlanningProgram, solve_plan
+>>> from formulations.shockwave import PlanningProgram, solve_plan
 >>> program = PlanningProgram(
 ...     gpus=2, rounds=4, round_seconds=120.0, widths=np.array([2, 1]), epochs=np.array([10, 10]),
 ...     epochs_done=np.array([0, 5]), epoch_seconds=np.array([60.0, 60.0]), remaining_seconds=np.array([600.0, 300.0]),
@@ -12,8 +12,8 @@
 (1, 'optimal', [3, 1])
 """
 
-from formulations.planning.program import FAIRNESS_ROWS, PlanningProgram
-from formulations.planning.solution import PlanSolution
-from formulations.planning.solver import FORMS, ORDERINGS, SOLVERS, solve_plan
+from formulations.shockwave.program import FAIRNESS_ROWS, PlanningProgram
+from formulations.shockwave.solution import PlanSolution
+from formulations.shockwave.solver import FORMS, ORDERINGS, SOLVERS, solve_plan
 
 __all__ = ["FAIRNESS_ROWS", "FORMS", "ORDERINGS", "SOLVERS", "PlanSolution", "PlanningProgram", "solve_plan"]

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.planning.exchange import improve
-from formulations.planning.following import follow
-from formulations.planning.mixed_integer import MixedProgram, RowBuilder, solve_linear, solve_mixed
-from formulations.planning.moves import Workload
-from formulations.planning.repair import place_missing
-from formulations.planning.rounds import relative_gap_of
+from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, solve_linear, solve_mixed
+from formulations.shockwave.order.exchange import improve
+from formulations.shockwave.order.following import follow
+from formulations.shockwave.order.moves import Workload
+from formulations.shockwave.order.repair import place_missing
+from formulations.shockwave.rounds import relative_gap_of
 from throughputs.numerics import matmul
 
 __all__ = ["Ordering", "Placement", "order_rounds"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.planning.moves import Moves, Workload, moves_of
+from formulations.shockwave.order.moves import Moves, Workload, moves_of
 
 __all__ = ["place_missing"]
 

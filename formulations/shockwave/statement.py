@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.planning.mixed_integer import MixedProgram, RowBuilder, solve_linear
-from formulations.planning.program import PlanningProgram
+from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, solve_linear
+from formulations.shockwave.program import PlanningProgram
 
 __all__ = ["ordering_in_binaries", "rounds_of", "state", "swept"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.planning.knapsack import DivisibleKnapsack
+from formulations.shockwave.knapsack import DivisibleKnapsack
 
 __all__ = ["GAP_FLOOR", "RoundsAnswer", "relative_gap_of", "solve_rounds"]
 

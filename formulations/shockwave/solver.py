@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.solution import Attempt, SolverError
-from formulations.planning.backfill import backfill, fill_with_gain
-from formulations.planning.knapsack import divides
-from formulations.planning.mixed_integer import solve_mixed
-from formulations.planning.ordering import Ordering, Placement, order_rounds
-from formulations.planning.program import PlanningProgram
-from formulations.planning.rounds import relative_gap_of, solve_rounds
-from formulations.planning.solution import PlanSolution
-from formulations.planning.statement import ordering_in_binaries, rounds_of, state, swept
+from formulations.shockwave.backfill import backfill, fill_with_gain
+from formulations.shockwave.knapsack import divides
+from formulations.shockwave.mixed_integer import solve_mixed
+from formulations.shockwave.order.ordering import Ordering, Placement, order_rounds
+from formulations.shockwave.program import PlanningProgram
+from formulations.shockwave.rounds import relative_gap_of, solve_rounds
+from formulations.shockwave.solution import PlanSolution
+from formulations.shockwave.statement import ordering_in_binaries, rounds_of, state, swept
 from throughputs import InputError
 
 __all__ = ["FORMS", "ORDERINGS", "SOLVERS", "solve_plan"]
