@@ -16,7 +16,7 @@ from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
 from formulations.interior_point import log_utilities
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
-from formulations.prices.responses import level_at_prices
+from formulations.prices.mixes import level_at_prices
 from throughputs.numerics import dot
 
 __all__ = ["solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]

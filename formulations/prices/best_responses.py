@@ -1,6 +1,6 @@
 """What all jobs together do at given prices, in one pass over chunks of jobs that stay in the processor's cache.
 
-A job's response to prices is a *mix* of two types, idle time being one of them (`responses`). Which mix is best does
+A job's response to prices is a *mix* of two types, idle time being one of them (`mixes`). Which mix is best does
 not depend on the unit of its throughput, nor on its gang. What the others must know of a pass are sums over the jobs of
 each mix; what is kept of a job is the number of its mix.
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.prices.log_responses import in_chunks
-from formulations.prices.responses import Mixes, mixes_of
+from formulations.prices.mixes import Mixes, mixes_of
 
 __all__ = ["Box", "Jobs", "Market", "Totals", "choose", "keep", "respond_all", "settle"]
 
