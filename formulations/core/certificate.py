@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.dual_repair import sharper
+from formulations.core.dual_repair import repair_duals
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from throughputs.numerics import dot
@@ -21,7 +21,7 @@ __all__ = ["Certificate", "certify", "certify_level", "certify_sum", "relative_g
 Array = NDArray[np.float64]
 
 
-_DUST = 1e-9
+_NEGLIGIBLE = 1e-9
 """Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
 
 
@@ -70,10 +70,10 @@ def certify_sum(polytope: Polytope, objective: Objective, gains: Array, answer: 
     """Of a sum in which a unit of throughput is worth `gains` (N,): it is at most ``supply(gains a, p)``."""
     shares = polytope.repaired(answer.shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    prices, bound = _without_dust(polytope, gains, prices)
+    prices, bound = _without_negligible(polytope, gains, prices)
     value = objective.value(polytope.throughput(shares))
     if relative_gap(value, bound) > _GOOD:
-        _, higher = sharper(polytope, shares, gains, prices, given=True)
+        _, higher = repair_duals(polytope, shares, gains, prices, given=True)
         at_higher = polytope.supply_at(gains, higher)
         prices, bound = (higher, at_higher) if at_higher < bound else (prices, bound)
     return Certificate(shares, value, bound, relative_gap(value, bound), prices, np.zeros(0), prices)
@@ -87,10 +87,10 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     multipliers = np.nan_to_num(answer.multipliers)
     np.maximum(multipliers, 0.0, out=multipliers)
     level = objective.level(u)
-    prices, supply = _without_dust(polytope, multipliers, prices)
+    prices, supply = _without_negligible(polytope, multipliers, prices)
     bound = objective.bound(polytope.counts * multipliers, supply)
     if relative_gap(level, bound) > _GOOD:
-        exact, higher = sharper(polytope, shares, multipliers, prices)
+        exact, higher = repair_duals(polytope, shares, multipliers, prices)
         proven = objective.bound(polytope.counts * exact, polytope.supply_at(exact, higher))
         if objective.worse(proven, bound) != bound:
             multipliers, prices, bound = exact, higher, proven
@@ -108,13 +108,13 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     return Certificate(shares, value, limit, gap, objective.report_price(prices, level), multipliers, prices, proving)
 
 
-def _without_dust(polytope: Polytope, multipliers: Array, prices: Array) -> tuple[Array, float]:
-    """Prices with zeros where an interior point left dust, and the supply at these prices and `multipliers` (N,)."""
+def _without_negligible(polytope: Polytope, multipliers: Array, prices: Array) -> tuple[Array, float]:
+    """Prices with zeros for negligible ones, and the supply at these prices and `multipliers` (N,)."""
     supply = polytope.supply_at(multipliers, prices)
-    dust = prices * polytope.capacity <= _DUST * supply
-    if not (prices[dust] > 0).any():
+    negligible = prices * polytope.capacity <= _NEGLIGIBLE * supply
+    if not (prices[negligible] > 0).any():
         return prices, supply
-    swept = np.where(dust, 0.0, prices)
-    without = polytope.supply_at(multipliers, swept)
+    significant = np.where(negligible, 0.0, prices)
+    without = polytope.supply_at(multipliers, significant)
     # a type of next to no capacity may be worth much to the job that would have it for nothing
-    return (swept if without <= supply * (1.0 + _DUST) else prices), min(supply, without)
+    return (significant if without <= supply * (1.0 + _NEGLIGIBLE) else prices), min(supply, without)

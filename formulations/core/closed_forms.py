@@ -1,6 +1,6 @@
 """Shares that need no program: isolated and proportional.
 
-Both are also the yardsticks of other policies: throughput under the proportional share normalises max-min fairness,
+Both are also the normalisers of other policies: throughput under the proportional share normalises max-min fairness,
 throughput under the isolated share is the denominator of finish-time fairness.
 """
 
@@ -35,7 +35,7 @@ def isolated_throughput(rates: Array, scale_factors: NDArray[np.int64], capacity
 def proportional_shares(n_jobs: int, capacity: NDArray[np.int64] | Array) -> Array:
     """Each job's time is split over the types as their GPUs are: ``x_ij = c_j / sum_k c_k``, (N, M).
 
-    A yardstick, not an allocation: with more jobs than GPUs it exceeds the capacity.
+    A normaliser, not an allocation: with more jobs than GPUs it exceeds the capacity.
     Source: Narayanan et al., OSDI 2020, section 4.1.
     """
     capacity = np.asarray(capacity, dtype=np.float64)
@@ -48,7 +48,7 @@ def proportional_throughput(rates: Array, capacity: NDArray[np.int64] | Array, p
     """(N,) steps/s of each job under the proportional share.
 
     `per_job` is the number of jobs that the GPUs are first divided by, which changes last digits only. The published
-    systems divide by N; the last digits of the yardstick decide at which of many optima their solver ends.
+    systems divide by N; the last digits of the normaliser decide at which of many optima their solver ends.
     """
     divided: Array = np.asarray(capacity, dtype=np.float64) / per_job
     return np.asarray((rates * proportional_shares(1, divided)).sum(axis=1))

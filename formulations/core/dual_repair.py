@@ -1,4 +1,4 @@
-"""Prices and multipliers that prove more than those found, told from the shares found with them.
+"""Dual repair: prices and multipliers that prove more than those found, from the shares found with them.
 
 Any prices and multipliers prove a bound, and what is missing at good ones is rounding. Where capacity is next to
 nothing, or some jobs' demands are a millionth of others', rounding is not small: a share's reduced cost is found to
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
 
-__all__ = ["sharper"]
+__all__ = ["repair_duals"]
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ _IN_USE = 1e-3
 """Part of a job's largest share from which a share counts as in use."""
 
 
-def sharper(
+def repair_duals(
     polytope: Polytope, shares: Array, multipliers: Array, prices: Array, *, given: bool = False
 ) -> tuple[Array, Array]:
     """Multipliers (N,) and prices (M,) for which the same shares are as good, with less left by rounding.

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 _CHUNK = 16384
 """Jobs at a time: their arrays stay in the processor's cache."""
 
-_DUST = 1e-9
+_NEGLIGIBLE = 1e-9
 """Part of all budgets below which the worth of a type's capacity is taken for nothing."""
 
 _PROVEN = 1e-9
@@ -60,12 +60,12 @@ def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> C
     value = objective.value(u)
     figures = polytope.rates, polytope.scale_factors, polytope.counts, polytope.capacity, objective.budgets, u
     excess, multipliers = _proof(*figures, prices)
-    swept = np.where(prices * polytope.capacity <= _DUST * total, 0.0, prices)
-    if (swept != prices).any():
-        # zeros where an interior point left dust, unless that proves less
-        excess_swept, multipliers_swept = _proof(*figures, swept)
-        if excess_swept <= max(excess, _PROVEN * total):
-            excess, prices, multipliers = excess_swept, swept, multipliers_swept
+    significant = np.where(prices * polytope.capacity <= _NEGLIGIBLE * total, 0.0, prices)
+    if (significant != prices).any():
+        # zeros for the negligible prices of an interior point, unless that proves less
+        excess_significant, multipliers_significant = _proof(*figures, significant)
+        if excess_significant <= max(excess, _PROVEN * total):
+            excess, prices, multipliers = excess_significant, significant, multipliers_significant
     # rounding may leave a value above its own bound by as much
     gap = max(excess, 0.0) / total
     proving = None if multipliers is None else (multipliers, prices)

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 _RELAXATIONS = (0.0, 1e-10, 1e-9)
 """Fractions by which floors are relaxed so that there is an interior to search, tried in turn."""
 
-_DUST = 1e-9
+_NEGLIGIBLE = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
 
 _AIM = 1e-8
@@ -241,7 +241,7 @@ def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
             except RuntimeError as error:
                 last = error
                 continue
-            shares = _without_dust(reduced.polytope.repaired(np.nan_to_num(answer.shares)))
+            shares = _without_negligible(reduced.polytope.repaired(np.nan_to_num(answer.shares)))
             found = Answer(shares, answer.multipliers * scale, answer.prices * scale, answer.iterations)
             proven = worth_bound(reduced, found) - _value(reduced, shares) <= 1e-9 * scale
             if (proven and _keeps(reduced, shares)) or relaxation == relaxations[-1]:
@@ -282,7 +282,7 @@ def _evened(reduced: Reduced, best: Answer, value: float, evenness: float) -> An
             )
         except RuntimeError:
             continue
-        shares = _without_dust(program.repaired(np.nan_to_num(even.shares)))
+        shares = _without_negligible(program.repaired(np.nan_to_num(even.shares)))
         if value - _value(reduced, shares) <= evenness * scale and _keeps(reduced, shares):
             return replace(best, shares=shares)
     return best
@@ -304,5 +304,5 @@ def _keeps(reduced: Reduced, shares: Array) -> bool:
     return bool((reduced.polytope.throughput(shares) >= reduced.floors * (1.0 - _SHORT)).all())
 
 
-def _without_dust(shares: Array) -> Array:
-    return np.where(shares < _DUST * shares.max(axis=1, keepdims=True, initial=0.0), 0.0, shares)
+def _without_negligible(shares: Array) -> Array:
+    return np.where(shares < _NEGLIGIBLE * shares.max(axis=1, keepdims=True, initial=0.0), 0.0, shares)

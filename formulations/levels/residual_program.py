@@ -1,4 +1,4 @@
-"""What a water level leaves for the levels above it.
+"""The residual program: what a water level leaves for the levels above it.
 
 Where a level ends, complementary slackness says of every allocation that attains it: a job that holds it has just its
 demand, on columns without reduced cost only, and a type with a price is used up. Most jobs that are held have no choice
@@ -20,7 +20,7 @@ from formulations.core.warm_start import Start
 from formulations.solving.uniqueness import Freedom, free_columns, rank_of
 from throughputs.numerics import matmul
 
-__all__ = ["Remainder"]
+__all__ = ["ResidualProgram"]
 
 Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ _AS_FAST = 1e-6
 _USED = 1e-6
 """Part of a job's throughput from which a column is in use, whatever its reduced cost."""
 
-_DUST = 1e-8
+_NEGLIGIBLE = 1e-8
 """Part of a job's throughput that may be dropped with a type that is used up, where the level is solved well."""
 
 _PRICED = 1e-7
@@ -52,7 +52,7 @@ _MOVES = 64
 """Number of changes whose common effect is looked at."""
 
 
-class Remainder:
+class ResidualProgram:
     """Jobs (N) and types (M) of a polytope of which some are settled for good.
 
     Attributes
@@ -112,7 +112,7 @@ class Remainder:
             spent = matmul(part.loads[~left], x[~left])
             capacity = np.maximum(part.capacity - spent, 0.0)
             yields = np.where(left[:, None], part.rates * x, 0.0)
-            spared = (yields <= max(_DUST, 10.0 * proof.gap) * u[:, None]).all(axis=0)
+            spared = (yields <= max(_NEGLIGIBLE, 10.0 * proof.gap) * u[:, None]).all(axis=0)
             closing = open_ & spared & (capacity <= np.where(priced, _LEFT, _ROUNDING) * part.capacity)
             if not closing.any():
                 break

@@ -7,7 +7,7 @@ type that was not exhausted before for those who go on, and there are hardly mor
 
 The multipliers say exactly who is held: a job whose multiplier is positive in one optimum of a level's dual cannot rise
 in any allocation that attains the level (complementary slackness). No threshold on throughputs is needed. Held jobs
-that have no choice left leave the programs of the levels above, with the capacity that they use (`remainder`).
+that have no choice left leave the programs of the levels above, with the capacity that they use (`residual_program`).
 """
 
 from __future__ import annotations

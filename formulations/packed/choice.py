@@ -119,8 +119,8 @@ def _chosen(
 
 def _worth(program: PackedProgram) -> Array:
     """(K,) normalised throughput of one step per second."""
-    yardstick = proportional_throughput(program.rates, program.capacity)
-    return program.gangs / np.where(yardstick > 0, yardstick, program.fastest)
+    normaliser = proportional_throughput(program.rates, program.capacity)
+    return program.gangs / np.where(normaliser > 0, normaliser, program.fastest)
 
 
 def _gap_by_multipliers(program: PackedProgram, worth: Array, proof: Proof) -> float:

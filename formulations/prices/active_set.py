@@ -1,4 +1,4 @@
-"""Some of the jobs of a search for prices, and what those take together that are settled."""
+"""The active set of a search for prices, and what the settled jobs take together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from formulations.prices.best_responses import Box, Jobs, Totals, choose, settle
 from formulations.prices.goals import Goal, Place
 
-__all__ = ["Crowd", "Settled"]
+__all__ = ["ActiveSet", "Settled"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -23,7 +23,7 @@ _LEVEL_ERROR = 0.3
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
+class ActiveSet:
     """Some jobs (numbers `index` of all), what they want, and their mixes."""
 
     index: Index
@@ -34,19 +34,19 @@ class Crowd:
     def __len__(self) -> int:
         return len(self.index)
 
-    def take(self, some: Index) -> Crowd:
+    def take(self, some: Index) -> ActiveSet:
         """Some of them."""
-        return Crowd(self.index[some], self.jobs.take(some), self.goal.take(some), self.states[some])
+        return ActiveSet(self.index[some], self.jobs.take(some), self.goal.take(some), self.states[some])
 
     def choose(self, place: Place) -> Totals:
         """Their best mixes are noted in `states`."""
         return choose(self.jobs, self.goal.market(place), self.states)
 
-    def note(self, some: Crowd) -> None:
-        """Keep the mixes of some of them, whose numbers are those of this crowd's members."""
+    def note(self, some: ActiveSet) -> None:
+        """Keep the mixes of some of them, whose numbers are their places in this set."""
         self.states[some.index] = some.states
 
-    def settle(self, settled: Settled, place: Place, error: float) -> Crowd:
+    def settle(self, settled: Settled, place: Place, error: float) -> ActiveSet:
         """Those who may still change their mix within the error of the prices; the others are added to the settled."""
         box = Box(error * place.size, _LEVEL_ERROR * error)
         undecided, totals, box = settle(self.jobs, self.goal.market(place), box, self.states, _FEWEST)

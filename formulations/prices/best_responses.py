@@ -1,4 +1,4 @@
-"""What all jobs together do at given prices, in one pass over chunks of jobs that stay in the processor's cache.
+"""Best responses of all jobs to given prices, in one pass over chunks of jobs that stay in the processor's cache.
 
 A job's response to prices is a *mix* of two types, idle time being one of them (`mixes`). Which mix is best does
 not depend on the unit of its throughput, nor on its gang. What the others must know of a pass are sums over the jobs of

@@ -1,4 +1,4 @@
-"""The last part of the search for prices: from jobs that are nearly all settled to exact prices, level and shares."""
+"""Crossover: from prices at which nearly all jobs are settled to exact prices, level and shares."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
 from formulations.interior_point.small_engine import small_engine
-from formulations.prices.active_set import Crowd, Settled
+from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import keep, respond_all
 from formulations.prices.goals import Goal, Place
-from formulations.prices.vertex import Tied, without_dust
+from formulations.prices.vertex import Tied, solve_vertex
 from throughputs.numerics import dot, matmul
 
-__all__ = ["Finish"]
+__all__ = ["Crossover"]
 
 Array = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ _EXACT = 1e-6
 _PRECISION, _FINE = 1e-12, 1e-13
 """Precision of a program; the same where that leaves more jobs tied than can be."""
 
-_DUST = 1e-9
+_NEGLIGIBLE = 1e-9
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
 
 _APART, _MOST_TIED = 1e-7, 128
@@ -45,15 +45,15 @@ _LEVELS, _LINEAR, _NEARLY_LINEAR, _BENT = 6, 1e-6, 1e-3, 10.0
 up again, the same where the level is corrected once more; by how much demands may bend per square of the change."""
 
 
-class Finish:
+class Crossover:
     """The interior point over undecided jobs, and the exact answer for `everyone`, whose mixes are noted."""
 
-    def __init__(self, polytope: Polytope, goal: Goal, everyone: Crowd) -> None:
+    def __init__(self, polytope: Polytope, goal: Goal, everyone: ActiveSet) -> None:
         self.polytope, self.goal, self.everyone = polytope, goal, everyone
         self.capacity = polytope.capacity
         self.iterations = 0
 
-    def answer(self, undecided: Crowd, settled: Settled, place: Place) -> tuple[Answer | None, Place]:
+    def answer(self, undecided: ActiveSet, settled: Settled, place: Place) -> tuple[Answer | None, Place]:
         """The answer, and the exact place if nobody but the undecided changes the mix; None where others would.
 
         RuntimeError when it cannot be found or does not clear the market.
@@ -79,54 +79,55 @@ class Finish:
         return self._whole(undecided, point.shares.T, place), place
 
     def _solved(
-        self, crowd: Crowd, settled: Settled, place: Place, engine: Engine, precision: float, straight: float
+        self, active: ActiveSet, settled: Settled, place: Place, engine: Engine, precision: float, straight: float
     ) -> tuple[InteriorPoint, Place]:
         """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level.
 
         Demands count as linear in the level while it moves by a fraction `straight`.
         """
-        if not len(crowd):
+        if not len(active):
             raise RuntimeError("nobody is undecided")
         if not self.goal.linear:
-            self._follow(crowd, settled, place)
+            self._follow(active, settled, place)
         for _ in range(_LEVELS):
-            point = engine(self._program(crowd, settled, place), precision)
+            point = engine(self._program(active, settled, place), precision)
             self.iterations += point.iterations
-            prices = self.goal.without_dust(point.prices * self._scale(point.prices, place), self.capacity, _DUST)
-            by = (point.level - 1.0) * self._part_of_all(crowd) if self.goal.gain is None else 0.0
+            prices = point.prices * self._scale(point.prices, place)
+            prices = self.goal.without_negligible(prices, self.capacity, _NEGLIGIBLE)
+            by = (point.level - 1.0) * self._part_of_all(active) if self.goal.gain is None else 0.0
             following = Place(prices, self.goal.moved(place.level, by))
             if self.goal.linear:
                 settled.moved(place.level, following.level, self.goal.sign)
                 return point, following
-            self._follow(crowd, settled, following)
+            self._follow(active, settled, following)
             if abs(by) <= straight:
                 return point, following
             place = Place(place.prices, following.level)
         raise RuntimeError("the level does not settle")
 
-    def _follow(self, undecided: Crowd, settled: Settled, place: Place) -> None:
+    def _follow(self, undecided: ActiveSet, settled: Settled, place: Place) -> None:
         """What settled jobs take now that the level has moved, where demands are not linear in it."""
         loads = self.everyone.jobs.loads.copy()
         loads[undecided.index] = 0.0
         totals = keep(self.everyone.jobs, self.goal.market(place), self.everyone.states, loads)
         settled.usage, settled.growth = totals.usage, totals.growth
 
-    def _program(self, crowd: Crowd, settled: Settled, place: Place) -> StructuredProgram:
-        polytope, market = self.polytope, crowd.goal.market(place)
-        fastest = crowd.jobs.rates.max(axis=1)
-        rates = np.divide(crowd.jobs.rates.T, fastest, order="C")
-        scale_factors = polytope.scale_factors[crowd.index].astype(np.float64)
+    def _program(self, active: ActiveSet, settled: Settled, place: Place) -> StructuredProgram:
+        polytope, market = self.polytope, active.goal.market(place)
+        fastest = active.jobs.rates.max(axis=1)
+        rates = np.divide(active.jobs.rates.T, fastest, order="C")
+        scale_factors = polytope.scale_factors[active.index].astype(np.float64)
         left = self.capacity - settled.usage
-        figures = {"scale_factors": scale_factors, "counts": polytope.counts[crowd.index]}
+        figures = {"scale_factors": scale_factors, "counts": polytope.counts[active.index]}
         demand = None if market.demand is None else market.demand / fastest
-        if crowd.jobs.gain is not None:
-            worth = rates * (crowd.jobs.gain * scale_factors * fastest)
+        if active.jobs.gain is not None:
+            worth = rates * (active.jobs.gain * scale_factors * fastest)
             return StructuredProgram(rates=rates, capacity=left, gains=worth, floors=demand, **figures)
         # demands in the relative level t around 1: d + g (t - 1); what all jobs gain by a step of the level is too much
         # for few of them, and would set the scale of what is resolved
         assert demand is not None
         assert market.growth is not None
-        step = self._part_of_all(crowd)
+        step = self._part_of_all(active)
         growth, drift = market.growth * (step / fastest), settled.growth * step
         if not growth.any():
             raise RuntimeError("nobody that is undecided rises with the level")
@@ -139,9 +140,9 @@ class Finish:
             **figures,
         )
 
-    def _part_of_all(self, crowd: Crowd) -> float:
+    def _part_of_all(self, active: ActiveSet) -> float:
         """Of the GPUs that all jobs ask for."""
-        return float(np.add.reduce(crowd.jobs.loads)) / float(np.add.reduce(self.everyone.jobs.loads))
+        return float(np.add.reduce(active.jobs.loads)) / float(np.add.reduce(self.everyone.jobs.loads))
 
     def _scale(self, prices: Array, place: Place) -> float:
         """Prices of a level have no unit of their own: the same worth of all capacity as before."""
@@ -154,14 +155,14 @@ class Finish:
     def _off(self, settled: Settled, place: Place) -> bool:
         """Whether prices or level are further off than was assumed when jobs were settled."""
         beyond = max(settled.lowest_level - place.level, place.level - settled.highest_level)
-        if self.goal.gain is None and beyond > _DUST * abs(place.level):
+        if self.goal.gain is None and beyond > _NEGLIGIBLE * abs(place.level):
             return True
         off = np.maximum(settled.lowest - place.prices, place.prices - settled.highest)
-        return float((off * self.capacity).max()) > _DUST * max(dot(place.prices, self.capacity), self.goal.most)
+        return float((off * self.capacity).max()) > _NEGLIGIBLE * max(dot(place.prices, self.capacity), self.goal.most)
 
     def _at_vertex(
-        self, undecided: Crowd, settled: Settled, point: InteriorPoint, place: Place, apart: float
-    ) -> tuple[Crowd, Array, Place] | None:
+        self, undecided: ActiveSet, settled: Settled, point: InteriorPoint, place: Place, apart: float
+    ) -> tuple[ActiveSet, Array, Place] | None:
         """Shares of the jobs that are tied at the exact prices, and the exact level; None where rounding is in the way.
 
         Tied is a job whose shares are `apart` from those of its best mix. The mixes of the others are noted.
@@ -182,7 +183,7 @@ class Finish:
         demand = np.zeros(len(free)) if wanted.demand is None else wanted.demand
         growth = np.zeros(len(free)) if wanted.growth is None else wanted.growth
         bound = (demand > 0) & (np.einsum("ij,ij->i", rates, x[free]) <= demand * (1.0 + apart))
-        found = without_dust(
+        found = solve_vertex(
             Tied(
                 rates,
                 tied.jobs.loads,
@@ -198,21 +199,23 @@ class Finish:
         shares, by = found
         return tied, shares, Place(place.prices, self.goal.moved(place.level, by))
 
-    def _cleaned(self, undecided: Crowd, settled: Settled, place: Place) -> tuple[Crowd, InteriorPoint, Place] | None:
-        """At exact prices next to all jobs are settled, and need no shares of an interior point, which has its dust."""
+    def _cleaned(
+        self, undecided: ActiveSet, settled: Settled, place: Place
+    ) -> tuple[ActiveSet, InteriorPoint, Place] | None:
+        """At exact prices next to all jobs are settled, and need no shares of an interior point."""
         undecided.choose(place)
         settled = replace(settled)
-        crowd = undecided.settle(settled, place, _EXACT)
-        if crowd is undecided:
+        active = undecided.settle(settled, place, _EXACT)
+        if active is undecided:
             return None
         self.everyone.note(undecided)
         try:
-            point, exact = self._solved(crowd, settled, place, solve_structured, _PRECISION, _LINEAR)
+            point, exact = self._solved(active, settled, place, solve_structured, _PRECISION, _LINEAR)
         except RuntimeError:
             return None
-        return None if self._off(settled, exact) else (crowd, point, exact)
+        return None if self._off(settled, exact) else (active, point, exact)
 
-    def _whole(self, undecided: Crowd, their_shares: Array, place: Place) -> Answer:
+    def _whole(self, undecided: ActiveSet, their_shares: Array, place: Place) -> Answer:
         """The others have their mixes, the undecided the shares (their number, M) that are given."""
         everyone, K = self.everyone, len(self.everyone)
         self.everyone.note(undecided)

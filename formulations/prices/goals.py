@@ -70,10 +70,10 @@ class Goal(ABC):
         """Whether no level can be better, however much capacity there is."""
         return False
 
-    def without_dust(self, prices: Array, capacity: Array, dust: float) -> Array:
-        """Prices (M,), 0 where an interior point left a capacity that is worth a part `dust` of all at most."""
+    def without_negligible(self, prices: Array, capacity: Array, negligible: float) -> Array:
+        """Prices (M,), 0 where an interior point left a capacity that is worth a part `negligible` of all at most."""
         worth = np.clip(prices, 0.0, None) * capacity
-        return np.where(worth <= dust * max(float(worth.sum()), self.most), 0.0, prices)
+        return np.where(worth <= negligible * max(float(worth.sum()), self.most), 0.0, prices)
 
     @abstractmethod
     def need(self) -> Array:

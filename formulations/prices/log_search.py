@@ -57,7 +57,7 @@ _CLEARED = 1e-8
 """Mismatch of demand and capacity with which the answer is as good as that of the interior point method."""
 _SMALLEST_PRICE = 0.01
 """Part of the highest price below which errors of a price are measured as if it were so high."""
-_DUST = 1e-9
+_NEGLIGIBLE = 1e-9
 """Part of all budgets below which the worth of a type's capacity is taken for nothing."""
 
 
@@ -217,9 +217,9 @@ def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
     capacity = jobs.market.capacity
     sample = _Jobs(_sample(jobs, _few(len(jobs))))
     if start is None:
-        prices = _without_dust(jobs, _solve_market(sample.market, _SAMPLE_PRECISION)[0])
+        prices = _without_negligible(jobs, _solve_market(sample.market, _SAMPLE_PRECISION)[0])
     else:
-        prices = _without_dust(jobs, start)
+        prices = _without_negligible(jobs, start)
         # nobody spends more than the budget
         if dot(prices, capacity) > _DEAREST * jobs.total or not prices.any():
             return None
@@ -279,9 +279,9 @@ def _solve_market(market: Market, precision: float) -> tuple[Array, Array, Array
     return point.prices, point.shares.T, point.demand_multipliers / fastest
 
 
-def _without_dust(jobs: _Jobs, prices: Array) -> Array:
-    """Prices with zeros where an interior point left dust."""
-    return np.where(prices * jobs.market.capacity <= _DUST * jobs.total, 0.0, prices)
+def _without_negligible(jobs: _Jobs, prices: Array) -> Array:
+    """Prices with zeros for the negligible ones of an interior point."""
+    return np.where(prices * jobs.market.capacity <= _NEGLIGIBLE * jobs.total, 0.0, prices)
 
 
 def _slopes(sample: _Jobs, prices: Array) -> Array:
@@ -344,7 +344,7 @@ def _solve_undecided(jobs: _Jobs, prices: Array, open_jobs: NDArray[np.intp]) ->
     if not len(together.budgets):
         return None
     exact, shares, multipliers = _solve_market(together, _PRECISION)
-    return _without_dust(jobs, exact), shares[: len(open_jobs)], multipliers[: len(open_jobs)]
+    return _without_negligible(jobs, exact), shares[: len(open_jobs)], multipliers[: len(open_jobs)]
 
 
 def _fold(jobs: _Jobs, settled: _Totals) -> tuple[Array, Market]:
@@ -354,7 +354,7 @@ def _fold(jobs: _Jobs, settled: _Totals) -> tuple[Array, Market]:
     jobs has the same form, with means of b and of the second term: the response of a class that gains 1 on k over j.
     """
     states, M = settled.states, len(jobs.market.capacity)
-    present = settled.mass > _DUST * jobs.weight.sum()
+    present = settled.mass > _NEGLIGIBLE * jobs.weight.sum()
     left = jobs.market.capacity - np.bincount(states.high, np.where(states.alone, settled.mass, 0.0), minlength=M)
     moving = np.flatnonzero(present & ~states.alone)
     mass, low, high = settled.mass[moving], states.low[moving], states.high[moving]

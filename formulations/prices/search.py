@@ -27,9 +27,9 @@ from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Thre
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
-from formulations.prices.active_set import Crowd, Settled
+from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
-from formulations.prices.crossover import Finish
+from formulations.prices.crossover import Crossover
 from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
 from formulations.prices.newton import Curvature, newton_step, shortened
 
@@ -174,12 +174,12 @@ class _Search:
         self.capacity = polytope.capacity
         K, M = polytope.rates.shape
         kind = np.min_scalar_type((M + 1) * (M + 2) // 2 + M)
-        self.everyone = Crowd(
+        self.everyone = ActiveSet(
             np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain), goal, np.zeros(K, dtype=kind)
         )
         self.few = int(np.clip(K // 16, _SAMPLE, _MOST))
         self.enough = int(np.clip(K // 250, _COMFORTABLE, _MOST))
-        self.finish = Finish(polytope, goal, self.everyone)
+        self.crossover = Crossover(polytope, goal, self.everyone)
 
     def run(self, start: Start | None = None) -> Answer:
         """RuntimeError when prices settle too few jobs or do not clear the market, or when `start` leads nowhere."""
@@ -191,7 +191,7 @@ class _Search:
         for _ in range(_ROUNDS):
             undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST)
             start = None
-            answer, place = self.finish.answer(undecided, settled, place)
+            answer, place = self.crossover.answer(undecided, settled, place)
             if answer is not None:
                 return answer
         raise RuntimeError("prices are further off than it seems")
@@ -201,8 +201,8 @@ class _Search:
         jobs, counts = self._sample(_HARDEST)
         part = self.polytope.restricted(jobs, np.arange(len(self.capacity)), counts)
         sample = self._some(jobs, part.loads)
-        found, self.finish.iterations = sample.goal.solve(part)
-        place = Place(self.goal.without_dust(found.prices, self.capacity, _FREE), found.level)
+        found, self.crossover.iterations = sample.goal.solve(part)
+        place = Place(self.goal.without_negligible(found.prices, self.capacity, _FREE), found.level)
         if place.prices.any() and not self.goal.is_limit(place.level):
             self._refuse_ties(sample, place)
         return place, self._measured(self.everyone, place, _DIFFERENCE)
@@ -212,7 +212,7 @@ class _Search:
         jobs, counts = self._sample(0)
         sample = self._some(jobs, counts * self.polytope.scale_factors[jobs])
         place = self.goal.place(start)
-        place = Place(self.goal.without_dust(place.prices, self.capacity, _FREE), place.level)
+        place = Place(self.goal.without_negligible(place.prices, self.capacity, _FREE), place.level)
         self._refuse_ties(sample, place)
         return place, self._measured(self.everyone, place, _DIFFERENCE)
 
@@ -234,29 +234,29 @@ class _Search:
         most = np.sort(np.concatenate([above, equal[: hardest - len(above)]]))
         return np.concatenate([chosen, most]), np.concatenate([counts, np.full(hardest, 1e-9)])
 
-    def _some(self, jobs: Index, loads: Array) -> Crowd:
-        """A crowd of some jobs, with loads of its own."""
+    def _some(self, jobs: Index, loads: Array) -> ActiveSet:
+        """The active set of some jobs, with loads of its own."""
         everyone = self.everyone
-        return Crowd(jobs, everyone.jobs.take(jobs, loads), self.goal.take(jobs), everyone.states[jobs])
+        return ActiveSet(jobs, everyone.jobs.take(jobs, loads), self.goal.take(jobs), everyone.states[jobs])
 
-    def _refuse_ties(self, sample: Crowd, place: Place) -> None:
+    def _refuse_ties(self, sample: ActiveSet, place: Place) -> None:
         """Where many jobs are undecided at the very prices, prices do not say what they do."""
         sample.choose(place)
         tied, _, _ = settle(sample.jobs, sample.goal.market(place), Box(_TIED * place.size, 0.0), sample.states)
         if float(np.add.reduce(sample.jobs.loads[tied])) > _MANY_TIED * float(np.add.reduce(sample.jobs.loads)):
             raise RuntimeError("prices leave many jobs tied")
 
-    def _measured(self, crowd: Crowd, place: Place, difference: float) -> Curvature:
+    def _measured(self, active: ActiveSet, place: Place, difference: float) -> Curvature:
         """Slopes of usage, measured on one job for several where there are many."""
-        each = max(1, len(crowd) // max(2 * self.few, _MEASURED))
+        each = max(1, len(active) // max(2 * self.few, _MEASURED))
         if each > 1:
-            part = crowd.take(np.arange(each // 2, len(crowd), each))
-            crowd = replace(part, jobs=replace(part.jobs, loads=part.jobs.loads * each))
+            part = active.take(np.arange(each // 2, len(active), each))
+            active = replace(part, jobs=replace(part.jobs, loads=part.jobs.loads * each))
         else:
-            crowd = replace(crowd, states=crowd.states.copy())
+            active = replace(active, states=active.states.copy())
 
         def usage(prices: Array) -> Array:
-            return crowd.choose(Place(prices, place.level)).usage
+            return active.choose(Place(prices, place.level)).usage
 
         least = SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
         return Curvature.measured(usage, place.prices, np.where(place.size > 0, place.size, least), difference)
@@ -269,18 +269,20 @@ class _Search:
         K, M = self.polytope.rates.shape
         shares, multipliers = np.empty((K, M)), np.empty(K)
         respond_all(self.everyone.jobs, self.goal.market(place), self.everyone.states, shares, multipliers)
-        return Answer(shares, np.zeros(K), np.zeros(M), self.finish.iterations)
+        return Answer(shares, np.zeros(K), np.zeros(M), self.crossover.iterations)
 
-    def _approach(self, place: Place, curvature: Curvature, furthest: float = np.inf) -> tuple[Crowd, Settled, Place]:
+    def _approach(
+        self, place: Place, curvature: Curvature, furthest: float = np.inf
+    ) -> tuple[ActiveSet, Settled, Place]:
         """Newton steps, settling jobs on the way; the undecided ones, and the others together.
 
         RuntimeError where they settle too few, NotAcceptedError where the first step is longer than `furthest`.
         """
-        crowd, settled = self.everyone, Settled.nobody(len(self.capacity))
+        active, settled = self.everyone, Settled.nobody(len(self.capacity))
         best, stalled = np.inf, 0
         expected, moved = None, np.zeros(len(self.capacity))
         for _ in range(_STEPS):
-            totals = crowd.choose(place)
+            totals = active.choose(place)
             excess = totals.usage + settled.usage - self.capacity
             growth = totals.growth + settled.growth
             if expected is not None:
@@ -297,21 +299,21 @@ class _Search:
             settled.moved(place.level, following.level, self.goal.sign)
             moved, expected = following.prices - place.prices, excess + growth * by
             place = following
-            if self.goal.is_limit(place.level) and crowd is self.everyone:
+            if self.goal.is_limit(place.level) and active is self.everyone:
                 raise _HeldAloneError("a single job holds the level")
             if error < _SETTLING:
-                undecided = crowd.settle(settled, place, error)
-                if undecided is not crowd:
-                    self.everyone.note(crowd)
-                crowd = undecided
-            if len(crowd) <= self.enough:
+                undecided = active.settle(settled, place, error)
+                if undecided is not active:
+                    self.everyone.note(active)
+                active = undecided
+            if len(active) <= self.enough:
                 break
             if error > _GOOD_STEP * best:
                 stalled += 1
                 if stalled > _STALLS:
                     break
-                curvature = self._measured(crowd, place, max(error, _LEAST_DIFFERENCE))
+                curvature = self._measured(active, place, max(error, _LEAST_DIFFERENCE))
             best = min(best, error)
-        if len(crowd) > min(max(_MOST_UNDECIDED * len(self.everyone), 4 * self.few), 4 * _MOST):
+        if len(active) > min(max(_MOST_UNDECIDED * len(self.everyone), 4 * self.few), 4 * _MOST):
             raise RuntimeError("prices settle too few jobs")
-        return crowd, settled, place
+        return active, settled, place

@@ -1,9 +1,9 @@
-"""The last digits: shares of the few jobs that are tied at the exact prices.
+"""The vertex at the end of a crossover: shares of the few jobs that are tied at the exact prices.
 
 At the prices of an optimum nearly every job has one best mix, and its shares are closed form. The others are tied
 between mixes: as a rule there are one fewer of them than types that cost something, and their shares are what capacity
-leaves. An interior point knows which they are, and their shares but for the dust that it leaves on every type; without
-the dust they are the solution of a small linear system.
+leaves. An interior point knows which they are, and their shares, with a negligible one on every other type; without
+these the shares are the solution of a small linear system.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import least_squares
 
-__all__ = ["Tied", "without_dust"]
+__all__ = ["Tied", "solve_vertex"]
 
 Array = NDArray[np.float64]
 
-_DUST = 1e-8
-"""Share of time below which an interior point leaves dust."""
+_NEGLIGIBLE = 1e-8
+"""Share of time below which a share of an interior point counts as 0."""
 
 _FITS = 1e-12
 """Relative residual of an equation that is met, and share by which rounding may fall below 0."""
@@ -52,14 +52,14 @@ class Tied:
     drift: Array
 
 
-def without_dust(tied: Tied) -> tuple[Array, float] | None:
-    """Shares (F, M) that meet every equation and are 0 where there was dust, and by which part the level is better.
+def solve_vertex(tied: Tied) -> tuple[Array, float] | None:
+    """Shares (F, M) that meet every equation, 0 where they were negligible, and by which part the level is better.
 
     The nearest to those given; None where there are none.
     """
     F, M = tied.rates.shape
-    support = tied.shares > _DUST
-    idle = 1.0 - tied.shares.sum(axis=1) > _DUST
+    support = tied.shares > _NEGLIGIBLE
+    idle = 1.0 - tied.shares.sum(axis=1) > _NEGLIGIBLE
     costly, bound = np.isfinite(tied.left), np.isfinite(tied.demand)
     if not (F and costly.any()):
         return None

@@ -1,4 +1,4 @@
-"""The published path: the interior point method of ECOS for linear programs, on the structure of the polytope.
+"""The ECOS path: the interior point method of ECOS for linear programs, on the structure of the polytope.
 
 Gavel acts on the point at which ECOS stops. Its programs have many optima, so whoever wants that point has to walk the
 same path: this module restates the algorithm from its papers, with linear algebra in O(K M^2) per iteration.
@@ -39,7 +39,7 @@ from formulations.core.solution import Answer, NotAcceptedError
 from formulations.published.ecos_system import EmbeddedProgram, Layout, Scaling, System
 from throughputs.numerics import dot, matmul
 
-__all__ = ["HomogeneousPath", "feasible_point", "solve"]
+__all__ = ["EcosPath", "feasible_point", "solve"]
 
 Array = NDArray[np.float64]
 
@@ -161,7 +161,7 @@ class PathSystem(Protocol):
         ...
 
 
-class HomogeneousPath:
+class EcosPath:
     """One walk over a program that a subclass lays out.
 
     The point is one stacked vector ``[x, y, z (rows), tau, s (rows), kappa]``, so that the pairs (z, s) and
@@ -290,7 +290,7 @@ class HomogeneousPath:
         return min(1.0 / steepest, _LONGEST_STEP) if steepest > 0 else _LONGEST_STEP
 
 
-class ClassPath(HomogeneousPath):
+class ClassPath(EcosPath):
     """The walk over classes of jobs."""
 
     def __init__(self, program: EmbeddedProgram) -> None:

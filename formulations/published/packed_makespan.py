@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from formulations.core.objectives import Makespan, relative_gap
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.solver import PackedSolution
-from formulations.published.ecos_path import HomogeneousPath
+from formulations.published.ecos_path import EcosPath
 from formulations.published.ecos_system import EQUILIBRATIONS, NO_ENTRY, REGULARISATION
 from formulations.solving.choice import bisected_makespan
 from throughputs.numerics import matmul
@@ -209,7 +209,7 @@ def _divisors(largest: Array) -> Array:
 
 
 class _System:
-    """The matrix ``[[D, G'], [G, -V]]`` of `HomogeneousPath` and its solutions."""
+    """The matrix ``[[D, G'], [G, -V]]`` of `EcosPath` and its solutions."""
 
     def __init__(self, rows: _Rows, layout: _Layout, squares: Array) -> None:
         self.rows, self.layout = rows, layout
@@ -258,7 +258,7 @@ class _System:
         solutions += self.solve(residual)
 
 
-class _Path(HomogeneousPath):
+class _Path(EcosPath):
     """One walk on the packed program, in which every column and row stands for itself."""
 
     def __init__(self, rows: _Rows, capacity: Array, floors: Array) -> None:

@@ -171,7 +171,7 @@ class _Search:
         return best
 
     def _best_at(self, price: float) -> tuple[int, float]:
-        """Remainder of the largest bound at this price, and the GPU rounds that its jobs ask for."""
+        """ResidualProgram of the largest bound at this price, and the GPU rounds that its jobs ask for."""
         reduced = self.flat - price * self.width_of
         unwanted = np.minimum(reduced, 0.0)[self.by_remainder]
         cost = np.append(0.0, np.cumsum(unwanted))[self.forced] - self.weight * self.levels

@@ -17,7 +17,7 @@ from formulations.shockwave.order.ordering import Ordering, Placement, order_rou
 from formulations.shockwave.program import PlanningProgram
 from formulations.shockwave.rounds import relative_gap_of, solve_rounds
 from formulations.shockwave.solution import PlanSolution
-from formulations.shockwave.statement import ordering_in_binaries, rounds_of, state, swept
+from formulations.shockwave.statement import ordering_in_binaries, rounds_of, significant, state
 from throughputs import InputError
 
 __all__ = ["FORMS", "ORDERINGS", "SOLVERS", "solve_plan"]
@@ -96,8 +96,8 @@ def solve_plan(
         ordering_cost=plan.placement.cost,
         ordering_bound=plan.placement.bound,
         ordering_gap=plan.placement.gap,
-        utilities=swept(program.utilities_by_rounds, rounds_per_job),
-        remaining_after=swept(program.remaining_by_rounds, rounds_per_job),
+        utilities=significant(program.utilities_by_rounds, rounds_per_job),
+        remaining_after=significant(program.remaining_by_rounds, rounds_per_job),
         solver=numbers.solver,
         attempts=tuple(solve.attempts),
         seconds=time.perf_counter() - started,
@@ -275,13 +275,13 @@ class _Solve:
 
     def _objective(self, stage: int, rounds_per_job: Integers) -> tuple[float, float]:
         """Objective, and the size that its gap is relative to."""
-        utilities = self._weights(stage) * swept(self.program.utilities_by_rounds, rounds_per_job)
+        utilities = self._weights(stage) * significant(self.program.utilities_by_rounds, rounds_per_job)
         longest = self.program.makespan_weight * self._longest(rounds_per_job)
         reference = math.fsum((*(utilities * self._comparable(stage)), -longest))
         return math.fsum((*utilities, -longest)), reference
 
     def _longest(self, rounds_per_job: Integers) -> float:
-        return float(swept(self.program.remaining_by_rounds, rounds_per_job).max())
+        return float(significant(self.program.remaining_by_rounds, rounds_per_job).max())
 
     def _comparable(self, stage: int) -> Array:
         """(N,) factors that keep jobs of very high priority from hiding all others where a gap is stated."""
@@ -292,7 +292,7 @@ class _Solve:
     def _difference(self, stage: int, ours: Integers, theirs: Integers) -> float:
         """How much better some numbers of rounds are than others, free of what both have in common."""
         table = self.program.utilities_by_rounds
-        utilities = self._weights(stage) * (swept(table, ours) - swept(table, theirs))
+        utilities = self._weights(stage) * (significant(table, ours) - significant(table, theirs))
         longest = self._longest(theirs) - self._longest(ours)
         return math.fsum((*utilities, self.program.makespan_weight * longest))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, solve_linear
 from formulations.shockwave.program import PlanningProgram
 
-__all__ = ["ordering_in_binaries", "rounds_of", "state", "swept"]
+__all__ = ["ordering_in_binaries", "rounds_of", "significant", "state"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -159,6 +159,6 @@ def rounds_of(
     return schedule.sum(axis=1), schedule
 
 
-def swept(table: Array, rounds_per_job: Integers) -> Array:
+def significant(table: Array, rounds_per_job: Integers) -> Array:
     """(N,) entries of a table (N, R + 1) at each job's number of rounds."""
     return table[np.arange(len(rounds_per_job)), rounds_per_job]

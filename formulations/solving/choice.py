@@ -45,7 +45,7 @@ from formulations.interior_point.compiled import compiled_engine
 from formulations.interior_point.method import Engine, solve_structured
 from formulations.interior_point.structured import solve_with_floors
 from formulations.prices import search as prices
-from formulations.published import ecos_path as homogeneous
+from formulations.published import ecos_path
 from formulations.reference import convex
 from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
@@ -69,7 +69,7 @@ _RELAXATIONS = (1e-9, 4e-9, 9e-9)
 _PRECISION = 1e-13
 """Relative gap of the choice: the square is small, and is resolved only far below it."""
 
-_DUST = 1e-9
+_NEGLIGIBLE = 1e-9
 """Part of what a job's best share yields below which a share is taken for none."""
 
 _ACCEPTED_LOSS = 1e-8
@@ -133,7 +133,7 @@ class Among:
         worth = gains[:, None] * polytope.rates
         unique = _is_unique(polytope, worth, best.dual_prices, np.zeros(polytope.n_jobs, dtype=bool))
         if _settled(polytope, best.gap, unique):
-            return Choice(_without_dust(polytope, best.shares), best.gap)
+            return Choice(_without_negligible(polytope, best.shares), best.gap)
         tried = (_choose(polytope, gains, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
         return next((choice for choice in tried if choice is not None), self.as_found())
 
@@ -146,7 +146,7 @@ class Among:
         worth = best.multipliers[:, None] * polytope.rates
         unique = bool(held.all()) and _is_unique(polytope, worth, best.dual_prices, held)
         if _settled(polytope, 0.0, unique):
-            return Choice(_without_dust(polytope, best.shares), 0.0)
+            return Choice(_without_negligible(polytope, best.shares), 0.0)
         return _even(polytope, best, raising=raising)
 
     def of_level(self, objective: Threshold) -> Choice:
@@ -154,7 +154,7 @@ class Among:
         polytope, best = self.polytope, self.best
         gap, unique = _merit_of_level(polytope, objective, best)
         if _settled(polytope, gap, unique):
-            return Choice(_without_dust(polytope, best.shares), gap)
+            return Choice(_without_negligible(polytope, best.shares), gap)
         level = objective.level(polytope.throughput(best.shares))
         if not (np.isfinite(level) and level > 0):
             return self.as_found()
@@ -226,7 +226,7 @@ def _spread(polytope: Polytope, u: Array, relaxation: float, start: Array, engin
         )
     except RuntimeError:
         return None
-    shares = _without_dust(polytope, polytope.repaired(answer.shares))
+    shares = _without_negligible(polytope, polytope.repaired(answer.shares))
     found = polytope.throughput(shares)
     return Choice(shares * np.divide(u, found, out=np.ones_like(u), where=found > u)[:, None], 0.0)
 
@@ -251,10 +251,10 @@ def _merit_of_level(polytope: Polytope, objective: Threshold, best: Certificate)
     return gap, is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, everyone)
 
 
-def _without_dust(polytope: Polytope, shares: Array) -> Array:
+def _without_negligible(polytope: Polytope, shares: Array) -> Array:
     """Interior points stop short of zero; a share that yields next to none of its job's throughput is none."""
     yields = polytope.rates * shares
-    return np.where(yields <= _DUST * yields.max(axis=1, keepdims=True), 0.0, shares)
+    return np.where(yields <= _NEGLIGIBLE * yields.max(axis=1, keepdims=True), 0.0, shares)
 
 
 def _choose(
@@ -271,7 +271,7 @@ def _choose(
             )
     except RuntimeError:
         return None
-    shares = _without_dust(polytope, polytope.repaired(answer.shares))
+    shares = _without_negligible(polytope, polytope.repaired(answer.shares))
     total = dot(polytope.counts, (worth * shares).sum(axis=1))
     owed, earned, multipliers = 0.0, worth, np.zeros(polytope.n_jobs)
     if floors is not None:
@@ -331,7 +331,7 @@ def published_makespan(polytope: Polytope, objective: Threshold, optimum: Array,
 
 def _feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
     if solver in ("auto", "homogeneous"):
-        return homogeneous.feasible_point(polytope, floors)
+        return ecos_path.feasible_point(polytope, floors)
     if solver in ("compiled", "structured", "highs", "cbc"):
         return solve_with_floors(polytope, None, floors, 0.0).shares
     return convex.feasible_point(polytope, floors, {"cvxpy_highs": "HIGHS"}.get(solver, solver.upper()))

@@ -15,7 +15,7 @@ from formulations.core.polytope import Polytope, parts
 from formulations.core.reductions import Classes, classes_of, types_in_order
 from formulations.core.solution import Attempt, Solution
 from formulations.core.warm_start import Start, WarmStart
-from formulations.levels.residual_program import Remainder
+from formulations.levels.residual_program import ResidualProgram
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.solving.absent_types import prices_of_none, with_absent_types
 from formulations.solving.backends import AUTO, Backend, get_backend
@@ -250,7 +250,7 @@ def _fill(
     """Water filling, each level proven; the allocation is the last level's, bound and prices are the first's."""
     attempts: list[Attempt] = []
     passed_on: list[Start] = []
-    rest = Remainder(polytope)
+    rest = ResidualProgram(polytope)
 
     def solve_level(level: WaterLevel) -> Level:
         at = len(passed_on)

@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 _TIED = 1e-7
 """Reduced cost, relative to what the job earns, up to which a column counts as free: on the safe side."""
 
-_DUST = 1e-7
+_NEGLIGIBLE = 1e-7
 """Worth of a job relative to the mean below which it is rounding, and says nothing about the columns of the job."""
 
 _INDEPENDENT = 1e-6
@@ -54,7 +54,7 @@ def free_columns(polytope: Polytope, worth: Array, prices: Array) -> tuple[Mask,
     cost = polytope.scale_factors[:, None] * prices
     profit = np.maximum((worth - cost).max(axis=1), 0.0)
     scale = worth.max(axis=1)
-    unknown = scale <= _DUST * scale.mean()
+    unknown = scale <= _NEGLIGIBLE * scale.mean()
     free = ((cost + profit[:, None] - worth <= _TIED * scale[:, None]) | unknown[:, None]) & (polytope.rates > 0)
     return free, profit <= _TIED * scale
 

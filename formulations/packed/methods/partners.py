@@ -17,7 +17,7 @@ from formulations.packed.methods.partner_options import Options
 from formulations.packed.methods.partner_prices import PartnerPoint, solve_partner_prices
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
-__all__ = ["Partners", "split", "without_dust"]
+__all__ = ["Partners", "split", "without_negligible"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -28,11 +28,11 @@ _MOST_ROWS = 6_000
 _BESIDE_ITSELF = 1e-10
 """Part of a job's throughput from time beside itself above which it becomes a group of its own."""
 
-_DUST = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
+_NEGLIGIBLE = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
 """Shares of time below which an option is taken for unused, tried in turn."""
 
 _LOSS = 3e-10
-"""Relative loss of a job's throughput up to which options are dropped as dust."""
+"""Relative loss of a job's throughput up to which options are dropped as negligible."""
 
 _ROUNDS = 20
 
@@ -64,7 +64,7 @@ class Partners:
                 break
             self.loners |= beside_itself
             self._regroup()
-        return replace(without_dust(self.program, point), iterations=iterations)
+        return replace(without_negligible(self.program, point), iterations=iterations)
 
     def _solve(self, goal: Goal, precision: float) -> PackedPoint:
         parts, order = self.parts, self.order
@@ -140,12 +140,12 @@ def split(program: PackedProgram, loners: NDArray[np.bool_]) -> tuple[PackedProg
     return parts, order, origin
 
 
-def without_dust(program: PackedProgram, point: PackedPoint) -> PackedPoint:
+def without_negligible(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     """The point without the traces of unused options that an interior point leaves, where they carry nothing."""
     before = program.throughput(repaired(program, point))
-    for dust in _DUST:
-        alone = np.where(point.alone < dust, 0.0, point.alone)
-        shared = np.where(point.shared < dust, 0.0, point.shared)
+    for share in _NEGLIGIBLE:
+        alone = np.where(point.alone < share, 0.0, point.alone)
+        shared = np.where(point.shared < share, 0.0, point.shared)
         clean = repaired(program, replace(point, alone=alone, shared=shared))
         if (program.throughput(clean) >= before * (1.0 - _LOSS)).all():
             return clean

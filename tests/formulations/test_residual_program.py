@@ -7,7 +7,7 @@ import pytest
 
 from formulations import Hierarchy, Polytope, WaterFilling, proportional_throughput, solve
 from formulations.core.certificate import certify
-from formulations.levels.residual_program import Remainder
+from formulations.levels.residual_program import ResidualProgram
 from formulations.levels.water_filling import Level, WaterLevel, fill
 from formulations.reference import highs
 
@@ -40,7 +40,7 @@ def program(polytope_of, seed: int) -> tuple[Polytope, WaterFilling]:
 
 def by_simplex(polytope: Polytope, objective: WaterFilling, *, settling: bool) -> tuple[np.ndarray, list[int]]:
     """Throughputs after all levels by HiGHS, and over how many jobs each level was solved."""
-    rest, sizes = Remainder(polytope), []
+    rest, sizes = ResidualProgram(polytope), []
 
     def solve_level(level: WaterLevel) -> Level:
         goal = level.take(rest.jobs)
@@ -77,7 +77,7 @@ def test_settled_jobs_and_types_are_out(polytope_of):
     """Two jobs share the one fast GPU for good; the third rises on the slow ones."""
     rates = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.25]])
     polytope = polytope_of(rates, np.ones(3, dtype=np.int64), np.array([0.5, 4.0]))
-    rest = Remainder(polytope)
+    rest = ResidualProgram(polytope)
     objective = WaterFilling(np.ones(3), np.array([1.0, 1.0, 0.5]))
     level = WaterLevel.after(objective, np.zeros(3), polytope.fastest)
     proof = certify(polytope, level, highs.solve(polytope, level))

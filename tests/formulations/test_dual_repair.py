@@ -7,7 +7,7 @@ import pytest
 
 from formulations import MaxMin, MaxSum, Polytope
 from formulations.core.certificate import certify
-from formulations.core.dual_repair import sharper
+from formulations.core.dual_repair import repair_duals
 from formulations.core.objectives import relative_gap
 from formulations.interior_point import compiled
 from formulations.reference import highs
@@ -31,12 +31,12 @@ def test_any_figures_prove_a_bound(draw_hard):
         shares = polytope.repaired(rng.uniform(0, 1, polytope.rates.shape) * rng.choice([0.01, 1.0]))
         multipliers = rng.uniform(0, 1, polytope.n_jobs) / polytope.fastest
         prices = rng.uniform(0, 1, len(polytope.capacity)) * rng.choice([0.0, 1.0], len(polytope.capacity))
-        found, raised = sharper(polytope, shares, multipliers, prices)
+        found, raised = repair_duals(polytope, shares, multipliers, prices)
         assert (found >= 0).all()
         assert (raised >= prices).all()
         supply = polytope.supply_at(found, raised)
         assert objective.bound(polytope.counts * found, supply) >= best * (1 - 1e-9), f"seed {seed}"
-        given, raised = sharper(polytope, shares, multipliers, prices, given=True)
+        given, raised = repair_duals(polytope, shares, multipliers, prices, given=True)
         np.testing.assert_array_equal(given, multipliers)
         assert (raised >= prices).all()
 
@@ -59,7 +59,7 @@ def test_rounding_is_taken_back(draw_hard, kind):
             return relative_gap(best.objective, objective.bound(polytope.counts * multipliers, supply))
 
         plain += gap(gains, prices) <= 1e-8
-        sharp += gap(*sharper(polytope, best.shares, gains, prices, given=kind == "max_sum")) <= 1e-8
+        sharp += gap(*repair_duals(polytope, best.shares, gains, prices, given=kind == "max_sum")) <= 1e-8
     assert sharp > plain
     assert sharp >= 18
 
