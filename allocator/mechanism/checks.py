@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.plan import Plan
+from allocator.protocol.allocation import Allocation
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.plan import Plan, PlanStep
+from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
 from formulations import Pairs
 from throughputs import InputError
 
-__all__ = ["check_plan", "checked_pairs", "checked_shares"]
+__all__ = ["checked_allocation", "checked_pairs", "checked_plan", "checked_shares"]
 
 
 def checked_shares(shares: NDArray[np.float64], state: ClusterState, name: str) -> NDArray[np.float64]:
@@ -59,20 +64,79 @@ def checked_pairs(pairs: Pairs | None, state: ClusterState, name: str) -> Pairs:
     return pairs
 
 
-def check_plan(plan: Plan, state: ClusterState, name: str) -> None:
-    """Raise InputError where a step of a plan for `state` is none that the cluster can run, or lasts no time."""
+def checked_allocation(allocation: Allocation, name: str) -> Allocation:
+    """The answer of a share policy; InputError where it is something else."""
+    if not isinstance(allocation, Allocation):
+        found = type(allocation).__name__
+        raise InputError(f"policy {name}", field="allocate", found=found, expected="an Allocation")
+    return allocation
+
+
+def checked_plan(plan: Plan, state: ClusterState, name: str, needs: Need) -> Plan:
+    """The plan, its rows in order, if it is one that the cluster can run.
+
+    Raises
+    ------
+    InputError
+        No plan, a step that does not fit the cluster or lasts no time, a job that is rejected and runs, jobs that share
+        GPUs or run on another number of them without the policy having asked for what they do then.
+    """
     source = f"policy {name}"
+    if not isinstance(plan, Plan):
+        raise InputError(source, field="plan", found=type(plan).__name__, expected="a Plan")
     if not plan.steps:
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
+    rejected, hold = (_positions(getattr(plan, field), state, source, field) for field in ("rejected", "hold"))
+    steps = []
     for number, step in enumerate(plan.steps):
-        jobs = step.assignment.jobs
         where = f"{source}, step {number} of the plan"
-        if len(jobs) and (jobs.min() < 0 or jobs.max() >= state.n_jobs):
-            raise InputError(where, field="jobs", found=jobs.tolist(), expected=f"positions below {state.n_jobs}")
+        _check_seconds(step.seconds, where)
+        _positions(step.assignment.jobs, state, where, "jobs", repeated=True)
         step.assignment.check(state.capacity, where)
-        if not step.seconds > 0:
-            raise InputError(where, field="seconds", found=step.seconds, expected="a time above 0, inf for no end")
-    for field in ("rejected", "hold"):
-        ids = getattr(plan, field)
-        if len(ids) and (ids.min() < 0 or ids.max() >= state.n_jobs):
-            raise InputError(source, field=field, found=ids.tolist(), expected=f"positions below {state.n_jobs}")
+        if np.isin(step.assignment.jobs, rejected).any():
+            found = np.intersect1d(step.assignment.jobs, rejected).tolist()
+            raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
+        _check_known(step.assignment, state, where, needs)
+        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds))
+    return replace(plan, steps=tuple(steps), rejected=rejected, hold=hold)
+
+
+def _check_seconds(seconds: float, where: str) -> None:
+    known = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
+    if not (known and seconds > 0):
+        raise InputError(where, field="seconds", found=seconds, expected="a time above 0, inf for no end")
+
+
+def _positions(
+    jobs: NDArray[np.int64], state: ClusterState, source: str, field: str, repeated: bool = False
+) -> NDArray[np.int64]:
+    """Positions in the state, ascending and each once unless they may be `repeated`."""
+    given = np.asarray(jobs)
+    whole = given.size == 0 or np.issubdtype(given.dtype, np.integer)
+    if given.ndim != 1 or not whole or (given.size and (given.min() < 0 or given.max() >= state.n_jobs)):
+        expected = f"whole positions below {state.n_jobs}"
+        raise InputError(source, field=field, found=given.tolist(), expected=expected)
+    positions = given.astype(np.int64)
+    return positions if repeated else np.unique(positions)
+
+
+def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:
+    """Raise InputError where nobody knows what the rows do: nothing would say how fast they go."""
+    if assignment.shares_gpus and Need.COLOCATION not in needs:
+        expected = "no partners, or a policy with Need.COLOCATION among its needs"
+        raise InputError(where, field="partner", found="jobs that share GPUs", expected=expected)
+    other = np.flatnonzero(assignment.gpus != state.scale_factors[assignment.jobs])
+    if not len(other):
+        return
+    job, pool, gpus = (column[other] for column in (assignment.jobs, assignment.pool, assignment.gpus))
+    label = state.throughputs.jobs[int(job[0])]
+    if Need.CONFIGURATIONS not in needs or state.configurations is None:
+        expected = f"its scale factor {state.scale_factors[job[0]]}, or a policy with Need.CONFIGURATIONS"
+        raise InputError(where, field=f"GPUs of job {label!r}", found=int(gpus[0]), expected=expected)
+    rates = state.configurations.rates_at(job, pool, gpus)
+    if not (rates > 0).all():
+        at = int(np.argmin(rates > 0))
+        label = state.throughputs.jobs[int(job[at])]
+        field = f"GPUs of job {label!r} on {state.cluster.accelerators[int(pool[at])]!r}"
+        expected = "a number for which the job has a throughput"
+        raise InputError(where, field=field, found=int(gpus[at]), expected=expected)

@@ -212,7 +212,7 @@ class DecisionCore:
         elif self._placement is not None:
             # A round is written down with all its GPUs; of a step that may be short only what changes.
             if step.interruptible:
-                self._placement.place(step.assignment)
+                self._placement.place(step.assignment, step.hold)
                 moved = self._placement.migrated
             else:
                 gpus = self._placement.place(step.assignment)
@@ -274,7 +274,7 @@ def _executor(
     kinds: dict[tuple[str, bool], Callable[[Any], Executor[Any]]] = {
         ("shares", False): lambda policy: RoundMechanism(policy, cluster, jobs, settings, seed),
         ("shares", True): lambda policy: IdealShares(policy, cluster, jobs),
-        ("plan", False): lambda policy: PlanBook(policy, settings.round_seconds),
-        ("plan", True): lambda policy: PlanBook(policy, settings.round_seconds),
+        ("plan", False): lambda policy: PlanBook(policy, jobs, settings.round_seconds),
+        ("plan", True): lambda policy: PlanBook(policy, jobs, settings.round_seconds),
     }
     return kinds[policy.answers, ideal](policy)

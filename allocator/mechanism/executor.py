@@ -19,6 +19,8 @@ from allocator.protocol.state import ClusterState
 
 __all__ = ["Answer", "Executor", "Step"]
 
+_NOBODY = np.empty(0, dtype=np.int64)
+
 PolicyT = TypeVar("PolicyT", bound=Policy)
 
 
@@ -30,12 +32,14 @@ class Step:
     ----------
     assignment : K rows, ids of jobs. A step that repeats the one before comes with the same object.
     seconds, interruptible, shares : as in `allocator.protocol.Decision`.
+    hold : ids of jobs that must keep their GPUs.
     """
 
     assignment: Assignment
     seconds: float = np.inf
     interruptible: bool = False
     shares: NDArray[np.float64] | None = None
+    hold: NDArray[np.int64] = field(default_factory=lambda: _NOBODY)
 
 
 @dataclass(frozen=True, eq=False)

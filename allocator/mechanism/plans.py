@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.mechanism.checks import check_plan
+from allocator.mechanism.checks import checked_plan
 from allocator.mechanism.executor import Answer, Executor, Step
 from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import PlanPolicy
 from allocator.protocol.state import ClusterState
 
 __all__ = ["PlanBook"]
 
 _Ids = NDArray[np.int64]
+
+# Relative to the clock.
+_ROUNDING = 1e-12
 
 
 class PlanBook(Executor[PlanPolicy]):
@@ -25,10 +30,12 @@ class PlanBook(Executor[PlanPolicy]):
     Parameters
     ----------
     policy : its class data are read.
+    jobs : the job table; who shares with whom is noted there.
     round_seconds : length of a step under a policy that plans in rounds.
     """
 
-    def __init__(self, policy: PlanPolicy, round_seconds: float) -> None:
+    def __init__(self, policy: PlanPolicy, jobs: JobTable, round_seconds: float) -> None:
+        self._table = jobs
         self._in_rounds = policy.in_rounds
         self._replan_steps = policy.replan_steps
         self._round_seconds = round_seconds
@@ -48,8 +55,12 @@ class PlanBook(Executor[PlanPolicy]):
 
     def due(self, clock: float, news: bool, waive_interval: bool) -> bool:
         """At any news, at the end of the plan, and regularly, whatever other plans there were in between."""
-        at_end = self._next >= len(self._steps) and clock >= self._ends_at
+        at_end = self._next >= len(self._steps) and self._over(clock)
         return news or waive_interval or at_end or self._periodic
+
+    def _over(self, clock: float) -> bool:
+        """Whether the present step is over, but for the rounding of sums of times."""
+        return clock >= self._ends_at - _ROUNDING * abs(clock)
 
     @property
     def _periodic(self) -> bool:
@@ -60,7 +71,7 @@ class PlanBook(Executor[PlanPolicy]):
         started = perf_counter()
         plan = policy.plan(state, self._memory)
         seconds = perf_counter() - started
-        check_plan(plan, state, policy.name)
+        plan = checked_plan(plan, state, policy.name, policy.needs)
         if plan.allocation is None:
             state.close()
         else:
@@ -69,6 +80,10 @@ class PlanBook(Executor[PlanPolicy]):
         self._begin(
             [Step(s.assignment.named(active), s.seconds if events else self._round_seconds, events) for s in plan.steps]
         )
+        self._steps[0] = replace(self._steps[0], hold=active[plan.hold])
+        first = plan.steps[0].assignment
+        pair = first.take(first.firsts & (first.partner >= 0))
+        self._table.note_partners(active, pair.jobs, pair.partner)
         if self._periodic:
             self._since_periodic = 0
         return Answer(plan.allocation, seconds, active[plan.rejected])
@@ -82,7 +97,7 @@ class PlanBook(Executor[PlanPolicy]):
 
     def next(self, clock: float) -> Step:
         """The next step of the plan, or the rest of one that was interrupted; without those who have left."""
-        if clock >= self._ends_at:
+        if self._over(clock):
             step = self._steps[self._next]
             self._next += 1
             self._since_periodic += 1
@@ -93,7 +108,7 @@ class PlanBook(Executor[PlanPolicy]):
             step = Step(whole.assignment, self._ends_at - clock, True)
         if not self._someone_left:
             return step
-        return Step(step.assignment.among(self._active), step.seconds, step.interruptible)
+        return replace(step, assignment=step.assignment.among(self._active))
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

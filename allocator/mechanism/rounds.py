@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.checks import checked_pairs, checked_shares
+from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
 from allocator.mechanism.executor import Answer, Executor, Step
 from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, pack_per_type, preference
 from allocator.mechanism.ledger import TimeLedger
@@ -73,7 +73,8 @@ class RoundMechanism(Executor[SharePolicy]):
 
     def due(self, clock: float, news: bool, waive_interval: bool) -> bool:
         """About any news, but not within the least interval between two decisions."""
-        return news and (waive_interval or self._interval_elapsed(clock))
+        first = self._last_decision_clock is None and len(self._ledger.jobs) > 0
+        return (news or first) and (waive_interval or self._interval_elapsed(clock))
 
     def _interval_elapsed(self, clock: float) -> bool:
         last = self._last_decision_clock
@@ -94,7 +95,7 @@ class RoundMechanism(Executor[SharePolicy]):
         self._start_count(state.clock)
         state.settle()
         started = perf_counter()
-        allocation = policy.allocate(state)
+        allocation = checked_allocation(policy.allocate(state), policy.name)
         seconds = perf_counter() - started
         shares = checked_shares(allocation.shares, state, policy.name)
         if Need.COLOCATION in policy.needs:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.checks import checked_pairs, checked_shares
+from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
 from allocator.mechanism.executor import Answer, Executor, Step
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
@@ -68,7 +68,7 @@ class IdealShares(Executor[SharePolicy]):
         """New shares."""
         state.settle()
         started = perf_counter()
-        allocation = policy.allocate(state)
+        allocation = checked_allocation(policy.allocate(state), policy.name)
         seconds = perf_counter() - started
         self._shares = checked_shares(allocation.shares, state, policy.name)
         self._asked_about, self._step = active, None

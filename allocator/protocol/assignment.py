@@ -44,9 +44,9 @@ class Assignment:
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
         """From anything array-like; without `partner` nobody shares."""
-        ids = np.asarray(jobs, dtype=np.int64)
-        beside = np.full(len(ids), -1, dtype=np.int64) if partner is None else np.asarray(partner, dtype=np.int64)
-        return cls(ids, np.asarray(pool, dtype=np.int64), np.asarray(gpus, dtype=np.int64), beside)
+        ids = _whole(jobs, "jobs")
+        beside = np.full(len(ids), -1, dtype=np.int64) if partner is None else _whole(partner, "partner")
+        return cls(ids, _whole(pool, "pool"), _whole(gpus, "gpus"), beside)
 
     @classmethod
     def none(cls) -> Assignment:
@@ -88,6 +88,15 @@ class Assignment:
         kept = self.take(there)
         return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, live), kept.partner, -1))
 
+    def in_pairs(self) -> Assignment:
+        """The same rows, two jobs that share following each other, the lower one first, where the lower one stood."""
+        if not self.shares_gpus:
+            return self
+        by_job = self.jobs.argsort(kind="stable")
+        lower = np.where(self.partner < 0, self.jobs, np.minimum(self.jobs, self.partner))
+        row_of_lower = by_job[self.jobs[by_job].searchsorted(lower)]
+        return self.take(np.lexsort((self.jobs, row_of_lower)))
+
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
         expected = f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
@@ -117,6 +126,14 @@ class Assignment:
             job = int(self.jobs[rows[np.argmin(good)]])
             expected = "two jobs that name each other, with the same pool and number of GPUs"
             raise InputError(source, field="assignment", found=f"partner of job {job}", expected=expected)
+
+
+def _whole(values: ArrayLike, field: str) -> _Ids:
+    """(K,) whole numbers; InputError for others."""
+    given = np.asarray(values)
+    if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
+        raise InputError("assignment", field=field, found=given.tolist(), expected="a list of whole numbers")
+    return given.astype(np.int64, copy=False)
 
 
 def among_ids(ids: _Ids, live: _Ids) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs import InputError
 from throughputs.prices import PriceTable
 
 __all__ = ["Prices", "busy_cost", "price_table"]
@@ -25,6 +26,9 @@ def price_table(prices: Prices, accelerators: Sequence[str]) -> PriceTable:
     InputError
         A type has no price, or one that is negative or not finite.
     """
+    if not isinstance(prices, PriceTable | Mapping):
+        expected = "a price by accelerator type, as in {'v100': 2.5}, or a PriceTable"
+        raise InputError("prices", found=type(prices).__name__, expected=expected)
     table = prices if isinstance(prices, PriceTable) else PriceTable.constant(prices)
     table.price_at(0.0, accelerators)
     return table

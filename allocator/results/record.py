@@ -315,7 +315,7 @@ class RunRecord:
         if self.unfinished.any():
             # A run that was cut short knows nothing of the jobs that would have come after its end.
             shown = shown & (jobs.arrival_time <= self.round_end.max(initial=0.0))
-        gone = np.where(np.isnan(jobs.completion_time), np.inf, jobs.completion_time)
+        gone = np.where(np.isnan(jobs.completion_time), jobs.columns["leave_time"], jobs.completion_time)
         result = np.full(len(jobs), np.nan)
         result[shown] = isolated_jct(
             jobs.arrival_time[shown],

@@ -59,11 +59,9 @@ class EventExecution:
         world = self.world
         self.leases.follow(decision, world.clock, self._table)
         until = self._horizon(decision)
+        self._note_standstill(until)
         if until < np.inf:
             world.clock = until
-        else:
-            world.note_stall()
-            world.core.tell(Trigger.TROUBLE)
 
     def run(self, decision: Decision) -> None:
         """Run the rows of a decision until the first event."""
@@ -80,6 +78,13 @@ class EventExecution:
             ready[at] = np.where(lost > 0, world.clock + lost, ready[at])
         begin = np.maximum(ready[at], world.clock)
         self._pass_time(decision, rows.jobs, at, self._rates(decision), begin)
+
+    def _note_standstill(self, until: float) -> None:
+        """Nobody does a step up to `until` (seconds); with no arrival to wait for only the policy can help."""
+        world = self.world
+        if until <= world.clock or world.arrivals.next_time == np.inf:
+            world.note_stall()
+        world.core.tell(Trigger.TROUBLE)
 
     def _rates(self, decision: Decision) -> _Floats:
         """(K,) steps/s of the rows."""
@@ -101,11 +106,13 @@ class EventExecution:
         finish[running] = begin[running] + left[running] / speed[running]
         end = min(float(finish.min(initial=np.inf)), self._horizon(decision))
         if end == np.inf:
-            world.note_stall()
-            world.core.tell(Trigger.TROUBLE)
+            self._note_standstill(end)
             return
-        world.note_progress()
         steps = np.where(finish <= end, left, np.minimum(speed * np.maximum(end - begin, 0.0), left))
+        if steps.any():
+            world.note_progress()
+        else:
+            self._note_standstill(end)
         done = running & (left - steps <= STEP_TOLERANCE * table.total_steps[at])
         steps[done] = left[done]
         table.steps_done[at] += steps

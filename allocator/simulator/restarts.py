@@ -23,8 +23,8 @@ class RestartCost:
     Attributes
     ----------
     seconds : for every gang.
-    by_gpus : pairs (GPUs, seconds), ascending; a gang costs what the largest number that it reaches costs. Instead of
-        `seconds` where given.
+    by_gpus : pairs (GPUs, seconds), ascending; a gang costs what the largest number that it reaches costs, and
+        `seconds` where it reaches none.
     by_job_type : pairs (job type, seconds), instead of the others for these types.
     moves : whether a job that runs on with other GPUs, or another number of them, starts anew too.
     """
@@ -50,7 +50,7 @@ class RestartCost:
         if self.by_gpus:
             counts, seconds = (np.array(column) for column in zip(*self.by_gpus, strict=True))
             reached = np.searchsorted(counts, gpus, side="right") - 1
-            cost = seconds[np.maximum(reached, 0)].astype(np.float64)
+            cost = np.where(reached >= 0, seconds[np.maximum(reached, 0)], self.seconds)
         if self.by_job_type:
             known = dict(self.by_job_type)
             cost = np.array([known.get(kind, c) for kind, c in zip(job_type.tolist(), cost.tolist(), strict=True)])

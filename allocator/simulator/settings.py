@@ -36,7 +36,7 @@ class SimulatorSettings:
     restart_penalty_slack_seconds : a gang that is done more than this before a full round is over pays no penalty;
         None: every gang pays.
     restart_penalty_by_gpus : pairs (GPUs, seconds), ascending: what it costs to start a gang of so many GPUs or more,
-        instead of restart_penalty_seconds.
+        instead of restart_penalty_seconds; that is for gangs of fewer.
     restart_penalty_by_job_type : pairs (job type, seconds), instead of the others for these types.
     restart_when_moved : a job that goes on with other GPUs, or another number of them, starts anew too.
     batch_size_adaptation : whether jobs of mode accordion and gns change their batch size. "off": never; "exact": as

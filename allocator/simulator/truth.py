@@ -142,6 +142,11 @@ class Truth:
             return None
         rows = assignment.jobs * self.rates.shape[1] + assignment.pool
         spread: _Floats = self.spread_rates.ravel().take(rows)
+        other = np.flatnonzero(assignment.gpus != self.scale_factor[assignment.jobs])
+        if len(other) and self.configurations is not None:
+            # With another number of GPUs a gang loses the part that it loses with its own.
+            at = (assignment.jobs[other], assignment.pool[other], assignment.gpus[other])
+            spread[other] *= self.configurations.rates_at(*at) / self.rates.ravel().take(rows[other])
         return spread if beside is None else np.asarray(spread / self.rates.ravel().take(rows) * beside)
 
     def state(self) -> dict[str, Any]:

@@ -91,6 +91,7 @@ class World:
         self._window_left = -1
         self.arrivals = Arrivals(jobs)
         jobs.register("outcome", OPEN)
+        jobs.register("leave_time", np.inf)
         if window is not None:
             first, end = window
             self._window_left = end - first
@@ -122,6 +123,8 @@ class World:
     def _step(self) -> bool:
         """Go on to the next wake-up; False when nobody is left to run."""
         decision = self._ask()
+        if self._window_left == 0:
+            return True
         if len(decision.jobs):
             self._carry_out(decision)
         elif decision.interruptible and len(self.core.active):
@@ -223,6 +226,7 @@ class World:
 
     def _leave(self, jobs: NDArray[np.int64], outcome: int) -> None:
         self.jobs.columns["outcome"][jobs] = outcome
+        self.jobs.columns["leave_time"][jobs] = self.clock
         self._leave_window(jobs)
 
     def watch_queue(self, waiting: int) -> None:

@@ -106,11 +106,16 @@ class Placement:
         self._row: _Ids = np.empty(0, dtype=np.int64)
         self._first_row = self._next_row = 0
 
-    def place(self, assignment: Assignment) -> tuple[Gpus, ...]:
+    def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`; two jobs that share have the same tuple.
+
+        Jobs in `hold` (ids) keep their GPUs where they go on as they were: nobody else may make them move.
 
         Raises InputError where it needs more GPUs than a pool has; nothing has changed then.
         """
+        fixed = frozenset(() if hold is None else hold.tolist())
+        for pool in self._pools:
+            pool.fixed = fixed
         self._update(assignment)
         if self._tuples is None:
             self._tuples = tuple(map(self._gpus.__getitem__, assignment.jobs.tolist()))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
+from throughputs import InputError
 
 __all__ = ["OrderPolicy", "fill_in_order"]
 
@@ -38,7 +39,11 @@ class OrderPolicy(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
         """Who runs from now on."""
-        order = np.asarray(self.key(state)).argsort(kind="stable")
+        key = np.asarray(self.key(state))
+        if key.shape != (state.n_jobs,) or np.isnan(key).any():
+            expected = f"shape ({state.n_jobs},), one number for each job"
+            raise InputError(f"policy {self.name}", field="key", found=key.tolist(), expected=expected)
+        order = key.argsort(kind="stable")
         chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity, self.strict_queue)
         return Plan.until_next_event(Assignment.of(chosen, pool, state.scale_factors[chosen]))
 
