@@ -41,7 +41,6 @@ LOADED_LATE = (
 KNOWN = """
 circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
 circle: allocator.results.record, allocator.results.tables
-folder: allocator/cli has 14 modules
 folder: formulations has 24 modules
 folder: formulations/backends has 25 modules
 folder: formulations/packed has 17 modules
@@ -58,56 +57,6 @@ late: formulations.packed.engines -> formulations.packed.statement
 late: formulations.selection -> formulations.backends.convex
 late: allocator.checkpoint.checkpoint -> formulations
 late: allocator.checkpoint.checkpoint -> importlib.metadata
-late: allocator.cli -> allocator.simulator.engine
-late: allocator.cli -> formulations
-late: allocator.cli.audit -> allocator.instance
-late: allocator.cli.audit -> throughputs.files
-late: allocator.cli.compare -> allocator.presets.preset
-late: allocator.cli.compare -> allocator.report.bar_charts
-late: allocator.cli.compare -> allocator.report.html
-late: allocator.cli.compare -> allocator.report.presentation
-late: allocator.cli.compare -> allocator.report.progress
-late: allocator.cli.compare -> allocator.report.terminal
-late: allocator.cli.compare -> allocator.results.fairness
-late: allocator.cli.compare -> allocator.results.output
-late: allocator.cli.compare -> throughputs
-late: allocator.cli.compare -> throughputs.files
-late: allocator.cli.compare -> throughputs.traces.shockwave_generator
-late: allocator.cli.data -> allocator.data
-late: allocator.cli.data -> allocator.data.listing
-late: allocator.cli.data -> dataclasses
-late: allocator.cli.options -> allocator.api
-late: allocator.cli.options -> allocator.cluster
-late: allocator.cli.options -> allocator.registry
-late: allocator.cli.options -> throughputs.prices
-late: allocator.cli.policies -> allocator.registry
-late: allocator.cli.runs -> allocator.conversion
-late: allocator.cli.runs -> allocator.mechanism.settings
-late: allocator.cli.runs -> allocator.presets.preset
-late: allocator.cli.runs -> allocator.protocol.entities
-late: allocator.cli.runs -> allocator.registry
-late: allocator.cli.runs -> allocator.results.deadlines
-late: allocator.cli.runs -> allocator.simulator.arrivals
-late: allocator.cli.runs -> allocator.simulator.engine
-late: allocator.cli.runs -> allocator.simulator.settings
-late: allocator.cli.runs -> numpy
-late: allocator.cli.runs -> throughputs.estimator.believed
-late: allocator.cli.simulate -> allocator.report.progress
-late: allocator.cli.simulate -> allocator.report.terminal
-late: allocator.cli.simulate -> allocator.results.output
-late: allocator.cli.simulate -> throughputs
-late: allocator.cli.solve -> allocator.instance
-late: allocator.cli.solve -> allocator.report.terminal
-late: allocator.cli.solve -> throughputs.files
-late: allocator.cli.sweep -> allocator.sweep
-late: allocator.cli.sweep -> allocator.sweep.store
-late: allocator.cli.sweep -> allocator.sweep.summary
-late: allocator.cli.sweep_options -> allocator.sweep.definition.settings
-late: allocator.cli.throughputs -> allocator.api
-late: allocator.cli.trace -> allocator.api
-late: allocator.cli.trace -> throughputs
-late: allocator.cli.trace -> throughputs.traces.generator
-late: allocator.cli.trace -> throughputs.traces.shockwave_generator
 late: allocator.results.entity_metrics -> allocator.results.metrics
 late: allocator.results.entity_metrics -> formulations
 late: allocator.results.record -> allocator.results.tables
