@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import cpu_seconds
-from formulations.planning import PlanningProgram, solve_plan
+from formulations.shockwave import PlanningProgram, solve_plan
 
 SIZES = ((120, 32), (460, 128), (900, 256))
 """Jobs and GPUs, as in the published studies."""

@@ -9,32 +9,40 @@
 ('optimal', 0.7)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from formulations.assignment import Line, assign_to_lines
-from formulations.attainable_floors import KeptFloors, keep_most_floors
-from formulations.closed_forms import (
-    isolated_shares,
-    isolated_throughput,
-    proportional_shares,
-    proportional_throughput,
-)
-from formulations.filling import Hierarchy
-from formulations.floors import maximise_worth
-from formulations.linear_fractional import maximise_ratio
-from formulations.objectives import FinishTimeFairness, Makespan, MaxMin, MaxSum, NashWelfare, Objective, Threshold
-from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
-from formulations.packed_attainable_floors import keep_most_packed_floors
-from formulations.packed_floors import maximise_packed_ratio, maximise_packed_worth
-from formulations.polytope import Polytope
-from formulations.selection import CHOICES
-from formulations.solution import Solution, SolverError
-from formulations.solver import TOLERANCE, solve
-from formulations.warm_start import WarmStart
-from formulations.water_filling import WaterFilling
-
 if TYPE_CHECKING:
-    from formulations.planning import PlanningProgram, PlanSolution, solve_plan
+    from formulations.assignment import Line, assign_to_lines
+    from formulations.core.closed_forms import (
+        isolated_shares,
+        isolated_throughput,
+        proportional_shares,
+        proportional_throughput,
+    )
+    from formulations.core.objectives import (
+        FinishTimeFairness,
+        Makespan,
+        MaxMin,
+        MaxSum,
+        NashWelfare,
+        Objective,
+        Threshold,
+    )
+    from formulations.core.polytope import Polytope
+    from formulations.core.solution import Solution, SolverError
+    from formulations.core.warm_start import WarmStart
+    from formulations.floors.attainable import KeptFloors, keep_most_floors
+    from formulations.floors.linear_fractional import maximise_ratio
+    from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
+    from formulations.floors.packed_attainable import keep_most_packed_floors
+    from formulations.floors.worth import maximise_worth
+    from formulations.levels.hierarchy import Hierarchy
+    from formulations.levels.water_filling import WaterFilling
+    from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
+    from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
+    from formulations.solving.choice import CHOICES
+    from formulations.solving.solver import TOLERANCE, solve
 
 __all__ = [
     "CHOICES",
@@ -75,11 +83,52 @@ __all__ = [
     "solve_plan",
 ]
 
+# Names are imported at first use: few programs need all rooms.
+_HOME = {
+    "CHOICES": "formulations.solving.choice",
+    "FinishTimeFairness": "formulations.core.objectives",
+    "Hierarchy": "formulations.levels.hierarchy",
+    "KeptFloors": "formulations.floors.attainable",
+    "Line": "formulations.assignment",
+    "Makespan": "formulations.core.objectives",
+    "MaxMin": "formulations.core.objectives",
+    "MaxSum": "formulations.core.objectives",
+    "NashWelfare": "formulations.core.objectives",
+    "Objective": "formulations.core.objectives",
+    "PackedPolytope": "formulations.packed",
+    "PackedSolution": "formulations.packed",
+    "Pairs": "formulations.packed",
+    "PlanSolution": "formulations.shockwave",
+    "PlanningProgram": "formulations.shockwave",
+    "Polytope": "formulations.core.polytope",
+    "Solution": "formulations.core.solution",
+    "SolverError": "formulations.core.solution",
+    "TOLERANCE": "formulations.solving.solver",
+    "Threshold": "formulations.core.objectives",
+    "WarmStart": "formulations.core.warm_start",
+    "WaterFilling": "formulations.levels.water_filling",
+    "assign_to_lines": "formulations.assignment",
+    "isolated_shares": "formulations.core.closed_forms",
+    "isolated_throughput": "formulations.core.closed_forms",
+    "keep_most_floors": "formulations.floors.attainable",
+    "keep_most_packed_floors": "formulations.floors.packed_attainable",
+    "maximise_packed_ratio": "formulations.floors.packed",
+    "maximise_packed_worth": "formulations.floors.packed",
+    "maximise_ratio": "formulations.floors.linear_fractional",
+    "maximise_worth": "formulations.floors.worth",
+    "proportional_shares": "formulations.core.closed_forms",
+    "proportional_throughput": "formulations.core.closed_forms",
+    "solve": "formulations.solving.solver",
+    "solve_packed": "formulations.packed",
+    "solve_plan": "formulations.shockwave",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """The planning program, which few programs need, is read when it is asked for."""
-    if name in ("PlanSolution", "PlanningProgram", "solve_plan"):
-        from formulations import planning
-
-        return getattr(planning, name)
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.backends.highs_model import with_model
+from formulations.core.highs_model import with_model
 from throughputs import InputError
 from throughputs.numerics import dot
 

@@ -70,7 +70,8 @@ def test_the_files_named_are_there():
 
 
 def test_the_constants_named_are_those_of_the_code():
-    from formulations.backends import homogeneous, homogeneous_system
+    from formulations.published import ecos_path as homogeneous
+    from formulations.published import ecos_system as homogeneous_system
 
     section = re.sub(r"\s+", " ", NOTICES[NOTICES.index("## ECOS") :])
     for words, value in (

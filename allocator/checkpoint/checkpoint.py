@@ -26,6 +26,7 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
 from allocator.results.observers import Recorder, StretchOutcome
 from allocator.simulator.truth import Truth
+from formulations import Pairs, WarmStart
 from throughputs import InputError, ThroughputMatrix, Trace
 
 if TYPE_CHECKING:
@@ -234,8 +235,6 @@ def _decision(decided: tuple[int, float, Allocation]) -> dict[str, Any]:
 
 
 def _decision_of(data: dict[str, Any], accelerators: tuple[str, ...]) -> tuple[int, float, Allocation]:
-    from formulations import Pairs, WarmStart
-
     warm = data["warm_start"]
     allocation = Allocation(
         throughputs=ThroughputMatrix(data["rates"], data["jobs"], accelerators, data["scale_factors"], unit="steps/s"),

@@ -13,6 +13,11 @@ from throughputs import InputError
 
 __all__ = ["MechanismSettings"]
 
+# Beyond these a run would not end, or lose its last digit.
+_SHORTEST_ROUND = 1e-3
+_MOST_CREDIT = 1e9
+_MOST_DIGITS = 17
+
 _CHOICES = {
     "priority": ("deficit", "time_fraction"),
     "queue": ("per_type", "global"),
@@ -98,6 +103,12 @@ class MechanismSettings:
                 raise InputError(
                     "mechanism settings", field=name, found=value, expected="above 0" if strict else "at least 0"
                 )
+        if self.round_seconds < _SHORTEST_ROUND:
+            expected = f"at least {_SHORTEST_ROUND:g} s"
+            raise InputError("mechanism settings", field="round_seconds", found=self.round_seconds, expected=expected)
+        if self.initial_credit_rounds > _MOST_CREDIT:
+            found, expected = self.initial_credit_rounds, f"at most {_MOST_CREDIT:g}"
+            raise InputError("mechanism settings", field="initial_credit_rounds", found=found, expected=expected)
         if self.max_overdraft_rounds is not None and not self.max_overdraft_rounds >= 0:
             found = self.max_overdraft_rounds
             raise InputError("mechanism settings", field="max_overdraft_rounds", found=found, expected="at least 0")
@@ -109,10 +120,9 @@ class MechanismSettings:
         for tie in self.tie_breaks:
             if tie not in ("deficit", "share"):
                 raise InputError("mechanism settings", field="tie_breaks", found=tie, expected="deficit or share")
-        if self.priority_digits is not None and self.priority_digits < 1:
-            raise InputError(
-                "mechanism settings", field="priority_digits", found=self.priority_digits, expected="at least 1"
-            )
+        if self.priority_digits is not None and not 1 <= self.priority_digits <= _MOST_DIGITS:
+            found, expected = self.priority_digits, f"1 to {_MOST_DIGITS}"
+            raise InputError("mechanism settings", field="priority_digits", found=found, expected=expected)
 
     def visit_order(self, accelerators: tuple[str, ...]) -> list[int]:
         """Positions of the types in the order in which they choose."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from allocator.cluster import Cluster
+from allocator.conversion import convert, kinds_of
 from allocator.mechanism.settings import MechanismSettings
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
@@ -90,13 +91,14 @@ class Preset:
         Raises
         ------
         InputError
-            No such setting.
+            No such setting, or a value of the wrong type.
         """
-        mechanism = {f.name for f in dataclasses.fields(MechanismSettings)}
-        simulator = {f.name for f in dataclasses.fields(SimulatorSettings)}
-        for name in changes:
-            if name not in mechanism | simulator:
-                raise InputError("settings", found=name, expected=nearest(name, sorted(mechanism | simulator)))
+        mechanism, simulator = kinds_of(MechanismSettings), kinds_of(SimulatorSettings)
+        kinds = {**mechanism, **simulator}
+        for name, value in changes.items():
+            if name not in kinds:
+                raise InputError("settings", found=name, expected=nearest(name, sorted(kinds)))
+            changes[name] = convert(value, kinds[name], source="settings", field=name)
         return dataclasses.replace(
             self,
             mechanism=dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.results.metrics import completion_figures
+from formulations import proportional_throughput
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -25,8 +28,6 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord | None) -> pd.DataFrame
     with a window. Empty for a run without entities; without a record shares are nan.
     """
     import pandas as pd
-
-    from allocator.results.metrics import completion_figures
 
     known = ["entity", "parent", "weight", "policy", "jobs", *completion_figures(jobs.iloc[:0])]
     columns = [*known, "gpu_share", "throughput_share"]
@@ -59,8 +60,6 @@ def entities_table(jobs: pd.DataFrame, record: RunRecord | None) -> pd.DataFrame
 
 def _work(record: RunRecord) -> NDArray[np.float64]:
     """(N,) GPU seconds that the steps done would have taken under the proportional share; 0 if the job cannot run."""
-    from formulations import proportional_throughput
-
     jobs = record.jobs
     rate = proportional_throughput(jobs.rates, record.cluster.capacity)
     return np.divide(jobs.steps_done * jobs.scale_factor, rate, out=np.zeros(len(jobs)), where=rate > 0)

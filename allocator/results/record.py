@@ -19,8 +19,6 @@ from allocator.results.outcomes import OPEN, STATUSES, UNSERVED
 from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from throughputs.prices import PriceTable
 
 __all__ = ["RunRecord"]
@@ -371,24 +369,6 @@ class RunRecord:
         names = np.array(STATUSES, dtype=object)[self.jobs.columns["outcome"]]
         shown: list[str] = np.where(self.unfinished | (names != STATUSES[OPEN]), names, UNSERVED).tolist()
         return shown
-
-    def jobs_table(self) -> pd.DataFrame:
-        """One row per job; columns as in `SimulationResult`."""
-        from allocator.results.tables import jobs_table
-
-        return jobs_table(self)
-
-    def rounds_table(self) -> pd.DataFrame:
-        """One row per job and round in which it ran; columns as in `SimulationResult`."""
-        from allocator.results.tables import rounds_table
-
-        return rounds_table(self)
-
-    def timeline_table(self) -> pd.DataFrame:
-        """One row per round; columns as in `SimulationResult`."""
-        from allocator.results.tables import timeline_table
-
-        return timeline_table(self)
 
 
 def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:

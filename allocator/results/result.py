@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from allocator.results.entity_metrics import entities_table
+from allocator.results.metrics import priorities_table, summarize
+from allocator.results.tables import jobs_table, rounds_table, timeline_table
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -108,30 +112,26 @@ class SimulationResult:
     @cached_property
     def jobs(self) -> pd.DataFrame:
         """One row per job of the trace."""
-        return self._record().jobs_table()
+        return jobs_table(self._record())
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """One row per job and round in which it ran."""
-        return self._record().rounds_table()
+        return rounds_table(self._record())
 
     @cached_property
     def timeline(self) -> pd.DataFrame:
         """One row per round in which a job ran."""
-        return self._record().timeline_table()
+        return timeline_table(self._record())
 
     @cached_property
     def priorities(self) -> pd.DataFrame:
         """One row per priority weight, heaviest first."""
-        from allocator.results.metrics import priorities_table
-
         return priorities_table(self.jobs)
 
     @cached_property
     def entities(self) -> pd.DataFrame:
         """One row per entity, and one for the jobs outside."""
-        from allocator.results.entity_metrics import entities_table
-
         return entities_table(self.jobs, self.record)
 
     def _record(self) -> RunRecord:
@@ -140,6 +140,4 @@ class SimulationResult:
 
     def summary(self) -> dict[str, Any]:
         """Figures of the run, ready for JSON."""
-        from allocator.results.metrics import summarize
-
         return summarize(self)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from allocator.results.deadlines import met_deadlines
 from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["jobs_table", "rounds_table", "timeline_table"]
 
@@ -19,6 +21,8 @@ _Ints = NDArray[np.int64]
 
 def jobs_table(record: RunRecord) -> pd.DataFrame:
     """One row per job; columns as in `SimulationResult`."""
+    import pandas as pd
+
     jobs, n = record.jobs, len(record.jobs)
     start = np.full(n, np.nan)
     # Written last to first, so that the first round stays.
@@ -81,6 +85,8 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
 
 def rounds_table(record: RunRecord) -> pd.DataFrame:
     """One row per job and round in which it ran; columns as in `SimulationResult`."""
+    import pandas as pd
+
     texts: dict[tuple[int, ...], str] = {}
     gpus = [texts.get(ids) or texts.setdefault(ids, " ".join(map(str, ids))) for ids in record.row_gpu_ids()]
     extra: dict[str, Any] = {"share": record.row_share} if record.fluid else {}
@@ -113,6 +119,8 @@ def _elastic_columns(record: RunRecord) -> dict[str, Any]:
 
 def timeline_table(record: RunRecord) -> pd.DataFrame:
     """One row per round; columns as in `SimulationResult`."""
+    import pandas as pd
+
     active = np.array([o.active_jobs for o in record.outcomes], dtype=np.int64)
     busy = np.bincount(record.row_round, record.row_gpus, len(record.outcomes))
     running = record.rows_per_round

@@ -16,7 +16,7 @@ from benchmarks.solvers.memory import peak_memory
 from benchmarks.solvers.plan import Budget, Options, Point, plan
 from benchmarks.solvers.registry import FAMILIES, DeclinedError, Outcome, Path, Problem, Program
 from formulations import Polytope, SolverError
-from formulations.objectives import Threshold
+from formulations.core.objectives import Threshold
 
 __all__ = ["PLAIN", "measure_rows"]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.backends.highs_model import TIGHT, with_model
 from formulations.columns.solution import InfeasibleError
 from formulations.columns.written import Written
+from formulations.core.highs_model import TIGHT, with_model
 
 __all__ = ["ENGINES", "Engine", "Found"]
 
@@ -145,8 +146,6 @@ class Cbc:
 
     def optimise(self, cost: Array) -> Found:
         """The point of the most `cost` z."""
-        import warnings
-
         with warnings.catch_warnings():
             # PuLP 3 announces PuLP 4, which the pinned range excludes
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.solution import Attempt, SolverError
+from formulations.core.solution import Attempt, SolverError
 from throughputs import Configurations
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from formulations.columns.order import canonical_rows, canonical_variables, undo
 from formulations.columns.program import ColumnProgram, Rows
 from formulations.columns.solution import ColumnSolution, InfeasibleError, Stage
 from formulations.columns.written import Written, write_out
-from formulations.solution import Attempt, SolverError
+from formulations.core.solution import Attempt, SolverError
 from throughputs import InputError
 
 __all__ = ["solve_columns"]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.closed_forms import proportional_throughput
-from formulations.objectives import MaxSum, Method, Objective, Threshold
+from formulations.core.closed_forms import proportional_throughput
+from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.levels import PRECISION, Proof
@@ -119,8 +119,8 @@ def _chosen(
 
 def _worth(program: PackedProgram) -> Array:
     """(K,) normalised throughput of one step per second."""
-    yardstick = proportional_throughput(program.rates, program.capacity)
-    return program.gangs / np.where(yardstick > 0, yardstick, program.fastest)
+    normaliser = proportional_throughput(program.rates, program.capacity)
+    return program.gangs / np.where(normaliser > 0, normaliser, program.fastest)
 
 
 def _gap_by_multipliers(program: PackedProgram, worth: Array, proof: Proof) -> float:

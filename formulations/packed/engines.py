@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
+from formulations.packed.methods.class_pairs import ColumnGeneration
+from formulations.packed.methods.partners import Partners
+from formulations.packed.methods.sparse_form import Explicit, clarabel, highs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs import InputError
 
@@ -24,37 +28,13 @@ class Engine:
     description: str
 
 
-def _class_pairs(program: PackedProgram) -> Solve:
-    from formulations.packed.class_pairs import ColumnGeneration
-
-    return ColumnGeneration(program)
-
-
-def _partners(program: PackedProgram) -> Solve:
-    from formulations.packed.partners import Partners
-
-    return Partners(program)
-
-
-def _highs(program: PackedProgram) -> Solve:
-    from formulations.packed.statement import Explicit, highs
-
-    return Explicit(program, highs)
-
-
-def _clarabel(program: PackedProgram) -> Solve:
-    from formulations.packed.statement import Explicit, clarabel
-
-    return Explicit(program, clarabel)
-
-
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("class_pairs", _class_pairs, "pairs of job classes, generated as they pay, in HiGHS"),
-        Engine("partners", _partners, "times beside groups, interior point on prices of types and of partners"),
-        Engine("highs", _highs, "times beside groups, written out, in HiGHS"),
-        Engine("clarabel", _clarabel, "times beside groups, written out, in Clarabel"),
+        Engine("class_pairs", ColumnGeneration, "pairs of job classes, generated as they pay, in HiGHS"),
+        Engine("partners", Partners, "times beside groups, interior point on prices of types and of partners"),
+        Engine("highs", partial(Explicit, run=highs), "times beside groups, written out, in HiGHS"),
+        Engine("clarabel", partial(Explicit, run=clarabel), "times beside groups, written out, in Clarabel"),
     )
 }
 

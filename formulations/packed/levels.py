@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.certificate import relative_gap
-from formulations.objectives import MaxMin, MaxSum, Method, Objective, Threshold
+from formulations.core.certificate import relative_gap
+from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.core.reductions import spread_weights
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import PackedProgram, useful_pairs
-from formulations.reductions import spread_weights
 from throughputs.packed import PackedColumns
 
 __all__ = ["Reduction", "reduce"]

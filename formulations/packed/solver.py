@@ -10,20 +10,20 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.certificate import relative_gap
-from formulations.in_turn import Judged, Turn, solve_in_turn
-from formulations.objectives import MaxSum, Method, Objective, Threshold
+from formulations.core.certificate import relative_gap
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.objectives import MaxSum, Method, Objective, Threshold
+from formulations.core.solution import Attempt, Solution
+from formulations.levels.water_filling import WaterFilling, WaterLevel
+from formulations.packed.absent_types import prices_of_nobody, with_absent_types
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engine, Solve, auto, get_engine
 from formulations.packed.expansion import of_jobs
-from formulations.packed.first_gpu import prices_of_nobody, with_absent_types
 from formulations.packed.levels import Proof, optimise, prove
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.water_filling import fill_packed
-from formulations.solution import Attempt, Solution
-from formulations.water_filling import WaterFilling, WaterLevel
 
 __all__ = ["PackedSolution", "solve_packed"]
 

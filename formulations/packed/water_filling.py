@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 from formulations.packed.levels import Proof
 from formulations.packed.program import PackedProgram
-from formulations.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
 
 __all__ = ["fill_packed"]
 

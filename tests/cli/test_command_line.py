@@ -88,7 +88,7 @@ def test_a_solver_that_cannot_says_so(instance):
 
 
 def test_help_names_every_solver():
-    from formulations.backends import BACKENDS
+    from formulations.solving.backends import BACKENDS
 
     text = run("solve", "--help").stdout
     assert all(name in text for name in BACKENDS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.planning import PlanningProgram
+from formulations.shockwave import PlanningProgram
 
 
 def draw_program(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from formulations import Makespan, MaxMin, Objective, Polytope, SolverError, solve
-from formulations.backends import BACKENDS, available
-from formulations.certificate import certify
-from formulations.solution import Answer
+from formulations.core.certificate import certify
+from formulations.core.solution import Answer
+from formulations.solving.backends import BACKENDS, available
 from throughputs import InputError
 
 OBJECTIVES = ("max_min", "makespan", "finish_time", "max_sum")
@@ -114,7 +114,7 @@ def test_infeasible_shares_are_scaled_into_the_polytope(draw):
 
 def test_next_backend_is_tried_and_counted(draw, monkeypatch):
     """A first backend that fails or misses the tolerance is followed by the next and stays on record."""
-    from formulations.backends import compiled, structured
+    from formulations.interior_point import compiled, structured
 
     polytope, objectives = draw(7)
 

@@ -358,7 +358,7 @@ def test_a_search_that_is_cut_short_says_how_far_it_came():
 
 def test_points_that_break_a_row_are_not_taken(monkeypatch):
     from formulations.columns import engines
-    from formulations.solution import SolverError
+    from formulations.core.solution import SolverError
 
     class Over(engines.Highs):
         def optimise(self, cost):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 
 from formulations import FinishTimeFairness, MaxMin, MaxSum, Objective, Polytope, Solution, Threshold, solve
-from formulations.backends import get_backend
-from formulations.certificate import Certificate, certify
-from formulations.solution import Answer
+from formulations.core.certificate import Certificate, certify
+from formulations.core.solution import Answer
+from formulations.solving.backends import get_backend
 
 Array = NDArray[np.float64]
 

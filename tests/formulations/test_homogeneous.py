@@ -7,9 +7,9 @@ import pytest
 
 from formulations import FinishTimeFairness, Makespan, MaxMin, MaxSum, proportional_throughput
 from formulations import solve as solve_program
-from formulations.backends.homogeneous import feasible_point, solve
-from formulations.certificate import certify
-from formulations.selection import bisected_makespan
+from formulations.core.certificate import certify
+from formulations.published.ecos_path import feasible_point, solve
+from formulations.solving.choice import bisected_makespan
 
 SAME_POINT = 1e-7
 """Largest difference of a share from the published solver's; rounding alone gives about 1e-9."""
@@ -19,7 +19,7 @@ SAME_POINT = 1e-7
 def ecos():
     """The published solver's point for an objective, or for floors."""
     pytest.importorskip("ecos", reason="the published solver is optional: pip install cluster-allocator[ecos]")
-    from formulations.backends import convex
+    from formulations.reference import convex
 
     def point(polytope, objective=None, floors=None):
         if floors is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from formulations.in_turn import Judged, Turn, solve_in_turn
-from formulations.solution import Attempt, NotAcceptedError, SolverError
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.solution import Attempt, NotAcceptedError, SolverError
 
 
 def answers(name: str, gap: float, *, by: str = "", warm: bool = False) -> Turn[str]:

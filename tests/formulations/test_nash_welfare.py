@@ -7,16 +7,18 @@ import pytest
 
 from formulations import MaxSum, Polytope
 from formulations import solve as solve_certified
-from formulations.backends import log_prices, log_responses, log_utilities
-from formulations.backends.convex import solve_clarabel
-from formulations.backends.interior_point import StructuredProgram, solve_structured
-from formulations.backends.log_prices import solve_by_prices
-from formulations.backends.log_responses import Market, Nearness, Responder, content_hash, states_at
-from formulations.backends.log_utilities import solve
-from formulations.certificate import Certificate
-from formulations.log_certificate import certify_log, gap_to_bound
-from formulations.objectives import NashWelfare
-from formulations.solution import Answer
+from formulations.core.certificate import Certificate
+from formulations.core.log_certificate import certify_log, gap_to_bound
+from formulations.core.objectives import NashWelfare
+from formulations.core.solution import Answer
+from formulations.interior_point import log_utilities
+from formulations.interior_point.log_utilities import solve
+from formulations.interior_point.method import StructuredProgram, solve_structured
+from formulations.prices import log_responses
+from formulations.prices import log_search as log_prices
+from formulations.prices.log_responses import Market, Nearness, Responder, content_hash, states_at
+from formulations.prices.log_search import solve_by_prices
+from formulations.reference.convex import solve_clarabel
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 

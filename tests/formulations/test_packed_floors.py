@@ -209,7 +209,7 @@ def test_many_jobs_with_floors_of_their_own():
 
 
 def test_an_engine_that_fails_is_on_record(monkeypatch):
-    from formulations.packed import class_pairs
+    from formulations.packed.methods import class_pairs
 
     def fail(_self, _goal, _precision):
         raise RuntimeError("out of order")

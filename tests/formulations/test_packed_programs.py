@@ -17,9 +17,9 @@ from formulations import (
     proportional_throughput,
     solve,
 )
+from formulations.core.polytope import Polytope
 from formulations.packed import PackedPolytope, solve_packed
 from formulations.packed.engines import ENGINES
-from formulations.polytope import Polytope
 from tests.formulations.packed_reference import KINDS, check_feasible, draw_packed, explicit
 from throughputs import InputError
 from throughputs.packed import PackedColumns
@@ -172,7 +172,7 @@ def test_types_with_next_to_no_gpus():
 
 
 def test_next_engine_is_tried_and_counted(monkeypatch):
-    from formulations.packed import class_pairs
+    from formulations.packed.methods import class_pairs
 
     def fail(_self, _goal, _precision):
         raise RuntimeError("out of order")

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 from formulations import Makespan, PackedPolytope, solve_packed
-from formulations.packed.published import _Rows, published_makespan
-from formulations.selection import bisected_makespan
+from formulations.published.packed_makespan import _Rows, published_makespan
+from formulations.solving.choice import bisected_makespan
 from throughputs import InputError, PackedColumns
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formulations.planning import PlanningProgram, PlanSolution, solve_plan
+from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
 from tests.formulations.planning_programs import draw_program, is_fair, objective_of, schedules
 from throughputs import InputError
 

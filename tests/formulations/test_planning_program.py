@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulations.planning import PlanningProgram
+from formulations.shockwave import PlanningProgram
 from tests.formulations.planning_programs import draw_program, finish_inside
 from throughputs import InputError
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formulations.planning import PlanningProgram, solve_plan
-from formulations.planning.exchange import improve
-from formulations.planning.knapsack import DivisibleKnapsack, divides
-from formulations.planning.moves import Workload
-from formulations.planning.ordering import Ordering, order_rounds
-from formulations.planning.repair import place_missing
-from formulations.planning.rounds import solve_rounds
+from formulations.shockwave import PlanningProgram, solve_plan
+from formulations.shockwave.knapsack import DivisibleKnapsack, divides
+from formulations.shockwave.order.exchange import improve
+from formulations.shockwave.order.moves import Workload
+from formulations.shockwave.order.ordering import Ordering, order_rounds
+from formulations.shockwave.order.repair import place_missing
+from formulations.shockwave.rounds import solve_rounds
 
 
 def draw_gains(seed: int) -> tuple[np.ndarray, np.ndarray, int]:

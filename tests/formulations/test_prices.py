@@ -26,7 +26,7 @@ from formulations import (
     solve,
     solve_packed,
 )
-from formulations.water_filling import Hierarchy
+from formulations.levels.water_filling import Hierarchy
 from throughputs import PlainColumns, ThroughputMatrix
 from throughputs.packed import PackedColumns
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from formulations import MaxMin, NashWelfare, Objective, Polytope, SolverError, solve
-from formulations.backends import highs, prices, structured
-from formulations.certificate import Certificate, certify
+from formulations.core.certificate import Certificate, certify
+from formulations.interior_point import structured
+from formulations.prices import search as prices
+from formulations.reference import highs
 
 KINDS = ("max_min", "makespan", "finish_time", "max_sum")
 BLOCKS = [0, *(pytest.param(block, marks=pytest.mark.exhaustive) for block in range(1, 5))]

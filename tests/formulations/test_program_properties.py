@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from formulations import Makespan, MaxMin, MaxSum, Polytope, solve
-from formulations.selection import bisected_makespan
+from formulations.solving.choice import bisected_makespan
 from throughputs import InputError
 
 KINDS = ("max_min", "makespan", "finish_time", "max_sum")
@@ -155,7 +155,7 @@ def test_published_makespan_meets_the_bisected_time(draw):
 
 def test_published_makespan_survives_a_solver_that_finds_no_point(draw, monkeypatch):
     """The named solver's feasibility problem may fail at the last feasible time; a point is returned all the same."""
-    from formulations.backends import convex
+    from formulations.reference import convex
 
     def fail(*_arguments):
         raise RuntimeError("infeasible, it says")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from formulations import MaxMin, Polytope, solve
-from formulations.reductions import Classes, _by_hash, _by_order, _project, classes_of
+from formulations.core.reductions import Classes, _by_hash, _by_order, _project, classes_of
 from throughputs import PlainColumns, ThroughputMatrix
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import formulations.floors
+import formulations.floors.worth
 import formulations.packed.solver
-import formulations.solver
+import formulations.solving.solver
 from formulations import FinishTimeFairness, Makespan, MaxMin, maximise_worth, solve, solve_packed
-from formulations.backends import get_backend
 from formulations.packed.engines import get_engine
 from formulations.packed.polytope import PackedPolytope
+from formulations.solving.backends import get_backend
 from throughputs.packed import PackedColumns
 
 RATES = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 5.0]])
@@ -49,7 +49,7 @@ class Rough:
 @pytest.mark.parametrize(("loss", "status"), LOSSES)
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_an_answer_is_optimal_up_to_the_tolerance(polytope_of, monkeypatch, kind, loss, status):
-    monkeypatch.setattr(formulations.solver, "get_backend", lambda _: Rough(loss))
+    monkeypatch.setattr(formulations.solving.solver, "get_backend", lambda _: Rough(loss))
     solution = solve(polytope_of(RATES, SCALES, CAPACITY), OBJECTIVES[kind], solver="rough")
     assert solution.status == status
     assert solution.gap == pytest.approx(loss, rel=0.7, abs=2e-9)
@@ -58,13 +58,13 @@ def test_an_answer_is_optimal_up_to_the_tolerance(polytope_of, monkeypatch, kind
 
 @pytest.mark.parametrize(("loss", "status"), LOSSES)
 def test_with_floors_too(polytope_of, monkeypatch, loss, status):
-    path = dict(formulations.floors._PATHS)["structured"]
+    path = dict(formulations.floors.worth._PATHS)["structured"]
 
     def rough(reduced):
         answer = path(reduced)
         return replace(answer, shares=answer.shares * (1.0 - loss))
 
-    monkeypatch.setattr(formulations.floors, "_PATHS", (("rough", rough),))
+    monkeypatch.setattr(formulations.floors.worth, "_PATHS", (("rough", rough),))
     solution = maximise_worth(polytope_of(RATES, SCALES, CAPACITY), RATES, solver="rough")
     assert solution.status == status
     assert solution.gap == pytest.approx(loss, rel=0.01, abs=1e-9)

@@ -8,9 +8,9 @@ from scipy.optimize import linprog
 from scipy.sparse import vstack
 
 from formulations import MaxMin, MaxSum, Objective, Polytope, Threshold
-from formulations.backends import structured
-from formulations.certificate import Certificate, certify
-from formulations.uniqueness import is_unique
+from formulations.core.certificate import Certificate, certify
+from formulations.interior_point import structured
+from formulations.solving.uniqueness import is_unique
 
 DIRECTIONS = 3
 

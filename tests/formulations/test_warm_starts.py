@@ -20,7 +20,7 @@ from formulations import (
     proportional_throughput,
     solve,
 )
-from formulations.backends import prices
+from formulations.prices import search as prices
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 TYPES = ("v100", "p100", "k80")

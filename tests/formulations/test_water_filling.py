@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from formulations import Hierarchy, MaxMin, Polytope, WaterFilling, proportional_throughput, solve
-from formulations.filling import Filling
+from formulations.levels.hierarchy import Filling
 from throughputs import InputError
 
 Array = NDArray[np.float64]

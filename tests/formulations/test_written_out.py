@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from formulations.backends.compiled import clarabel_engine
-from formulations.backends.interior_point import StructuredProgram
-from formulations.backends.written_out import WrittenOut
+from formulations.interior_point.compiled import clarabel_engine
+from formulations.interior_point.method import StructuredProgram
+from formulations.interior_point.sparse_form import WrittenOut
 
 
 def draw(seed: int) -> StructuredProgram:

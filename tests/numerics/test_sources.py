@@ -18,8 +18,8 @@ PROCESSOR_DEPENDENT = {
 ALLOWED = {
     "allocator/audit/properties.py": "a sparse matrix, multiplied by SciPy's own loops",
     "allocator/report/svg.py": "pixels of a picture",
-    "formulations/backends/convex.py": "statements in cvxpy",
-    "formulations/objectives.py": "statements in cvxpy",
+    "formulations/reference/convex.py": "statements in cvxpy",
+    "formulations/core/objectives.py": "statements in cvxpy",
 }
 
 

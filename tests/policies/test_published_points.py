@@ -7,7 +7,7 @@ import pytest
 
 from allocator import Cluster, ClusterState, get_policy
 from formulations import MaxMin, Polytope, isolated_throughput, proportional_throughput
-from formulations.backends import convex
+from formulations.reference import convex
 from throughputs import PlainColumns, ThroughputMatrix
 
 PROGRAMS = (

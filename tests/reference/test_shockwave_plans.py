@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formulations.planning import PlanningProgram, PlanSolution, solve_plan
+from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
 
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "shockwave_plans.json.gz").read_bytes()))
 STATES: list[dict[str, Any]] = RECORDED["states"]

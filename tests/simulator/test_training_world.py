@@ -96,11 +96,13 @@ def test_policies_that_pack_neither():
         simulate(accordion(), Cluster({"v100": 1}), get_policy("max_min_fairness_packed"), table)
 
 
-def test_a_job_far_beyond_its_profile_counts_as_completed():
+def test_a_job_far_beyond_its_profile_is_cut_off():
     trace = make_trace([1000.0])
     settings = ROUNDS.replace(restart_penalty_seconds=0.0, overtime_factor=0.45)
     result = simulate(trace, Cluster({"v100": 1}), SharesPolicy(), np.ones((1, 1)), preset=settings)
     assert result.jobs["completion_time"].tolist() == [500.0]
+    assert result.jobs["status"].tolist() == ["cut_off"]
+    assert result.jobs["steps_done"].tolist() == [500.0]
 
 
 @pytest.mark.parametrize(

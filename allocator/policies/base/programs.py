@@ -14,7 +14,7 @@ from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from formulations import Polytope, solve
-from formulations.first_gpu import prices_of_none
+from formulations.solving.absent_types import prices_of_none
 from throughputs import InputError, PlainColumns, PriceTable, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class ProgramPolicy(SharePolicy):
 
     Parameters
     ----------
-    solver : "auto" or the name of a backend (`formulations.backends`).
-    choice : which of the optima, "balanced" or "published" (`formulations.selection`). Only "balanced" looks at what
-        a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
+    solver : "auto" or the name of a backend (`formulations.solving.backends`).
+    choice : which of the optima, "balanced" or "published" (`formulations.solving.choice`). Only "balanced" looks at
+        what a gang can really use: types on which the job's throughput is 0, or that have fewer GPUs than its scale
         factor, are closed to it. "published" believes the rates as the paper states the program, and lists the types
         by name, as the published systems do: where their solvers end depends on the order of the columns.
     warm_starts : begin from the prices of the decision before (`ClusterState.warm_start`) where that saves time; with

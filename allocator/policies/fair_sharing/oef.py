@@ -16,7 +16,7 @@ from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import MaxMin, Polytope, solve
 from formulations.columns import ColumnProgram, InfeasibleError, Rows, Total, solve_columns
-from formulations.reductions import classes_of
+from formulations.core.reductions import classes_of
 from throughputs import Configurations, InputError, PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:

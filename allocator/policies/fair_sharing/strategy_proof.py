@@ -14,9 +14,9 @@ from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import NashWelfare, Polytope
-from formulations.backends.log_utilities import solve_log
-from formulations.log_certificate import certify_log
-from formulations.reductions import classes_of, types_in_order
+from formulations.core.log_certificate import certify_log
+from formulations.core.reductions import classes_of, types_in_order
+from formulations.interior_point.log_utilities import solve_log
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 from throughputs.numerics import exp, log
 

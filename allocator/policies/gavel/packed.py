@@ -25,8 +25,8 @@ from allocator.protocol import ClusterState
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import solve_packed
-from formulations.packed.published import published_makespan
-from formulations.selection import check_choice
+from formulations.published.packed_makespan import published_makespan
+from formulations.solving.choice import check_choice
 
 if TYPE_CHECKING:
     from formulations import Makespan, Objective
@@ -92,7 +92,7 @@ class MinTotalDurationPacked(PackedPolicy):
     Parameters
     ----------
     choice : which of the optima: "balanced" (`formulations.packed.choice`), or "published", the point on which the
-        published system acts, up to 5 % above the optimum (`formulations.packed.published`).
+        published system acts, up to 5 % above the optimum (`formulations.published.packed_makespan`).
     """
 
     choice: str = "balanced"

@@ -15,13 +15,13 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from allocator.tie_order import tie_order
-from formulations.planning import PlanningProgram, solve_plan
+from formulations.shockwave import PlanningProgram, solve_plan
 from throughputs import InputError, ThroughputMatrix
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import CALIBRATION_BAND
 
 if TYPE_CHECKING:
-    from formulations.planning import PlanSolution
+    from formulations.shockwave import PlanSolution
 
 __all__ = ["Shockwave"]
 
@@ -55,7 +55,7 @@ class Shockwave(PlanPolicy):
     Asked for first is a plan with ``pr_j = 1`` that keeps every job to its T_j (`fairness_rows`). If there is none,
     jobs whose estimate ``rho_j = (now - a_j + Rem_j / s) / (T_j - a_j)`` exceeds `largest_rho` are given more weight,
     ``pr_j = rho_j^lambda``, and the urgent ones come early in the window. GPUs that are left go to the jobs with the
-    longest run time left. See `formulations.planning.PlanningProgram`.
+    longest run time left. See `formulations.shockwave.PlanningProgram`.
 
     For clusters with one type of accelerator. Where nothing is known of how jobs train, a job is taken to have one
     regime of a hundred epochs between its first plan and its end.
@@ -77,7 +77,7 @@ class Shockwave(PlanPolicy):
     priority_cap : most that pr_j may be; None: no limit, beyond what double precision can tell apart.
     relative_gap, time_limit_seconds : when the search for a better plan ends.
     form, solver, ordering : "rounds": a number of rounds for each job, which are given their places then; "binaries":
-        every s_jr, as published. These three, and the two before, are those of `formulations.planning.solve_plan`.
+        every s_jr, as published. These three, and the two before, are those of `formulations.shockwave.solve_plan`.
     momentum : see above; 0.9 as published. The mean is slow to take in better forecasts, the latest estimate swings
         with the number of jobs.
     rho_from : a_j: "admission" of the job, or "start" of the clock, as published. Counted from the start of the clock

@@ -1,0 +1,1 @@
+"""What all programs share: polytope, objectives, certificates, reductions."""

@@ -1,0 +1,272 @@
+"""What an objective is, and the family of those that are a level.
+
+Max-min fairness, makespan and finish-time fairness are one family (`Threshold`). For a target level t every job needs a
+throughput ``u_i >= demand_i(t)``, demand monotone in t; the best level that is feasible is the optimum. Given
+multipliers ``lambda >= 0`` and prices ``p >= 0``, no level is feasible at which the weighted demand exceeds what the
+cluster can earn, ``sum_i lambda_i demand_i(t) > supply(lambda, p)``: this proves a bound for any of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.certificate import Certificate, certify_level, relative_gap
+from formulations.core.polytope import ROUNDED_UP, Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
+
+if TYPE_CHECKING:
+    from formulations.core.objectives import MaxMin, MaxSum, NashWelfare
+    from formulations.levels.water_filling import WaterFilling
+    from formulations.solving.choice import Among, Choice
+
+__all__ = ["Method", "Objective", "Proven", "Threshold"]
+
+Array = NDArray[np.float64]
+
+_ALONE = 1e-6
+"""Relative distance from the level of the hardest job alone within which prices say nothing about the next decision."""
+
+T = TypeVar("T")
+
+
+class Proven(Protocol):
+    """What is known of a value: the one that was proven, its bound and their gap."""
+
+    @property
+    def objective(self) -> float:
+        """The value."""
+
+    @property
+    def bound(self) -> float:
+        """Its bound."""
+
+    @property
+    def gap(self) -> float:
+        """The gap between them."""
+
+
+class Method(Generic[T]):
+    """One way to go about a program, by what is optimised in it: a backend, or a part of one.
+
+    An objective calls the operation that fits it (`Objective.accept`). What a method does not implement it does not
+    take: `NotAcceptedError`, and the next one is asked.
+    """
+
+    def weighted_sum(self, objective: MaxSum) -> T:
+        """A weighted sum of throughputs."""
+        raise self.refusal(objective)
+
+    def level(self, objective: Threshold) -> T:
+        """The best level at which every job has the throughput that it demands."""
+        raise self.refusal(objective)
+
+    def linear_level(self, objective: MaxMin) -> T:
+        """The same where demands are proportional to the level: one linear program."""
+        return self.level(objective)
+
+    def log_sum(self, objective: NashWelfare) -> T:
+        """A weighted sum of logarithms."""
+        raise self.refusal(objective)
+
+    def sequence(self, objective: WaterFilling) -> T:
+        """Levels, one program after the other."""
+        raise self.refusal(objective)
+
+    def refusal(self, objective: Objective) -> Exception:
+        """Why an objective is not taken."""
+        return NotAcceptedError(f"{type(objective).__name__} is not piecewise linear")
+
+
+class Objective(ABC):
+    """What is optimised over the polytope, as a function of the jobs' throughputs u (N,).
+
+    An objective brings along what is needed to solve for it: which operation of a method it calls (`accept`), what
+    proves an answer (`certify`), what is chosen among optima (`choose`), its statement in cvxpy, and what makes jobs
+    interchangeable (`key`). A new one that is a threshold or a sum inherits most of that.
+
+    Attributes
+    ----------
+    maximise : which way the reported value improves.
+    unit : what it is measured in.
+    has_demands : whether jobs have a throughput to reach; otherwise one that gets nothing counts as nothing.
+    curved : whether demands bend smoothly with the level, so that a level to start from saves programs.
+    published_solver : backend of the published points.
+    """
+
+    maximise: bool
+    unit: str
+    has_demands: bool = True
+    curved: bool = False
+    published_solver: str = "as_stated"
+
+    @abstractmethod
+    def accept(self, method: Method[T]) -> T:
+        """Call the operation of `method` that this objective is solved by."""
+
+    @abstractmethod
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
+        """A backend's answer made feasible, with its value, a bound and the gap (see `certificate`)."""
+
+    @abstractmethod
+    def choose(self, among: Among) -> Choice:
+        """The balanced choice among optima (see `formulations.solving.choice`)."""
+
+    def choose_published(self, among: Among) -> Choice:
+        """The choice that the published system makes: its solver's own point."""
+        return among.as_found()
+
+    def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
+        """Value at throughputs `u` of a choice, and its gap to the bound of `proof`."""
+        value = self.value(u)
+        return value, proof.gap if value == proof.objective else self.gap(value, proof.bound)
+
+    def worth(self, multipliers: Array) -> Array:
+        """(N,) what a unit of throughput is worth at the `multipliers` (N,) of a proof."""
+        return multipliers
+
+    def reported_prices(self, prices: Array, bound: float) -> Array:  # noqa: ARG002
+        """Prices in units of the reported value, from those in units of the multipliers."""
+        return prices
+
+    def start(self, polytope: Polytope, proof: Certificate) -> Start:  # noqa: ARG002
+        """Where the next decision may begin: prices of the level, or of the objective where there is no level."""
+        return Start(proof.prices, 0.0)
+
+    @abstractmethod
+    def value(self, u: Array) -> float:
+        """Value of the objective at throughputs `u`, in `unit`."""
+
+    def gap(self, value: float, bound: float) -> float:
+        """Distance of a value from its bound, relative to the larger."""
+        return relative_gap(value, bound)
+
+    @abstractmethod
+    def statement(self, cp: Any, u: Any) -> Any:
+        """The objective in cvxpy's language: ``cp.Maximize(...)`` or ``cp.Minimize(...)`` of an expression of u."""
+
+    @abstractmethod
+    def take(self, jobs: NDArray[np.intp]) -> Objective:
+        """The same objective over some jobs only."""
+
+    @abstractmethod
+    def key(self) -> Array:
+        """(N, k) figures that two jobs must share to be interchangeable."""
+
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> Objective:  # noqa: ARG002
+        """The same objective over classes of `counts` (K,) interchangeable jobs, `first` (K,) one of each."""
+        return self.take(first)
+
+
+class Threshold(Objective):
+    """The family above: the best level t such that ``u_i >= demand_i(t)`` for all jobs.
+
+    `higher_level_is_better` is the direction of the level, which the reported value need not share; `linear` says that
+    demands are proportional to it.
+    """
+
+    higher_level_is_better: bool
+    linear: bool = False
+
+    def accept(self, method: Method[T]) -> T:
+        """The best level."""
+        return method.level(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
+        """By `bound`."""
+        return certify_level(polytope, self, answer)
+
+    def choose(self, among: Among) -> Choice:
+        """The most total worth at the level."""
+        return among.of_level(self)
+
+    def reported_prices(self, prices: Array, bound: float) -> Array:
+        """What `report_price` makes of them."""
+        # where next to no GPUs are worth much, prices prove the bound to the last bit or not at all
+        return self.report_price(prices * ROUNDED_UP, self.level_of(bound))
+
+    def start(self, polytope: Polytope, proof: Certificate) -> Start:
+        """The level that was attained, and the prices at it."""
+        level, alone = self.level_of(proof.objective), self.easiest_level(polytope.fastest)
+        # where a job holds the level that can do no better alone, capacity is worth nothing
+        held_alone = abs(level - alone) <= _ALONE * abs(alone)
+        return Start(np.zeros_like(proof.dual_prices) if held_alone else proof.dual_prices, level)
+
+    @abstractmethod
+    def take(self, jobs: NDArray[np.intp]) -> Threshold:
+        """The same objective over some jobs only."""
+
+    @property
+    def limit(self) -> float:
+        """A level that no throughputs attain, as near as can be said without knowing what jobs run on."""
+        return np.inf if self.higher_level_is_better else -np.inf
+
+    @abstractmethod
+    def demand(self, level: float) -> Array:
+        """(N,) throughput that each job needs at this level."""
+
+    @abstractmethod
+    def slope(self, level: float) -> Array:
+        """(N,) how fast each demand grows when the level improves."""
+
+    def scaled(self, level: float) -> Array:
+        """(N,) part of each demand that a step towards the level scales: all of it, or only what still grows."""
+        return self.demand(level)
+
+    @abstractmethod
+    def levels(self, u: Array) -> Array:
+        """(N,) best level that throughputs `u` attain for each job alone."""
+
+    def level(self, u: Array) -> float:
+        """Best level that throughputs `u` attain for all jobs."""
+        levels = self.levels(u)
+        return float(levels.min() if self.higher_level_is_better else levels.max())
+
+    @abstractmethod
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """Level at which ``multipliers . demand`` equals `supply`: no better level is feasible."""
+
+    def easiest_level(self, fastest: Array) -> float:
+        """A level that no allocation can beat, from each job's throughput alone on its fastest type."""
+        return self.level(fastest)
+
+    def held_alone(self, fastest: Array) -> Array:
+        """(N,) multipliers that prove the easiest level: all on the job that can do no better alone."""
+        levels = self.levels(fastest)
+        hardest = int(levels.argmin() if self.higher_level_is_better else levels.argmax())
+        slope = float(self.slope(float(levels[hardest]))[hardest])
+        held = np.zeros(len(levels))
+        held[hardest] = 1.0 / slope if slope > 0 else 1.0
+        return held
+
+    def first_guess(self, fastest: Array) -> float:
+        """A level to start a search from; the answer does not depend on it."""
+        return self.easiest_level(fastest)
+
+    def worse(self, one: float, other: float) -> float:
+        """The worse of two levels."""
+        return min(one, other) if self.higher_level_is_better else max(one, other)
+
+    def value(self, u: Array) -> float:
+        """Value at throughputs `u`."""
+        return self.report(self.level(u))
+
+    def report(self, level: float) -> float:
+        """The objective's value at a level."""
+        return level
+
+    def level_of(self, value: float) -> float:
+        """The level at which the objective has this value."""
+        return value
+
+    def report_price(self, price: Array, level: float) -> Array:  # noqa: ARG002
+        """Improvement of the reported value per GPU, from the improvement of the level per GPU."""
+        return price
+
+    def relaxed(self, level: float, fraction: float) -> float:
+        """A level worse by `fraction`."""
+        return level * (1.0 - fraction) if self.higher_level_is_better else level * (1.0 + fraction)

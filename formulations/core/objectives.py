@@ -1,0 +1,374 @@
+"""The objectives: what a policy wants from the polytope (see `formulations.core.objective`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.certificate import Certificate, certify_sum, relative_gap
+from formulations.core.log_certificate import certify_log
+from formulations.core.objective import Method, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
+from throughputs import InputError
+from throughputs.numerics import dot, exp, log
+
+if TYPE_CHECKING:
+    from formulations.solving.choice import Among, Choice
+
+__all__ = [
+    "FinishTimeFairness",
+    "Makespan",
+    "MaxMin",
+    "MaxSum",
+    "Method",
+    "NashWelfare",
+    "Objective",
+    "Threshold",
+    "relative_gap",
+]
+
+Array = NDArray[np.float64]
+
+T = TypeVar("T")
+
+_RESOLUTION = float(np.finfo(np.float64).eps)
+"""Part of the time since a job's arrival that a level of finish-time fairness resolves: rounding."""
+
+
+def _positive(name: str, values: Array) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not (np.isfinite(array).all() and (array > 0).all()):
+        raise InputError("objective", field=name, found=array.tolist(), expected="positive numbers, one per job")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class MaxMin(Threshold):
+    """Maximise the least throughput relative to a weight::
+
+        max_x  min_i  u_i / d_i
+
+    Parameters
+    ----------
+    weights : (N,) d_i, positive: the throughput of job i that counts as 1.
+
+    Source: Narayanan et al., OSDI 2020, section 4.1 (least attained service).
+    """
+
+    weights: Array
+    maximise = True
+    higher_level_is_better = True
+    linear = True
+    unit = "normalised throughput"
+
+    def accept(self, method: Method[T]) -> T:
+        """The best level, by one linear program."""
+        return method.linear_level(self)
+
+    def published_weights(self, polytope: Polytope) -> Array:  # noqa: ARG002
+        """(N,) weights as the published path is given them."""
+        return self.weights
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _positive("weights", self.weights))
+
+    def demand(self, level: float) -> Array:
+        """``d_i t``."""
+        return self.weights * level
+
+    def slope(self, level: float) -> Array:  # noqa: ARG002
+        """``d``."""
+        return self.weights
+
+    def levels(self, u: Array) -> Array:
+        """``u_i / d_i``."""
+        return u / self.weights
+
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """``supply / (multipliers . d)``."""
+        total = dot(multipliers, self.weights)
+        return supply / total if total > 0 else np.inf
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``max min_i u_i / d_i``."""
+        return cp.Maximize(cp.min(cp.multiply(1.0 / self.weights, u)))
+
+    def take(self, jobs: NDArray[np.intp]) -> MaxMin:
+        """Over some jobs."""
+        return type(self)(self.weights[jobs])
+
+    def key(self) -> Array:
+        """The weight."""
+        return self.weights[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Makespan(MaxMin):
+    """Minimise the time at which the last job ends if shares stayed as they are::
+
+        min_x  max_i  n_i / u_i        solved exactly as   1 / max_x min_i u_i / n_i
+
+    Parameters
+    ----------
+    weights : (N,) n_i, training steps left.
+
+    Source: Narayanan et al., OSDI 2020, section 4.2 (where it is a bisection stopped at 5 %).
+    """
+
+    maximise = False
+    unit = "s"
+
+    def choose_published(self, among: Among) -> Choice:
+        """A point at the last time of the published bisection at which all jobs can end."""
+        return among.bisected(self)
+
+    def published_weights(self, polytope: Polytope) -> Array:
+        """(N,) weights at which the level is near 1: in seconds an absolute tolerance would mean nothing.
+
+        Never solved as one program by the published code, which bisects.
+        """
+        return self.weights * self.easiest_level(polytope.rates.max(axis=1))
+
+    def report(self, level: float) -> float:
+        """Seconds."""
+        return 1.0 / level if level > 0 else np.inf
+
+    def level_of(self, value: float) -> float:
+        """Part of the steps left per second."""
+        return 1.0 / value if value > 0 else np.inf
+
+    def report_price(self, price: Array, level: float) -> Array:
+        """Seconds saved per GPU."""
+        return price / level**2 if level > 0 else np.zeros_like(price)
+
+
+@dataclass(frozen=True, eq=False)
+class FinishTimeFairness(Threshold):
+    """Minimise the worst finish-time fairness::
+
+        min_x  max_i  rho_i,      rho_i = (e_i + n_i / u_i) / D_i
+
+    At level rho job i needs ``u_i >= n_i / (rho D_i - e_i)``, convex and decreasing.
+
+    Parameters
+    ----------
+    elapsed : (N,) e_i, seconds since arrival.
+    remaining : (N,) n_i, steps left, positive.
+    isolated : (N,) D_i, seconds from arrival to completion on an isolated share, positive.
+
+    Source: Mahajan et al., NSDI 2020, section 3 (rho); Narayanan et al., OSDI 2020, section 4.3.
+    """
+
+    elapsed: Array
+    remaining: Array
+    isolated: Array
+    maximise = False
+    higher_level_is_better = False
+    curved = True
+    unit = "rho"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "elapsed", np.asarray(self.elapsed, dtype=np.float64))
+        object.__setattr__(self, "remaining", _positive("remaining", self.remaining))
+        object.__setattr__(self, "isolated", _positive("isolated", self.isolated))
+
+    @property
+    def limit(self) -> float:
+        """The level that would need infinite throughput."""
+        return float((self.elapsed / self.isolated).max())
+
+    def demand(self, level: float) -> Array:
+        """``n_i / (rho D_i - e_i)``."""
+        return self.remaining / self._left(level)
+
+    def slope(self, level: float) -> Array:
+        """``n_i D_i / (rho D_i - e_i)^2``."""
+        return self.remaining * self.isolated / self._left(level) ** 2
+
+    def _left(self, level: float) -> Array:
+        """(N,) seconds from now until each job has to be done, no less than what a level can tell apart from none."""
+        return np.maximum(level * self.isolated - self.elapsed, _RESOLUTION * self.elapsed)
+
+    def levels(self, u: Array) -> Array:
+        """``rho_i``."""
+        with np.errstate(divide="ignore"):
+            return np.asarray((self.elapsed + self.remaining / u) / self.isolated)
+
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """Root of ``multipliers . demand(rho) = supply``, from below (the left side is convex and decreasing)."""
+        if not supply > 0 or not multipliers.any():
+            return self.limit
+        share = multipliers * self.remaining
+        # one job alone must not need more than the whole supply
+        level = float(((self.elapsed + share / supply) / self.isolated)[multipliers > 0].max())
+        for _ in range(60):
+            left = self._left(level)
+            used = multipliers > 0
+            terms = share[used] / left[used]
+            excess = float(terms.sum()) - supply
+            step = excess / float((terms * self.isolated[used] / left[used]).sum())
+            if not step > 1e-16 * level:
+                break
+            level += step
+        return level
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``min max_i (e_i + n_i / u_i) / D_i``."""
+        rho = cp.multiply(1.0 / self.isolated, self.elapsed + cp.multiply(self.remaining, cp.inv_pos(u)))
+        return cp.Minimize(cp.max(rho))
+
+    def take(self, jobs: NDArray[np.intp]) -> FinishTimeFairness:
+        """Over some jobs."""
+        return FinishTimeFairness(self.elapsed[jobs], self.remaining[jobs], self.isolated[jobs])
+
+    def key(self) -> Array:
+        """Elapsed, remaining, isolated."""
+        return np.column_stack([self.elapsed, self.remaining, self.isolated])
+
+
+@dataclass(frozen=True, eq=False)
+class MaxSum(Objective):
+    """Maximise a weighted sum of throughputs::
+
+        max_x  sum_i g_i u_i
+
+    Parameters
+    ----------
+    gains : (N,) g_i, at least 0.
+    counts : (N,) jobs that each row stands for; 1 when omitted. The sum is then over all of them.
+
+    Source: Narayanan et al., OSDI 2020, section 4.2.
+    """
+
+    gains: Array
+    counts: Array | None = None
+    maximise = True
+    has_demands = False
+    # where jobs compete for a sum, whole jobs hang on the point the published solver happens to end at
+    published_solver = "homogeneous"
+    unit = "steps/s"
+
+    def accept(self, method: Method[T]) -> T:
+        """A weighted sum."""
+        return method.weighted_sum(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
+        """By what the cluster can earn at the prices."""
+        return certify_sum(polytope, self, self.gains, answer)
+
+    def choose(self, among: Among) -> Choice:
+        """Every throughput counts in the objective: its optima are efficient, only evenness is left to choose."""
+        return among.of_sum(self.gains)
+
+    def worth(self, multipliers: Array) -> Array:  # noqa: ARG002
+        """The gains."""
+        return self.gains
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gains", np.asarray(self.gains, dtype=np.float64))
+
+    @property
+    def totals(self) -> Array:
+        """(N,) gain of each row's jobs together."""
+        return self.gains if self.counts is None else self.gains * self.counts
+
+    def value(self, u: Array) -> float:
+        """``g . u``."""
+        return dot(self.totals, u)
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``max g . u``."""
+        return cp.Maximize(self.totals @ u)
+
+    def take(self, jobs: NDArray[np.intp]) -> MaxSum:
+        """Over some jobs."""
+        return MaxSum(self.gains[jobs], None if self.counts is None else self.counts[jobs])
+
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> MaxSum:
+        """Over classes."""
+        return MaxSum(self.gains[first], counts)
+
+    def key(self) -> Array:
+        """The gain."""
+        return self.gains[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class NashWelfare(Objective):
+    """Maximise Nash welfare, the product of throughputs weighted by budgets (proportional fairness)::
+
+        max_x  sum_i B_i log(sum_j T_ij x_ij)
+
+    At the optimum no other allocation raises the throughputs by more per cent, summed with weights B, than it lowers
+    them. It is the equilibrium of a market in which job i spends B_i on time at prices p, and the unit in which a job's
+    throughput is counted changes nothing but the value. Gaps of this objective are relative to the total budget,
+    ``(bound - value) / sum_i B_i``: a gap g says that the geometric mean is within a factor exp(-g) of the best.
+
+    Parameters
+    ----------
+    budgets : (N,) B_i, positive.
+    counts : (N,) jobs that each row stands for; 1 when omitted. The sum is then over all of them.
+
+    Source: Eisenberg and Gale, Annals of Mathematical Statistics 30(1), 1959 (the program); Kelly, Maulloo and Tan,
+    Journal of the Operational Research Society 49, 1998 (proportional fairness); Narayanan et al., OSDI 2020, whose
+    strategy-proof policy starts from the maximiser of the geometric mean.
+    """
+
+    budgets: Array
+    counts: Array | None = None
+    maximise = True
+    unit = "budget x log(steps/s)"
+
+    def accept(self, method: Method[T]) -> T:
+        """A sum of logarithms."""
+        return method.log_sum(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:
+        """By the dual of the logarithms."""
+        return certify_log(polytope, self, answer)
+
+    def choose(self, among: Among) -> Choice:
+        """Throughputs are unique; more for one job is always better."""
+        return among.of_throughputs(np.ones(len(self.budgets), dtype=bool), raising=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budgets", _positive("budgets", self.budgets))
+
+    @property
+    def totals(self) -> Array:
+        """(N,) budget of each row's jobs together."""
+        return self.budgets if self.counts is None else self.budgets * self.counts
+
+    def value(self, u: Array) -> float:
+        """``B . log u``, -inf where a job gets nothing."""
+        with np.errstate(divide="ignore"):
+            return dot(self.totals, log(u))
+
+    def gap(self, value: float, bound: float) -> float:
+        """``(bound - value) / sum B``."""
+        difference = bound - value
+        return max(difference, 0.0) / float(self.totals.sum()) if np.isfinite(difference) else np.inf
+
+    def geometric_mean(self, u: Array) -> float:
+        """``exp(B . log u / sum B)``, the weighted geometric mean of the throughputs in steps/s."""
+        return float(exp(self.value(u) / self.totals.sum()))
+
+    def statement(self, cp: Any, u: Any) -> Any:
+        """``max B . log u``."""
+        return cp.Maximize(self.totals @ cp.log(u))
+
+    def take(self, jobs: NDArray[np.intp]) -> NashWelfare:
+        """Over some jobs."""
+        return NashWelfare(self.budgets[jobs], None if self.counts is None else self.counts[jobs])
+
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> NashWelfare:
+        """Over classes."""
+        return NashWelfare(self.budgets[first], counts)
+
+    def key(self) -> Array:
+        """The budget."""
+        return self.budgets[:, None]

@@ -1,0 +1,169 @@
+"""The polytope of allocations that every share policy has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.closed_forms import proportional_throughput
+from throughputs import InputError, PlainColumns, ThroughputMatrix
+
+__all__ = ["ROUNDED_UP", "Polytope", "parts"]
+
+Array = NDArray[np.float64]
+
+_CHUNK = 16384
+"""Rows at a time: their arrays stay in the processor's cache, and temporary ones stay small."""
+
+ROUNDED_UP = 1.0 + 8.0 * float(np.finfo(np.float64).eps)
+"""Factor by which prices are raised for a bound, so that rounding is on the safe side."""
+
+_MOST = 1e300
+"""What an infinite share is taken for."""
+
+
+def parts(n_rows: int) -> list[slice]:
+    """All rows, some at a time."""
+    return [slice(at, min(at + _CHUNK, n_rows)) for at in range(0, n_rows, _CHUNK)]
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope:
+    """Shares ``x >= 0`` of time that a cluster can give to its jobs::
+
+        sum_j x_ij        <= 1     for every job i          (a job has one life)
+        sum_i s_i x_ij    <= c_j   for every type j         (a type has c_j GPUs)
+
+    and the throughput they yield, ``u_i = sum_j T_ij x_ij``. In column form: ``time @ x <= 1``,
+    ``usage @ x <= capacity``, ``u = rate @ x``.
+
+    Parameters
+    ----------
+    columns : the N x M ways to spend GPU time; a rate of 0 says that the job gains nothing from that type.
+    capacity : (M,) GPUs of each type.
+    counts : (N,) identical jobs that each row stands for; 1 for every row when omitted. Shares are those of one job,
+        and the capacity rows read ``sum_i n_i s_i x_ij <= c_j``.
+
+    Source: Narayanan et al., OSDI 2020, section 3.1.
+    """
+
+    columns: PlainColumns
+    capacity: Array
+    counts: Array
+
+    def __init__(self, columns: PlainColumns, capacity: NDArray[np.int64] | Array, counts: Array | None = None) -> None:
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "capacity", np.asarray(capacity, dtype=np.float64))
+        object.__setattr__(self, "counts", np.ones(columns.matrix.n_jobs) if counts is None else counts)
+        expected = (columns.matrix.n_accelerators,)
+        if self.capacity.shape != expected:
+            raise InputError("polytope", field="capacity", found=self.capacity.shape, expected=f"shape {expected}")
+        if not (np.isfinite(self.capacity).all() and (self.capacity >= 0).all()):
+            raise InputError("polytope", field="capacity", found=self.capacity.tolist(), expected="finite, at least 0")
+
+    @property
+    def rates(self) -> Array:
+        """(N, M) throughput of each column."""
+        return self.columns.rates
+
+    @property
+    def scale_factors(self) -> NDArray[np.int64]:
+        """(N,) GPUs per gang."""
+        return self.columns.scale_factors
+
+    @cached_property
+    def loads(self) -> Array:
+        """(N,) GPUs that each row's jobs occupy together."""
+        return np.asarray(self.counts * self.scale_factors)
+
+    @cached_property
+    def normalised_worth(self) -> Array:
+        """(N,) ``s_i / p_i``, p_i the throughput under the proportional share: by it GPU time is worth the same to all.
+
+        ``sum_i n_i (s_i / p_i) u_i`` is the total normalised throughput.
+        """
+        return np.asarray(self.scale_factors / proportional_throughput(self.rates, self.capacity))
+
+    @property
+    def n_jobs(self) -> int:
+        """N."""
+        return self.columns.matrix.n_jobs
+
+    @cached_property
+    def fastest(self) -> Array:
+        """(N,) throughput of each row on its fastest type."""
+        fastest = self.rates[:, 0].copy()
+        for column in self.rates.T[1:]:
+            np.maximum(fastest, column, out=fastest)
+        return fastest
+
+    def throughput(self, shares: Array) -> Array:
+        """(N,) throughput u that `shares` (N, M) yield."""
+        return np.asarray(np.einsum("ij,ij->i", self.rates, shares))
+
+    def used(self, shares: Array) -> Array:
+        """(M,) GPUs that `shares` (N, M) take of each type."""
+        return np.asarray(np.einsum("i,ij->j", self.loads, shares))
+
+    def violation(self, shares: Array) -> float:
+        """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
+        if shares.size == 0:
+            return 0.0
+        over_time = float((np.einsum("ij->i", shares) - 1.0).max())
+        over_capacity = float(((self.used(shares) - self.capacity) / np.maximum(self.capacity, 1.0)).max())
+        return max(over_time, over_capacity, float(-shares.min()), 0.0)
+
+    def repaired(self, shares: Array) -> Array:
+        """The nearest feasible shares below `shares`: rows, then types, scaled down where they exceed; none for NaN."""
+        repaired = np.empty(shares.shape)
+        for part in parts(len(shares)):
+            x = repaired[part]
+            # the maximum that minds no NaN
+            np.fmin(np.fmax(shares[part], 0.0, out=x), _MOST, out=x)
+            time = np.einsum("ij->i", x)
+            x /= np.maximum(time, 1.0, out=time)[:, None]
+        used = self.used(repaired)
+        fits = np.divide(self.capacity, used, out=np.ones_like(used), where=used > self.capacity)
+        if (fits < 1.0).any():
+            for part in parts(len(shares)):
+                repaired[part] *= fits
+        return repaired
+
+    def supply(self, worth: Array, prices: Array) -> float:
+        """Most that the cluster can earn when column (i, j) is worth `worth`: an upper bound for any prices >= 0::
+
+        sum_i n_i max(0, max_j (worth_ij - s_i p_j)) + c . p   >=   max_x  sum_i n_i worth_i . x_i
+        """
+        return self._supply(lambda part, j: worth[part, j], prices)
+
+    def supply_at(self, multipliers: Array, prices: Array) -> float:
+        """The same where a unit of throughput is worth `multipliers` (N,), ``worth_ij = lambda_i T_ij``."""
+        return self._supply(lambda part, j: multipliers[part] * self.rates[part, j], prices)
+
+    def _supply(self, worth: Callable[[slice, int], Array], prices: Array) -> float:
+        # a few last bits up: rounding alone would be a profit larger than the worth of a type with next to no GPUs
+        prices = prices * ROUNDED_UP
+        earned = []
+        for part in parts(self.n_jobs):
+            profit, paid = np.zeros(len(self.counts[part])), self.scale_factors[part].astype(np.float64)
+            for j, price in enumerate(prices):
+                np.maximum(profit, worth(part, j) - paid * price, out=profit)
+            earned.append(float(np.add.reduce(self.counts[part] * profit)))
+        return float(np.add.reduce(earned)) + float(np.add.reduce(self.capacity * prices))
+
+    def restricted(self, jobs: NDArray[np.intp], types: NDArray[np.intp], counts: Array | None = None) -> Polytope:
+        """The same polytope over some jobs (numbered anew, with new `counts` if given) and some types only."""
+        matrix = self.columns.matrix
+        rates = matrix.rates.take(jobs, axis=0, mode="clip")
+        part = ThroughputMatrix.trusted(
+            rates if np.array_equal(types, np.arange(matrix.n_accelerators)) else rates.take(types, axis=1),
+            jobs=range(len(jobs)),
+            accelerators=[matrix.accelerators[j] for j in types],
+            scale_factors=matrix.scale_factors[jobs],
+            unit=matrix.unit,
+        )
+        return Polytope(PlainColumns(part), self.capacity[types], self.counts[jobs] if counts is None else counts)

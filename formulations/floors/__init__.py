@@ -1,0 +1,1 @@
+"""Programs with throughputs to keep: worth, ratios, and which floors can be kept."""

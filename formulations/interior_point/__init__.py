@@ -1,0 +1,1 @@
+"""Interior point methods on the structure of the polytope."""

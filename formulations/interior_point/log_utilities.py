@@ -1,0 +1,149 @@
+"""Logarithmic utilities on the structure: an interior point method, or prices first where jobs are many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.objective import Objective
+from formulations.core.objectives import NashWelfare
+from formulations.core.polytope import Polytope
+from formulations.core.reductions import Classes, classes_of
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
+from formulations.interior_point.method import StructuredProgram, solve_structured
+from formulations.prices.log_responses import Market
+from formulations.prices.log_search import solve_by_prices
+from throughputs.numerics import dot
+
+__all__ = ["solve", "solve_log"]
+
+Array = NDArray[np.float64]
+
+_PRECISION = 1e-11
+_MANY, _MANY_WARM = 3000, 1500
+"""Number of classes from which prices come first; the same where there are prices to start from."""
+
+_PROBE = 4096
+_DIGITS = 12
+"""Decimals to which two jobs' relative rates must agree to be one class."""
+
+
+def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+    """Solve `NashWelfare`; rows without a positive rate and types without capacity are not allowed here.
+
+    TypeError for another objective.
+    """
+    if not isinstance(objective, NashWelfare):
+        raise TypeError(f"logarithmic utilities are not those of {type(objective).__name__}")
+    return solve_log(
+        polytope.rates, polytope.scale_factors, objective.budgets, polytope.counts, polytope.capacity, start
+    )
+
+
+def solve_log(
+    rates: Array,
+    scale_factors: NDArray[np.int64] | Array,
+    budgets: Array,
+    counts: Array,
+    capacity: Array,
+    start: Start | None = None,
+) -> Answer:
+    """Maximise ``sum_i n_i B_i log(sum_j T_ij x_ij)`` over the polytope.
+
+    Parameters
+    ----------
+    rates : (N, M) T, a positive one in every row.
+    scale_factors, budgets, counts : (N,) s, B and n.
+    capacity : (M,) c, positive.
+    start : prices to begin from; `NotAcceptedError` where that saves nothing or leads nowhere.
+
+    Returns the shares (N, M), the multipliers ``B_i / u_i`` of throughput, and the prices.
+    """
+    if start is not None and len(rates) < _MANY_WARM:
+        raise NotAcceptedError("few jobs are solved as quickly from nothing")
+    types = _merge_types(rates, capacity)
+    relative = np.ascontiguousarray(rates[:, types.first].T, dtype=np.float64)
+    fastest = relative.max(axis=0)
+    relative /= fastest
+    market = Market(relative, np.asarray(scale_factors, dtype=np.float64), budgets, counts, types.capacity)
+    classes = _merge_jobs(market)
+    begin = None if start is None else start.prices[types.first]
+    if classes is None:
+        answer = _solve(market, begin)
+        shares, multipliers, prices = answer.shares, answer.multipliers, answer.prices
+    else:
+        together = np.bincount(classes.of, counts, len(classes.first)).astype(np.float64)
+        answer = _solve(market.take(classes.first, together), begin)
+        shares, multipliers, prices = answer.shares[classes.of], answer.multipliers[classes.of], answer.prices
+    if len(types.first) < len(capacity):
+        shares, prices = shares[:, types.of] * types.part, prices[types.of]
+    return Answer(shares, multipliers / fastest, prices, answer.iterations, answer.solver)
+
+
+def _solve(market: Market, begin: Array | None) -> Answer:
+    """Of the market's K jobs, with its iterations or passes; `begin`: prices (M,)."""
+    if begin is not None and len(market.budgets) < _MANY_WARM:
+        raise NotAcceptedError("few jobs are solved as quickly from nothing")
+    contended = float(market.capacity.sum()) < dot(market.counts, market.scale_factors)
+    if begin is not None and not contended and len(market.budgets) <= _MANY:
+        raise NotAcceptedError("with GPUs for all, prices are a poor guide to few jobs")
+    if begin is not None or len(market.budgets) > _MANY:
+        priced = solve_by_prices(market, begin)
+        if priced is not None:
+            return Answer(priced.shares, priced.multipliers, priced.prices, priced.passes, "prices")
+    if begin is not None:
+        raise NotAcceptedError("these prices are no start")
+    program = StructuredProgram(
+        rates=market.rates,
+        scale_factors=market.scale_factors,
+        counts=market.counts,
+        capacity=market.capacity,
+        budgets=market.budgets,
+    )
+    point = solve_structured(program, _PRECISION)
+    return Answer(point.shares.T, point.demand_multipliers, point.prices, point.iterations, "structured")
+
+
+@dataclass(frozen=True, eq=False)
+class _Types:
+    """Types on which every job runs alike, as one: `first` of each, capacity together, which one each type is `of`
+    and its part (M,) of the capacity."""
+
+    first: NDArray[np.intp]
+    capacity: Array
+    of: NDArray[np.intp]
+    part: Array
+
+
+def _merge_types(rates: Array, capacity: Array) -> _Types:
+    """Only the sum of a job's shares of equal types matters: they are one type with all their GPUs."""
+    of = np.arange(rates.shape[1])
+    for k in range(1, len(of)):
+        for j in range(k):
+            if (
+                of[j] == j
+                and np.array_equal(rates[:_PROBE, j], rates[:_PROBE, k])
+                and (rates[:, j] == rates[:, k]).all()
+            ):
+                of[k] = j
+                break
+    first, of = np.unique(of, return_inverse=True)
+    together = np.bincount(of, capacity).astype(np.float64)
+    return _Types(first, together, of, capacity / together[of])
+
+
+def _merge_jobs(market: Market) -> Classes | None:
+    """Jobs with the same rates relative to their fastest, gang and budget: a logarithm does not mind the unit.
+
+    None when a sample says that hardly any two jobs are alike.
+    """
+    K = len(market.budgets)
+    columns = [np.round(rate, _DIGITS) for rate in market.rates[:, :: max(K // _PROBE, 1)]]
+    columns += [values[:: max(K // _PROBE, 1)] for values in (market.scale_factors, market.budgets)]
+    if K > 2 * _PROBE and len(classes_of(columns).first) > 0.9 * len(columns[0]):
+        return None
+    columns = [*(np.round(rate, _DIGITS) for rate in market.rates), market.scale_factors, market.budgets]
+    return classes_of(columns)

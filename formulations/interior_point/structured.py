@@ -1,0 +1,217 @@
+"""The structured path: an interior point method that knows the structure of the polytope.
+
+The method is an *engine*: our own on M prices (`interior_point`), or Clarabel for small programs (`compiled`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.objectives import MaxMin, MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
+from formulations.interior_point import log_utilities
+from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
+from formulations.prices.mixes import level_at_prices
+from throughputs.numerics import dot
+
+__all__ = ["solve", "solve_threshold", "solve_with_engine", "solve_with_floors"]
+
+Array = NDArray[np.float64]
+
+_PRECISION = 1e-11
+"""Relative gap to which programs are solved; the certificate then decides."""
+
+_ROUGH = 1e-4
+"""Relative gap of the first programs of a sequence."""
+
+_NEAR = 1e-6
+"""Relative gap below which multipliers are as good a guide to the next level as prices."""
+
+_GOOD, _STALLED = 1e-9, 0.3
+"""A gap that is good enough when a program as fine as can be leaves more than this part of the gap before."""
+
+_FEW_TYPES = 8
+"""Number of types up to which responses to prices cost little."""
+
+_ROUNDS = 40
+
+
+def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+    """Solve any objective of this package; polytope rows without a positive rate are not allowed here.
+
+    Raises `NotAcceptedError` where a `start` is given and saves nothing: an interior point cannot begin from one, but
+    a sequence of levels can, and so can a search for prices.
+    """
+    return objective.accept(_Structured(polytope, solve_structured, start))
+
+
+def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, start: Start | None = None) -> Answer:
+    """The same with a given engine, but no logarithms."""
+    return objective.accept(_WithEngine(polytope, engine, start))
+
+
+def solve_threshold(
+    polytope: Polytope, objective: Threshold, engine: Engine = solve_structured, *, precision: float = _PRECISION
+) -> Answer:
+    """Solve a threshold objective to a relative gap of about `precision`."""
+    return objective.accept(_WithEngine(polytope, engine, precision=precision))
+
+
+@dataclass(frozen=True, eq=False)
+class _WithEngine(Method[Answer]):
+    polytope: Polytope
+    engine: Engine
+    start: Start | None = None
+    precision: float = _PRECISION
+
+    def weighted_sum(self, objective: MaxSum) -> Answer:
+        self._without_start()
+        if not objective.gains.any():
+            # nothing is worth anything
+            return Answer(np.zeros(self.polytope.rates.shape), np.zeros(0), np.zeros(len(self.polytope.capacity)))
+        worth = objective.gains[:, None] * self.polytope.rates
+        return solve_with_floors(self.polytope, worth, None, 0.0, engine=self.engine)
+
+    def linear_level(self, objective: MaxMin) -> Answer:
+        self._without_start()
+        return _solve_max_min(self.polytope, objective.weights, self.precision, self.engine)
+
+    def level(self, objective: Threshold) -> Answer:
+        if not objective.curved:
+            self._without_start()
+        return _solve_by_levels(self.polytope, objective, self.engine, self.precision, self.start)
+
+    def refusal(self, objective: Objective) -> Exception:
+        self._without_start()
+        return super().refusal(objective)
+
+    def _without_start(self) -> None:
+        if self.start is not None:
+            raise NotAcceptedError("a single program, or one with a good first level, has no use for a start")
+
+
+class _Structured(_WithEngine):
+    def log_sum(self, objective: NashWelfare) -> Answer:
+        return log_utilities.solve(self.polytope, objective, self.start)
+
+
+def _solve_by_levels(
+    polytope: Polytope, objective: Threshold, engine: Engine, finest: float, start: Start | None = None
+) -> Answer:
+    """Close in on the level by max-min programs, each a Newton step on its dual (see `reference.linear`).
+
+    The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
+    progress, never correctness. With prices to start from, the first level is the bound that they prove.
+    """
+    fastest = polytope.fastest
+    relative = np.divide(polytope.rates.T, fastest, order="C")
+    level, bound = objective.first_guess(fastest), objective.easiest_level(fastest)
+    if start is not None:
+        worth = dot(polytope.capacity, start.prices)
+        at = objective.worse(start.level, bound) if start.level > 0.0 else bound
+        level = level_at_prices(objective, relative, fastest, polytope.loads, worth, start.prices, at)
+        if not np.isfinite(level):
+            raise NotAcceptedError("the prices to start from prove no level")
+        level = bound = objective.worse(level, bound)
+    precision, iterations, last = _ROUGH, 0, np.inf
+    best, proof, most = None, None, np.nan
+    for _ in range(_ROUNDS):
+        answer = _solve_max_min(polytope, objective.demand(level), precision, engine)
+        iterations += answer.iterations
+        supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
+        proven = objective.bound(polytope.counts * answer.multipliers, supply)
+        attained = objective.level(polytope.throughput(polytope.repaired(answer.shares)))
+        # a finer program may end less well, and one that holds at its level may say nothing of better ones
+        if best is None or objective.worse(most, attained) != attained:
+            best, most = answer, attained
+        if proof is None or objective.worse(proven, bound) != bound:
+            proof = answer
+        bound = objective.worse(proven, bound)
+        gap = abs(most - bound) / abs(bound)
+        if gap <= 4 * finest or (precision == finest and _STALLED * last <= gap <= _GOOD):
+            break
+        last = gap
+        following = bound
+        if gap > _NEAR and len(polytope.capacity) <= _FEW_TYPES:
+            worth = dot(polytope.capacity, answer.prices)
+            with np.errstate(over="ignore"):
+                priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
+            following = objective.worse(priced, bound) if np.isfinite(priced) else bound
+        moved = abs(following - level) / abs(following)
+        if precision == finest and not moved > 1e-13:
+            break
+        level = following
+        # a Newton step squares the error, up to what the next program can resolve
+        precision = max(finest, min(_ROUGH, min(gap, moved) ** 2 * 1e-2))
+    assert best is not None
+    assert proof is not None
+    return Answer(best.shares, proof.multipliers, proof.prices, iterations)
+
+
+def _solve_max_min(polytope: Polytope, weights: Array, precision: float, engine: Engine) -> Answer:
+    """``max t, u_k >= w_k t``; rates and the level are scaled to be near 1."""
+    fastest = polytope.fastest
+    slopes = weights / fastest
+    return _answer(fastest, engine(_program(polytope, fastest, slopes=slopes / slopes.max()), precision))
+
+
+def solve_with_floors(
+    polytope: Polytope,
+    gains: Array | None,
+    floors: Array | None,
+    curvature: float | Array,
+    *,
+    start: Array | None = None,
+    precision: float = _PRECISION,
+    engine: Engine = solve_structured,
+) -> Answer:
+    """Maximise the worth of the shares while every job keeps its floor::
+
+        max_x  sum_ij q_ij x_ij - e/2 sum_i (max_j q_ij) |x_i|^2      u_i >= f_i
+
+    Parameters
+    ----------
+    gains : (N, M) q, worth of each column; None for none: any feasible point, and then a central one.
+    floors : (N,) f, throughput to keep; None for none.
+    curvature : e; any e > 0 makes the optimum unique. Where there is no worth, (N,) weights of the squares instead.
+    start : (N, M) feasible shares to begin near.
+    precision : relative gap to solve to.
+    """
+    fastest = polytope.fastest
+    worth = None if gains is None else np.ascontiguousarray(gains.T)
+    bend = None
+    if isinstance(curvature, np.ndarray):
+        bend = curvature
+    elif worth is not None and curvature > 0:
+        bend = curvature * worth.max(axis=0)
+    program = _program(
+        polytope,
+        fastest,
+        floors=None if floors is None else floors / fastest,
+        gains=worth,
+        curvature=bend,
+        start=None if start is None else np.ascontiguousarray(start.T),
+    )
+    return _answer(fastest, engine(program, precision))
+
+
+def _program(polytope: Polytope, fastest: Array, **parts: Array | None) -> StructuredProgram:
+    """The program by types, throughput in units of each job's fastest."""
+    return StructuredProgram(
+        rates=np.ascontiguousarray((polytope.rates / fastest[:, None]).T),
+        scale_factors=polytope.scale_factors.astype(np.float64),
+        counts=polytope.counts,
+        capacity=polytope.capacity,
+        **parts,
+    )
+
+
+def _answer(fastest: Array, point: InteriorPoint) -> Answer:
+    """Back in the units of the jobs."""
+    shares = np.ascontiguousarray(point.shares.T)
+    return Answer(shares, point.demand_multipliers / fastest, point.prices, point.iterations)

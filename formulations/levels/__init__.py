@@ -1,0 +1,1 @@
+"""Water levels: lexicographic max-min fairness, flat or through a hierarchy."""

@@ -1,0 +1,153 @@
+"""The residual program: what a water level leaves for the levels above it.
+
+Where a level ends, complementary slackness says of every allocation that attains it: a job that holds it has just its
+demand, on columns without reduced cost only, and a type with a price is used up. Most jobs that are held have no choice
+left. Their shares are final, and the levels above are programs over the other jobs and what is left of each type. That
+is exact, and it keeps the programs well posed: a job that is held at its most to the last bit would leave them no
+interior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.certificate import Certificate
+from formulations.core.polytope import Polytope
+from formulations.core.warm_start import Start
+from formulations.solving.uniqueness import Freedom, free_columns, rank_of
+from throughputs.numerics import matmul
+
+__all__ = ["ResidualProgram"]
+
+Array = NDArray[np.float64]
+
+_FULL = 2e-8
+"""Relative distance from the fastest type's throughput up to which a job is full."""
+
+_AS_FAST = 1e-6
+"""Relative difference up to which two types may count as equally fast: on the safe side."""
+
+_USED = 1e-6
+"""Part of a job's throughput from which a column is in use, whatever its reduced cost."""
+
+_NEGLIGIBLE = 1e-8
+"""Part of a job's throughput that may be dropped with a type that is used up, where the level is solved well."""
+
+_PRICED = 1e-7
+"""Part of what a GPU is worth to the job that would pay most for it from which a type has a price."""
+
+_ROUNDING = 1e-11
+"""Part of any type that may be left by rounding."""
+
+_LEFT = 1e-7
+"""Part of a type with a price that may be left by rounding."""
+
+_SAME_MOVE = 1e-9
+"""Least singular value of moves that may differ."""
+
+_MOVES = 64
+"""Number of changes whose common effect is looked at."""
+
+
+class ResidualProgram:
+    """Jobs (N) and types (M) of a polytope of which some are settled for good.
+
+    Attributes
+    ----------
+    polytope : over the jobs and types that are left.
+    jobs, types : their positions.
+    """
+
+    def __init__(self, polytope: Polytope) -> None:
+        self.whole, self.polytope = polytope, polytope
+        self.jobs, self.types = np.arange(polytope.n_jobs), np.arange(len(polytope.capacity))
+        self._settled = np.zeros(polytope.rates.shape)
+
+    def among_all(self, proof: Certificate) -> Certificate:
+        """A proof over what is left, as one over all jobs and types: with the shares of those that are settled."""
+        shares, multipliers = self._settled.copy(), np.zeros(self.whole.n_jobs)
+        prices, dual_prices = np.zeros((2, len(self.whole.capacity)))
+        shares[np.ix_(self.jobs, self.types)] = proof.shares
+        multipliers[self.jobs] = proof.multipliers
+        prices[self.types], dual_prices[self.types] = proof.prices, proof.dual_prices
+        return replace(proof, shares=shares, multipliers=multipliers, prices=prices, dual_prices=dual_prices)
+
+    def start(self, start: Start) -> list[Start]:
+        """Where to begin with what is left, given that for all types; none where its prices say nothing of it."""
+        prices = start.prices[self.types]
+        return [Start(prices, start.level)] if prices.any() else []
+
+    def settle(self, proof: Certificate, fixed: NDArray[np.bool_], due: Array) -> Array:
+        """Settle what the proof of a level leaves no choice about.
+
+        Parameters
+        ----------
+        proof : of the level, over what was left of it.
+        fixed : (N,) jobs that will not rise any further.
+        due : (N,) throughput that the level has brought each job to; some may have been given more.
+
+        Returns
+        -------
+        (N,) the most throughput that each job can still come to.
+        """
+        part = self.polytope
+        x = np.where(part.rates > 0, proof.shares, 0.0)
+        u = part.throughput(x)
+        most = due.copy()
+        worth = proof.multipliers[:, None] * part.rates
+        priced = proof.dual_prices > _PRICED * (worth / part.scale_factors[:, None]).max(axis=0)
+        priced &= part.capacity - part.used(x) <= _LEFT * part.capacity
+        open_ = np.ones(len(part.capacity), dtype=bool)
+        left = np.ones(part.n_jobs, dtype=bool)
+        capacity = part.capacity
+        while True:
+            fastest = np.where(open_, part.rates, 0.0).max(axis=1)
+            full = due[self.jobs] >= fastest * (1.0 - _FULL)
+            done = left & (fixed[self.jobs] | full)
+            settled = self._without_choice(proof, part, u, fastest, done, full, priced)
+            left = left & ~settled
+            spent = matmul(part.loads[~left], x[~left])
+            capacity = np.maximum(part.capacity - spent, 0.0)
+            yields = np.where(left[:, None], part.rates * x, 0.0)
+            spared = (yields <= max(_NEGLIGIBLE, 10.0 * proof.gap) * u[:, None]).all(axis=0)
+            closing = open_ & spared & (capacity <= np.where(priced, _LEFT, _ROUNDING) * part.capacity)
+            if not closing.any():
+                break
+            open_ &= ~closing
+        fastest = np.where(open_, part.rates, 0.0).max(axis=1)
+        left &= fastest > 0
+        self._settled[np.ix_(self.jobs, self.types)] = x
+        most[self.jobs[left]] = fastest[left]
+        rows, kept = np.flatnonzero(left), np.flatnonzero(open_)
+        if len(rows) < part.n_jobs or len(kept) < len(open_):
+            rest = part.restricted(rows, kept)
+            self.polytope = Polytope(rest.columns, capacity[kept], rest.counts)
+            self.jobs, self.types = self.jobs[rows], self.types[kept]
+            self._settled[self.jobs] = 0.0
+        return most
+
+    @staticmethod
+    def _without_choice(
+        proof: Certificate,
+        part: Polytope,
+        u: Array,
+        fastest: Array,
+        done: NDArray[np.bool_],
+        full: NDArray[np.bool_],
+        priced: NDArray[np.bool_],
+    ) -> NDArray[np.bool_]:
+        """(n,) jobs among those `done` whose use of capacity is the same in every allocation that attains the level."""
+        free, idle = free_columns(part, proof.multipliers[:, None] * part.rates, proof.dual_prices)
+        free |= part.rates * proof.shares > _USED * u[:, None]
+        free = np.where(full[:, None], part.rates >= (1.0 - _AS_FAST) * fastest[:, None], free)
+        freedom = Freedom(part, free, idle & ~full, done)
+        loose = np.flatnonzero(done & (freedom.degrees > 0))
+        if len(loose) and int(freedom.degrees[loose].sum()) <= _MOVES:
+            moves = freedom.moves(loose)
+            if rank_of(moves[:, priced]) == rank_of(moves, _SAME_MOVE):
+                # they may swap types with each other, and it is all the same to the rest
+                return done
+        return np.asarray(done & (freedom.degrees <= 0))

@@ -1,0 +1,322 @@
+"""Lexicographic max-min fairness: raise all jobs together, and go on raising those that can rise further.
+
+Water rises in *levels*. At each level the jobs that are not yet fixed rise together (`filling`), as far as capacity
+allows; those that the level's multipliers prove to hold it are fixed there, and the others go on. Jobs that run all
+the time on their fastest type are full and simply stop rising, so only capacity ends a level: every level exhausts a
+type that was not exhausted before for those who go on, and there are hardly more levels than types.
+
+The multipliers say exactly who is held: a job whose multiplier is positive in one optimum of a level's dual cannot rise
+in any allocation that attains the level (complementary slackness). No threshold on throughputs is needed. Held jobs
+that have no choice left leave the programs of the levels above, with the capacity that they use (`residual_program`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.certificate import Certificate, relative_gap
+from formulations.core.objective import Method, Objective, Proven, Threshold
+from formulations.core.polytope import Array, Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.levels.hierarchy import TOP, Filling, Hierarchy
+from throughputs import InputError
+from throughputs.numerics import dot
+
+if TYPE_CHECKING:
+    from formulations.solving.choice import Among, Choice
+
+__all__ = ["PROVEN_ALONE", "Level", "WaterFilling", "WaterLevel", "fill"]
+
+T = TypeVar("T")
+
+PROVEN_ALONE = 1e-10
+"""Relative distance up to which a bound is what a member of the top has with all of its time: it proves the bound."""
+
+_HELD = 1e-7
+"""Part of all weights in the first level's dual from which a job is held by it."""
+
+_SAME = 2e-8
+"""Relative difference up to which a throughput is what was demanded."""
+
+_HOLDS = 1e-6
+"""Part of the mean weight in a level's dual from which a job holds the level."""
+
+_LEEWAY = 2e-10
+"""Part of its throughput that a job may lose to the levels above its own."""
+
+_STEPS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class WaterFilling(Objective):
+    """Maximise lexicographically the sorted normalised throughputs::
+
+        lex max_x  sort( u_1 / (w_1 d_1), ..., u_N / (w_N d_N) )
+
+    or, in a hierarchy, hand time on through its entities (`hierarchy`): an entity's members that can rise
+    no further leave what they do not take to the others.
+
+    Parameters
+    ----------
+    units : (N,) d_i, positive: the throughput of job i that one unit of its time buys.
+    weights : (N,) w_i, positive: weight of the job within its entity, or at the top.
+    hierarchy : the entities; none when omitted.
+    counts : (N,) jobs that each row stands for; 1 when omitted.
+
+    Source: Narayanan et al., OSDI 2020, section 4.3 and appendix A.1 (water filling, hierarchical policies).
+    """
+
+    units: Array
+    weights: Array
+    hierarchy: Hierarchy
+    counts: Array
+    maximise = True
+    unit = "normalised throughput"
+
+    def __init__(
+        self, units: Array, weights: Array, hierarchy: Hierarchy | None = None, counts: Array | None = None
+    ) -> None:
+        object.__setattr__(self, "units", np.asarray(units, dtype=np.float64))
+        object.__setattr__(self, "weights", np.asarray(weights, dtype=np.float64))
+        object.__setattr__(self, "hierarchy", Hierarchy.flat(len(self.units)) if hierarchy is None else hierarchy)
+        object.__setattr__(self, "counts", np.ones(len(self.units)) if counts is None else counts)
+        for name, values in (("units", self.units), ("weights", self.weights)):
+            if not (np.isfinite(values).all() and (values > 0).all()):
+                raise InputError("objective", field=name, found=values.tolist(), expected="positive numbers")
+
+    def accept(self, method: Method[T]) -> T:
+        """Level by level."""
+        return method.sequence(self)
+
+    def certify(self, polytope: Polytope, answer: Answer) -> Certificate:  # noqa: ARG002
+        """None: each of the levels is proven."""
+        raise TypeError(f"no certificate for {type(self).__name__}")
+
+    def choose(self, among: Among) -> Choice:
+        """Throughputs are unique. Every job is held at the level at which it was fixed; multipliers are the first's."""
+        weights = among.best.multipliers * self.units
+        return among.of_throughputs(weights > _HELD * dot(among.best.multipliers, self.units), raising=False)
+
+    def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
+        """With entities all at the top may have more in the end than at the first level."""
+        return min(self.value(u), proof.objective), proof.gap
+
+    def value(self, u: Array) -> float:
+        """The least that a member of the top has per weight, at throughputs `u`; no less than the first level's height.
+
+        A job has ``u_i / d_i``, an entity what its jobs have in all. Without entities: ``min u_i / (w_i d_i)``.
+        """
+        levels, _ = self._tops(u)
+        return float(levels.min())
+
+    def held_by(self, u: Array) -> Array:
+        """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
+        levels, top = self._tops(u)
+        least, E = int(levels.argmin()), len(self.hierarchy.parent)
+        weights = np.append(self.hierarchy.weights, self.weights)[least]
+        held = top == least
+        return np.where(held, (1.0 if least < E else 1.0 / self.counts) / (weights * self.units), 0.0)
+
+    def _tops(self, u: Array) -> tuple[Array, NDArray[np.intp]]:
+        """(E + N,) what entities and jobs at the top have per weight, inf elsewhere; (N,) where each job is in that."""
+        time, hierarchy = u / self.units, self.hierarchy
+        E, N = len(hierarchy.parent), len(self.units)
+        loose = hierarchy.of_job == TOP
+        levels, top = np.full(E + N, np.inf), np.where(loose, E + np.arange(N), hierarchy.of_job)
+        levels[E:][loose] = time[loose] / self.weights[loose]
+        if loose.all():
+            return levels, top
+        inside = hierarchy.of_job[~loose]
+        of_entity = np.bincount(inside, (self.counts * time)[~loose], E).astype(np.float64)
+        peopled = np.bincount(inside, minlength=E) > 0
+        highest = np.arange(E)
+        for entity in np.flatnonzero(hierarchy.parent != TOP).tolist():
+            highest[entity] = highest[hierarchy.parent[entity]]
+        for entity in reversed(np.flatnonzero(hierarchy.parent != TOP).tolist()):
+            of_entity[hierarchy.parent[entity]] += of_entity[entity]
+            peopled[hierarchy.parent[entity]] |= peopled[entity]
+        tops = np.flatnonzero((hierarchy.parent == TOP) & peopled)
+        levels[tops] = of_entity[tops] / hierarchy.weights[tops]
+        top[~loose] = highest[inside]
+        return levels, top
+
+    def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
+        """None: a lexicographic optimum is no single program."""
+        raise NotAcceptedError("water filling is a sequence of programs")
+
+    def take(self, jobs: NDArray[np.intp]) -> WaterFilling:
+        """Over some jobs."""
+        return WaterFilling(self.units[jobs], self.weights[jobs], self.hierarchy.take(jobs), self.counts[jobs])
+
+    def of_classes(self, first: NDArray[np.intp], counts: Array) -> WaterFilling:
+        """Over classes."""
+        return WaterFilling(self.units[first], self.weights[first], self.hierarchy.take(first), counts)
+
+    def key(self) -> Array:
+        """Unit, weight and place in the hierarchy."""
+        return np.column_stack([self.units, self.weights, self.hierarchy.key()])
+
+
+@dataclass(frozen=True, eq=False)
+class WaterLevel(Threshold):
+    """One level: every job has `base` time already, and gets more as the level rises, until it is full::
+
+        max t      u_i >= d_i (base_i + time_i(t))
+
+    Fixed jobs have no room, so that their demand is what they have. The level is over the jobs at `rows` of the
+    filling: those that are settled have left the program, though entities still count them. `below` is the height of
+    all levels before, to which a gap is relative: of a level that cannot rise at all, the gap to its own height would
+    mean nothing.
+    """
+
+    units: Array
+    base: Array
+    filling: Filling
+    rows: NDArray[np.intp]
+    below: float = 0.0
+    maximise = True
+    higher_level_is_better = True
+    unit = "normalised throughput"
+
+    @classmethod
+    def after(cls, objective: WaterFilling, base: Array, room: Array, below: float = 0.0) -> WaterLevel:
+        """The level above `base` (N,) for jobs with `room` (N,) left."""
+        filling = Filling(objective.hierarchy, objective.weights, objective.counts, room)
+        return cls(objective.units, base, filling, np.arange(len(base)), below)
+
+    def gap(self, value: float, bound: float) -> float:
+        """Distance of a level from its bound, relative to the height of all levels together."""
+        return relative_gap(self.below + value, self.below + bound)
+
+    def demand(self, level: float) -> Array:
+        """``d_i (base_i + time_i(t))``."""
+        return np.asarray(self.units * (self.base + self.filling.times(level)[0][self.rows]))
+
+    def slope(self, level: float) -> Array:
+        """``d_i`` times the growth of its time; 0 for jobs that are fixed, full or waiting."""
+        return np.asarray(self.units * self.filling.times(level)[1][self.rows])
+
+    def scaled(self, level: float) -> Array:
+        """What jobs get beyond their base; nothing for those that are fixed or waiting."""
+        return np.asarray(self.units * self.filling.times(level)[0][self.rows])
+
+    def levels(self, u: Array) -> Array:
+        """(N,) level whose demand `u` meets; below 0 for a fixed job that lost throughput."""
+        given = u / self.units - self.base
+        most = self.filling.room[self.rows]
+        full = given >= most - _SAME * (self.base + most)
+        everyone = self.filling.room.copy()
+        everyone[self.rows] = np.where(full, most, given)
+        return np.where(full, self.filling.full_level, self.filling.levels(everyone)[self.rows])
+
+    def first_guess(self, fastest: Array) -> float:  # noqa: ARG002
+        """The level at which the first job is full: up to there all demands are linear."""
+        filling = self.filling
+        rising = filling.times(0.0)[1] > 0
+        return float(filling.levels(filling.room * (1.0 - 1e-12))[rising].min(initial=filling.full_level))
+
+    def bound(self, multipliers: Array, supply: float) -> float:
+        """Root of ``multipliers . demand(t) = supply``: the left side is piecewise linear and increasing."""
+        # full jobs demand exactly what they can earn
+        supply *= 1.0 + 8.0 * np.finfo(np.float64).eps
+        low, high = 0.0, self.filling.full_level
+        if dot(multipliers, self.demand(high)) <= supply:
+            return high
+        level = high
+        for _ in range(_STEPS):
+            excess = dot(multipliers, self.demand(level)) - supply
+            low, high = (low, level) if excess > 0 else (level, high)
+            growth = dot(multipliers, self.slope(level))
+            following = level - excess / growth if growth > 0 else np.nan
+            if abs(following - level) <= 1e-15 * level or high - low <= 1e-15 * high:
+                break
+            level = following if low < following < high else 0.5 * (low + high)
+        return level
+
+    def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
+        """None: demands are not concave."""
+        raise NotAcceptedError("a water level is solved by a sequence of linear programs")
+
+    def take(self, jobs: NDArray[np.intp]) -> WaterLevel:
+        """For some jobs only; time is handed on as it would be among all."""
+        return WaterLevel(self.units[jobs], self.base[jobs], self.filling, self.rows[jobs], self.below)
+
+    def key(self) -> Array:
+        """Unit, base and room."""
+        return np.column_stack([self.units, self.base, self.filling.room[self.rows], self.filling.weights[self.rows]])
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """A solved level: its height, how far from its bound that is, relative, the throughputs found (N,), multipliers of
+    demands (N,), and the `source` of all that."""
+
+    height: float
+    gap: float
+    u: Array
+    multipliers: Array
+    source: Any = field(default=None, repr=False)
+
+
+def fill(
+    objective: WaterFilling,
+    fastest: Array,
+    solve: Callable[[WaterLevel], Level],
+    settle: Callable[[Level, NDArray[np.bool_], Array], Array] | None = None,
+) -> list[Level]:
+    """Fill level by level until all jobs are fixed; the last level's allocation is the answer.
+
+    Parameters
+    ----------
+    objective : over N jobs (or classes).
+    fastest : (N,) throughput of each job alone on its fastest type.
+    solve : solves and proves one level.
+    settle : told of a level, of the jobs (N,) that are fixed by then and of the throughput (N,) that all have come to,
+        it may settle some of them for good, and returns the most throughput (N,) that each job can still come to (see
+        `formulations.levels.residual_program`).
+    """
+    most = fastest / objective.units
+    base, fixed = np.zeros(len(most)), np.zeros(len(most), dtype=bool)
+    levels: list[Level] = []
+    while not fixed.all():
+        below = sum(level.height for level in levels)
+        level = WaterLevel.after(objective, base, np.where(fixed, 0.0, np.maximum(most - base, 0.0)), below)
+        solved = solve(level)
+        levels.append(solved)
+        time, growth = level.filling.times(solved.height)
+        demand = base + time
+        # what was found is feasible to the last bit
+        base = np.minimum(demand, solved.u / objective.units)
+        full = base >= most * (1.0 - _SAME)
+        if solved.height >= level.filling.full_level * (1.0 - _SAME):
+            break
+        holding = _holding(objective, solved, demand, growth)
+        if not holding.any() and not (full & ~fixed).any():
+            weight = solved.multipliers * objective.units * growth
+            holding = weight == weight.max()
+        fixed = fixed | full | holding
+        # a little less leaves the next level an interior
+        if settle is not None and not fixed.all():
+            most = settle(solved, fixed, base * objective.units) / objective.units * (1.0 - _LEEWAY)
+            fixed |= base >= most * (1.0 - _SAME)
+        base *= 1.0 - _LEEWAY
+    return levels
+
+
+def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Array) -> NDArray[np.bool_]:
+    """(N,) jobs that the multipliers prove to be held at this level; none where a level ends because a job is full.
+
+    Multipliers of a program that is solved nearly are never quite 0. One that means something comes with a demand that
+    is just met: either it or the slack of the demand vanishes.
+    """
+    weight = solved.multipliers * objective.units * growth
+    total = dot(objective.counts, weight)
+    mean = total / float(objective.counts.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0, posinf=np.inf)
+        return np.asarray((weight > _HOLDS * mean) & (weight > slack * total))

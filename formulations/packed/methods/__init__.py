@@ -1,0 +1,1 @@
+"""Ways to solve a packed program."""

@@ -1,0 +1,300 @@
+"""The program over pairs of classes, by column generation in HiGHS.
+
+One column for each class alone on a type, and for each pair of classes on a type the total time that jobs of the one
+share GPUs with jobs of the other, spread evenly over them. An optimum needs at most one column per row (2 K + M), so
+the program starts with the columns alone and few pairs; the multipliers of its optimum price all other pairs, and those
+that would pay are added until none is left. The pairs are never listed: what a job has to offer in a pair depends on
+its partner's group only, so the best partner of each class is looked up group by group, in O(K G M). Each round goes on
+from the basis of the one before, as does a second program with another goal; a wrong answer after such a continuation
+is for the certificate to find. The answer is a vertex: few of its columns are above 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.highs_model import TIGHT, new_solver
+from formulations.packed.program import Goal, PackedPoint, PackedProgram
+
+__all__ = ["ColumnGeneration"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_PAYS = 1e-10
+"""Profit of a column, relative to what it pays for, above which it is added."""
+
+_ROUNDS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """C pairs of classes on a type: classes one <= other, and what the program says of them."""
+
+    one: Index
+    other: Index
+    type: Index
+    rate_one: Array
+    rate_other: Array
+    gang: Array
+    unit: Array
+
+    @classmethod
+    def of(cls, program: PackedProgram, one: Index, other: Index, type_: Index) -> Columns:
+        """With their rates; a column is in units that keep every job's time in it at or below 1."""
+        g, n = program.group, program.counts
+        unit = np.minimum(n[one], n[other]) / np.where(one == other, 2.0, 1.0)
+        rate_one, rate_other = program.together[g[one], g[other], type_], program.together[g[other], g[one], type_]
+        return cls(one, other, type_, rate_one, rate_other, program.gangs[one], unit)
+
+    def with_more(self, more: Columns) -> Columns:
+        """These and then the others."""
+        return Columns(*(np.concatenate([getattr(self, f.name), getattr(more, f.name)]) for f in fields(self)))
+
+    def take(self, chosen: Index) -> Columns:
+        """Some of them."""
+        return Columns(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    def profit(self, weights: Array, m: Array, prices: Array) -> Array:
+        """(C,) what a unit of time earns beyond what it pays for, relative to the larger of the two.
+
+        `weights` (K, M): of a step; m (K,): of a job's time; prices (M,): of a GPU.
+        """
+        paid = m[self.one] + m[self.other] + self.gang * prices[self.type]
+        earned = weights[self.one, self.type] * self.rate_one + weights[self.other, self.type] * self.rate_other
+        return np.asarray((earned - paid) / np.maximum(np.maximum(paid, earned), 1e-300))
+
+
+class Partnering:
+    """Finds pairs of classes without listing all of them: partners are chosen group by group."""
+
+    def __init__(self, program: PackedProgram) -> None:
+        self.program = program
+        self.ends = np.append(program.starts, program.n_classes)
+        self.useful = program.useful[program.group]
+        self.k, self.b, self.j = np.nonzero(self.useful)
+        self.a = program.group[self.k]
+
+    def best(self, profit: Array) -> tuple[Index, Index, Index]:
+        """For every class, group and type the partner with the most to offer, and partners of equal rank.
+
+        `profit` (K, G, M): what a job of the class has to offer beside a job of the group. If no pair returned pays
+        for itself, no pair does.
+        """
+        program, k, b, j, a = self.program, self.k, self.b, self.j, self.a
+        order = self._ranked(profit)
+        place = np.empty_like(order)
+        np.put_along_axis(place, order, np.broadcast_to(np.arange(len(order))[:, None, None], order.shape), axis=0)
+        first, size = program.starts[b], (self.ends[1:] - self.ends[:-1])[b]
+        top = order[first, a, j]
+        itself = (top == k) & (program.counts[k] == 1)
+        top = np.where(itself, order[np.minimum(first + 1, self.ends[b + 1] - 1), a, j], top)
+        rank = place[k, b, j] - program.starts[a]
+        # inside a group the first goes with the second, the third with the fourth
+        rank = np.where(a == b, rank ^ 1, rank)
+        equal = order[first + np.minimum(rank, size - 1), a, j]
+        return np.concatenate([k, k]), np.concatenate([top, equal]), np.concatenate([j, j])
+
+    def _ranked(self, profit: Array) -> Index:
+        """(K, G, M) classes of each group by falling profit."""
+        program = self.program
+        K = program.n_classes
+        if len(program.alone) == K:
+            return np.broadcast_to(np.arange(K)[:, None, None], profit.shape)
+        order = np.empty(profit.shape, dtype=np.intp)
+        for low, high in zip(self.ends[:-1], self.ends[1:], strict=True):
+            order[low:high] = np.argsort(-profit[low:high], axis=0, kind="stable") + low
+        return order
+
+    def columns(self, k: Index, partner: Index, j: Index) -> Columns:
+        """Each pair once, sorted; a single job is no pair with itself."""
+        program = self.program
+        one, other = np.minimum(k, partner), np.maximum(k, partner)
+        real = (one != other) | (program.counts[one] > 1)
+        K, M = program.rates.shape
+        code = np.unique((one[real] * K + other[real]) * M + j[real])
+        return Columns.of(program, code // M // K, code // M % K, code % M)
+
+
+class ColumnGeneration:
+    """A model in HiGHS that grows by the pairs that pay.
+
+    Rows: time (K, at most 1 per job), capacity (M, as a fraction), demands (K, in units of the fastest rate). Columns:
+    the level, then alone class by class, then pairs as they are added.
+    """
+
+    def __init__(self, program: PackedProgram) -> None:
+        import highspy
+
+        self.highs = highspy
+        self.program = program
+        self.partnering = Partnering(program)
+        K, M = program.rates.shape
+        self.K, self.M = K, M
+        self.solver: Any = new_solver({"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
+        self.gains, self.gpu_cost, self.gain_scale = np.zeros((K, M)), np.zeros(M), 1.0
+        self.level_scale = 1.0
+        self._pass_rows()
+        nothing = np.zeros(0, dtype=np.intp)
+        self.pairs = Columns.of(program, nothing, nothing, nothing)
+        self._add(self._promising())
+
+    def __call__(self, goal: Goal, precision: float) -> PackedPoint:  # noqa: ARG002
+        """Solve for a goal; RuntimeError when HiGHS stops short of an optimum."""
+        self._aim(goal)
+        iterations = 0
+        for _ in range(_ROUNDS):
+            self.solver.run()
+            status = self.solver.getModelStatus()
+            if status != self.highs.HighsModelStatus.kOptimal:
+                raise RuntimeError(f"HiGHS stopped with status {self.solver.modelStatusToString(status)}")
+            iterations += int(self.solver.getInfo().simplex_iteration_count)
+            point = self._point(iterations)
+            if not self._extend(point):
+                break
+        return point
+
+    def _pass_rows(self) -> None:
+        """The model with the level and the columns alone."""
+        program, K, M = self.program, self.K, self.M
+        n, fastest = program.counts, program.fastest
+        k, j = np.repeat(np.arange(K), M), np.tile(np.arange(M), K)
+        rows = np.stack([k, K + j, K + M + k], axis=1).ravel()
+        use = (n * program.gangs)[:, None] / program.capacity
+        values = np.stack([np.ones(K * M), use.ravel(), -(program.rates / fastest[:, None]).ravel()], axis=1).ravel()
+        model = self.highs.HighsLp()
+        model.num_row_, model.num_col_ = 2 * K + M, 1 + K * M
+        model.sense_ = self.highs.ObjSense.kMaximize
+        model.col_cost_ = np.zeros(1 + K * M)
+        model.col_lower_ = np.zeros(1 + K * M)
+        model.col_upper_ = np.full(1 + K * M, self.highs.kHighsInf)
+        model.row_lower_ = np.full(2 * K + M, -self.highs.kHighsInf)
+        model.row_upper_ = np.concatenate([np.ones(K + M), np.full(K, self.highs.kHighsInf)])
+        model.a_matrix_.format_ = self.highs.MatrixFormat.kColwise
+        model.a_matrix_.num_row_, model.a_matrix_.num_col_ = 2 * K + M, 1 + K * M
+        model.a_matrix_.start_ = np.concatenate([[0], K + 3 * np.arange(K * M + 1)])
+        model.a_matrix_.index_ = np.concatenate([K + M + np.arange(K), rows])
+        model.a_matrix_.value_ = np.concatenate([np.ones(K), values])
+        if self.solver.passModel(model) == self.highs.HighsStatus.kError:
+            raise RuntimeError("HiGHS refused the model")
+
+    def _promising(self) -> Columns:
+        """For each class and type the two groups beside which both sides keep most of their speed."""
+        program, partnering = self.program, self.partnering
+        kept = (
+            np.where(program.useful, program.together, 0.0)
+            / np.maximum(program.alone.max(axis=1), 1e-300)[:, None, None]
+        )
+        kept = (kept + kept.transpose(1, 0, 2))[program.group]
+        _, other, _ = partnering.best(np.zeros_like(kept))
+        k, b, j = partnering.k, partnering.b, partnering.j
+        order = np.lexsort((b, -kept[k, b, j], k * self.M + j))
+        owner = (k * self.M + j)[order]
+        few = order[np.arange(len(order)) - np.searchsorted(owner, owner) < 2]
+        return partnering.columns(k[few], other[len(k) :][few], j[few])
+
+    def _add(self, more: Columns) -> None:
+        if not len(more.type):
+            return
+        program, K, M = self.program, self.K, self.M
+        one, other, j, unit = more.one, more.other, more.type, more.unit
+        n, fastest, same = program.counts, program.fastest, one == other
+        of_one = np.where(same, 2.0, 1.0) * unit / n[one]
+        of_other = unit / n[other]
+        demand_one, demand_other = -of_one * more.rate_one / fastest[one], -of_other * more.rate_other / fastest[other]
+        rows = np.stack([one, other, K + j, K + M + one, K + M + other], axis=1)
+        values = np.stack([of_one, of_other, more.gang * unit / program.capacity[j], demand_one, demand_other], axis=1)
+        keep = np.ones(rows.shape, dtype=bool)
+        keep[same, 1] = keep[same, 4] = False
+        starts = np.concatenate([[0], np.cumsum(keep.sum(1))[:-1]])
+        C = len(one)
+        status = self.solver.addCols(
+            C,
+            self._cost(more),
+            np.zeros(C),
+            np.full(C, self.highs.kHighsInf),
+            int(keep.sum()),
+            starts.astype(np.int32),
+            rows[keep].astype(np.int32),
+            values[keep],
+        )
+        if status == self.highs.HighsStatus.kError:
+            raise RuntimeError("HiGHS refused columns")
+        self.pairs = self.pairs.with_more(more)
+
+    def _cost(self, pairs: Columns) -> Array:
+        j = pairs.type
+        worth = self.gains[pairs.one, j] * pairs.rate_one + self.gains[pairs.other, j] * pairs.rate_other
+        return np.asarray((worth - pairs.gang * self.gpu_cost[j]) * pairs.unit)
+
+    def _aim(self, goal: Goal) -> None:
+        """Set costs, floors and the level's column."""
+        program, solver, K, M = self.program, self.solver, self.K, self.M
+        fastest = program.fastest
+        infinite = self.highs.kHighsInf
+        gains = goal.gains_by_type(program)
+        if gains.any():
+            self.gain_scale = max(float((program.counts * gains.max(axis=1) * fastest).max()), 1e-300)
+        else:
+            self.gain_scale = 1.0
+        self.gains, self.gpu_cost = gains / self.gain_scale, goal.costs(program) / self.gain_scale
+        has_demand = goal.slopes is not None or goal.floors is not None
+        upper = np.full(K, infinite)
+        if has_demand:
+            upper = np.zeros(K) if goal.floors is None else -goal.floors / fastest
+        rows = (K + M + np.arange(K)).astype(np.int32)
+        solver.changeRowsBounds(K, rows, np.full(K, -infinite), upper)
+        alone = program.counts[:, None] * self.gains * program.rates
+        alone -= (program.counts * program.gangs)[:, None] * self.gpu_cost
+        cost = np.concatenate([[0.0 if goal.slopes is None else 1.0], alone.ravel(), self._cost(self.pairs)])
+        solver.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
+        solver.changeColBounds(0, 0.0, 0.0 if goal.slopes is None else infinite)
+        if goal.slopes is not None:
+            slopes = goal.slopes / fastest
+            self.level_scale = float(slopes.max())
+            for k, slope in enumerate((slopes / self.level_scale).tolist()):
+                solver.changeCoeff(K + M + k, 0, slope)
+
+    def _point(self, iterations: int) -> PackedPoint:
+        program, pairs, K, M = self.program, self.pairs, self.K, self.M
+        solution = self.solver.getSolution()
+        x = np.asarray(solution.col_value)[1:]
+        dual = np.abs(np.asarray(solution.row_dual)) * self.gain_scale
+        total = x[K * M :] * pairs.unit
+        used = np.flatnonzero(total > 0)
+        one, other, j, total = pairs.one[used], pairs.other[used], pairs.type[used], total[used]
+        shared = np.zeros((K, len(program.alone), M))
+        n, g = program.counts, program.group
+        np.add.at(shared, (one, g[other], j), total / n[one])
+        np.add.at(shared, (other, g[one], j), total / n[other])
+        return PackedPoint(
+            alone=x[: K * M].reshape(K, M),
+            shared=shared,
+            demand_multipliers=dual[K + M :] / (program.fastest * n),
+            time_multipliers=dual[:K] / n,
+            prices=dual[K : K + M] / program.capacity,
+            iterations=iterations,
+        )
+
+    def _extend(self, point: PackedPoint) -> bool:
+        """Add the pairs that pay most; whether there were any."""
+        program = self.program
+        weights = point.demand_multipliers[:, None] + self.gains * self.gain_scale
+        m, prices = point.time_multipliers, point.prices + self.gpu_cost * self.gain_scale
+        offers = weights[:, None, :] * program.partner_rates - m[:, None, None]
+        found = self.partnering.columns(*self.partnering.best(offers))
+        profit = found.profit(weights, m, prices)
+        # columns that are in the model do not pay, up to tolerance
+        paying = np.flatnonzero((profit > _PAYS) & ~self._has(found))
+        if len(paying) > self.K:
+            paying = np.sort(paying[np.argsort(-profit[paying], kind="stable")[: self.K]])
+        self._add(found.take(paying))
+        return bool(len(paying))
+
+    def _has(self, found: Columns) -> NDArray[np.bool_]:
+        codes = [(c.one * self.K + c.other) * self.M + c.type for c in (found, self.pairs)]
+        return np.isin(*codes)

@@ -1,0 +1,172 @@
+"""The program over times beside groups written out as a sparse one, for solvers that know nothing of its structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
+from formulations.packed.program import Goal, PackedPoint, PackedProgram
+
+__all__ = ["Explicit", "Statement", "clarabel", "highs"]
+
+Array = NDArray[np.float64]
+
+_FINEST = 1e-10
+"""Relative gap asked of Clarabel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """``max c.x`` subject to ``A x <= b`` (equal in the rows that `equal` marks), ``x >= 0``."""
+
+    cost: Array
+    matrix: Any
+    limit: Array
+    equal: NDArray[np.bool_]
+
+
+Run = Callable[[Statement], tuple[Array, Array]]
+"""Returns columns and row multipliers; RuntimeError when it finds no optimum."""
+
+
+class Explicit:
+    """Columns: K M times alone, times beside groups class by class, the level.
+
+    Rows: time (K), capacity (M), balance of each pair of groups, nobody beside itself (each class of one job and type),
+    demands (K).
+    """
+
+    def __init__(self, program: PackedProgram, run: Run) -> None:
+        self.program, self.run = program, run
+        self.k, self.b, self.j = np.nonzero(program.useful[program.group])
+
+    def __call__(self, goal: Goal, precision: float) -> PackedPoint:  # noqa: ARG002
+        """Solve for a goal."""
+        program = self.program
+        K, M = program.rates.shape
+        fastest, n = program.fastest, program.counts
+        top = 1.0 if goal.slopes is None else float((goal.slopes / fastest).max())
+        most = (
+            max(float((n * goal.gains_by_type(program).max(axis=1) * fastest).max()), 1e-300)
+            if goal.gains is not None
+            else 1.0
+        )
+        columns, dual = self.run(self.statement(goal, top, most))
+        shared = np.zeros((K, len(program.alone), M))
+        shared[self.k, self.b, self.j] = columns[K * M : K * M + len(self.k)]
+        of_demand = dual[-K:] if goal.slopes is not None or goal.floors is not None else np.zeros(K)
+        return PackedPoint(
+            alone=columns[: K * M].reshape(K, M),
+            shared=shared,
+            demand_multipliers=most * of_demand / (fastest * n),
+            time_multipliers=most * dual[:K] / n,
+            prices=most * dual[K : K + M] / program.capacity,
+            iterations=0,
+        )
+
+    def statement(self, goal: Goal, top: float = 1.0, most: float = 1.0) -> Statement:
+        """For a goal, the level in units of `top` and the sum in units of `most`."""
+        from scipy.sparse import csr_array, hstack, vstack
+
+        program = self.program
+        K, M = program.rates.shape
+        g, n, fastest = program.group, program.counts, program.fastest
+        k = np.concatenate([np.repeat(np.arange(K), M), self.k])
+        j = np.concatenate([np.tile(np.arange(M), K), self.j])
+        C = len(k)
+        rate = np.concatenate([program.rates.ravel(), program.together[g[self.k], self.b, self.j]])
+        gpus = program.gangs[k] * np.repeat([1.0, 0.5], [K * M, C - K * M])
+        column = np.arange(C)
+        time = csr_array((np.ones(C), (k, column)), shape=(K, C))
+        use = csr_array((n[k] * gpus / program.capacity[j], (j, column)), shape=(M, C))
+        balance, beside = self._balance(C), self._beside(C)
+        rows = vstack([time, use, balance, beside], format="csr")
+        limit = np.concatenate([np.ones(K + M), np.zeros(balance.shape[0] + beside.shape[0])])
+        equal = np.zeros(len(limit), dtype=bool)
+        equal[K + M : K + M + balance.shape[0]] = True
+        cost = n[k] * (goal.gains_by_type(program)[k, j] * rate - gpus * goal.costs(program)[j]) / most
+        if goal.slopes is None and goal.floors is None:
+            return Statement(cost, rows, limit, equal)
+        demand = csr_array((-rate / fastest[k], (k, column)), shape=(K, C))
+        floors = np.zeros(K) if goal.floors is None else -goal.floors / fastest
+        if goal.slopes is not None:
+            rows = hstack([rows, csr_array((rows.shape[0], 1))])
+            demand = hstack([demand, csr_array((goal.slopes / fastest / top)[:, None])])
+            cost = np.append(cost, 1.0)
+        return Statement(
+            cost,
+            vstack([rows, demand], format="csr"),
+            np.concatenate([limit, floors]),
+            np.concatenate([equal, np.zeros(K, dtype=bool)]),
+        )
+
+    def _balance(self, C: int) -> Any:
+        """Both sides of each pair of groups add up to the same."""
+        from scipy.sparse import csr_array
+
+        program = self.program
+        a, b, j = program.group[self.k], self.b, self.j
+        place = np.full(program.useful.shape, -1)
+        upper = program.useful & (np.arange(len(place))[:, None] < np.arange(len(place)))[:, :, None]
+        count = int(upper.sum())
+        place[upper] = np.arange(count)
+        row = place[np.minimum(a, b), np.maximum(a, b), j]
+        used = row >= 0
+        column = C - len(self.k) + np.flatnonzero(used)
+        value = np.where(a < b, 1.0, -1.0) * program.counts[self.k]
+        return csr_array((value[used], (row[used], column)), shape=(count, C))
+
+    def _beside(self, C: int) -> Any:
+        """The time of a single job inside its group is at most that of the others."""
+        from scipy.sparse import csr_array
+
+        program = self.program
+        inside = np.flatnonzero(program.group[self.k] == self.b)
+        single = inside[program.counts[self.k[inside]] == 1]
+        # every column of the same group and type, for each single job
+        same = (self.b[single][:, None] == self.b[inside]) & (self.j[single][:, None] == self.j[inside])
+        row, at = np.nonzero(same)
+        value = np.where(inside[at] == single[row], 1.0, -program.counts[self.k[inside[at]]])
+        return csr_array((value, (row, C - len(self.k) + inside[at])), shape=(len(single), C))
+
+
+def highs(statement: Statement) -> tuple[Array, Array]:
+    """HiGHS, from scratch and with its own choice of algorithm."""
+    matrix = statement.matrix.tocsr()
+    options = {**TIGHT, "solver": "ipm"} if matrix.shape[1] > _SIMPLEX else TIGHT
+    rows = np.where(statement.equal, statement.limit, -np.inf), statement.limit
+    return run_to_optimum(with_model(matrix, statement.cost, rows, maximise=True, options=options))
+
+
+_SIMPLEX = 10_000
+"""Columns up to which HiGHS uses its simplex method here; its interior point method with crossover beyond."""
+
+
+def clarabel(statement: Statement) -> tuple[Array, Array]:
+    """Clarabel's interior point method."""
+    import clarabel as package
+    from scipy.sparse import csc_matrix, identity, vstack
+
+    equal = statement.equal
+    matrix = statement.matrix.tocsr()
+    rows, columns = matrix.shape
+    order = np.concatenate([np.flatnonzero(equal), np.flatnonzero(~equal)])
+    stacked = csc_matrix(vstack([matrix[order], -identity(columns, format="csr")]))
+    limit = np.concatenate([statement.limit[order], np.zeros(columns)])
+    settings: Any = package.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = _FINEST
+    cones = [package.ZeroConeT(int(equal.sum())), package.NonnegativeConeT(int((~equal).sum()) + columns)]
+    quadratic = csc_matrix((columns, columns))
+    solution: Any = package.DefaultSolver(quadratic, -statement.cost, stacked, limit, cones, settings).solve()
+    if solution.status != package.SolverStatus.Solved:
+        raise RuntimeError(f"Clarabel stopped with status {solution.status}")
+    dual = np.zeros(rows)
+    dual[order] = np.asarray(solution.z)[:rows]
+    return np.asarray(solution.x), np.abs(dual)

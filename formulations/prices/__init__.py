@@ -1,0 +1,1 @@
+"""The search for prices: programs over many jobs by their duals."""

@@ -1,0 +1,90 @@
+"""The active set of a search for prices, and what the settled jobs take together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.prices.best_responses import Box, Jobs, Totals, choose, settle
+from formulations.prices.goals import Goal, Place
+
+__all__ = ["ActiveSet", "Settled"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_FEWEST, _HARDLY = 48, 0.8
+"""Fewest jobs that are left undecided, and the part of all that is so many that nobody is settled."""
+
+_LEVEL_ERROR = 0.3
+"""Relative error of the level per relative error of the prices."""
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveSet:
+    """Some jobs (numbers `index` of all), what they want, and their mixes."""
+
+    index: Index
+    jobs: Jobs
+    goal: Goal
+    states: NDArray[np.unsignedinteger]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, some: Index) -> ActiveSet:
+        """Some of them."""
+        return ActiveSet(self.index[some], self.jobs.take(some), self.goal.take(some), self.states[some])
+
+    def choose(self, place: Place) -> Totals:
+        """Their best mixes are noted in `states`."""
+        return choose(self.jobs, self.goal.market(place), self.states)
+
+    def note(self, some: ActiveSet) -> None:
+        """Keep the mixes of some of them, whose numbers are their places in this set."""
+        self.states[some.index] = some.states
+
+    def settle(self, settled: Settled, place: Place, error: float) -> ActiveSet:
+        """Those who may still change their mix within the error of the prices; the others are added to the settled."""
+        box = Box(error * place.size, _LEVEL_ERROR * error)
+        undecided, totals, box = settle(self.jobs, self.goal.market(place), box, self.states, _FEWEST)
+        if len(undecided) > _HARDLY * len(self):
+            return self
+        settled.add(totals, place, box)
+        return self.take(undecided)
+
+
+@dataclass(eq=False)
+class Settled:
+    """What settled jobs take (M,) at a level, and how it grows with it; and for which prices (M,) and levels they are
+    settled."""
+
+    usage: Array
+    growth: Array
+    lowest: Array
+    highest: Array
+    lowest_level: float = -np.inf
+    highest_level: float = np.inf
+
+    @classmethod
+    def nobody(cls, M: int) -> Settled:
+        """To begin with."""
+        return cls(np.zeros(M), np.zeros(M), np.full(M, -np.inf), np.full(M, np.inf))
+
+    def add(self, totals: Totals, place: Place, box: Box) -> None:
+        """More jobs, which are settled in a box around a place."""
+        self.usage = self.usage + totals.usage
+        self.growth = self.growth + totals.growth
+        self.lowest = np.maximum(self.lowest, place.prices - box.prices)
+        self.highest = np.minimum(self.highest, place.prices + box.prices)
+        width = box.level * abs(place.level)
+        self.lowest_level = max(self.lowest_level, place.level - width)
+        self.highest_level = min(self.highest_level, place.level + width)
+
+    def moved(self, before: float, after: float, sign: float) -> None:
+        """The level has moved; growth is relative to where it is, and to the better."""
+        if before != after:
+            self.usage = self.usage + self.growth * (sign * (after - before) / before)
+            self.growth = self.growth * (after / before)

@@ -1,0 +1,368 @@
+"""Best responses of all jobs to given prices, in one pass over chunks of jobs that stay in the processor's cache.
+
+A job's response to prices is a *mix* of two types, idle time being one of them (`mixes`). Which mix is best does
+not depend on the unit of its throughput, nor on its gang. What the others must know of a pass are sums over the jobs of
+each mix; what is kept of a job is the number of its mix.
+
+Whether a mix is *settled*, so that no prices near the given ones change it, is exact: with ``w = (a_l - a_j) /
+(a_k - a_j)`` the mix of j and k is best as long as every other type l lies above their line,
+``p_l >= (1 - w) p_j + w p_k``, which is linear in the prices.
+
+Sums of chunks are added in their order, so the number of threads changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.prices.log_responses import in_chunks
+from formulations.prices.mixes import Mixes, mixes_of
+
+__all__ = ["Box", "Jobs", "Market", "Totals", "choose", "keep", "respond_all", "settle"]
+
+Array = NDArray[np.float64]
+States = NDArray[np.unsignedinteger]
+Result = TypeVar("Result")
+Work = Callable[[Iterator[slice]], list[Result]]
+
+_CHUNK = 8192
+
+_ROUNDING = 1e-12
+"""How far beyond its fastest type a demand may be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """K classes of jobs.
+
+    Attributes
+    ----------
+    rates : (K, M) throughput.
+    loads : (K,) GPUs that each class occupies.
+    gain : (K,) what a class is paid for a unit of throughput, per GPU of the gang; None: nothing.
+    """
+
+    rates: Array
+    loads: Array
+    gain: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.loads)
+
+    def take(self, jobs: NDArray[np.intp], loads: Array | None = None) -> Jobs:
+        """Some of the classes, with other loads if given."""
+        gain = None if self.gain is None else self.gain[jobs]
+        return Jobs(self.rates[jobs], self.loads[jobs] if loads is None else loads, gain)
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """What jobs meet: prices (M,), demands (K,) or None, and their growth (K,) with the level, or None."""
+
+    prices: Array
+    demand: Array | None = None
+    growth: Array | None = None
+
+    @cached_property
+    def mixes(self) -> Mixes:
+        """All mixes; of two types the cheaper comes first."""
+        return mixes_of(len(self.prices)).by_price(self.prices)
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Half-widths of a box around a market: of prices (M,), and of the level."""
+
+    prices: Array
+    level: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sums over jobs by mix, (3, mixes): loads, loads on the second type, growth of the latter with the level."""
+
+    sums: Array
+    mixes: Mixes
+
+    @property
+    def usage(self) -> Array:
+        """(M,) GPUs that these jobs take of each type."""
+        return self._by_type(self.sums[0] - self.sums[1], self.sums[1])
+
+    @property
+    def growth(self) -> Array:
+        """(M,) how usage changes with the level."""
+        return self._by_type(-self.sums[2], self.sums[2])
+
+    def _by_type(self, of_first: Array, of_second: Array) -> Array:
+        M = self.mixes.n_types
+        total = np.bincount(self.mixes.first, of_first, M + 1) + np.bincount(self.mixes.second, of_second, M + 1)
+        return np.asarray(total[:M])
+
+
+def choose(jobs: Jobs, market: Market, states: States) -> Totals:
+    """The best mix of every job, written to `states` (K,), and what they take."""
+
+    def work(parts: Iterator[slice]) -> list[Array]:
+        chooser, sums = _Chooser(market), []
+        for part in parts:
+            chunk = _Chunk(jobs, market, part)
+            chooser(chunk, states[part])
+            chunk.mix(states[part])
+            sums.append(chunk.sums(chunk.loads))
+        return sums
+
+    return _added(in_chunks(len(jobs), _quiet(work), chunk=_CHUNK), market)
+
+
+def keep(jobs: Jobs, market: Market, states: States, loads: Array) -> Totals:
+    """What jobs of other `loads` (K,) take in the mixes that they have."""
+
+    def work(parts: Iterator[slice]) -> list[Array]:
+        sums = []
+        for part in parts:
+            chunk = _Chunk(jobs, market, part)
+            chunk.mix(states[part])
+            sums.append(chunk.sums(loads[part]))
+        return sums
+
+    return _added(in_chunks(len(jobs), _quiet(work), chunk=_CHUNK), market)
+
+
+def settle(
+    jobs: Jobs, market: Market, box: Box, states: States, fewest: int = 0
+) -> tuple[NDArray[np.intp], Totals, Box]:
+    """Jobs that may leave their mix (`states`) somewhere in the box around a market, and what the others take there.
+
+    The box is widened, and returned so, until it leaves at least `fewest` jobs undecided.
+    """
+    fewest = min(fewest, len(jobs))
+
+    def work(parts: Iterator[slice]) -> list[tuple[NDArray[np.intp], Array, Array]]:
+        found = []
+        for part in parts:
+            chunk = _Chunk(jobs, market, part)
+            chunk.mix(states[part])
+            reach = chunk.reach(box)
+            settled = reach >= 1.0
+            undecided = np.flatnonzero(~settled) + part.start
+            nearest = np.partition(reach, fewest)[:fewest] if fewest < len(reach) else reach
+            found.append((undecided, chunk.sums(chunk.loads * settled), nearest))
+        return found
+
+    found = in_chunks(len(jobs), _quiet(work), chunk=_CHUNK)
+    undecided = np.concatenate([some for some, _, _ in found])
+    if len(undecided) < fewest:
+        nearest = np.sort(np.concatenate([distances for _, _, distances in found]))[:fewest]
+        within = nearest[np.isfinite(nearest)]
+        if len(within) > len(undecided):
+            # a little more, so that rounding does not leave out the last of them
+            by = float(within[-1]) * (1.0 + _ROUNDING)
+            return settle(jobs, market, Box(by * box.prices, by * box.level), states)
+    return undecided, _added([sums for _, sums, _ in found], market), box
+
+
+def respond_all(jobs: Jobs, market: Market, states: States, shares: Array, multipliers: Array) -> None:
+    """Shares (K, M) and multipliers (K,) per GPU of the gang of jobs that keep their mixes."""
+
+    def work(parts: Iterator[slice]) -> list[None]:
+        for part in parts:
+            chunk = _Chunk(jobs, market, part)
+            chunk.mix(states[part])
+            chunk.write(shares[part], multipliers[part])
+        return []
+
+    in_chunks(len(jobs), _quiet(work), chunk=_CHUNK)
+
+
+def _quiet(work: Work[Result]) -> Work[Result]:
+    """Divisions by zero are expected; each thread has to be told."""
+
+    def quietly(parts: Iterator[slice]) -> list[Result]:
+        with np.errstate(all="ignore"):
+            return work(parts)
+
+    return quietly
+
+
+def _added(sums: list[Array], market: Market) -> Totals:
+    return Totals(np.sum([np.zeros((3, len(market.mixes.first))), *sums], axis=0), market.mixes)
+
+
+class _Chunk:
+    """Some jobs by types, idle time being the last row, and their mixes."""
+
+    def __init__(self, jobs: Jobs, market: Market, part: slice) -> None:
+        self.market, self.mixes = market, market.mixes
+        self.n, self.M = part.stop - part.start, jobs.rates.shape[1]
+        self.rates = np.zeros((self.M + 1, self.n))
+        self.rates[: self.M] = jobs.rates[part].T
+        self.loads = jobs.loads[part]
+        self.gain = None if jobs.gain is None else jobs.gain[part]
+        self.demand = None if market.demand is None else market.demand[part]
+        self.growth = None if market.growth is None else market.growth[part]
+
+    def mix(self, states: States) -> None:
+        """Note the mixes: the rate of the first type, the difference to the second, and the second's share."""
+        self.states = states.astype(np.intp)
+        place = np.arange(self.n)
+        self.first, self.second = self.mixes.first[self.states], self.mixes.second[self.states]
+        flat = self.rates.ravel()
+        self.low = flat.take(self.first * self.n + place)
+        self.span = flat.take(self.second * self.n + place)
+        self.span -= self.low
+        self.share = self.mixes.alone[self.states]
+        if self.demand is not None:
+            share = (self.demand - self.low) / self.span
+            np.minimum(np.maximum(share, 0.0, out=share), 1.0, out=share)
+            self.share = share if self.gain is None else np.where(self.states < self.mixes.n_pairs, share, self.share)
+
+    def sums(self, loads: Array) -> Array:
+        """(3, mixes) see `Totals`."""
+        size = len(self.mixes.first)
+        sums = np.zeros((3, size))
+        sums[0] = np.bincount(self.states, loads, size)
+        sums[1] = np.bincount(self.states, loads * self.share, size)
+        if self.growth is not None:
+            sums[2] = np.bincount(self.states, loads * self.growth / self.span, size)
+        return sums
+
+    def reach(self, box: Box) -> Array:
+        """(K,) how many times as wide the box may be before the mix is not the best everywhere in it; below 1: it is
+        not so in the box itself."""
+        prices, width = np.append(self.market.prices, 0.0), np.append(box.prices, 0.0)
+        reach = np.full(self.n, np.inf)
+        bound = self.states < self.mixes.n_pairs
+        if self.demand is not None:
+            self._until_line_is_not_lowest(reach, prices, width)
+            if self.gain is not None:
+                reach[~bound] = np.inf
+            if self.growth is not None:
+                self._until_outside(reach, box.level)
+        if self.gain is not None:
+            first, second = self.first, self.second
+            profit = prices[second] - prices[first] - self.gain * self.span
+            corner = self._until_another_corner(prices, width)
+            np.fmin(reach, np.where(bound, profit / (width[first] + width[second]), corner), out=reach)
+        return reach
+
+    def _until_line_is_not_lowest(self, reach: Array, prices: Array, width: Array) -> None:
+        """Every other type, or idleness, is dearer than the line through the two types of the mix."""
+        mixes, states = self.mixes, self.states
+        cheap, step = prices[mixes.first][states], (prices[mixes.second] - prices[mixes.first])[states]
+        wide, wider = width[mixes.first][states], width[mixes.second][states]
+        for kind in range(self.M + 1):
+            w = (self.rates[kind] - self.low) / self.span
+            gap = prices[kind] - cheap
+            gap -= w * step
+            moves = np.abs(w) * wider
+            np.subtract(1.0, w, out=w)
+            moves += np.abs(w, out=w) * wide
+            moves += width[kind]
+            gap += np.where((mixes.first == kind) | (mixes.second == kind), np.inf, 0.0)[states]
+            # nothing between two that do not move: not a number, which the minimum does not mind
+            gap /= moves
+            np.fmin(reach, gap, out=reach)
+
+    def _until_outside(self, reach: Array, level: float) -> None:
+        """The demand stays between the rates of the mix; a demand does not fall to nothing."""
+        assert self.demand is not None
+        assert self.growth is not None
+        moved = self.growth * level
+        # below 0 where the demand has left the mix already
+        above = np.copysign(1.0, self.span) * (self.demand - self.low)
+        np.fmin(reach, (np.abs(self.span) - above) / moved, out=reach)
+        above /= moved
+        above[self.first == self.M] = np.inf
+        np.fmin(reach, above, out=reach)
+
+    def _until_another_corner(self, prices: Array, width: Array) -> Array:
+        """No other type, nor idleness, pays more than the one type of the mix."""
+        assert self.gain is not None
+        own = np.where(self.share > 0.0, self.second, self.M)
+        left = prices[own] - self.gain * self.rates.ravel().take(own * self.n + np.arange(self.n))
+        reach = np.full(self.n, np.inf)
+        for kind in range(self.M + 1):
+            gap = prices[kind] - self.gain * self.rates[kind] - left
+            gap[own == kind] = np.inf
+            gap /= width[own] + width[kind]
+            np.fmin(reach, gap, out=reach)
+        return reach
+
+    def write(self, shares: Array, multipliers: Array) -> None:
+        """Fill in the shares and multipliers."""
+        for kind in range(self.M):
+            column = (1.0 - self.share) * (self.first == kind)
+            column += self.share * (self.second == kind)
+            shares[:, kind] = column
+        prices = np.append(self.market.prices, 0.0)
+        multiplier = (prices[self.mixes.second] - prices[self.mixes.first])[self.states] / self.span
+        if self.gain is not None:
+            multiplier -= self.gain
+        wanted = (self.states < self.mixes.n_pairs) & np.isfinite(multiplier)
+        np.copyto(multipliers, np.where(wanted, np.maximum(multiplier, 0.0), 0.0))
+
+
+class _Chooser:
+    """Tries every mix for chunks of jobs; one per thread."""
+
+    def __init__(self, market: Market) -> None:
+        self.prices, self.mixes = market.prices, market.mixes
+
+    def __call__(self, chunk: _Chunk, states: States) -> None:
+        """Write the number of the cheapest mix to `states`."""
+        n, M = chunk.n, chunk.M
+        self.best, self.states = np.full(n, np.inf), states
+        self.flag, self.number = np.empty(n, dtype=bool), np.empty(n, dtype=states.dtype)
+        states.fill(0)
+        able = np.tile(self.prices[:, None], n)
+        if chunk.demand is not None:
+            need = chunk.demand * (1.0 - _ROUNDING)
+            for k in range(M):
+                np.copyto(able[k], np.inf, where=np.less(chunk.rates[k], need, out=self.flag))
+            self._pairs(chunk.rates, need, able)
+            if chunk.gain is not None:
+                self.best -= chunk.gain * need
+        else:
+            self.best.fill(0.0)
+            states.fill(self.mixes.n_pairs + M)
+        if chunk.gain is not None:
+            for k in range(M):
+                able[k] -= chunk.gain * chunk.rates[k]
+                np.less(able[k], self.best, out=self.flag)
+                np.minimum(self.best, able[k], out=self.best)
+                np.copyto(states, self.mixes.n_pairs + k, where=self.flag, casting="unsafe")
+
+    def _pairs(self, rates: Array, need: Array, able: Array) -> None:
+        """A type that is too slow has the price inf, so of two types the second must be fast enough.
+
+        Where the first is fast enough as well the pair counts as the first alone, no cheaper than with idle time.
+        """
+        mixes, M = self.mixes, len(self.prices)
+        above = np.maximum(rates[:M] - need, 0.0)
+        below = np.maximum(need - rates[:M], 0.0)
+        share, cost = np.empty_like(need), np.empty_like(need)
+        for number in range(mixes.n_pairs):
+            j, k = mixes.first[number], mixes.second[number]
+            if j == M:
+                np.maximum(rates[k], need, out=share)
+                np.divide(need, share, out=share)
+                np.multiply(share, able[k], out=cost)
+            else:
+                np.add(below[j], above[k], out=share)
+                np.divide(below[j], share, out=share)
+                np.subtract(able[k], self.prices[j], out=cost)
+                cost *= share
+                cost += self.prices[j]
+            # not a number where nothing is left to be mixed
+            np.less(cost, self.best, out=self.flag)
+            np.fmin(self.best, cost, out=self.best)
+            # later mixes have higher numbers, so the maximum keeps the last one that was cheaper
+            np.multiply(self.flag, self.states.dtype.type(number), out=self.number)
+            np.maximum(self.states, self.number, out=self.states)

@@ -1,0 +1,231 @@
+"""Crossover: from prices at which nearly all jobs are settled to exact prices, level and shares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer
+from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
+from formulations.interior_point.small_engine import small_engine
+from formulations.prices.active_set import ActiveSet, Settled
+from formulations.prices.best_responses import keep, respond_all
+from formulations.prices.goals import Goal, Place
+from formulations.prices.vertex import Tied, solve_vertex
+from throughputs.numerics import dot, matmul
+
+__all__ = ["Crossover"]
+
+Array = NDArray[np.float64]
+
+_EXACT = 1e-6
+"""Relative error of the prices of an interior point, on the safe side."""
+
+_PRECISION, _FINE = 1e-12, 1e-13
+"""Precision of a program; the same where that leaves more jobs tied than can be."""
+
+_NEGLIGIBLE = 1e-9
+"""Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
+
+_APART, _MOST_TIED = 1e-7, 128
+"""Difference of a share from that of the best mix, or of a throughput from the demand, by which a job counts as tied;
+how many such jobs may be."""
+
+_MANY = 5000
+"""Number of classes from which a general method does not tell the undecided ones apart."""
+
+_CLEARED = 1e-8
+"""Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
+
+_LEVELS, _LINEAR, _NEARLY_LINEAR, _BENT = 6, 1e-6, 1e-3, 10.0
+"""Where demands are not linear in the level: programs at most; change of the level after which they need not be drawn
+up again, the same where the level is corrected once more; by how much demands may bend per square of the change."""
+
+
+class Crossover:
+    """The interior point over undecided jobs, and the exact answer for `everyone`, whose mixes are noted."""
+
+    def __init__(self, polytope: Polytope, goal: Goal, everyone: ActiveSet) -> None:
+        self.polytope, self.goal, self.everyone = polytope, goal, everyone
+        self.capacity = polytope.capacity
+        self.iterations = 0
+
+    def answer(self, undecided: ActiveSet, settled: Settled, place: Place) -> tuple[Answer | None, Place]:
+        """The answer, and the exact place if nobody but the undecided changes the mix; None where others would.
+
+        RuntimeError when it cannot be found or does not clear the market.
+        """
+        fine = (solve_structured, _FINE)
+        engines = ((small_engine, _PRECISION), fine) if self.polytope.n_jobs < _MANY else (fine,)
+        exact = None
+        for engine, precision in engines:
+            before = place.level
+            point, place = self._solved(undecided, settled, place, engine, precision, _NEARLY_LINEAR)
+            if self._off(settled, place):
+                return None, place
+            bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
+            exact = self._at_vertex(undecided, settled, point, place, max(_APART, bent))
+            if exact is not None and len(exact[0]) < np.count_nonzero(place.prices):
+                break
+        if exact is not None:
+            return self._whole(*exact), place
+        clean = self._cleaned(undecided, settled, place)
+        if clean is not None:
+            undecided, point, place = clean
+            undecided.choose(place)
+        return self._whole(undecided, point.shares.T, place), place
+
+    def _solved(
+        self, active: ActiveSet, settled: Settled, place: Place, engine: Engine, precision: float, straight: float
+    ) -> tuple[InteriorPoint, Place]:
+        """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level.
+
+        Demands count as linear in the level while it moves by a fraction `straight`.
+        """
+        if not len(active):
+            raise RuntimeError("nobody is undecided")
+        if not self.goal.linear:
+            self._follow(active, settled, place)
+        for _ in range(_LEVELS):
+            point = engine(self._program(active, settled, place), precision)
+            self.iterations += point.iterations
+            prices = point.prices * self._scale(point.prices, place)
+            prices = self.goal.without_negligible(prices, self.capacity, _NEGLIGIBLE)
+            by = (point.level - 1.0) * self._part_of_all(active) if self.goal.gain is None else 0.0
+            following = Place(prices, self.goal.moved(place.level, by))
+            if self.goal.linear:
+                settled.moved(place.level, following.level, self.goal.sign)
+                return point, following
+            self._follow(active, settled, following)
+            if abs(by) <= straight:
+                return point, following
+            place = Place(place.prices, following.level)
+        raise RuntimeError("the level does not settle")
+
+    def _follow(self, undecided: ActiveSet, settled: Settled, place: Place) -> None:
+        """What settled jobs take now that the level has moved, where demands are not linear in it."""
+        loads = self.everyone.jobs.loads.copy()
+        loads[undecided.index] = 0.0
+        totals = keep(self.everyone.jobs, self.goal.market(place), self.everyone.states, loads)
+        settled.usage, settled.growth = totals.usage, totals.growth
+
+    def _program(self, active: ActiveSet, settled: Settled, place: Place) -> StructuredProgram:
+        polytope, market = self.polytope, active.goal.market(place)
+        fastest = active.jobs.rates.max(axis=1)
+        rates = np.divide(active.jobs.rates.T, fastest, order="C")
+        scale_factors = polytope.scale_factors[active.index].astype(np.float64)
+        left = self.capacity - settled.usage
+        figures = {"scale_factors": scale_factors, "counts": polytope.counts[active.index]}
+        demand = None if market.demand is None else market.demand / fastest
+        if active.jobs.gain is not None:
+            worth = rates * (active.jobs.gain * scale_factors * fastest)
+            return StructuredProgram(rates=rates, capacity=left, gains=worth, floors=demand, **figures)
+        # demands in the relative level t around 1: d + g (t - 1); what all jobs gain by a step of the level is too much
+        # for few of them, and would set the scale of what is resolved
+        assert demand is not None
+        assert market.growth is not None
+        step = self._part_of_all(active)
+        growth, drift = market.growth * (step / fastest), settled.growth * step
+        if not growth.any():
+            raise RuntimeError("nobody that is undecided rises with the level")
+        return StructuredProgram(
+            rates=rates,
+            capacity=left + drift,
+            slopes=growth,
+            floors=demand - growth,
+            drift=drift,
+            **figures,
+        )
+
+    def _part_of_all(self, active: ActiveSet) -> float:
+        """Of the GPUs that all jobs ask for."""
+        return float(np.add.reduce(active.jobs.loads)) / float(np.add.reduce(self.everyone.jobs.loads))
+
+    def _scale(self, prices: Array, place: Place) -> float:
+        """Prices of a level have no unit of their own: the same worth of all capacity as before."""
+        return (
+            1.0
+            if self.goal.gain is not None
+            else float((matmul(self.capacity, place.prices)) / (matmul(self.capacity, prices)))
+        )
+
+    def _off(self, settled: Settled, place: Place) -> bool:
+        """Whether prices or level are further off than was assumed when jobs were settled."""
+        beyond = max(settled.lowest_level - place.level, place.level - settled.highest_level)
+        if self.goal.gain is None and beyond > _NEGLIGIBLE * abs(place.level):
+            return True
+        off = np.maximum(settled.lowest - place.prices, place.prices - settled.highest)
+        return float((off * self.capacity).max()) > _NEGLIGIBLE * max(dot(place.prices, self.capacity), self.goal.most)
+
+    def _at_vertex(
+        self, undecided: ActiveSet, settled: Settled, point: InteriorPoint, place: Place, apart: float
+    ) -> tuple[ActiveSet, Array, Place] | None:
+        """Shares of the jobs that are tied at the exact prices, and the exact level; None where rounding is in the way.
+
+        Tied is a job whose shares are `apart` from those of its best mix. The mixes of the others are noted.
+        """
+        undecided.choose(place)
+        market = undecided.goal.market(place)
+        x = np.ascontiguousarray(point.shares.T)
+        mixed, multipliers = np.empty_like(x), np.empty(len(x))
+        respond_all(undecided.jobs, market, undecided.states, mixed, multipliers)
+        free = np.flatnonzero((np.abs(x - mixed) > apart).any(axis=1))
+        if len(free) > _MOST_TIED:
+            return None
+        others = undecided.take(np.setdiff1d(np.arange(len(undecided)), free))
+        totals = keep(others.jobs, others.goal.market(place), others.states, others.jobs.loads)
+        tied, costly = undecided.take(free), place.prices > 0
+        self.everyone.note(undecided)
+        rates, wanted = tied.jobs.rates, tied.goal.market(place)
+        demand = np.zeros(len(free)) if wanted.demand is None else wanted.demand
+        growth = np.zeros(len(free)) if wanted.growth is None else wanted.growth
+        bound = (demand > 0) & (np.einsum("ij,ij->i", rates, x[free]) <= demand * (1.0 + apart))
+        found = solve_vertex(
+            Tied(
+                rates,
+                tied.jobs.loads,
+                np.where(bound, demand, np.nan),
+                growth,
+                x[free],
+                np.where(costly, self.capacity - settled.usage - totals.usage, np.nan),
+                settled.growth + totals.growth,
+            )
+        )
+        if found is None:
+            return None
+        shares, by = found
+        return tied, shares, Place(place.prices, self.goal.moved(place.level, by))
+
+    def _cleaned(
+        self, undecided: ActiveSet, settled: Settled, place: Place
+    ) -> tuple[ActiveSet, InteriorPoint, Place] | None:
+        """At exact prices next to all jobs are settled, and need no shares of an interior point."""
+        undecided.choose(place)
+        settled = replace(settled)
+        active = undecided.settle(settled, place, _EXACT)
+        if active is undecided:
+            return None
+        self.everyone.note(undecided)
+        try:
+            point, exact = self._solved(active, settled, place, solve_structured, _PRECISION, _LINEAR)
+        except RuntimeError:
+            return None
+        return None if self._off(settled, exact) else (active, point, exact)
+
+    def _whole(self, undecided: ActiveSet, their_shares: Array, place: Place) -> Answer:
+        """The others have their mixes, the undecided the shares (their number, M) that are given."""
+        everyone, K = self.everyone, len(self.everyone)
+        self.everyone.note(undecided)
+        shares, multipliers = np.empty((K, len(self.capacity))), np.empty(K)
+        respond_all(everyone.jobs, self.goal.market(place), everyone.states, shares, multipliers)
+        shares[undecided.index] = their_shares
+        multipliers *= self.polytope.scale_factors
+        used = np.einsum("i,ij->j", everyone.jobs.loads, shares)
+        worth = max(dot(self.capacity, place.prices), self.goal.most)
+        unsold = dot(np.maximum(self.capacity - used, 0.0), place.prices)
+        if unsold > _CLEARED * worth or (used > (1.0 + _CLEARED) * self.capacity).any():
+            raise RuntimeError("prices do not clear the market")
+        return Answer(shares, multipliers, place.prices, self.iterations)

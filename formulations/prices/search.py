@@ -1,0 +1,319 @@
+"""Prices first: for programs whose jobs are too many to be iterated over.
+
+Jobs meet only in the M capacity rows, so all that a job must know of the others is M prices and, where there is one,
+the level. At given prices every job's mix of types is closed form (`mixes`), and the best prices are those at which all
+jobs together use what there is:
+
+1. prices from a sample of the jobs, each standing for its neighbours in the canonical order, by the interior point;
+   or those of the decision before (`formulations.core.warm_start`);
+2. Newton steps on prices and level. One job changes its mix at once, many do so gradually: how usage changes with
+   prices is measured on some of them, and corrected by what each pass reveals (BFGS). How far a step goes says how far
+   off the prices still are, and jobs whose mix is the best for all prices so near are *settled*: later passes leave
+   them out;
+3. the interior point over the few jobs that are left, the others' use of capacity being what their mixes say: exact
+   prices, and shares.
+
+Should prices end up further off than was assumed when jobs were settled, all begins anew from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.core.warm_start import Start
+from formulations.prices.active_set import ActiveSet, Settled
+from formulations.prices.best_responses import Box, Jobs, respond_all, settle
+from formulations.prices.crossover import Crossover
+from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
+from formulations.prices.newton import Curvature, newton_step, shortened
+
+__all__ = ["solve", "solve_for_worth", "takes"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_SMALLEST, _SMALLEST_BENT, _SMALLEST_CURVED = 3000, 2000, 1000
+"""Number of classes below which the interior point over all of them is as fast; where demands are piecewise linear in
+the level, and where they are curved: that is a sequence of programs."""
+
+_SMALLEST_WARM, _SMALLEST_WARM_CURVED, _SMALLEST_WARM_SUM = 1500, 500, 2500
+"""The same for a start from prices; and where there is no level, but a sum."""
+
+_MANY, _PROBED = 16_000, 256
+"""Number of classes up to which jobs that run alike, or do not contend, are refused; how many are looked at."""
+
+_MOST = 4096
+"""Most jobs that a small program or a sample may comfortably have."""
+
+_HARDEST = 8
+"""Jobs that need most and are in every sample, at next to no weight."""
+
+_SAMPLE, _COMFORTABLE = 128, 80
+"""Fewest jobs in a sample, and undecided jobs that a small program has no trouble with, at any size."""
+
+_FURTHEST = 0.3
+"""Relative error of the prices beyond which a start is none."""
+
+_MOST_UNDECIDED = 0.35
+"""Part of all jobs beyond which undecided ones are too many: the interior point over all of them is the better way."""
+
+_STEPS, _ROUNDS = 12, 3
+
+_SETTLING = 0.5
+"""Relative error of the prices from which jobs are settled."""
+
+_DIFFERENCE, _LEAST_DIFFERENCE, _MEASURED = 0.02, 1e-3, 1024
+"""Relative change of a price by which slopes are measured, and about how many jobs they are measured on."""
+
+_GOOD_STEP, _STALLS = 0.5, 3
+"""Part of the error that a good step leaves; how many worse steps are put up with."""
+
+_TIED, _MANY_TIED = 1e-5, 0.2
+"""Relative error of a price within which jobs count as tied, and the part of all GPUs that such jobs may occupy."""
+
+_LEAST_ERROR = 1e-10
+"""What a step that does not move prices at all may be wrong by."""
+
+_FREE = 1e-5
+"""Part of all capacity's worth below which the worth of a type's capacity is taken for nothing at rough prices."""
+
+
+def takes(polytope: Polytope) -> bool:
+    """Whether the classes are many enough for this path to pay where there is no level."""
+    return polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY)
+
+
+def _contended(polytope: Polytope) -> bool:
+    """Whether not all jobs can run at once; otherwise most types cost nothing, and prices are hard to find."""
+    return float(np.add.reduce(polytope.capacity)) < float(np.add.reduce(polytope.loads))
+
+
+def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
+    """Solve a threshold objective or a sum over many classes of jobs.
+
+    Raises
+    ------
+    NotAcceptedError
+        Another objective, few classes, or a `start` that is nowhere near.
+    RuntimeError
+        Prices settle too few jobs, or do not clear the market.
+    """
+    return objective.accept(_PricesFirst(polytope, start))
+
+
+@dataclass(frozen=True, eq=False)
+class _PricesFirst(Method[Answer]):
+    polytope: Polytope
+    start: Start | None
+
+    def weighted_sum(self, objective: MaxSum) -> Answer:
+        self._check(objective, _SMALLEST, _SMALLEST_WARM_SUM)
+        return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run(self.start)
+
+    def linear_level(self, objective: MaxMin) -> Answer:
+        self._check(objective, _SMALLEST, _SMALLEST_WARM)
+        return self._by_level(objective)
+
+    def level(self, objective: Threshold) -> Answer:
+        self._check(objective, _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT, _SMALLEST_WARM_CURVED)
+        return self._by_level(objective)
+
+    def _check(self, objective: Objective, smallest: int, smallest_warm: int) -> None:
+        """Whether this path is taken, from a number of classes on; another where there is a start."""
+        polytope, warm = self.polytope, self.start is not None
+        least = min(_SMALLEST, smallest_warm if warm else smallest)
+        if polytope.n_jobs < least:
+            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
+        if polytope.n_jobs < _MANY and not _contended(polytope):
+            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY}")
+        if (polytope.n_jobs < _MANY or objective.curved or warm) and _alike(polytope):
+            raise NotAcceptedError("many jobs run alike: they change their mix all at once")
+
+    def _by_level(self, objective: Threshold) -> Answer:
+        try:
+            return _Search(self.polytope, LevelGoal(self.polytope, objective)).run(self.start)
+        except _HeldAloneError:
+            if self.start is not None:
+                raise
+            return _alone(self.polytope, objective)
+
+
+def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
+    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
+    return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
+
+
+def _alike(polytope: Polytope) -> bool:
+    """Whether most jobs have the rates of others but for the unit, as far as some of them tell."""
+    rates = polytope.rates[:: max(polytope.n_jobs // _PROBED, 1)]
+    relative = np.round(rates / rates.max(axis=1, keepdims=True), 9)
+    return 2 * len({row.tobytes() for row in relative}) < len(relative)
+
+
+def _alone(polytope: Polytope, objective: Threshold) -> Answer:
+    """Where the hardest job holds the level alone, any shares that meet the level's demands will do."""
+    level = objective.relaxed(objective.easiest_level(polytope.fastest), 1e-12)
+    return solve_for_worth(polytope, polytope.normalised_worth, objective.demand(level))
+
+
+class _HeldAloneError(RuntimeError):
+    """A single job holds the level, so that capacity is worth nothing and prices say nothing."""
+
+
+class _Search:
+    """Newton steps over all jobs, then over the undecided ones, and the interior point over the last of these."""
+
+    def __init__(self, polytope: Polytope, goal: Goal) -> None:
+        self.polytope, self.goal = polytope, goal
+        self.capacity = polytope.capacity
+        K, M = polytope.rates.shape
+        kind = np.min_scalar_type((M + 1) * (M + 2) // 2 + M)
+        self.everyone = ActiveSet(
+            np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain), goal, np.zeros(K, dtype=kind)
+        )
+        self.few = int(np.clip(K // 16, _SAMPLE, _MOST))
+        self.enough = int(np.clip(K // 250, _COMFORTABLE, _MOST))
+        self.crossover = Crossover(polytope, goal, self.everyone)
+
+    def run(self, start: Start | None = None) -> Answer:
+        """RuntimeError when prices settle too few jobs or do not clear the market, or when `start` leads nowhere."""
+        place, curvature = self._from_sample() if start is None else self._from_start(start)
+        if self.goal.is_limit(place.level) or (self.goal.gain is not None and not place.prices.any()):
+            if start is not None:
+                raise NotAcceptedError("where capacity is worth nothing, prices are no start")
+            return self._at_limit(place)
+        for _ in range(_ROUNDS):
+            undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST)
+            start = None
+            answer, place = self.crossover.answer(undecided, settled, place)
+            if answer is not None:
+                return answer
+        raise RuntimeError("prices are further off than it seems")
+
+    def _from_sample(self) -> tuple[Place, Curvature]:
+        """Solve for a part of the jobs, every one standing for its neighbours."""
+        jobs, counts = self._sample(_HARDEST)
+        part = self.polytope.restricted(jobs, np.arange(len(self.capacity)), counts)
+        sample = self._some(jobs, part.loads)
+        found, self.crossover.iterations = sample.goal.solve(part)
+        place = Place(self.goal.without_negligible(found.prices, self.capacity, _FREE), found.level)
+        if place.prices.any() and not self.goal.is_limit(place.level):
+            self._refuse_ties(sample, place)
+        return place, self._measured(self.everyone, place, _DIFFERENCE)
+
+    def _from_start(self, start: Start) -> tuple[Place, Curvature]:
+        """The prices and the level that are given."""
+        jobs, counts = self._sample(0)
+        sample = self._some(jobs, counts * self.polytope.scale_factors[jobs])
+        place = self.goal.place(start)
+        place = Place(self.goal.without_negligible(place.prices, self.capacity, _FREE), place.level)
+        self._refuse_ties(sample, place)
+        return place, self._measured(self.everyone, place, _DIFFERENCE)
+
+    def _sample(self, hardest: int) -> tuple[Index, Array]:
+        """Some classes, and how many jobs each stands for; those that need most are in it at next to no weight."""
+        polytope, need = self.polytope, self.goal.need()
+        chance = polytope.loads * need
+        chance *= 0.5 * self.few / max(float(np.add.reduce(chance)), 1e-300)
+        chance += polytope.loads * (0.5 * self.few / float(np.add.reduce(polytope.loads)))
+        np.minimum(chance, 1.0, out=chance)
+        # in the canonical order, each with its chance, as evenly as can be
+        passed = np.floor(np.cumsum(chance) + 0.5)
+        chosen = np.flatnonzero(np.diff(passed, prepend=0.0) > 0.0)
+        counts = polytope.counts[chosen] / chance[chosen]
+        if not hardest:
+            return chosen, counts
+        least = np.partition(need, -hardest)[-hardest]
+        above, equal = np.flatnonzero(need > least), np.flatnonzero(need == least)
+        most = np.sort(np.concatenate([above, equal[: hardest - len(above)]]))
+        return np.concatenate([chosen, most]), np.concatenate([counts, np.full(hardest, 1e-9)])
+
+    def _some(self, jobs: Index, loads: Array) -> ActiveSet:
+        """The active set of some jobs, with loads of its own."""
+        everyone = self.everyone
+        return ActiveSet(jobs, everyone.jobs.take(jobs, loads), self.goal.take(jobs), everyone.states[jobs])
+
+    def _refuse_ties(self, sample: ActiveSet, place: Place) -> None:
+        """Where many jobs are undecided at the very prices, prices do not say what they do."""
+        sample.choose(place)
+        tied, _, _ = settle(sample.jobs, sample.goal.market(place), Box(_TIED * place.size, 0.0), sample.states)
+        if float(np.add.reduce(sample.jobs.loads[tied])) > _MANY_TIED * float(np.add.reduce(sample.jobs.loads)):
+            raise RuntimeError("prices leave many jobs tied")
+
+    def _measured(self, active: ActiveSet, place: Place, difference: float) -> Curvature:
+        """Slopes of usage, measured on one job for several where there are many."""
+        each = max(1, len(active) // max(2 * self.few, _MEASURED))
+        if each > 1:
+            part = active.take(np.arange(each // 2, len(active), each))
+            active = replace(part, jobs=replace(part.jobs, loads=part.jobs.loads * each))
+        else:
+            active = replace(active, states=active.states.copy())
+
+        def usage(prices: Array) -> Array:
+            return active.choose(Place(prices, place.level)).usage
+
+        least = SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
+        return Curvature.measured(usage, place.prices, np.where(place.size > 0, place.size, least), difference)
+
+    def _at_limit(self, place: Place) -> Answer:
+        """Where capacity is worth nothing, any shares that meet the demands will do if they fit."""
+        usage = self.everyone.choose(place).usage
+        if (usage > self.capacity).any():
+            raise _HeldAloneError("a single job holds the level")
+        K, M = self.polytope.rates.shape
+        shares, multipliers = np.empty((K, M)), np.empty(K)
+        respond_all(self.everyone.jobs, self.goal.market(place), self.everyone.states, shares, multipliers)
+        return Answer(shares, np.zeros(K), np.zeros(M), self.crossover.iterations)
+
+    def _approach(
+        self, place: Place, curvature: Curvature, furthest: float = np.inf
+    ) -> tuple[ActiveSet, Settled, Place]:
+        """Newton steps, settling jobs on the way; the undecided ones, and the others together.
+
+        RuntimeError where they settle too few, NotAcceptedError where the first step is longer than `furthest`.
+        """
+        active, settled = self.everyone, Settled.nobody(len(self.capacity))
+        best, stalled = np.inf, 0
+        expected, moved = None, np.zeros(len(self.capacity))
+        for _ in range(_STEPS):
+            totals = active.choose(place)
+            excess = totals.usage + settled.usage - self.capacity
+            growth = totals.growth + settled.growth
+            if expected is not None:
+                curvature.observe(moved, expected, excess)
+            step, by = newton_step(curvature.matrix, growth, excess, place.prices)
+            size = Place(np.maximum(place.prices, place.prices + step), 0.0).size
+            relative = np.abs(step) / np.where(size > 0, size, np.inf)
+            error = max(float(relative.max()), abs(by), _LEAST_ERROR)
+            if not error <= furthest:
+                raise NotAcceptedError(f"prices are off by a factor of {1.0 + error:.2g}")
+            furthest = np.inf
+            step, by = shortened(step, by, place.prices)
+            following = Place(np.maximum(place.prices + step, 0.0), self.goal.moved(place.level, by))
+            settled.moved(place.level, following.level, self.goal.sign)
+            moved, expected = following.prices - place.prices, excess + growth * by
+            place = following
+            if self.goal.is_limit(place.level) and active is self.everyone:
+                raise _HeldAloneError("a single job holds the level")
+            if error < _SETTLING:
+                undecided = active.settle(settled, place, error)
+                if undecided is not active:
+                    self.everyone.note(active)
+                active = undecided
+            if len(active) <= self.enough:
+                break
+            if error > _GOOD_STEP * best:
+                stalled += 1
+                if stalled > _STALLS:
+                    break
+                curvature = self._measured(active, place, max(error, _LEAST_DIFFERENCE))
+            best = min(best, error)
+        if len(active) > min(max(_MOST_UNDECIDED * len(self.everyone), 4 * self.few), 4 * _MOST):
+            raise RuntimeError("prices settle too few jobs")
+        return active, settled, place

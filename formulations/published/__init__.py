@@ -1,0 +1,1 @@
+"""The paths of published systems' solvers, step by step."""

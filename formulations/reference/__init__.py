@@ -1,0 +1,1 @@
+"""Statements of the programs for general solvers."""

@@ -1,0 +1,206 @@
+"""Linear programs with whole variables, straight into HiGHS or through PuLP into CBC."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.highs_model import with_model
+from throughputs.numerics import dot
+
+__all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "solve_linear", "solve_mixed"]
+
+Array = NDArray[np.float64]
+
+_LARGEST_COST = 1e6
+"""Larger coefficients of an objective are scaled down to this, as solvers' tolerances are absolute."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixedProgram:
+    """``min cost @ x`` subject to ``row_lower <= matrix @ x <= row_upper``, ``lower <= x <= upper``, some x whole.
+
+    `matrix` is in compressed rows.
+    """
+
+    cost: Array
+    lower: Array
+    upper: Array
+    whole: NDArray[np.bool_]
+    matrix: Any
+    row_lower: Array
+    row_upper: Array
+
+
+@dataclass(frozen=True, eq=False)
+class LinearAnswer:
+    """What a solver returned: columns, a proven lower bound of the cost, and its word for how it ended.
+
+    `columns` is None where it found none; `infeasible` says that it proved that there are none.
+    """
+
+    columns: Array | None
+    bound: float
+    infeasible: bool
+    note: str
+    row_duals: Array | None = None
+
+
+class RowBuilder:
+    """Collects the entries of sparse rows, block by block."""
+
+    def __init__(self, n_columns: int) -> None:
+        self.n_columns = n_columns
+        self.rows: list[NDArray[np.intp]] = []
+        self.columns: list[NDArray[np.intp]] = []
+        self.values: list[Array] = []
+        self.lower: list[Array] = []
+        self.upper: list[Array] = []
+        self.count = 0
+
+    def add(self, n_rows: int, blocks: list[tuple[Any, Any, Any]], lower: Any, upper: Any) -> None:
+        """Rows with entries of (row within the block, column, value), each of them broadcast against the others."""
+        for rows, columns, values in blocks:
+            row, column, value = np.broadcast_arrays(rows, columns, values)
+            self.rows.append(row.ravel() + self.count)
+            self.columns.append(column.ravel())
+            self.values.append(value.ravel().astype(np.float64))
+        self.lower.append(np.broadcast_to(np.asarray(lower, dtype=np.float64), n_rows))
+        self.upper.append(np.broadcast_to(np.asarray(upper, dtype=np.float64), n_rows))
+        self.count += n_rows
+
+    def program(self, cost: Array, lower: Array, upper: Array, whole: NDArray[np.bool_]) -> MixedProgram:
+        """The program of all rows collected."""
+        from scipy import sparse
+
+        entries = (np.concatenate(self.values), (np.concatenate(self.rows), np.concatenate(self.columns)))
+        matrix = sparse.csr_matrix(entries, shape=(self.count, self.n_columns))
+        return MixedProgram(cost, lower, upper, whole, matrix, np.concatenate(self.lower), np.concatenate(self.upper))
+
+
+def solve_mixed(
+    program: MixedProgram,
+    solver: str,
+    relative_gap: float,
+    time_limit_seconds: float,
+    *,
+    start: Array | None = None,
+    most_nodes: int | None = None,
+) -> LinearAnswer:
+    """Solve with "highs" or "cbc", on one thread; HiGHS may be given a solution to start from, and a limit of nodes.
+
+    Costs that are too large for a solver in double precision are scaled down, and the bound is scaled back.
+    """
+    scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
+    time_limit_seconds = max(time_limit_seconds, 0.01)
+    if solver == "cbc":
+        return _with_cbc(program, scale, relative_gap, time_limit_seconds)
+    options = (("mip_rel_gap", relative_gap), ("time_limit", time_limit_seconds))
+    more: tuple[tuple[str, int], ...] = () if most_nodes is None else (("mip_max_nodes", most_nodes),)
+    model = _highs_model(program, scale, *options, *more)
+    if start is not None:
+        _start_from(model, start)
+    return _run_highs(model, scale, mixed=bool(program.whole.any()))
+
+
+def solve_linear(program: MixedProgram) -> LinearAnswer:
+    """Solve without the demand for whole variables, in HiGHS; with the multipliers of the rows."""
+    scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
+    return _run_highs(_highs_model(program, scale, relaxed=True), scale, mixed=False)
+
+
+def _highs_model(program: MixedProgram, scale: float, *options: tuple[str, float | int], relaxed: bool = False) -> Any:
+    return with_model(
+        program.matrix,
+        program.cost / scale,
+        (program.row_lower, program.row_upper),
+        lower=program.lower,
+        upper=program.upper,
+        whole=program.whole if program.whole.any() and not relaxed else None,
+        options={"random_seed": 0, **dict(options)},
+    )
+
+
+def _start_from(solver: Any, columns: Array) -> None:
+    import highspy
+
+    solution = highspy.HighsSolution()
+    solution.col_value = columns
+    if solver.setSolution(solution) == highspy.HighsStatus.kError:
+        raise RuntimeError("HiGHS refused the solution to start from")
+
+
+def _run_highs(solver: Any, scale: float, *, mixed: bool) -> LinearAnswer:
+    import highspy
+
+    solver.run()
+    status = solver.getModelStatus()
+    note = str(solver.modelStatusToString(status))
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return LinearAnswer(None, math.inf, True, note)
+    info = solver.getInfo()
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    solution = solver.getSolution()
+    columns = np.asarray(solution.col_value) if feasible else None
+    if mixed:
+        bound = float(info.mip_dual_bound)
+    else:
+        bound = float(info.objective_function_value) if status == highspy.HighsModelStatus.kOptimal else -math.inf
+    duals = np.asarray(solution.row_dual) * scale if feasible and not mixed else None
+    return LinearAnswer(columns, bound * scale if math.isfinite(bound) else -math.inf, False, note, duals)
+
+
+def _with_cbc(program: MixedProgram, scale: float, relative_gap: float, time_limit_seconds: float) -> LinearAnswer:
+    with warnings.catch_warnings():
+        # PuLP 3 announces PuLP 4, which the pinned range excludes
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _cbc_answer(program, scale, relative_gap, time_limit_seconds)
+
+
+def _cbc_answer(program: MixedProgram, scale: float, relative_gap: float, time_limit_seconds: float) -> LinearAnswer:
+    import pulp
+
+    matrix = program.matrix
+    model = pulp.LpProblem("planning", pulp.LpMinimize)
+    x = [
+        pulp.LpVariable(
+            f"x{at}", float(low), None if math.isinf(high) else float(high), "Integer" if whole else "Continuous"
+        )
+        for at, (low, high, whole) in enumerate(zip(program.lower, program.upper, program.whole, strict=True))
+    ]
+    model += pulp.lpSum(float(cost) / scale * x[column] for column, cost in enumerate(program.cost) if cost)
+    for row, (low, high) in enumerate(zip(program.row_lower, program.row_upper, strict=True)):
+        entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        expression = pulp.LpAffineExpression(
+            [
+                (x[column], float(value))
+                for column, value in zip(matrix.indices[entries], matrix.data[entries], strict=True)
+            ]
+        )
+        if low == high:
+            model += expression == float(low)
+            continue
+        if math.isfinite(high):
+            model += expression <= float(high)
+        if math.isfinite(low):
+            model += expression >= float(low)
+    model.solve(
+        pulp.PULP_CBC_CMD(
+            msg=False, threads=1, gapRel=relative_gap, timeLimit=time_limit_seconds, options=["randomCbcSeed", "1"]
+        )
+    )
+    note = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
+    if model.sol_status == pulp.LpSolutionInfeasible:
+        return LinearAnswer(None, math.inf, True, note)
+    if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return LinearAnswer(None, -math.inf, False, note)
+    columns = np.array([variable.value() or 0.0 for variable in x])
+    cost = dot(program.cost, columns)
+    # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
+    proven = model.sol_status == pulp.LpSolutionOptimal
+    return LinearAnswer(columns, cost - relative_gap * abs(cost) if proven else -math.inf, False, note)

@@ -1,0 +1,1 @@
+"""Which rounds of the window a job gets: a schedule and its repair."""

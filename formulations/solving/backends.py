@@ -1,0 +1,148 @@
+"""Solver backends: each takes a polytope and an objective and returns an unproven `Answer`.
+
+What a backend is and needs is data; every backend takes every objective of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+
+from formulations.core.solution import Answer
+from throughputs import InputError
+
+__all__ = ["AUTO", "BACKENDS", "Backend", "available", "get_backend"]
+
+Run = Callable[..., Answer]
+"""Called with a polytope and an objective, and with a `warm_start.Start` where the backend takes one."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to solve a program.
+
+    Attributes
+    ----------
+    name : what users write for ``solver=``.
+    module, function : where it is in this package; imported at first use only.
+    description : one line.
+    starts : whether it can begin from prices and a level.
+    requires : packages it imports.
+    install : how to get them.
+    """
+
+    name: str
+    module: str
+    function: str
+    description: str
+    starts: bool = False
+    requires: tuple[str, ...] = ()
+    install: str = "pip install cluster-allocator"
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether identical jobs are one class to it; its answer then does not depend on the order of the jobs."""
+        return not self.module.startswith("reference.")
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Packages that are not installed."""
+        return tuple(package for package in self.requires if find_spec(package) is None)
+
+    def load(self) -> Run:
+        """The function that solves; raises InputError when a package is missing."""
+        if self.missing:
+            raise InputError(
+                "solver",
+                field=self.name,
+                found=f"no package {', '.join(self.missing)}",
+                expected=f"it to be installed: {self.install}",
+            )
+        run: Run = getattr(import_module(f"formulations.{self.module}"), self.function)
+        return run
+
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend(
+            "compiled",
+            "interior_point.compiled",
+            "solve",
+            "up to 96 classes of identical jobs: Clarabel directly",
+            starts=True,
+            requires=("clarabel",),
+        ),
+        Backend(
+            "as_stated",
+            "interior_point.compiled",
+            "solve_as_stated",
+            "the same in the units of the program: ends near the published points",
+            requires=("clarabel",),
+        ),
+        Backend(
+            "prices",
+            "prices.search",
+            "solve",
+            "many classes: responses to prices, interior point over the undecided",
+            starts=True,
+        ),
+        Backend(
+            "structured",
+            "interior_point.structured",
+            "solve",
+            "interior point on the structure: M prices, a block per job class",
+            starts=True,
+        ),
+        Backend(
+            "homogeneous", "published.ecos_path", "solve", "the path of the published system's solver, on the structure"
+        ),
+        Backend("highs", "reference.highs", "solve", "direct sparse linear programs in HiGHS", requires=("highspy",)),
+        Backend(
+            "clarabel",
+            "reference.convex",
+            "solve_clarabel",
+            "cvxpy, Clarabel interior point",
+            requires=("cvxpy", "clarabel"),
+        ),
+        Backend(
+            "ecos",
+            "reference.convex",
+            "solve_ecos",
+            "cvxpy, ECOS interior point",
+            requires=("cvxpy", "ecos"),
+            install="pip install cluster-allocator[ecos]",
+        ),
+        Backend(
+            "scs",
+            "reference.convex",
+            "solve_scs",
+            "cvxpy, SCS operator splitting (low accuracy)",
+            requires=("cvxpy", "scs"),
+        ),
+        Backend(
+            "cvxpy_highs", "reference.convex", "solve_highs", "cvxpy, HiGHS simplex", requires=("cvxpy", "highspy")
+        ),
+        Backend("cbc", "reference.cbc", "solve", "PuLP, CBC simplex", requires=("pulp",)),
+    )
+}
+
+AUTO = ("compiled", "prices", "structured", "highs", "clarabel")
+"""Backends that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
+
+
+def available() -> tuple[str, ...]:
+    """Names of the backends whose packages are installed."""
+    return tuple(name for name, backend in BACKENDS.items() if not backend.missing)
+
+
+def get_backend(name: str) -> Backend:
+    """Backend by name; InputError with a suggestion otherwise."""
+    if name not in BACKENDS:
+        close = get_close_matches(name, BACKENDS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise InputError("solver", found=name, expected=f"'auto' or one of {', '.join(BACKENDS)}{hint}")
+    return BACKENDS[name]

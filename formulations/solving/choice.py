@@ -1,0 +1,337 @@
+"""The choice among optima.
+
+An optimum of a share policy is rarely unique: one job at its limit fixes the value and leaves the rest of the cluster
+undecided. The choice is part of the policy:
+
+``balanced`` (default)
+    Of all allocations that attain the optimum, take the one with the largest total normalised throughput; this leaves
+    no GPU idle that some job could use, and no job can gain without another losing (Pareto efficiency). Among those,
+    take shares that are as even as possible::
+
+        max_x  sum_ij q_ij x_ij  -  e/2 sum_i (max_j q_ij) sum_j x_ij^2         u_i >= demand_i(optimum)
+
+    with q_ij = s_i T_ij / p_i (p_i: throughput under the proportional share) and e = 1e-6. The objective is strictly
+    concave, so the answer is unique: it does not depend on the solver that found the optimum, and equal jobs get equal
+    shares. The square costs at most e/2 of the throughput.
+
+    What it depends on: not at all on the order of jobs and types, as both are put into an order that their figures
+    determine (types that have as many GPUs and the same rates, up to the units of the jobs, may swap their shares).
+    Another unit of throughput or of GPUs changes the rounding of the program, and the choice is resolved to a gap of
+    1e-13 only: shares then agree within 2e-4, mostly within 1e-8, and each job's throughput within 1e-6 of its fastest
+    (1e-5 where weights span decades or a type has next to no GPUs).
+    In a sum whose gains span many decades less is resolved for jobs whose time is worth a millionth of others'; and
+    another solver finds the optimum with other last digits, on which what is left for the choice may hang.
+``published``
+    The point that the solver returns, as the published systems use it. An interior point method ends near the
+    analytic centre of the optimal face; this is what Gavel's ECOS does. Where exactly depends on how it is asked: on
+    the order of rows and columns and on last digits of coefficients (docs/fidelity.md). With solver "ecos" and types
+    listed by name, as policies do, it is the very point of the published systems. For the makespan Gavel bisects on the
+    time T and stops within 5 %; its allocation is the centre of what is feasible at the last feasible T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.certificate import Certificate
+from formulations.core.objectives import Objective, Threshold
+from formulations.core.polytope import Polytope
+from formulations.core.reductions import classes_of
+from formulations.interior_point.compiled import compiled_engine
+from formulations.interior_point.method import Engine, solve_structured
+from formulations.interior_point.structured import solve_with_floors
+from formulations.prices import search as prices
+from formulations.published import ecos_path
+from formulations.reference import convex
+from formulations.solving.uniqueness import is_unique
+from throughputs import InputError
+from throughputs.numerics import dot
+
+__all__ = ["CHOICES", "Among", "Choice", "balance", "bisected_makespan", "check_choice", "published_makespan"]
+
+Array = NDArray[np.float64]
+
+CHOICES = ("balanced", "published")
+
+EVENNESS = 1e-6
+"""Weight e of the squared shares; a tenth of it where the worth is the objective itself (a sum of throughputs)."""
+
+_ENGINES: tuple[Engine, ...] = (compiled_engine, solve_structured)
+"""Engines that are tried in turn; the first takes small programs only."""
+
+_RELAXATIONS = (1e-9, 4e-9, 9e-9)
+"""Fractions by which the optimum is relaxed so that the choice has an interior to search, tried in turn."""
+
+_PRECISION = 1e-13
+"""Relative gap of the choice: the square is small, and is resolved only far below it."""
+
+_NEGLIGIBLE = 1e-9
+"""Part of what a job's best share yields below which a share is taken for none."""
+
+_ACCEPTED_LOSS = 1e-8
+"""Relative loss of the objective up to which a choice is accepted."""
+
+_FEW = 96
+"""Number of classes below which total worth and evenness are sought at once."""
+
+_ROUNDING = 1e-12
+"""Relative error of a difference of two sums: multipliers that are no larger than it prove nothing."""
+
+_MANY = 20_000
+"""Number of classes above which shares are not evened out: the last of many jobs' ties are not worth the time."""
+
+_HELD = 1e-7
+"""Multiplier of a floor, relative to the gain, from which the floor holds the job's throughput."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Chosen shares (N, M), and how far their total worth is from the most possible, relative; nan: not asked."""
+
+    shares: Array
+    efficiency_gap: float = np.nan
+
+
+def check_choice(choice: str) -> None:
+    """InputError unless `choice` is known."""
+    if choice not in CHOICES:
+        raise InputError("choice among optima", found=choice, expected=f"one of {', '.join(CHOICES)}")
+
+
+def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choice:
+    """The balanced choice, given a certified optimum.
+
+    Most contended programs leave nothing to choose, and their multipliers prove it; the others are solved for the
+    total worth, and once more for evenness where that is not unique either. Should rounding keep every choice from
+    attaining the optimum, its own shares are returned with no proof of efficiency.
+    """
+    return objective.choose(Among(polytope, best))
+
+
+@dataclass(frozen=True, eq=False)
+class Among:
+    """The optima of a program, of which `best` is one: the ways to choose among them that objectives ask for.
+
+    `solver` is the backend that was asked for, where a published choice depends on it.
+    """
+
+    polytope: Polytope
+    best: Certificate
+    solver: str = "auto"
+
+    def as_found(self) -> Choice:
+        """The optimum at hand."""
+        return Choice(self.best.shares)
+
+    def of_sum(self, gains: Array) -> Choice:
+        """Where the objective is the sum of throughputs by their `gains` (N,): the most even."""
+        polytope, best = self.polytope, self.best
+        worth = gains[:, None] * polytope.rates
+        unique = _is_unique(polytope, worth, best.dual_prices, np.zeros(polytope.n_jobs, dtype=bool))
+        if _settled(polytope, best.gap, unique):
+            return Choice(_without_negligible(polytope, best.shares), best.gap)
+        tried = (_choose(polytope, gains, None, None, EVENNESS / 10, engine) for engine in _ENGINES)
+        return next((choice for choice in tried if choice is not None), self.as_found())
+
+    def of_throughputs(self, held: NDArray[np.bool_], *, raising: bool) -> Choice:
+        """Where throughputs are settled: the most even, or where they may be `raising`, of the most worth.
+
+        `held` (N,) are jobs whose throughput the multipliers prove to be the only one.
+        """
+        polytope, best = self.polytope, self.best
+        worth = best.multipliers[:, None] * polytope.rates
+        unique = bool(held.all()) and _is_unique(polytope, worth, best.dual_prices, held)
+        if _settled(polytope, 0.0, unique):
+            return Choice(_without_negligible(polytope, best.shares), 0.0)
+        return _even(polytope, best, raising=raising)
+
+    def of_level(self, objective: Threshold) -> Choice:
+        """Where every job has what it demands at the level: the most worth, and the most even of that."""
+        polytope, best = self.polytope, self.best
+        gap, unique = _merit_of_level(polytope, objective, best)
+        if _settled(polytope, gap, unique):
+            return Choice(_without_negligible(polytope, best.shares), gap)
+        level = objective.level(polytope.throughput(best.shares))
+        if not (np.isfinite(level) and level > 0):
+            return self.as_found()
+        searches: list[tuple[float, Engine, float]] = []
+        if gap > 2 * EVENNESS and polytope.n_jobs >= _FEW and _differ(polytope):
+            searches.append((0.0, solve_structured, _RELAXATIONS[0]))
+        searches += [(EVENNESS, engine, relaxation) for engine, relaxation in product(_ENGINES, _RELAXATIONS)]
+        for evenness, engine, relaxation in searches:
+            floors = objective.demand(objective.relaxed(level, relaxation))
+            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, evenness, engine)
+            if chosen is None:
+                continue
+            attained = objective.level(polytope.throughput(chosen.shares))
+            loss = (level - attained if objective.higher_level_is_better else attained - level) / abs(level)
+            if loss <= _ACCEPTED_LOSS:
+                return chosen
+        return self.as_found()
+
+    def bisected(self, objective: Threshold) -> Choice:
+        """The published choice of a makespan (see `published_makespan`)."""
+        return published_makespan(self.polytope, objective, self.best.shares, self.solver)
+
+
+def _settled(polytope: Polytope, gap: float, unique: bool) -> bool:
+    """Whether there is nothing to choose: the optimum at hand is efficient, and the only one as far as that matters."""
+    return gap <= 2 * EVENNESS and (unique or polytope.n_jobs > _MANY)
+
+
+def _differ(polytope: Polytope) -> bool:
+    """Whether most rows have rates of their own: total worth alone then leaves little to choose."""
+    distinct = classes_of([*polytope.rates.T, polytope.scale_factors])
+    return 2 * len(distinct.first) > polytope.n_jobs
+
+
+def _is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArray[np.bool_]) -> bool:
+    return polytope.n_jobs <= _MANY and is_unique(polytope, worth, prices, demanding)
+
+
+def _even(polytope: Polytope, best: Certificate, *, raising: bool) -> Choice:
+    """Throughputs are unique at the optimum, which is efficient; only by which types they are reached is left.
+
+    What rounding leaves of capacity is worth nothing to speak of, but it may be the world to a job that has next to
+    nothing. Total worth counts only where throughputs may be `raising` by it: a lexicographic optimum is kept to.
+    """
+    u = polytope.throughput(best.shares)
+    for engine, relaxation in product(_ENGINES, _RELAXATIONS):
+        if raising:
+            floors = u * (1.0 - relaxation)
+            chosen = _choose(polytope, polytope.normalised_worth, floors, best.shares, EVENNESS, engine)
+        else:
+            chosen = _spread(polytope, u, relaxation, best.shares, engine)
+        if chosen is not None and (polytope.throughput(chosen.shares) >= u * (1.0 - _ACCEPTED_LOSS)).all():
+            return chosen
+    return Choice(best.shares, 0.0)
+
+
+def _spread(polytope: Polytope, u: Array, relaxation: float, start: Array, engine: Engine) -> Choice | None:
+    """The most even shares with throughputs `u` (N,), up to a relaxation; None when the engine does not find them."""
+    weights = polytope.normalised_worth * polytope.fastest
+    try:
+        answer = solve_with_floors(
+            polytope,
+            None,
+            u * (1.0 - relaxation),
+            weights / weights.max(),
+            start=start,
+            precision=_PRECISION,
+            engine=engine,
+        )
+    except RuntimeError:
+        return None
+    shares = _without_negligible(polytope, polytope.repaired(answer.shares))
+    found = polytope.throughput(shares)
+    return Choice(shares * np.divide(u, found, out=np.ones_like(u), where=found > u)[:, None], 0.0)
+
+
+def _merit_of_level(polytope: Polytope, objective: Threshold, best: Certificate) -> tuple[float, bool]:
+    """Efficiency gap of the optimum that was found, as far as its multipliers prove it, and whether it is the only one.
+
+    Allocations that attain the level have ``u >= d``, and ``sum n lambda (u - d)`` is at most what the bound leaves;
+    so their worth exceeds ``sum n g d`` by at most that times the largest ``g / lambda``.
+    """
+    if not (best.multipliers > 0).all():
+        return np.inf, False
+    u = polytope.throughput(best.shares)
+    owed = dot(polytope.counts * best.multipliers, objective.demand(objective.level(u)))
+    supply = polytope.supply_at(best.multipliers, best.dual_prices)
+    left = max(supply - owed, _ROUNDING * supply)
+    gains = polytope.normalised_worth
+    gap = float((gains / best.multipliers).max()) * left / dot(polytope.counts * gains, u)
+    if gap > 2 * EVENNESS or polytope.n_jobs > _MANY:
+        return gap, False
+    everyone = np.ones(polytope.n_jobs, dtype=bool)
+    return gap, is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, everyone)
+
+
+def _without_negligible(polytope: Polytope, shares: Array) -> Array:
+    """Interior points stop short of zero; a share that yields next to none of its job's throughput is none."""
+    yields = polytope.rates * shares
+    return np.where(yields <= _NEGLIGIBLE * yields.max(axis=1, keepdims=True), 0.0, shares)
+
+
+def _choose(
+    polytope: Polytope, gains: Array, floors: Array | None, start: Array | None, evenness: float, engine: Engine
+) -> Choice | None:
+    """One attempt; None when the engine does not solve it or not well enough, or leaves a choice without evenness."""
+    worth = gains[:, None] * polytope.rates
+    try:
+        if evenness == 0.0 and prices.takes(polytope):
+            answer = prices.solve_for_worth(polytope, gains, floors)
+        else:
+            answer = solve_with_floors(
+                polytope, worth, floors, evenness, start=start, precision=_PRECISION, engine=engine
+            )
+    except RuntimeError:
+        return None
+    shares = _without_negligible(polytope, polytope.repaired(answer.shares))
+    total = dot(polytope.counts, (worth * shares).sum(axis=1))
+    owed, earned, multipliers = 0.0, worth, np.zeros(polytope.n_jobs)
+    if floors is not None:
+        multipliers = np.clip(answer.multipliers, 0.0, None)
+        owed = dot(polytope.counts * multipliers, floors)
+        earned = worth + multipliers[:, None] * polytope.rates
+    capacity_prices = np.clip(answer.prices, 0.0, None)
+    most = polytope.supply(earned, capacity_prices) - owed
+    gap = max(most - total, 0.0) / most if most > 0 else np.inf
+    # among several optima evenness has to choose
+    if (
+        evenness == 0.0
+        and polytope.n_jobs <= _MANY
+        and not is_unique(polytope, earned, capacity_prices, multipliers > _HELD * gains)
+    ):
+        return None
+    # the square costs e/2; what is missing beyond it was not found
+    return Choice(shares, gap) if gap <= 2 * max(evenness, EVENNESS) else None
+
+
+# Where Gavel's bisection on the makespan (seconds) starts, by how much it steps up, and when it stops.
+_BISECTION_START = (100.0, 1e6)
+_BISECTION_STOP = 1.05
+
+
+def bisected_makespan(makespan: float) -> float:
+    """Last feasible time of the published bisection when `makespan` is the optimum, seconds.
+
+    Whether a time is feasible is known once the optimum is: the bisection needs no further programs.
+    """
+    low, high = _BISECTION_START
+    while makespan > high:
+        low, high = high, high * 10.0
+    last = high
+    while _BISECTION_STOP * low < high:
+        middle = (low + high) / 2.0
+        if middle >= makespan:
+            last = high = middle
+        else:
+            low = middle
+    return last
+
+
+def published_makespan(polytope: Polytope, objective: Threshold, optimum: Array, solver: str) -> Choice:
+    """A point at which every job would end within the bisected time, as the named backend's interior point finds it."""
+    level = objective.level(polytope.throughput(optimum))
+    if not level > 0:
+        return Choice(optimum)
+    floors = objective.demand(1.0 / bisected_makespan(1.0 / level))
+    try:
+        shares = _feasible_point(polytope, floors, solver)
+    except RuntimeError:
+        # at the last feasible time a solver may find nothing; our own method then does
+        shares = _feasible_point(polytope, floors, "structured")
+    return Choice(polytope.repaired(shares))
+
+
+def _feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
+    if solver in ("auto", "homogeneous"):
+        return ecos_path.feasible_point(polytope, floors)
+    if solver in ("compiled", "structured", "highs", "cbc"):
+        return solve_with_floors(polytope, None, floors, 0.0).shares
+    return convex.feasible_point(polytope, floors, {"cvxpy_highs": "HIGHS"}.get(solver, solver.upper()))

@@ -1,0 +1,311 @@
+"""Solve a program: reduce, solve, certify, choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.core.certificate import Certificate, certify
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.core.polytope import Polytope, parts
+from formulations.core.reductions import Classes, classes_of, types_in_order
+from formulations.core.solution import Attempt, Solution
+from formulations.core.warm_start import Start, WarmStart
+from formulations.levels.residual_program import ResidualProgram
+from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
+from formulations.solving.absent_types import prices_of_none, with_absent_types
+from formulations.solving.backends import AUTO, Backend, get_backend
+from formulations.solving.choice import Among, Choice, check_choice
+
+__all__ = ["TOLERANCE", "solve"]
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 1e-7
+"""Relative gap up to which an answer is called optimal."""
+
+_AIM, _SMALL = 1e-9, 512
+"""Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
+
+_PUBLISHED_PRICES = 16_000
+"""Number of classes from which a published point may be that of prices: below, it is that of an interior point."""
+
+_PUBLISHED_GAP = 1e-4
+"""Relative gap up to which a published point is taken for what its solver returns, not for a failure."""
+
+
+def solve(
+    polytope: Polytope,
+    objective: Objective,
+    *,
+    solver: str = "auto",
+    choice: str = "balanced",
+    tolerance: float = TOLERANCE,
+    warm: WarmStart | None = None,
+) -> Solution:
+    """Best allocation in `polytope` for `objective`, with its certificate.
+
+    Parameters
+    ----------
+    polytope, objective : the program, over the same N jobs. Jobs that gain nothing from any type with GPUs take no
+        part: they get no share and are reported as not served.
+    solver : "auto" (fastest exact path first, the next one when the proven gap is above tolerance) or a backend name.
+    choice : which of the optima, see `formulations.solving.choice`.
+    tolerance : relative gap up to which the answer is called optimal.
+    warm : what an earlier decision left (`Solution.warm_start`), to begin from where that saves time: same objective,
+        same types, most of the jobs. Proof and choice are the same as without.
+
+    Raises
+    ------
+    InputError
+        Unknown solver or choice, or a solver whose package is not installed.
+    SolverError
+        No backend returned an answer.
+    """
+    started = perf_counter()
+    check_choice(choice)
+    order: tuple[str, ...] = AUTO
+    if choice == "published":
+        order = (objective.published_solver, *AUTO)
+    backends = [get_backend(name) for name in (order if solver == "auto" else (solver,))]
+    served: NDArray[np.bool_] = np.asarray((polytope.rates[:, polytope.capacity > 0] > 0).any(axis=1))
+    jobs, types = np.flatnonzero(served), np.flatnonzero(polytope.capacity > 0)
+    if choice == "balanced":
+        types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
+    if not len(jobs):
+        return _empty(polytope, objective, served, perf_counter() - started)
+    classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
+    part = polytope.restricted(jobs[classes.first], types, classes.counts)
+    goal = objective.of_classes(jobs[classes.first], classes.counts)
+    if choice == "published" and len(classes.first) < _PUBLISHED_PRICES and solver == "auto":
+        backends = [backend for backend in backends if backend.name != "prices"]
+    starts: tuple[Start, ...] = ()
+    if warm is not None and choice == "balanced":
+        starts = warm.starts(type(goal).__name__, polytope.columns.matrix.accelerators, types)
+    built = perf_counter()
+
+    # the published point is taken as it is, at the precision of its solver; its gap is reported
+    enough = max(tolerance, _PUBLISHED_GAP) if choice == "published" else tolerance
+    best, attempts, passed_on = goal.accept(_Programs(backends, part, enough, starts))
+    solved = perf_counter()
+
+    proof = best.certificate
+    chosen = _choose(part, goal, proof, choice, solver)
+    objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
+    if choice == "balanced" and proof.gap <= tolerance < gap:
+        # the choice cost the last digits of a proven optimum
+        chosen = Choice(proof.shares)
+        objective_value, gap = goal.attained(part.throughput(chosen.shares), proof)
+    shares = _expand(chosen.shares, part.rates, classes, jobs, types, polytope.rates.shape)
+    prices, multipliers = _marginals(polytope, objective, proof, classes, jobs, types)
+    done = perf_counter()
+    return Solution(
+        shares=shares,
+        status="optimal" if gap <= tolerance else "feasible",
+        objective=objective_value,
+        bound=proof.bound,
+        gap=gap,
+        efficiency_gap=chosen.efficiency_gap,
+        prices=prices,
+        multipliers=multipliers,
+        served=served,
+        unit=objective.unit,
+        solver=best.solver,
+        seconds=done - started,
+        iterations=best.iterations,
+        attempts=tuple(attempts),
+        phases={"build": built - started, "solve": solved - built, "choose": done - solved},
+        warm_start=_warm_start(type(goal).__name__, polytope, types, passed_on),
+    )
+
+
+def _marginals(
+    polytope: Polytope,
+    objective: Objective,
+    proof: Certificate,
+    classes: Classes,
+    jobs: NDArray[np.intp],
+    types: NDArray[np.intp],
+) -> tuple[Array, Array]:
+    """Prices (M,) and multipliers (N,) that prove the bound, over all types and jobs."""
+    of_classes, dual = proof.proving or (proof.multipliers, proof.dual_prices)
+    prices, multipliers = np.zeros(len(polytope.capacity)), np.zeros(polytope.n_jobs)
+    if len(of_classes):
+        multipliers[jobs] = of_classes[classes.of]
+    prices[types] = dual
+    if len(types) < len(prices):
+        worth = objective.worth(multipliers)[:, None] * polytope.rates
+        prices = with_absent_types(worth, polytope.scale_factors, prices, polytope.capacity)
+    prices = objective.reported_prices(prices, proof.bound)
+    if len(types) < len(prices) and objective.has_demands:
+        outside = np.setdiff1d(np.arange(polytope.n_jobs), jobs, assume_unique=True)
+        prices = prices + prices_of_none(polytope.rates[outside])
+    return prices, multipliers
+
+
+def _reduce(
+    polytope: Polytope, objective: Objective, jobs: NDArray[np.intp], types: NDArray[np.intp], *, aggregates: bool
+) -> Classes:
+    """Classes of identical jobs, in one order for all ways to list them: sums then have the same last bits.
+
+    Where another solver's own point is asked for, every job is its own class: that point depends on how it is asked.
+    """
+    if not aggregates:
+        return Classes.single(len(jobs))
+    columns = [*polytope.rates.T[types], polytope.scale_factors, *objective.key().T]
+    return classes_of(columns if len(jobs) == polytope.n_jobs else [column[jobs] for column in columns])
+
+
+def _expand(
+    shares: Array,
+    rates: Array,
+    classes: Classes,
+    jobs: NDArray[np.intp],
+    types: NDArray[np.intp],
+    shape: tuple[int, ...],
+) -> Array:
+    """From classes (K, served types) to all jobs (N, M); no time on a type that yields nothing."""
+    if any(((shares[part] > 0) & ~(rates[part] > 0)).any() for part in parts(len(shares))):
+        shares = np.where(rates > 0, shares, 0.0)
+    of_jobs: Array = shares.take(classes.of, axis=0, mode="clip")
+    if of_jobs.shape == shape and (types[:-1] < types[1:]).all():
+        return of_jobs
+    whole = np.zeros(shape)
+    whole[np.ix_(jobs, types)] = of_jobs
+    return whole
+
+
+_Answered = tuple["_Best", list[Attempt], tuple[Start, ...]]
+"""The best answer, all attempts, and where the next decision may start."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Programs(Method[_Answered]):
+    """One program for an objective, or as many as it has levels."""
+
+    backends: list[Backend]
+    polytope: Polytope
+    enough: float
+    starts: tuple[Start, ...]
+
+    def weighted_sum(self, objective: MaxSum) -> _Answered:
+        return self._one(objective)
+
+    def level(self, objective: Threshold) -> _Answered:
+        return self._one(objective)
+
+    def log_sum(self, objective: NashWelfare) -> _Answered:
+        return self._one(objective)
+
+    def sequence(self, objective: WaterFilling) -> _Answered:
+        return _fill(self.backends, self.polytope, objective, self.enough, self.starts)
+
+    def _one(self, objective: Objective) -> _Answered:
+        best, attempts = _ask_in_turn(self.backends, self.polytope, objective, self.enough, *self.starts[:1])
+        return best, attempts, (objective.start(self.polytope, best.certificate),)
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The answer with the smallest proven gap, and whose it is."""
+
+    certificate: Certificate
+    solver: str
+    iterations: int
+
+
+def _ask_in_turn(
+    backends: list[Backend], polytope: Polytope, objective: Objective, enough: float, start: Start | None = None
+) -> tuple[_Best, list[Attempt]]:
+    """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
+    and all attempts. Each that can begin from `start` is asked to before it is asked to begin from nothing."""
+    aim = min(enough, _AIM) if enough < _PUBLISHED_GAP else enough
+    attempts: list[Attempt] = []
+
+    def turn(backend: Backend, begin: Start | None) -> Turn[tuple[Certificate, int]]:
+        def run() -> Judged[tuple[Certificate, int]]:
+            solve_by = backend.load()
+            answer = solve_by(polytope, objective) if begin is None else solve_by(polytope, objective, begin)
+            certificate = certify(polytope, objective, answer)
+            return Judged((certificate, answer.iterations), certificate.gap, answer.solver)
+
+        return Turn(backend.name, run, warm=begin is not None)
+
+    turns = [
+        turn(backend, begin)
+        for backend in backends
+        for begin in ((start, None) if backend.starts and start is not None else (None,))
+    ]
+    (certificate, iterations), solver = solve_in_turn(turns, aim if polytope.n_jobs <= _SMALL else enough, attempts)
+    return _Best(certificate, solver, iterations), attempts
+
+
+def _fill(
+    backends: list[Backend], polytope: Polytope, objective: WaterFilling, enough: float, starts: tuple[Start, ...]
+) -> tuple[_Best, list[Attempt], tuple[Start, ...]]:
+    """Water filling, each level proven; the allocation is the last level's, bound and prices are the first's."""
+    attempts: list[Attempt] = []
+    passed_on: list[Start] = []
+    rest = ResidualProgram(polytope)
+
+    def solve_level(level: WaterLevel) -> Level:
+        at = len(passed_on)
+        begin = [part for start in starts[at : at + 1] for part in rest.start(start)]
+        best, tried = _ask_in_turn(backends, rest.polytope, level.take(rest.jobs), enough, *begin)
+        attempts.extend(tried)
+        proof = rest.among_all(best.certificate)
+        passed_on.append(level.start(polytope, proof))
+        return Level(proof.objective, proof.gap, polytope.throughput(proof.shares), proof.multipliers, (best, proof))
+
+    def settle(level: Level, fixed: NDArray[np.bool_], due: Array) -> Array:
+        return rest.settle(level.source[0].certificate, fixed, due)
+
+    levels = fill(objective, polytope.fastest, solve_level, settle)
+    first, last = levels[0].source[1], levels[-1].source[1]
+    most = objective.value(polytope.fastest)
+    whole = replace(
+        first,
+        shares=last.shares,
+        objective=min(first.objective, most),
+        bound=min(first.bound, most),
+        gap=max(level.gap for level in levels),
+    )
+    if first.bound >= most * (1.0 - PROVEN_ALONE):
+        # a member of the top can have no more, whatever the first level costs
+        whole = replace(whole, proving=(objective.held_by(polytope.fastest), np.zeros(len(polytope.capacity))))
+    iterations = sum(level.source[0].iterations for level in levels)
+    return _Best(whole, levels[0].source[0].solver, iterations), attempts, tuple(passed_on)
+
+
+def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], starts: tuple[Start, ...]) -> WarmStart:
+    prices = np.zeros((len(starts), len(polytope.capacity)))
+    prices[:, types] = [start.prices for start in starts]
+    accelerators = polytope.columns.matrix.accelerators
+    return WarmStart(objective, accelerators, prices, np.array([start.level for start in starts]))
+
+
+def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:
+    among = Among(polytope, best, solver)
+    return objective.choose_published(among) if choice == "published" else objective.choose(among)
+
+
+def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], seconds: float) -> Solution:
+    N, M = polytope.rates.shape
+    return Solution(
+        shares=np.zeros((N, M)),
+        status="empty",
+        objective=np.nan,
+        bound=np.nan,
+        gap=0.0,
+        efficiency_gap=0.0,
+        prices=prices_of_none(polytope.rates),
+        multipliers=np.zeros(N),
+        served=served,
+        unit=objective.unit,
+        solver="",
+        seconds=seconds,
+    )
