@@ -39,29 +39,6 @@ LOADED_LATE = (
 )
 
 KNOWN = """
-circle: formulations.backends.log_prices, formulations.backends.log_utilities, formulations.backends.structured
-circle: allocator.results.record, allocator.results.tables
-folder: formulations has 24 modules
-folder: formulations/backends has 25 modules
-folder: formulations/packed has 17 modules
-folder: formulations/planning has 13 modules
-late: formulations -> formulations.planning
-late: formulations.backends.cbc -> warnings
-late: formulations.backends.convex -> importlib
-late: formulations.backends.convex -> warnings
-late: formulations.backends.structured -> formulations.backends.log_utilities
-late: formulations.columns.engines -> warnings
-late: formulations.packed.engines -> formulations.packed.class_pairs
-late: formulations.packed.engines -> formulations.packed.partners
-late: formulations.packed.engines -> formulations.packed.statement
-late: formulations.selection -> formulations.backends.convex
-late: allocator.checkpoint.checkpoint -> formulations
-late: allocator.checkpoint.checkpoint -> importlib.metadata
-late: allocator.results.entity_metrics -> allocator.results.metrics
-late: allocator.results.entity_metrics -> formulations
-late: allocator.results.record -> allocator.results.tables
-late: allocator.results.result -> allocator.results.entity_metrics
-late: allocator.results.result -> allocator.results.metrics
 """
 
 
