@@ -47,7 +47,7 @@ def probe_strategy(
         for kind in range(misreports):
             rates, how = misreport(case.rates[i], kind, case.accelerators, rng)
             try:
-                allocation = policy.allocate(_told(state, int(i), rates))
+                allocation = policy.allocate(_misreported(state, int(i), rates))
             except (InputError, SolverError):
                 continue
             tries += 1
@@ -80,7 +80,7 @@ def misreport(rates: Array, kind: int, accelerators: tuple[str, ...], rng: np.ra
     return rates * factors, f"misstates its throughputs ({told})"
 
 
-def _told(state: ClusterState, i: int, rates: Array) -> ClusterState:
+def _misreported(state: ClusterState, i: int, rates: Array) -> ClusterState:
     """The state in which job `i` says its rates are `rates` (M,), beside others in the same proportion."""
     claimed = state.rates.copy()
     claimed[i] = rates

@@ -21,7 +21,7 @@ ROUNDING = 1e-6
 _CHUNK = 2048
 """Jobs whose envy of all others is looked at at once."""
 
-_DUST = 1e-9
+_NEGLIGIBLE = 1e-9
 """Part of a job's fastest throughput below which it has nothing."""
 
 
@@ -93,7 +93,7 @@ def envy(case: Case) -> Property:
     for at in range(0, len(jobs), _CHUNK):
         part = jobs[at : at + _CHUNK]
         other = throughput_in_place_of(case, part)
-        least = _DUST * case.rates[part].max(axis=1)
+        least = _NEGLIGIBLE * case.rates[part].max(axis=1)
         own = np.maximum(case.u[part], least)[:, None]
         ratio = np.where(other <= least[:, None], 0.0, other / own)
         # a job with nothing envies whoever has something
@@ -122,7 +122,7 @@ def pareto_efficiency(case: Case) -> tuple[Property, Array]:
     if not len(jobs):
         return Property("Pareto efficiency", definition, 0.0, True, None, "no job that can run"), prices
     u = case.u[jobs]
-    floors = np.where(u > _DUST * case.rates[jobs].max(axis=1), u, 0.0)
+    floors = np.where(u > _NEGLIGIBLE * case.rates[jobs].max(axis=1), u, 0.0)
     gains = case.sizes[jobs] / proportional_throughput(case.rates[jobs], case.capacity)
     better, bound, prices = _best_without_loss(case, jobs, gains, floors)
     total = dot(gains, u)

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -273,8 +274,6 @@ def identity(
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("cluster-allocator")
     except PackageNotFoundError:

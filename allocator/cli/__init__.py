@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 from allocator.cli.app import app
 from throughputs import InputError
@@ -27,10 +28,7 @@ def main() -> None:
         print(f"error: {where}{error.strerror or error}", file=sys.stderr)
         raise SystemExit(EXIT_BAD_INPUT) from None
     except RuntimeError as error:
-        from allocator.simulator.engine import SimulationStalledError
-        from formulations import SolverError
-
-        if not isinstance(error, SolverError | SimulationStalledError):
+        if not isinstance(error, import_module("allocator.cli.failures").EXPECTED):
             raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(EXIT_FAILED) from None

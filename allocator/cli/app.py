@@ -1,14 +1,42 @@
-"""The commands, put together."""
+"""The commands, put together: a command's file is read when the command is asked for."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import typer
+from typer.core import TyperGroup
 
-from allocator.cli import audit, compare, data, policies, simulate, solve, sweep, throughputs, trace
+__all__ = ["COMMANDS", "app"]
 
-__all__ = ["app"]
+COMMANDS = {
+    "solve": "Solve one allocation problem: who gets which share of time on which accelerator type.",
+    "audit": "Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.",
+    "simulate": "Simulate a policy over a trace, round by round.",
+    "compare": "Simulate several policies over the same jobs and compare them.",
+    "policies": "List the policies: where each is from, what it means, and its program.",
+    "trace": "Traces: draw a workload, convert between formats, describe one.",
+    "throughputs": "Throughput tables: how fast each job type runs on each accelerator type.",
+    "data": "Public data sets by name: list, download, verify. The files are not bundled.",
+    "sweep": "Sweeps: policies x seeds x loads x clusters x settings, resumable.",
+}
+"""Modules of `allocator.cli.commands` with the first line of their help, all that ``allocator --help`` needs."""
+
+ROOM = "allocator.cli.commands"
+
+
+class Commands(TyperGroup):
+    """All commands by name and help; the one that is asked for is loaded."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Name, command and further arguments."""
+        name, _, further = super().resolve_command(ctx, args)
+        return name, load(str(name)), further
+
 
 app = typer.Typer(
+    cls=Commands,
     name="allocator",
     help="Scheduling policies for GPU clusters as programs over a throughput matrix: solve, simulate, compare.",
     no_args_is_help=True,
@@ -17,12 +45,24 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("solve")(solve.solve_command)
-app.command("audit")(audit.audit_command)
-app.command("simulate")(simulate.simulate_command)
-app.command("compare")(compare.compare_command)
-app.command("policies")(policies.policies_command)
-app.add_typer(trace.app, name="trace")
-app.add_typer(throughputs.app, name="throughputs")
-app.add_typer(data.app, name="data")
-app.add_typer(sweep.app, name="sweep")
+
+
+def _only_named() -> None:
+    pass
+
+
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(_only_named)
+
+
+def load(name: str) -> Any:
+    """The command `name`: the ``app`` of its module, or the function that is named after it."""
+    module = import_module(f"{ROOM}.{name}")
+    whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    whole.callback()(_only_named)
+    if hasattr(module, "app"):
+        whole.add_typer(module.app, name=name)
+    else:
+        whole.command(name)(getattr(module, f"{name}_command"))
+    group: Any = typer.main.get_command(whole)
+    return group.commands[name]

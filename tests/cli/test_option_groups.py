@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from allocator.cli.groups import option_groups
+from allocator.cli.options.groups import option_groups
 
 Size = Annotated[int, typer.Option("--size", help="How many.")]
 Names = Annotated[list[str], typer.Option("--name", help="Of whom.")]

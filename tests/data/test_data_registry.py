@@ -109,12 +109,9 @@ def test_readers_are_those_that_read_the_files(public_data):
 
 
 def test_readers_exist():
-    from typer.main import get_command
+    from allocator.cli.app import load
 
-    from allocator.cli.app import app
-
-    command = get_command(app).commands["simulate"]
-    options = {option for parameter in command.params for option in parameter.opts}
+    options = {option for parameter in load("simulate").params for option in parameter.opts}
     for dataset in datasets():
         for reader in dataset.read_by:
             module, _, function = reader.rpartition(".")
@@ -203,7 +200,7 @@ def test_sets_without_address(tmp_path):
 
 def test_the_registry_is_read_without_heavy_imports():
     script = (
-        "import sys, allocator.cli.data; early = 'allocator.data' in sys.modules; import allocator.data\n"
+        "import sys, allocator.cli; early = 'allocator.data' in sys.modules; import allocator.data\n"
         "allocator.data.datasets()\n"
         "print(early, [m for m in ('pandas', 'scipy', 'highspy', 'cvxpy', 'rich.progress') if m in sys.modules])"
     )

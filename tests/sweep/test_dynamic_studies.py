@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster
-from allocator.cli.runs import RunOptions, Runs
+from allocator.cli.options.runs import RunOptions, Runs
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
 from allocator.presets import preset
 from allocator.sweep import Point, Sweep, Workload, run

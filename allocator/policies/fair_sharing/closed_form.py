@@ -38,7 +38,7 @@ class Proportional(ClosedFormPolicy):
 
         x_ij = c_j / sum_k c_k
 
-    The yardstick that normalises throughput in max-min fairness. Every job is busy all the time, so with more jobs
+    The normaliser of throughput in max-min fairness. Every job is busy all the time, so with more jobs
     than GPUs the shares exceed the capacity; a round mechanism then takes them as relative priorities.
     """
 

@@ -18,8 +18,8 @@ class _MaxMinFairness(ProgramPolicy):
     def objective(self, state: ClusterState, rates: Array) -> MaxMin:
         """Throughput in proportional shares, times GPUs, per weight."""
         per_job = max(state.n_jobs, 1) if self.choice == "published" else 1
-        yardstick = proportional_throughput(rates, state.capacity, per_job)
-        return MaxMin(state.priority_weights * yardstick / state.scale_factors)
+        normaliser = proportional_throughput(rates, state.capacity, per_job)
+        return MaxMin(state.priority_weights * normaliser / state.scale_factors)
 
 
 @register("max_min_fairness_perf", paper=_PAPER, program="max_x min_i s_i T_i.x_i / (w_i p_i)")

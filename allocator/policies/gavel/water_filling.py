@@ -26,9 +26,9 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.3 and app. A.1"
 class _WaterFillingFairness(ProgramPolicy):
     def objective(self, state: ClusterState, rates: Array) -> WaterFilling:
         """Throughput in proportional shares, times GPUs, per weight; through the entities of the jobs."""
-        yardstick = proportional_throughput(rates, state.capacity)
+        normaliser = proportional_throughput(rates, state.capacity)
         hierarchy = None if state.membership is None else state.membership.hierarchy
-        return WaterFilling(yardstick / state.scale_factors, state.priority_weights, hierarchy)
+        return WaterFilling(normaliser / state.scale_factors, state.priority_weights, hierarchy)
 
 
 @register(

@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
-from allocator.cli.options import (
+from allocator.cli.options.shared import (
     ChoiceOption,
     ClusterOption,
     PresetOption,
@@ -19,15 +20,21 @@ from allocator.cli.options import (
     SettingOption,
     SolverOption,
     ThroughputsOption,
-    make_cluster,
-    make_prices,
-    make_table,
-    make_window,
-    named_value,
 )
+from allocator.cli.options.values import make_cluster, make_prices, make_table, make_window, named_value
+from allocator.conversion import convert, convert_text, kinds_of
+from allocator.mechanism.settings import MechanismSettings
+from allocator.presets import preset
+from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
+from allocator.registry import get_policy, kinds_of_settings, settings_of
+from allocator.results.deadlines import assign_slos
+from allocator.simulator.arrivals import preload
+from allocator.simulator.engine import simulate
+from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
 from throughputs.errors import did_you_mean
+from throughputs.estimator.believed import Estimation
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -168,11 +175,6 @@ class Runs:
 
     def workload(self, trace: Trace) -> Trace:
         """The trace with what ``--slos`` and ``--preload`` ask for."""
-        import numpy as np
-
-        from allocator.results.deadlines import assign_slos
-        from allocator.simulator.arrivals import preload
-
         if self.entities is not None and not any(trace.entity):
             expected = "jobs that name their entities, in a column entity"
             raise InputError(trace.source, field="entity", found="none", expected=expected)
@@ -184,22 +186,16 @@ class Runs:
     @cached_property
     def entities(self) -> Any:
         """Entities of ``--entities``; None without."""
-        from allocator.protocol.entities import Entities
-
         return None if self.options.entities is None else Entities.parse(self.options.entities)
 
     @cached_property
     def estimation(self) -> Any:
         """How policies that pack come to know pairs of jobs; None where they know them."""
-        from throughputs.estimator.believed import Estimation
-
         part, models = self.options.profiling_percentage, self.options.reference_models
         return None if part is None and models is None else Estimation(1.0 if part is None else part, models)
 
     def simulate(self, workload: Trace, policy: Policy, progress: Advance, **more: Any) -> SimulationResult:
         """One run; `more` are further arguments of `allocator.simulate`."""
-        from allocator.simulator.engine import simulate
-
         return simulate(
             workload,
             self.cluster,
@@ -230,11 +226,6 @@ def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
 
 def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
-    from allocator.conversion import convert, convert_text, kinds_of
-    from allocator.mechanism.settings import MechanismSettings
-    from allocator.presets import preset
-    from allocator.simulator.settings import SimulatorSettings
-
     own = {
         "round_seconds": options.round_seconds,
         "queue": options.queue,
@@ -265,9 +256,6 @@ def _policies(
 
     A policy is given the settings that it has; each of `own`, which are text, must be one of some policy.
     """
-    from allocator.conversion import convert_text
-    from allocator.registry import get_policy, kinds_of_settings
-
     known = {name: kinds_of_settings(name) for name in names}
     for setting in own:
         if not any(setting in settings for settings in known.values()):
@@ -294,6 +282,4 @@ def _policies(
 
 def _takes(policy: Policy, solver: str | None) -> bool:
     """Whether a policy asks solvers, and that of ``--solver`` is one of them as far as it says so."""
-    from allocator.registry import settings_of
-
     return "solver" in settings_of(policy.name) and (policy.solvers is None or solver in policy.solvers)

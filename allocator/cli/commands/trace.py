@@ -7,8 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from allocator.cli.options import JsonOption, SeedOption, ThroughputsOption, console, print_json
-from throughputs import InputError
+from allocator.api import load_throughputs
+from allocator.cli.options.shared import JsonOption, SeedOption, ThroughputsOption, console, print_json
+from throughputs import (
+    FixedDuration,
+    InputError,
+    LogUniformDurations,
+    TraceGenerator,
+    describe_trace,
+    gavel_trace,
+    read_trace,
+    write_trace,
+)
+from throughputs.traces.generator import PUBLISHED_PRIORITIES
+from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 
 app = typer.Typer(no_args_is_help=True, help="Traces: draw a workload, convert between formats, describe one.")
 
@@ -40,10 +52,6 @@ def generate_command(
     seed: SeedOption = 0,
 ) -> None:
     """Draw a workload from the published distributions of durations, scale factors and priorities."""
-    from allocator.api import load_throughputs
-    from throughputs import FixedDuration, LogUniformDurations, TraceGenerator, gavel_trace, write_trace
-    from throughputs.traces.generator import PUBLISHED_PRIORITIES
-
     table = load_throughputs(throughputs)
     if preset == "gavel":
         trace = gavel_trace(
@@ -56,8 +64,6 @@ def generate_command(
             table=table,
         )
     elif preset == "shockwave":
-        from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
-
         for option, given in (("--priorities", priorities), ("--duration", fixed_duration is not None)):
             if given:
                 raise InputError(option, found="preset shockwave", expected="the preset default or gavel")
@@ -90,8 +96,6 @@ def convert_command(
     lossy: Annotated[bool, typer.Option("--lossy", help="Drop what the target format cannot hold.")] = False,
 ) -> None:
     """Convert a trace between formats; refuses to lose anything unless told to."""
-    from throughputs import read_trace, write_trace
-
     trace = read_trace(source, format=source_format)
     write_trace(trace, target, format=target_format, lossy=lossy)
     typer.echo(f"{target}: {len(trace)} jobs")
@@ -105,9 +109,6 @@ def describe_command(
     as_json: JsonOption = False,
 ) -> None:
     """Describe a trace: arrivals, job types, scale factors, priorities, durations, GPU hours."""
-    from allocator.api import load_throughputs
-    from throughputs import describe_trace, read_trace
-
     described = describe_trace(read_trace(trace, format=format), load_throughputs(throughputs))
     if as_json:
         print_json(described)

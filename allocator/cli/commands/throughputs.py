@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from allocator.cli.options import JsonOption, console, print_json
+from allocator.api import load_throughputs
+from allocator.cli.options.shared import JsonOption, console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Throughput tables: how fast each job type runs on each accelerator type.")
 
@@ -25,8 +26,6 @@ def describe_command(
     as_json: JsonOption = False,
 ) -> None:
     """Describe a throughput table: accelerator types, job types, scale factors, speeds."""
-    from allocator.api import load_throughputs
-
     known = load_throughputs(table)
     accelerators = list(known.accelerators)
     rows: list[dict[str, Any]] = []

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from allocator.cli.groups import option_groups
-from allocator.cli.options import JsonOption, console, print_json
-from allocator.cli.sweep_options import (
+from allocator.cli.options.groups import option_groups
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.sweep import (
     DefinitionOptions,
     EveryOption,
     OutOption,
@@ -21,11 +21,12 @@ from allocator.cli.sweep_options import (
     numbers,
     window,
 )
+from allocator.sweep import Sweep, run
+from allocator.sweep.store import Store
+from allocator.sweep.summary import summary_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from allocator.sweep import Sweep
 
 app = typer.Typer(no_args_is_help=True, help="Sweeps: policies x seeds x loads x clusters x settings, resumable.")
 
@@ -87,8 +88,6 @@ def run_command(
     small: Annotated[bool, typer.Option("--small", help="The small variant that the file defines.")] = False,
 ) -> None:
     """Run a sweep from a file, or what is missing of it."""
-    from allocator.sweep import Sweep
-
     sweep = Sweep.from_toml(file, small=small)
     _go(sweep, out or Path("sweeps") / (f"{sweep.name}-small" if small else sweep.name), running)
 
@@ -99,8 +98,6 @@ def show_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show the results of a sweep as far as it has come, and bring results.parquet up to date."""
-    from allocator.sweep.store import Store
-
     store = Store(folder)
     table = store.write_results()
     _print(table, store.contents(), as_json)
@@ -112,9 +109,6 @@ def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
         _print_plan(sweep, running.as_json)
         return
     from rich.console import Console
-
-    from allocator.sweep import run
-    from allocator.sweep.store import Store
 
     screen = Console(stderr=True)
     try:
@@ -149,8 +143,6 @@ def _stopped(out: Path) -> NoReturn:
 
 
 def _sweep(definition: dict[str, Any]) -> Sweep:
-    from allocator.sweep import Sweep
-
     return Sweep.from_dict(definition, source=SOURCE)
 
 
@@ -170,8 +162,6 @@ def _print(table: pd.DataFrame, contents: dict[str, Any], as_json: bool) -> None
         rows = json.loads(table.to_json(orient="records")) if len(table) else []
         print_json({"name": contents["name"], "points": len(contents["points"]), "results": rows})
         return
-    from allocator.sweep.summary import summary_table
-
     screen = console()
     if len(table):
         screen.print(summary_table(table, title=contents["name"], rows=SHOWN_ROWS))

@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.groups import option_groups
-from allocator.cli.options import JsonOption, console, print_json
-from allocator.cli.runs import RunOptions, Runs
-from throughputs import InputError
+from allocator.cli.options.groups import option_groups
+from allocator.cli.options.runs import RunOptions, Runs
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.presets import preset
+from allocator.report.bar_charts import terminal_bars
+from allocator.report.html import write_report
+from allocator.report.presentation import Presentation
+from allocator.report.progress import policy_progress
+from allocator.report.terminal import comparison_table, entities_table, extra_figures
+from allocator.results.fairness import isolated_rho
+from allocator.results.output import save_result
+from throughputs import InputError, TraceGenerator, read_trace
+from throughputs.files import write_text
+from throughputs.traces.shockwave_generator import shockwave_trace
 
 if TYPE_CHECKING:
     from allocator.presets import Comparison
@@ -62,9 +72,6 @@ def compare_command(
     Ends with a table and one self-contained page, DIR/report.html: completion times, who ran where, queue, prices.
     The preset says what is compared where nothing else is said: --preset shockwave repeats the comparison of its paper.
     """
-    from allocator.report.html import write_report
-    from throughputs.files import write_text
-
     names = _names(policies, run.preset)
     runs = run.runs(names)
     usual = runs.preset.comparison
@@ -92,11 +99,6 @@ def _simulated(
     names: Sequence[str], runs: Runs, workload: Trace, out: Path, *, plain_lines: bool
 ) -> tuple[list[SimulationResult], list[dict[str, Any]]]:
     """Results and summaries of all policies, in the order of their names; each is saved when it is there."""
-    from allocator.report.presentation import Presentation
-    from allocator.report.progress import policy_progress
-    from allocator.results.fairness import isolated_rho
-    from allocator.results.output import save_result
-
     results: dict[str, SimulationResult] = {}
     saved: dict[str, dict[str, Any]] = {}
     policies = dict(zip(names, runs.policies, strict=True))
@@ -117,9 +119,6 @@ def _simulated(
 
 def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
     """Print the comparison."""
-    from allocator.report.bar_charts import terminal_bars
-    from allocator.report.terminal import comparison_table, entities_table, extra_figures
-
     screen = console()
     screen.print(comparison_table(summaries, title=title))
     for part in terminal_bars(summaries):
@@ -133,8 +132,6 @@ def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
 
 def _names(policies: str | None, preset_name: str) -> list[str]:
     """Policies of ``--policies``, or those of the preset."""
-    from allocator.presets import preset
-
     if policies is None:
         return list(preset(preset_name).comparison.policies)
     names = [name.strip() for name in policies.split(",") if name.strip()]
@@ -145,9 +142,6 @@ def _names(policies: str | None, preset_name: str) -> list[str]:
 
 def _jobs(path: Path | None, what: Comparison, table: ThroughputTable) -> Trace:
     """The jobs of a file, or of a generator."""
-    from throughputs import TraceGenerator, read_trace
-    from throughputs.traces.shockwave_generator import shockwave_trace
-
     if path is not None:
         return read_trace(path)
     if what.generator == "shockwave":

@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options import JsonOption, SeedOption, SolverOption, console, make_policy, print_json
+from allocator.cli.options.shared import JsonOption, SeedOption, SolverOption, console, print_json
+from allocator.cli.options.values import make_policy
+from allocator.instance import read_instance
+from throughputs.files import write_text
 
 
 def audit_command(
@@ -33,13 +36,9 @@ def audit_command(
 
     Every property comes with its value and its worst job, every job with the reason why it runs where it runs.
     """
-    from allocator.instance import read_instance
-
     allocation = make_policy(policy, solver, choice).allocate(read_instance(instance))
     audit = allocation.audit(seed=seed, probed_jobs=probed_jobs, misreports=misreports)
     if out is not None:
-        from throughputs.files import write_text
-
         write_text(out, json.dumps(audit.to_json(), indent=2, allow_nan=False, default=str) + "\n")
     if as_json:
         print_json(audit.to_json())

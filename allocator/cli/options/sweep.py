@@ -9,17 +9,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from allocator.cli.options import (
+from allocator.cli.options.shared import (
     DEFAULT_CLUSTER,
     JsonOption,
     PresetOption,
     ServersOption,
     SettingOption,
     ThroughputsOption,
-    make_prices,
-    make_window,
-    named_value,
 )
+from allocator.cli.options.values import make_prices, make_window, named_value
+from allocator.sweep.definition.settings import setting_of_text
 from throughputs import InputError
 from throughputs.files import parse_json
 
@@ -93,8 +92,6 @@ class DefinitionOptions:
 
     def definition(self, kind: str, *, preload: bool = False) -> dict[str, Any]:
         """A definition as a TOML file would hold it, without its loads."""
-        from allocator.sweep.definition.settings import setting_of_text
-
         policies = [name.strip() for name in self.policies.split(",") if name.strip()]
         fixed = dict(named_value("--set", text) for text in self.settings or ())
         varied = dict(named_value("--vary", text) for text in self.vary or ())
@@ -183,8 +180,6 @@ def window(text: str) -> list[int]:
 
 def _values(name: str, text: str, policies: Sequence[str]) -> list[Any]:
     """Values of ``--vary``: a JSON list, or values separated by commas."""
-    from allocator.sweep.definition.settings import setting_of_text
-
     if text.startswith("["):
         return list(parse_json(text, "--vary")) if text.endswith("]") else [text]
     return [setting_of_text(name, part.strip(), policies, "--vary") for part in text.split(",")]

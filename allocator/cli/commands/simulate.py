@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.groups import option_groups
-from allocator.cli.options import JsonOption, console, print_json
-from allocator.cli.runs import RunOptions
+from allocator.cli.options.groups import option_groups
+from allocator.cli.options.runs import RunOptions
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.report.progress import policy_progress
+from allocator.report.terminal import comparison_table, entities_table, extra_figures
+from allocator.results.output import save_result
+from throughputs import read_trace
 
 
 @option_groups
@@ -33,11 +37,6 @@ def simulate_command(
     Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR, priorities.csv if jobs differ in weight
     and entities.csv with --entities; docs/formats.md and docs/simulator.md describe them.
     """
-    from allocator.report.progress import policy_progress
-    from allocator.report.terminal import comparison_table, entities_table, extra_figures
-    from allocator.results.output import save_result
-    from throughputs import read_trace
-
     runs = run.runs([policy])
     workload = runs.workload(read_trace(trace))
     kept = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}

@@ -8,7 +8,11 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options import SolverOption, console, make_policy, print_json
+from allocator.cli.options.shared import SolverOption, console, print_json
+from allocator.cli.options.values import make_policy
+from allocator.instance import allocation_to_json, read_instance
+from allocator.report.terminal import allocation_table
+from throughputs.files import write_text
 
 
 def solve_command(
@@ -27,18 +31,12 @@ def solve_command(
 
     Prints the allocation with its objective, proven gap and the price of each accelerator type.
     """
-    from allocator.instance import allocation_to_json, read_instance
-
     acting = make_policy(policy, solver, choice)
     allocation = acting.allocate(read_instance(instance))
     answer = allocation_to_json(allocation)
     if out is not None:
-        from throughputs.files import write_text
-
         write_text(out, json.dumps(answer, indent=2, allow_nan=False) + "\n")
     if table:
-        from allocator.report.terminal import allocation_table
-
         console().print(allocation_table(allocation))
     elif out is None:
         print_json(answer)

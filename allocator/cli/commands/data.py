@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.options import JsonOption, console, print_json
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.data import DataError, cache_directory, datasets, fetch, find, verify
+from allocator.data.listing import bytes_text, hash_text, markdown_table, reader_text, size_text
 
 if TYPE_CHECKING:
     from allocator.data import DataFile, Dataset, FileReport
@@ -45,15 +48,11 @@ def list_command(
     as_json: JsonOption = False,
 ) -> None:
     """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""
-    from allocator.data import cache_directory, datasets, find
-
     directory = cache_directory(cache)
     if as_json:
         found = [_as_json(dataset, directory) for dataset in ([find(name)] if name else datasets())]
         print_json(found[0] if name else found)
     elif markdown:
-        from allocator.data.listing import markdown_table
-
         typer.echo(markdown_table([find(name)] if name else list(datasets())), nl=False)
     elif name:
         _print_files(find(name), directory)
@@ -73,9 +72,6 @@ def fetch_command(
     as_json: JsonOption = False,
 ) -> None:
     """Download data sets into the cache, verified; a download that was cut off is continued."""
-    from allocator.data import fetch, find
-    from allocator.data.listing import size_text
-
     sets = [find(name) for name in names]
     found: list[dict[str, Any]] = []
     for dataset in sets:
@@ -109,8 +105,6 @@ def verify_command(
     as_json: JsonOption = False,
 ) -> None:
     """Compare the files in the cache with the known lengths and SHA-256; status 1 if one is missing or wrong."""
-    from allocator.data import cache_directory, datasets, find, verify
-
     directory = cache_directory(cache)
     sets = [find(name) for name in names or ()]
     if not names:
@@ -136,8 +130,6 @@ def verify_command(
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
     """A data error ends the command with one line on standard error and status 1."""
-    from allocator.data import DataError
-
     try:
         yield
     except DataError as error:
@@ -192,8 +184,6 @@ def _print_sets(sets: list[Dataset], directory: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from allocator.data.listing import hash_text, size_text
-
     table = Table(caption=f"cache: {directory}", expand=False)
     for column in ("data set", "contents", "licence", "size", "SHA-256", "fetched"):
         table.add_column(column, no_wrap=column in ("data set", "SHA-256", "fetched"))
@@ -205,8 +195,6 @@ def _print_sets(sets: list[Dataset], directory: Path) -> None:
 
 
 def _print_files(dataset: Dataset, directory: Path) -> None:
-    from allocator.data.listing import bytes_text, hash_text, reader_text, size_text
-
     lines = [
         f"{dataset.name}: {dataset.title}",
         f"  source    {dataset.source or dataset.page}",
@@ -224,8 +212,6 @@ def _print_files(dataset: Dataset, directory: Path) -> None:
 
 
 def _as_json(dataset: Dataset, directory: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return asdict(dataset) | {"size": dataset.size, "folder": str(directory / dataset.name)}
 
 

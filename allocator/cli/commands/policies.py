@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from allocator.cli.options import JsonOption, console, print_json
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.registry import list_policies, settings_of
 
 
 def policies_command(as_json: JsonOption = False) -> None:
     """List the policies: where each is from, what it means, and its program."""
-    from allocator.registry import list_policies, settings_of
-
     entries = list_policies()
     if as_json:
         print_json(

@@ -1,0 +1,84 @@
+"""Options that several commands share, and how they print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
+
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="GPUs by accelerator type; if omitted the preset's, usually v100:36,p100:36,k80:36.",
+        metavar="TYPE:COUNT,...",
+    ),
+]
+ServersOption = Annotated[
+    str | None,
+    typer.Option("--gpus-per-server", help="GPUs in one server of each type; 1 if omitted.", metavar="TYPE:COUNT,..."),
+]
+ThroughputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--throughputs", help="Throughput table (JSON, CSV, Parquet); the embedded one if omitted.", metavar="FILE"
+    ),
+]
+PresetOption = Annotated[str, typer.Option("--preset", help="Settings of a published system, or the default.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.", min=0)]
+SolverOption = Annotated[
+    str | None,
+    typer.Option(
+        "--solver",
+        help="auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, scs, "
+        "cvxpy_highs, cbc.",
+    ),
+]
+ChoiceOption = Annotated[
+    str | None, typer.Option("--choice", help="Which of the optima: balanced or published; the preset's if omitted.")
+]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Any other setting of the preset, or policy.NAME of the policies that have it; values are numbers, true, "
+        "false, none, names, or lists A,B; may be repeated.",
+        metavar="NAME=VALUE",
+    ),
+]
+PricesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        help="Dollars per GPU hour: a file of price histories (CSV, Parquet), or constants.",
+        metavar="FILE|TYPE:PRICE,...",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
+
+
+def console() -> Console:
+    """Where tables go: as wide as the terminal, and wide enough for a comparison when it is a file or a pipe."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+def print_json(data: Any) -> None:
+    """JSON on standard output."""
+    json.dump(data, sys.stdout, indent=2, allow_nan=False, default=_plain)
+    sys.stdout.write("\n")
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars and arrays as Python's."""
+    return value.tolist()

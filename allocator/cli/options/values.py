@@ -1,0 +1,73 @@
+"""What is made of the values of shared options: cluster, prices, policy, table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from allocator.api import load_throughputs
+from allocator.cluster import Cluster
+from allocator.protocol import Need, Policy
+from allocator.registry import get_policy, settings_of
+from throughputs import InputError, PriceTable, ThroughputTable, read_prices
+
+__all__ = ["make_cluster", "make_policy", "make_prices", "make_table", "make_window", "named_value"]
+
+MOST_DIGITS = 16
+
+
+def make_cluster(text: str, gpus_per_server: str | None) -> Cluster:
+    """Cluster of ``--cluster`` and ``--gpus-per-server``; it has at least one GPU."""
+    cluster = Cluster.parse(text, gpus_per_server)
+    if cluster.total_gpus == 0:
+        raise InputError("--cluster", found=text, expected="at least one GPU")
+    return cluster
+
+
+def make_window(text: str | None) -> tuple[int, int] | None:
+    """Ids of jobs of ``--window``."""
+    if text is None:
+        return None
+    first, colon, end = text.partition(":")
+    ends = first.strip(), end.strip()
+    if not colon or not all(number.isdecimal() and len(number) <= MOST_DIGITS for number in ends):
+        raise InputError("--window", found=text, expected="FIRST:END, as in 4000:5000")
+    return int(first), int(end)
+
+
+def make_prices(text: str | None) -> PriceTable | None:
+    """Prices of ``--prices``: a file if there is one of that name, else constants."""
+    if text is None:
+        return None
+    if ":" not in text or Path(text).exists():
+        return read_prices(text)
+    constants: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, price = part.strip().partition(":")
+        try:
+            constants[name] = float(price)
+        except ValueError:
+            expected = "TYPE:PRICE pairs, as in v100:0.74,k80:0.135, or a file"
+            raise InputError("--prices", found=part, expected=expected) from None
+    return PriceTable.constant(constants, "--prices")
+
+
+def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
+    """Policy by name with those of the two settings that are given and that it has."""
+    get_policy(name)  # an unknown name is the first thing to say
+    wanted = {"solver": solver, "choice": choice}
+    known = settings_of(name)
+    return get_policy(name, **{key: value for key, value in wanted.items() if value is not None and key in known})
+
+
+def make_table(path: Path | None, policies: Sequence[Policy]) -> ThroughputTable:
+    """Table of ``--throughputs``; the embedded one has co-location where a policy packs jobs."""
+    return load_throughputs(path, colocated=any(Need.COLOCATION in policy.needs for policy in policies))
+
+
+def named_value(option: str, text: str) -> tuple[str, str]:
+    """Name and value of ``NAME=VALUE``."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip() and value.strip()):
+        raise InputError(option, found=text, expected="NAME=VALUE, as in round_seconds=720")
+    return name.strip(), value.strip()
