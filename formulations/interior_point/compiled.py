@@ -1,6 +1,6 @@
 """Small structured programs in Clarabel, which is compiled.
 
-With some tens of job classes an iteration of `interior_point` costs as much as its hundred calls into NumPy. The same
+With some tens of job classes an iteration of `method` costs as much as its hundred calls into NumPy. The same
 program, written out as a sparse one of K M columns, is then solved sooner by a compiled general interior point method.
 """
 

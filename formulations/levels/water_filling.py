@@ -1,6 +1,6 @@
 """Lexicographic max-min fairness: raise all jobs together, and go on raising those that can rise further.
 
-Water rises in *levels*. At each level the jobs that are not yet fixed rise together (`filling`), as far as capacity
+Water rises in *levels*. At each level the jobs that are not yet fixed rise together (`hierarchy`), as far as capacity
 allows; those that the level's multipliers prove to hold it are fixed there, and the others go on. Jobs that run all
 the time on their fastest type are full and simply stop rising, so only capacity ends a level: every level exhausts a
 type that was not exhausted before for those who go on, and there are hardly more levels than types.
