@@ -111,7 +111,7 @@ def _single(p: Array, F: Whole) -> tuple[Whole, Whole, float | None, str]:
     return j[column].astype(np.int64), k[column].astype(np.int64), None, "linear_sum_assignment"
 
 
-_GROWTH = 1.5
+_REACH_GROWTH = 1.5
 """By how much positions grow where the relaxation wants more."""
 
 
@@ -129,7 +129,7 @@ def _gangs(p: Array, F: Whole, s: Whole, precision: float) -> tuple[Whole, Whole
     unit = float(np.median(p[np.isfinite(p)]))
     kind, level = _greedy(p, F, s)
     # an exact answer is proven over every position that could be of use
-    few = precision == 0.0 or len(p) * int(most.sum()) <= _FEW
+    few = precision == 0.0 or len(p) * int(most.sum()) <= _MOST_COLUMNS_AT_ONCE
     depth = np.array([level[kind == j].max(initial=0) for j in range(len(F))])
     levels = most if few else np.minimum(most, depth + 1 + depth // 8)
     needed = 0.0
@@ -147,7 +147,7 @@ def _gangs(p: Array, F: Whole, s: Whole, precision: float) -> tuple[Whole, Whole
                 bound = relaxed.value if wanting.any() else found.bound
                 return found.type, found.level, bound * unit, "highs"
             needed = distance
-        levels = np.where(wanting, np.minimum(most, np.ceil(levels * _GROWTH).astype(np.int64)), levels)
+        levels = np.where(wanting, np.minimum(most, np.ceil(levels * _REACH_GROWTH).astype(np.int64)), levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,14 +215,14 @@ def _take(room: list[int], k: int, gpus: int, size: int) -> None:
     room[k - 1] -= size
 
 
-_FEW = 20_000
+_MOST_COLUMNS_AT_ONCE = 20_000
 """Columns up to which every position that could be of use is in the program."""
 
 _ROUNDING = 1e-9
 _FIRST_REACH = 1e-4
 """Reduced cost, relative to the value, up to which columns are in the first integer program."""
 
-_NEAR = 6
+_FIRST_POSITIONS = 6
 """Positions on either side of a first guess whose columns the relaxation begins with."""
 
 
@@ -269,7 +269,7 @@ class _Positions:
 
         Begins with the columns near a `guess` (jobs,) of positions and adds those that the prices ask for.
         """
-        inside = np.abs(self.level - guess[self.job]) <= _NEAR
+        inside = np.abs(self.level - guess[self.job]) <= _FIRST_POSITIONS
         while True:
             columns = np.flatnonzero(inside)
             solver = self._run(columns, {})

@@ -21,11 +21,11 @@ __all__ = ["Certificate", "certify", "certify_level", "certify_sum", "relative_g
 Array = NDArray[np.float64]
 
 
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_WORTH = 1e-9
 """Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
 
 
-_GOOD = 1e-10
+_GAP_WITHOUT_REPAIR = 1e-10
 """Relative gap up to which nothing is done to prove a smaller one."""
 
 
@@ -72,7 +72,7 @@ def certify_sum(polytope: Polytope, objective: Objective, gains: Array, answer: 
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
     prices, bound = _without_negligible(polytope, gains, prices)
     value = objective.value(polytope.throughput(shares))
-    if relative_gap(value, bound) > _GOOD:
+    if relative_gap(value, bound) > _GAP_WITHOUT_REPAIR:
         _, higher = repair_duals(polytope, shares, gains, prices, given=True)
         at_higher = polytope.supply_at(gains, higher)
         prices, bound = (higher, at_higher) if at_higher < bound else (prices, bound)
@@ -89,14 +89,14 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
     level = objective.level(u)
     prices, supply = _without_negligible(polytope, multipliers, prices)
     bound = objective.bound(polytope.counts * multipliers, supply)
-    if relative_gap(level, bound) > _GOOD:
+    if relative_gap(level, bound) > _GAP_WITHOUT_REPAIR:
         exact, higher = repair_duals(polytope, shares, multipliers, prices)
         proven = objective.bound(polytope.counts * exact, polytope.supply_at(exact, higher))
         if objective.worse(proven, bound) != bound:
             multipliers, prices, bound = exact, higher, proven
     alone, proving = objective.easiest_level(polytope.fastest), None
     if objective.worse(alone, bound) != bound:
-        if relative_gap(alone, bound) > _GOOD:
+        if relative_gap(alone, bound) > _GAP_WITHOUT_REPAIR:
             proving = objective.held_alone(polytope.fastest) / polytope.counts, np.zeros_like(prices)
         bound = alone
     with np.errstate(all="ignore"):
@@ -111,10 +111,10 @@ def certify_level(polytope: Polytope, objective: Threshold, answer: Answer) -> C
 def _without_negligible(polytope: Polytope, multipliers: Array, prices: Array) -> tuple[Array, float]:
     """Prices with zeros for negligible ones, and the supply at these prices and `multipliers` (N,)."""
     supply = polytope.supply_at(multipliers, prices)
-    negligible = prices * polytope.capacity <= _NEGLIGIBLE * supply
+    negligible = prices * polytope.capacity <= _NEGLIGIBLE_WORTH * supply
     if not (prices[negligible] > 0).any():
         return prices, supply
     significant = np.where(negligible, 0.0, prices)
     without = polytope.supply_at(multipliers, significant)
     # a type of next to no capacity may be worth much to the job that would have it for nothing
-    return (significant if without <= supply * (1.0 + _NEGLIGIBLE) else prices), min(supply, without)
+    return (significant if without <= supply * (1.0 + _NEGLIGIBLE_WORTH) else prices), min(supply, without)

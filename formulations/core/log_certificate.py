@@ -33,13 +33,13 @@ Array = NDArray[np.float64]
 _CHUNK = 16384
 """Jobs at a time: their arrays stay in the processor's cache."""
 
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_WORTH = 1e-9
 """Part of all budgets below which the worth of a type's capacity is taken for nothing."""
 
-_PROVEN = 1e-9
+_ACCEPTED_GAP = 1e-9
 """Gap per budget at which no better multipliers are looked for."""
 
-_SAFE = 1.0 - 4.0 * float(np.finfo(np.float64).eps)
+_ROUNDED_DOWN = 1.0 - 4.0 * float(np.finfo(np.float64).eps)
 """A multiplier this much smaller costs nothing, and rounding cannot push its job above a price it just meets."""
 
 
@@ -60,11 +60,11 @@ def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> C
     value = objective.value(u)
     figures = polytope.rates, polytope.scale_factors, polytope.counts, polytope.capacity, objective.budgets, u
     excess, multipliers = _proof(*figures, prices)
-    significant = np.where(prices * polytope.capacity <= _NEGLIGIBLE * total, 0.0, prices)
+    significant = np.where(prices * polytope.capacity <= _NEGLIGIBLE_WORTH * total, 0.0, prices)
     if (significant != prices).any():
         # zeros for the negligible prices of an interior point, unless that proves less
         excess_significant, multipliers_significant = _proof(*figures, significant)
-        if excess_significant <= max(excess, _PROVEN * total):
+        if excess_significant <= max(excess, _ACCEPTED_GAP * total):
             excess, prices, multipliers = excess_significant, significant, multipliers_significant
     # rounding may leave a value above its own bound by as much
     gap = max(excess, 0.0) / total
@@ -103,7 +103,7 @@ def _proof(
     for part in _parts(len(u)):
         a, B = np.ascontiguousarray(rates[part].T), budgets[part]
         excess += _total(counts[part], _surplus(a, B / u[part], scale_factors[part], prices) - B)
-    if excess <= _PROVEN * _total(counts, budgets):
+    if excess <= _ACCEPTED_GAP * _total(counts, budgets):
         return excess, None
     return _gap_at_best_multipliers(rates, scale_factors, counts, capacity, budgets, u, prices)
 
@@ -122,7 +122,7 @@ def _gap_at_best_multipliers(
     for part in _parts(len(u)):
         a, B = np.ascontiguousarray(rates[part].T), budgets[part]
         s = scale_factors[part].astype(np.float64)
-        best = _best_multiplier(a, B / s, prices, order) * s * _SAFE
+        best = _best_multiplier(a, B / s, prices, order) * s * _ROUNDED_DOWN
         with np.errstate(all="ignore"):
             at_best = B * log(B / (best * u[part])) + _surplus(a, best, s, prices)
         # weak duality holds for any multiplier: where rounding spoils the best one, the other will do

@@ -28,7 +28,7 @@ __all__ = ["Method", "Objective", "Proven", "Threshold"]
 
 Array = NDArray[np.float64]
 
-_ALONE = 1e-6
+_NEAR_HARDEST_ALONE = 1e-6
 """Relative distance from the level of the hardest job alone within which prices say nothing about the next decision."""
 
 T = TypeVar("T")
@@ -193,7 +193,7 @@ class Threshold(Objective):
         """The level that was attained, and the prices at it."""
         level, alone = self.level_of(proof.objective), self.easiest_level(polytope.fastest)
         # where a job holds the level that can do no better alone, capacity is worth nothing
-        held_alone = abs(level - alone) <= _ALONE * abs(alone)
+        held_alone = abs(level - alone) <= _NEAR_HARDEST_ALONE * abs(alone)
         return Start(np.zeros_like(proof.dual_prices) if held_alone else proof.dual_prices, level)
 
     @abstractmethod

@@ -22,7 +22,7 @@ _CHUNK = 16384
 ROUNDED_UP = 1.0 + 8.0 * float(np.finfo(np.float64).eps)
 """Factor by which prices are raised for a bound, so that rounding is on the safe side."""
 
-_MOST = 1e300
+_LARGEST_SHARE = 1e300
 """What an infinite share is taken for."""
 
 
@@ -123,7 +123,7 @@ class Polytope:
         for part in parts(len(shares)):
             x = repaired[part]
             # the maximum that minds no NaN
-            np.fmin(np.fmax(shares[part], 0.0, out=x), _MOST, out=x)
+            np.fmin(np.fmax(shares[part], 0.0, out=x), _LARGEST_SHARE, out=x)
             time = np.einsum("ij->i", x)
             x /= np.maximum(time, 1.0, out=time)[:, None]
         used = self.used(repaired)

@@ -15,16 +15,16 @@ Array = NDArray[np.float64]
 _GRID = 2.0**36
 """Steps of a unit in which relative rates are added up: whole numbers this small have the same sum in any order."""
 
-_TIES = 20_000
+_MOST_JOBS_FOR_TIES = 20_000
 """Number of jobs up to which types with as many GPUs are told apart by the rates on them."""
 
-_MANY = 50_000
+_LEAST_ROWS_TO_HASH = 50_000
 """Number of jobs from which counting equal rows in a hash table beats sorting them, where few rows differ."""
 
 _COSINE = 0.3299290689357723
 """Of 1.2345678910111213, which has no simple ratio to pi."""
 
-_FEW = 0.25
+_MOST_DISTINCT = 0.25
 """Part of a sample's rows that may differ for the hash table to be worth its while."""
 
 
@@ -61,7 +61,7 @@ def types_in_order(rates: Array, fastest: Array, capacity: Array) -> NDArray[np.
     """
     types = np.flatnonzero(capacity > 0)
     gpus = capacity[types].tolist()
-    if len(set(gpus)) == len(gpus) or len(rates) > _TIES:
+    if len(set(gpus)) == len(gpus) or len(rates) > _MOST_JOBS_FOR_TIES:
         return types[np.argsort([-each for each in gpus], kind="stable")]
     relative = rates.T[types] / np.where(fastest > 0, fastest, 1.0)
     sums = np.rint(relative * _GRID).sum(axis=1), np.rint(relative * relative * _GRID).sum(axis=1)
@@ -71,9 +71,9 @@ def types_in_order(rates: Array, fastest: Array, capacity: Array) -> NDArray[np.
 def classes_of(columns: Sequence[Array | NDArray[np.int64]]) -> Classes:
     """Classes of the jobs whose figures are equal in every one of `columns` (N,)."""
     place = _project(columns)
-    if len(place) >= _MANY:
+    if len(place) >= _LEAST_ROWS_TO_HASH:
         sample = place[:: len(place) // 4096]
-        if len(np.unique(sample)) <= _FEW * len(sample):
+        if len(np.unique(sample)) <= _MOST_DISTINCT * len(sample):
             classes = _by_hash(columns, place)
             if classes is not None:
                 return classes

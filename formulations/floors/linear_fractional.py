@@ -24,15 +24,17 @@ from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PlainColumns
 from throughputs.numerics import dot
 
-__all__ = ["maximise_ratio"]
+__all__ = ["MOST_RATIOS", "NEGLIGIBLE_SPENDING", "SAME_RATIO", "maximise_ratio"]
 
 Array = NDArray[np.float64]
 
-_ROUNDS = 40
-_FREE = 1e-9
+MOST_RATIOS = 40
+"""Programs of the sequence at most."""
+
+NEGLIGIBLE_SPENDING = 1e-9
 """Part of what is spent up to which GPUs and floors are worth nothing."""
 
-_EXACT = 1e-12
+SAME_RATIO = 1e-12
 """Relative distance below which two columns have the same ratio."""
 
 
@@ -87,7 +89,7 @@ def maximise_ratio(
     best: tuple[float, Answer, str] | None = None
     # with nothing paid for GPUs and floors no ratio is better than the best column's
     proof = Answer(np.zeros(runs.shape), np.zeros(len(runs)), np.zeros(runs.shape[1]))
-    for _ in range(_ROUNDS):
+    for _ in range(MOST_RATIOS):
         program = replace(reduced, worth=numerator - ratio * denominator)
         answer, path, tried = solve_reduced(program, solver=solver, tolerance=tolerance)
         attempts += tried
@@ -107,7 +109,7 @@ def maximise_ratio(
     spent = _total(reduced, denominator, chosen.shares)
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those that prove the bound
     paid = np.add.reduce(proof.prices * reduced.polytope.capacity) + np.add.reduce(proof.multipliers * reduced.floors)
-    if paid <= _FREE * value * spent:
+    if paid <= NEGLIGIBLE_SPENDING * value * spent:
         # neither GPUs nor floors are worth anything: the same ratio is attained with no more than the floors
         spent = _least_cost(reduced, denominator)
     scaled = replace(chosen, multipliers=proof.multipliers / spent, prices=proof.prices / spent)
@@ -141,7 +143,7 @@ def _without_floors(polytope: Polytope, worth: Array, cost: Array, unit: str, so
     """The best columns, as much of them as the cluster has room for."""
     usable = np.where(polytope.capacity > 0, worth / cost, 0.0)
     most = float(usable.max(initial=0.0))
-    chosen = (usable >= most * (1.0 - _EXACT)) & (usable > 0)
+    chosen = (usable >= most * (1.0 - SAME_RATIO)) & (usable > 0)
     best = PlainColumns(polytope.columns.matrix.with_rates(np.where(chosen, polytope.rates, 0.0)))
     part = Polytope(best, polytope.capacity, polytope.counts)
     filled = maximise_worth(part, np.where(chosen, worth, 0.0), evenness=1e-7, solver=solver)

@@ -12,15 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objectives import relative_gap
 from formulations.core.solution import Attempt
+from formulations.floors.linear_fractional import MOST_RATIOS, NEGLIGIBLE_SPENDING, SAME_RATIO
+from formulations.floors.worth import ACCEPTED_SHORTFALL, RELAXATIONS
 from formulations.packed.absent_types import prices_of_nobody, with_absent_types
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import ENGINES, Engine, Solve, get_engine
 from formulations.packed.expansion import of_jobs
 from formulations.packed.levels import PRECISION
-from formulations.packed.polytope import PackedPolytope, Pairs
+from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
-from formulations.packed.solver import PackedSolution
+from formulations.packed.solver import PackedSolution, no_jobs
 from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot, matmul
@@ -29,21 +31,8 @@ __all__ = ["IN_TURN", "maximise_packed_ratio", "maximise_packed_worth"]
 
 Array = NDArray[np.float64]
 
-_RELAXATIONS = (0.0, 1e-10, 1e-9)
-"""Fractions by which floors are relaxed so that there is an interior to search, tried in turn."""
-
-_SHORT = 1e-7
-"""Fraction of a floor that shares may miss."""
-
 IN_TURN = tuple(ENGINES[name] for name in ("class_pairs", "partners", "highs", "clarabel"))
 """Engines in the order in which they are tried; with floors a vertex is near where generated columns begin."""
-
-_FREE = 1e-9
-"""Part of what is spent up to which GPUs and floors are worth nothing."""
-
-_ROUNDS = 40
-_EXACT = 1e-12
-"""Relative distance below which two columns have the same ratio."""
 
 
 def maximise_packed_worth(
@@ -85,7 +74,7 @@ def maximise_packed_worth(
     reduction, f = _reduced(polytope, floors, g)
     program = reduction.program
     if program is None:
-        return _nothing(polytope, reduction, unit)
+        return no_jobs(polytope, reduction, unit, efficiency_gap=np.nan, seconds=0.0)
     g = g[reduction.first]
     at_all = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
     g = at_all[:, reduction.types]
@@ -134,7 +123,7 @@ def maximise_packed_ratio(
     reduction, f = _reduced(polytope, floors, np.ones(polytope.n_jobs))
     program = reduction.program
     if program is None:
-        return _nothing(polytope, reduction, unit)
+        return no_jobs(polytope, reduction, unit, efficiency_gap=np.nan, seconds=0.0)
     if not f.any():
         return _without_floors(polytope, d, unit, solver, tolerance, started)
     cost = d[reduction.types]
@@ -142,7 +131,7 @@ def maximise_packed_ratio(
     search = _Search(program, f, solver, tolerance)
     ones, ratio, bound, proof_ratio = np.ones(program.rates.shape), 0.0, np.inf, 0.0
     best: tuple[float, _Found] | None = None
-    for _ in range(_ROUNDS):
+    for _ in range(MOST_RATIOS):
         found = search.best(ones, ratio * cost)
         proven = ratio + max(found.bound, 0.0) / least
         if proven < bound:
@@ -159,7 +148,7 @@ def maximise_packed_ratio(
     gap = relative_gap(value, bound) if value < bound else 0.0
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
     paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
-    if paid <= _FREE * value * spent:
+    if paid <= NEGLIGIBLE_SPENDING * value * spent:
         # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
         spent = least
     prices = with_absent_types(polytope, reduction, 1.0 + proof.multipliers, proof.time, proof.prices, proof_ratio * d)
@@ -206,7 +195,7 @@ class _Search:
         turns = [
             Turn(engine.name, partial(self._attempt, engine, gains, cost, relaxation))
             for engine in self.engines
-            for relaxation in (_RELAXATIONS if self.floors.any() else (0.0,))
+            for relaxation in (RELAXATIONS if self.floors.any() else (0.0,))
         ]
         return solve_in_turn(turns, self.enough, self.attempts, declining_counts=True)[0]
 
@@ -218,7 +207,7 @@ class _Search:
         goal = Goal(floors=floors, gains=gains, gpu_cost=cost)
         answer = _solved(self.running[engine.name], goal)
         point = repaired(program, answer)
-        if (program.throughput(point) < f * (1.0 - _SHORT)).any():
+        if (program.throughput(point) < f * (1.0 - ACCEPTED_SHORTFALL)).any():
             raise RuntimeError("missed a floor")
         multipliers = np.where(f > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
         dual = dual_bound(program, gains + multipliers[:, None], answer.time_multipliers, answer.prices, cost)
@@ -291,7 +280,7 @@ def _without_floors(
     most = float(by_type[open_].max())
     better = ~open_ & (by_type > most)
     alone, together = np.where(open_, alone, 0.0), np.where(open_, together, 0.0)
-    limit = most * (1.0 - _EXACT)
+    limit = most * (1.0 - SAME_RATIO)
     best = PackedColumns(
         columns.group,
         np.where(alone >= limit, columns.alone, 0.0),
@@ -354,23 +343,4 @@ def _solution(
         seconds=perf_counter() - started,
         iterations=found.point.iterations,
         attempts=tuple(search.attempts),
-    )
-
-
-def _nothing(polytope: PackedPolytope, reduction: Reduction, unit: str) -> PackedSolution:
-    N, M = polytope.columns.rates.shape
-    return PackedSolution(
-        shares=np.zeros((N, M)),
-        pairs=Pairs.none(),
-        status="empty",
-        objective=np.nan,
-        bound=np.nan,
-        gap=0.0,
-        efficiency_gap=np.nan,
-        prices=prices_of_nobody(polytope, reduction.served),
-        multipliers=np.zeros(N),
-        served=reduction.served,
-        unit=unit,
-        solver="",
-        seconds=0.0,
     )

@@ -25,20 +25,29 @@ from formulations.solving.solver import TOLERANCE
 from throughputs import Configurations, InputError
 from throughputs.numerics import dot
 
-__all__ = ["Reduced", "maximise_worth", "priced", "reduce_with_floors", "solve_reduced", "worth_bound"]
+__all__ = [
+    "ACCEPTED_SHORTFALL",
+    "RELAXATIONS",
+    "Reduced",
+    "maximise_worth",
+    "priced",
+    "reduce_with_floors",
+    "solve_reduced",
+    "worth_bound",
+]
 
 Array = NDArray[np.float64]
 
-_RELAXATIONS = (0.0, 1e-10, 1e-9)
+RELAXATIONS = (0.0, 1e-10, 1e-9)
 """Fractions by which floors are relaxed so that there is an interior to search, tried in turn."""
 
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_SHARE = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
 
-_AIM = 1e-8
+_AIMED_GAP = 1e-8
 """Gap, as a part of the most worth, that all paths are tried for."""
 
-_SHORT = 1e-7
+ACCEPTED_SHORTFALL = 1e-7
 """Fraction of a floor that shares may miss."""
 
 
@@ -215,7 +224,7 @@ def solve_reduced(
 
     attempts: list[Attempt] = []
     turns = [turn(name, path) for name, path in paths]
-    answer, path = solve_in_turn(turns, min(tolerance, _AIM), attempts, declining_counts=True)
+    answer, path = solve_in_turn(turns, min(tolerance, _AIMED_GAP), attempts, declining_counts=True)
     return answer, path, tuple(attempts)
 
 
@@ -233,7 +242,7 @@ def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
         scale = _scale(reduced)
         floors = reduced.floors if reduced.floors.any() else None
         last: Exception = RuntimeError("no attempt")
-        relaxations = _RELAXATIONS if floors is not None else (0.0,)
+        relaxations = RELAXATIONS if floors is not None else (0.0,)
         for relaxation in relaxations:
             needed = None if floors is None else floors * (1.0 - relaxation)
             try:
@@ -274,7 +283,7 @@ def _evened(reduced: Reduced, best: Answer, value: float, evenness: float) -> An
     """The same worth to e/2 with shares as even as possible; the answer itself where that is not found."""
     program, scale = reduced.polytope, _scale(reduced)
     needed = np.minimum(reduced.floors, program.throughput(best.shares))
-    for engine, relaxation in product((compiled_engine, solve_structured), _RELAXATIONS[1:]):
+    for engine, relaxation in product((compiled_engine, solve_structured), RELAXATIONS[1:]):
         floors = needed * (1.0 - relaxation) if needed.any() else None
         try:
             even = solve_with_floors(
@@ -301,8 +310,8 @@ def _scale(reduced: Reduced) -> float:
 
 
 def _keeps(reduced: Reduced, shares: Array) -> bool:
-    return bool((reduced.polytope.throughput(shares) >= reduced.floors * (1.0 - _SHORT)).all())
+    return bool((reduced.polytope.throughput(shares) >= reduced.floors * (1.0 - ACCEPTED_SHORTFALL)).all())
 
 
 def _without_negligible(shares: Array) -> Array:
-    return np.where(shares < _NEGLIGIBLE * shares.max(axis=1, keepdims=True, initial=0.0), 0.0, shares)
+    return np.where(shares < _NEGLIGIBLE_SHARE * shares.max(axis=1, keepdims=True, initial=0.0), 0.0, shares)

@@ -1,6 +1,6 @@
 """Small structured programs in Clarabel, which is compiled.
 
-With some tens of job classes an iteration of `interior_point` costs as much as its hundred calls into NumPy. The same
+With some tens of job classes an iteration of `method` costs as much as its hundred calls into NumPy. The same
 program, written out as a sparse one of K M columns, is then solved sooner by a compiled general interior point method.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["clarabel_engine", "compiled_engine", "solve", "solve_as_stated"]
 
 Array = NDArray[np.float64]
 
-_LARGEST = 96
+_MOST_CLASSES = 96
 """Number of classes up to which this path is the faster one."""
 
 _FINEST = 1e-12
@@ -56,8 +56,8 @@ def _engine_as_stated(program: StructuredProgram, precision: float) -> InteriorP
 
 def _check_size(program: StructuredProgram) -> None:
     K = program.rates.shape[1]
-    if K > _LARGEST:
-        raise NotAcceptedError(f"{K} classes of jobs are more than {_LARGEST}")
+    if K > _MOST_CLASSES:
+        raise NotAcceptedError(f"{K} classes of jobs are more than {_MOST_CLASSES}")
 
 
 def clarabel_engine(program: StructuredProgram, precision: float, *, scaled: bool = True) -> InteriorPoint:

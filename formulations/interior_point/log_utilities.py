@@ -23,11 +23,11 @@ __all__ = ["solve", "solve_log"]
 Array = NDArray[np.float64]
 
 _PRECISION = 1e-11
-_MANY, _MANY_WARM = 3000, 1500
+_LEAST_FOR_PRICES, _LEAST_FROM_START = 3000, 1500
 """Number of classes from which prices come first; the same where there are prices to start from."""
 
-_PROBE = 4096
-_DIGITS = 12
+_PROBED_JOBS = 4096
+_SAME_DECIMALS = 12
 """Decimals to which two jobs' relative rates must agree to be one class."""
 
 
@@ -62,7 +62,7 @@ def solve_log(
 
     Returns the shares (N, M), the multipliers ``B_i / u_i`` of throughput, and the prices.
     """
-    if start is not None and len(rates) < _MANY_WARM:
+    if start is not None and len(rates) < _LEAST_FROM_START:
         raise NotAcceptedError("few jobs are solved as quickly from nothing")
     types = _merge_types(rates, capacity)
     relative = np.ascontiguousarray(rates[:, types.first].T, dtype=np.float64)
@@ -85,12 +85,12 @@ def solve_log(
 
 def _solve(market: Market, begin: Array | None) -> Answer:
     """Of the market's K jobs, with its iterations or passes; `begin`: prices (M,)."""
-    if begin is not None and len(market.budgets) < _MANY_WARM:
+    if begin is not None and len(market.budgets) < _LEAST_FROM_START:
         raise NotAcceptedError("few jobs are solved as quickly from nothing")
     contended = float(market.capacity.sum()) < dot(market.counts, market.scale_factors)
-    if begin is not None and not contended and len(market.budgets) <= _MANY:
+    if begin is not None and not contended and len(market.budgets) <= _LEAST_FOR_PRICES:
         raise NotAcceptedError("with GPUs for all, prices are a poor guide to few jobs")
-    if begin is not None or len(market.budgets) > _MANY:
+    if begin is not None or len(market.budgets) > _LEAST_FOR_PRICES:
         priced = solve_by_prices(market, begin)
         if priced is not None:
             return Answer(priced.shares, priced.multipliers, priced.prices, priced.passes, "prices")
@@ -125,7 +125,7 @@ def _merge_types(rates: Array, capacity: Array) -> _Types:
         for j in range(k):
             if (
                 of[j] == j
-                and np.array_equal(rates[:_PROBE, j], rates[:_PROBE, k])
+                and np.array_equal(rates[:_PROBED_JOBS, j], rates[:_PROBED_JOBS, k])
                 and (rates[:, j] == rates[:, k]).all()
             ):
                 of[k] = j
@@ -141,9 +141,9 @@ def _merge_jobs(market: Market) -> Classes | None:
     None when a sample says that hardly any two jobs are alike.
     """
     K = len(market.budgets)
-    columns = [np.round(rate, _DIGITS) for rate in market.rates[:, :: max(K // _PROBE, 1)]]
-    columns += [values[:: max(K // _PROBE, 1)] for values in (market.scale_factors, market.budgets)]
-    if K > 2 * _PROBE and len(classes_of(columns).first) > 0.9 * len(columns[0]):
+    columns = [np.round(rate, _SAME_DECIMALS) for rate in market.rates[:, :: max(K // _PROBED_JOBS, 1)]]
+    columns += [values[:: max(K // _PROBED_JOBS, 1)] for values in (market.scale_factors, market.budgets)]
+    if K > 2 * _PROBED_JOBS and len(classes_of(columns).first) > 0.9 * len(columns[0]):
         return None
-    columns = [*(np.round(rate, _DIGITS) for rate in market.rates), market.scale_factors, market.budgets]
+    columns = [*(np.round(rate, _SAME_DECIMALS) for rate in market.rates), market.scale_factors, market.budgets]
     return classes_of(columns)

@@ -37,6 +37,7 @@ __all__ = ["Engine", "InteriorPoint", "StructuredProgram", "solve_structured"]
 
 Array = NDArray[np.float64]
 
+_MOST_ITERATIONS = 250
 _STEP_TO_BOUNDARY = 0.9995
 _NEARNESS = 0.5
 # with budgets: how near the boundary a step may end, the least and the most that may be left of the vanishing products
@@ -86,14 +87,14 @@ Engine = Callable[[StructuredProgram, float], InteriorPoint]
 """Solves a program to a relative gap."""
 
 
-def solve_structured(program: StructuredProgram, tolerance: float = 1e-10, max_iterations: int = 250) -> InteriorPoint:
+def solve_structured(program: StructuredProgram, tolerance: float = 1e-10) -> InteriorPoint:
     """Solve the program; the caller certifies the answer.
 
     Stops when the relative complementarity gap is below `tolerance`, when rounding stops all progress, or after
-    `max_iterations`; the best iterate is returned in every case.
+    250 iterations; the best iterate is returned in every case.
     """
     with np.errstate(all="ignore"):
-        return _Iteration(program).run(tolerance, max_iterations)
+        return _Iteration(program).run(tolerance)
 
 
 # The ufunc itself: at tens of classes the method's wrapper costs as much as the sum.
@@ -189,19 +190,19 @@ class _Iteration:
             S[:M] += self.h * X[:M]
         self.X, self.S = X, S
 
-    def run(self, tolerance: float, max_iterations: int) -> InteriorPoint:
+    def run(self, tolerance: float) -> InteriorPoint:
         progress = Progress(self._snapshot(0))
         if self.log:
             # products need not get smaller than is asked for: budgets are met by full steps only
             self.smallest = _SMALLEST * tolerance * self.total_budget / self.size
-        for iteration in range(max_iterations + 1):
+        for iteration in range(_MOST_ITERATIONS + 1):
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
             self._residuals()
             merit = max(relative, self._largest_residual()) if relative < NEARLY_SOLVED else relative
             if not np.isfinite(merit):
                 break
-            last = iteration == max_iterations
+            last = iteration == _MOST_ITERATIONS
             progress.see(relative, merit, partial(self._snapshot, iteration), last=last)
             solved = relative < tolerance and not (self.log and self._off_budget() > 10.0 * tolerance)
             if solved or progress.stopped or last or not self._step(gap):

@@ -7,7 +7,7 @@ from formulations.interior_point.method import InteriorPoint, StructuredProgram,
 
 __all__ = ["small_engine"]
 
-_COLUMNS = 240
+_MOST_COLUMNS_FOR_CLARABEL = 240
 """Number of columns up to which Clarabel is the quicker one."""
 
 
@@ -15,7 +15,7 @@ def small_engine(program: StructuredProgram, precision: float) -> InteriorPoint:
     """Clarabel up to some hundred columns, our own method beyond and where Clarabel does not get there."""
     M, K = program.rates.shape
     # Clarabel's tolerances are absolute as well, and the unit of gains is anybody's
-    if K * M > _COLUMNS or program.gains is not None:
+    if K * M > _MOST_COLUMNS_FOR_CLARABEL or program.gains is not None:
         return solve_structured(program, precision)
     try:
         return clarabel_engine(program, precision)

@@ -1,6 +1,6 @@
 """The structured path: an interior point method that knows the structure of the polytope.
 
-The method is an *engine*: our own on M prices (`interior_point`), or Clarabel for small programs (`compiled`).
+The method is an *engine*: our own on M prices (`method`), or Clarabel for small programs (`compiled`).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Array = NDArray[np.float64]
 _PRECISION = 1e-11
 """Relative gap to which programs are solved; the certificate then decides."""
 
-_ROUGH = 1e-4
+_FIRST_PRECISION = 1e-4
 """Relative gap of the first programs of a sequence."""
 
-_NEAR = 1e-6
+_GAP_FOR_MULTIPLIERS = 1e-6
 """Relative gap below which multipliers are as good a guide to the next level as prices."""
 
-_GOOD, _STALLED = 1e-9, 0.3
+_ACCEPTED_GAP, _STALLED = 1e-9, 0.3
 """A gap that is good enough when a program as fine as can be leaves more than this part of the gap before."""
 
 _FEW_TYPES = 8
 """Number of types up to which responses to prices cost little."""
 
-_ROUNDS = 40
+_MOST_PROGRAMS = 40
 
 
 def solve(polytope: Polytope, objective: Objective, start: Start | None = None) -> Answer:
@@ -118,9 +118,9 @@ def _solve_by_levels(
         if not np.isfinite(level):
             raise NotAcceptedError("the prices to start from prove no level")
         level = bound = objective.worse(level, bound)
-    precision, iterations, last = _ROUGH, 0, np.inf
+    precision, iterations, last = _FIRST_PRECISION, 0, np.inf
     best, proof, most = None, None, np.nan
-    for _ in range(_ROUNDS):
+    for _ in range(_MOST_PROGRAMS):
         answer = _solve_max_min(polytope, objective.demand(level), precision, engine)
         iterations += answer.iterations
         supply = polytope.supply(answer.multipliers[:, None] * polytope.rates, answer.prices)
@@ -133,11 +133,11 @@ def _solve_by_levels(
             proof = answer
         bound = objective.worse(proven, bound)
         gap = abs(most - bound) / abs(bound)
-        if gap <= 4 * finest or (precision == finest and _STALLED * last <= gap <= _GOOD):
+        if gap <= 4 * finest or (precision == finest and _STALLED * last <= gap <= _ACCEPTED_GAP):
             break
         last = gap
         following = bound
-        if gap > _NEAR and len(polytope.capacity) <= _FEW_TYPES:
+        if gap > _GAP_FOR_MULTIPLIERS and len(polytope.capacity) <= _FEW_TYPES:
             worth = dot(polytope.capacity, answer.prices)
             with np.errstate(over="ignore"):
                 priced = level_at_prices(objective, relative, fastest, polytope.loads, worth, answer.prices, bound)
@@ -147,7 +147,7 @@ def _solve_by_levels(
             break
         level = following
         # a Newton step squares the error, up to what the next program can resolve
-        precision = max(finest, min(_ROUGH, min(gap, moved) ** 2 * 1e-2))
+        precision = max(finest, min(_FIRST_PRECISION, min(gap, moved) ** 2 * 1e-2))
     assert best is not None
     assert proof is not None
     return Answer(best.shares, proof.multipliers, proof.prices, iterations)

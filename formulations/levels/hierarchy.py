@@ -77,11 +77,6 @@ class Hierarchy:
         none, jobs = np.zeros(0, dtype=np.intp), np.full(n_jobs, TOP, dtype=np.intp)
         return cls(none, np.zeros(0), np.zeros(0, dtype=bool), jobs, np.zeros(n_jobs))
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether no job belongs to an entity."""
-        return bool((self.of_job == TOP).all())
-
     def take(self, jobs: Index) -> Hierarchy:
         """The same entities with some of their jobs only."""
         return Hierarchy(self.parent, self.weights, self.fifo, self.of_job[jobs], self.rank[jobs])

@@ -30,10 +30,10 @@ _FULL = 2e-8
 _AS_FAST = 1e-6
 """Relative difference up to which two types may count as equally fast: on the safe side."""
 
-_USED = 1e-6
+_IN_USE = 1e-6
 """Part of a job's throughput from which a column is in use, whatever its reduced cost."""
 
-_NEGLIGIBLE = 1e-8
+_NEGLIGIBLE_YIELD = 1e-8
 """Part of a job's throughput that may be dropped with a type that is used up, where the level is solved well."""
 
 _PRICED = 1e-7
@@ -42,13 +42,13 @@ _PRICED = 1e-7
 _ROUNDING = 1e-11
 """Part of any type that may be left by rounding."""
 
-_LEFT = 1e-7
+_ROUNDING_OF_PRICED = 1e-7
 """Part of a type with a price that may be left by rounding."""
 
 _SAME_MOVE = 1e-9
 """Least singular value of moves that may differ."""
 
-_MOVES = 64
+_MOST_MOVES = 64
 """Number of changes whose common effect is looked at."""
 
 
@@ -99,7 +99,7 @@ class ResidualProgram:
         most = due.copy()
         worth = proof.multipliers[:, None] * part.rates
         priced = proof.dual_prices > _PRICED * (worth / part.scale_factors[:, None]).max(axis=0)
-        priced &= part.capacity - part.used(x) <= _LEFT * part.capacity
+        priced &= part.capacity - part.used(x) <= _ROUNDING_OF_PRICED * part.capacity
         open_ = np.ones(len(part.capacity), dtype=bool)
         left = np.ones(part.n_jobs, dtype=bool)
         capacity = part.capacity
@@ -112,8 +112,8 @@ class ResidualProgram:
             spent = matmul(part.loads[~left], x[~left])
             capacity = np.maximum(part.capacity - spent, 0.0)
             yields = np.where(left[:, None], part.rates * x, 0.0)
-            spared = (yields <= max(_NEGLIGIBLE, 10.0 * proof.gap) * u[:, None]).all(axis=0)
-            closing = open_ & spared & (capacity <= np.where(priced, _LEFT, _ROUNDING) * part.capacity)
+            spared = (yields <= max(_NEGLIGIBLE_YIELD, 10.0 * proof.gap) * u[:, None]).all(axis=0)
+            closing = open_ & spared & (capacity <= np.where(priced, _ROUNDING_OF_PRICED, _ROUNDING) * part.capacity)
             if not closing.any():
                 break
             open_ &= ~closing
@@ -141,11 +141,11 @@ class ResidualProgram:
     ) -> NDArray[np.bool_]:
         """(n,) jobs among those `done` whose use of capacity is the same in every allocation that attains the level."""
         free, idle = free_columns(part, proof.multipliers[:, None] * part.rates, proof.dual_prices)
-        free |= part.rates * proof.shares > _USED * u[:, None]
+        free |= part.rates * proof.shares > _IN_USE * u[:, None]
         free = np.where(full[:, None], part.rates >= (1.0 - _AS_FAST) * fastest[:, None], free)
         freedom = Freedom(part, free, idle & ~full, done)
         loose = np.flatnonzero(done & (freedom.degrees > 0))
-        if len(loose) and int(freedom.degrees[loose].sum()) <= _MOVES:
+        if len(loose) and int(freedom.degrees[loose].sum()) <= _MOST_MOVES:
             moves = freedom.moves(loose)
             if rank_of(moves[:, priced]) == rank_of(moves, _SAME_MOVE):
                 # they may swap types with each other, and it is all the same to the rest

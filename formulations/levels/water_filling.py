@@ -1,6 +1,6 @@
 """Lexicographic max-min fairness: raise all jobs together, and go on raising those that can rise further.
 
-Water rises in *levels*. At each level the jobs that are not yet fixed rise together (`filling`), as far as capacity
+Water rises in *levels*. At each level the jobs that are not yet fixed rise together (`hierarchy`), as far as capacity
 allows; those that the level's multipliers prove to hold it are fixed there, and the others go on. Jobs that run all
 the time on their fastest type are full and simply stop rising, so only capacity ends a level: every level exhausts a
 type that was not exhausted before for those who go on, and there are hardly more levels than types.
@@ -37,19 +37,19 @@ T = TypeVar("T")
 PROVEN_ALONE = 1e-10
 """Relative distance up to which a bound is what a member of the top has with all of its time: it proves the bound."""
 
-_HELD = 1e-7
+_HELD_BY_FIRST_LEVEL = 1e-7
 """Part of all weights in the first level's dual from which a job is held by it."""
 
-_SAME = 2e-8
+_SAME_THROUGHPUT = 2e-8
 """Relative difference up to which a throughput is what was demanded."""
 
-_HOLDS = 1e-6
+_HELD_BY_LEVEL = 1e-6
 """Part of the mean weight in a level's dual from which a job holds the level."""
 
 _LEEWAY = 2e-10
 """Part of its throughput that a job may lose to the levels above its own."""
 
-_STEPS = 100
+_MOST_STEPS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,9 @@ class WaterFilling(Objective):
     def choose(self, among: Among) -> Choice:
         """Throughputs are unique. Every job is held at the level at which it was fixed; multipliers are the first's."""
         weights = among.best.multipliers * self.units
-        return among.of_throughputs(weights > _HELD * dot(among.best.multipliers, self.units), raising=False)
+        return among.of_throughputs(
+            weights > _HELD_BY_FIRST_LEVEL * dot(among.best.multipliers, self.units), raising=False
+        )
 
     def attained(self, u: Array, proof: Proven) -> tuple[float, float]:
         """With entities all at the top may have more in the end than at the first level."""
@@ -209,7 +211,7 @@ class WaterLevel(Threshold):
         """(N,) level whose demand `u` meets; below 0 for a fixed job that lost throughput."""
         given = u / self.units - self.base
         most = self.filling.room[self.rows]
-        full = given >= most - _SAME * (self.base + most)
+        full = given >= most - _SAME_THROUGHPUT * (self.base + most)
         everyone = self.filling.room.copy()
         everyone[self.rows] = np.where(full, most, given)
         return np.where(full, self.filling.full_level, self.filling.levels(everyone)[self.rows])
@@ -228,7 +230,7 @@ class WaterLevel(Threshold):
         if dot(multipliers, self.demand(high)) <= supply:
             return high
         level = high
-        for _ in range(_STEPS):
+        for _ in range(_MOST_STEPS):
             excess = dot(multipliers, self.demand(level)) - supply
             low, high = (low, level) if excess > 0 else (level, high)
             growth = dot(multipliers, self.slope(level))
@@ -292,8 +294,8 @@ def fill(
         demand = base + time
         # what was found is feasible to the last bit
         base = np.minimum(demand, solved.u / objective.units)
-        full = base >= most * (1.0 - _SAME)
-        if solved.height >= level.filling.full_level * (1.0 - _SAME):
+        full = base >= most * (1.0 - _SAME_THROUGHPUT)
+        if solved.height >= level.filling.full_level * (1.0 - _SAME_THROUGHPUT):
             break
         holding = _holding(objective, solved, demand, growth)
         if not holding.any() and not (full & ~fixed).any():
@@ -303,7 +305,7 @@ def fill(
         # a little less leaves the next level an interior
         if settle is not None and not fixed.all():
             most = settle(solved, fixed, base * objective.units) / objective.units * (1.0 - _LEEWAY)
-            fixed |= base >= most * (1.0 - _SAME)
+            fixed |= base >= most * (1.0 - _SAME_THROUGHPUT)
         base *= 1.0 - _LEEWAY
     return levels
 
@@ -319,4 +321,4 @@ def _holding(objective: WaterFilling, solved: Level, demand: Array, growth: Arra
     mean = total / float(objective.counts.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         slack = np.nan_to_num(solved.u / (objective.units * demand) - 1.0, nan=0.0, posinf=np.inf)
-        return np.asarray((weight > _HOLDS * mean) & (weight > slack * total))
+        return np.asarray((weight > _HELD_BY_LEVEL * mean) & (weight > slack * total))

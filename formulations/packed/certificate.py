@@ -14,7 +14,7 @@ __all__ = ["Dual", "best_other", "dual_bound", "repaired"]
 
 Array = NDArray[np.float64]
 
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_WORTH = 1e-9
 """Part of what the cluster can earn below which the worth of a type's capacity is taken for nothing."""
 
 
@@ -84,12 +84,12 @@ def dual_bound(
     weights = weights[:, None] if weights.ndim == 1 else weights
     d = np.zeros_like(prices) if gpu_cost is None else gpu_cost
     best, time = _paid(program, weights, m, prices, d)
-    negligible = prices * program.capacity <= _NEGLIGIBLE * best
+    negligible = prices * program.capacity <= _NEGLIGIBLE_WORTH * best
     if (prices[negligible] > 0).any():
         # a type with next to no GPUs may be worth little and yet have a price that the bound needs
         without = np.where(negligible, 0.0, prices)
         free, time_at_free = _paid(program, weights, m, without, d)
-        if free <= best * (1.0 + _NEGLIGIBLE):
+        if free <= best * (1.0 + _NEGLIGIBLE_WORTH):
             return Dual(free, without, time_at_free)
     return Dual(best, prices, time)
 

@@ -38,13 +38,13 @@ ENGINES = {
     )
 }
 
-_MANY = 800
+_MOST_CLASSES_FOR_PAIRS = 800
 """Classes above which times beside groups are faster than a simplex method with two rows per class."""
 
 
 def auto(n_classes: int) -> list[Engine]:
     """The engines that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
-    first = ("class_pairs", "partners") if n_classes <= _MANY else ("partners", "class_pairs")
+    first = ("class_pairs", "partners") if n_classes <= _MOST_CLASSES_FOR_PAIRS else ("partners", "class_pairs")
     return [ENGINES[name] for name in (*first, "highs", "clarabel")]
 
 

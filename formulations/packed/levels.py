@@ -24,12 +24,12 @@ PRECISION = 1e-11
 
 T = TypeVar("T")
 
-_ROUGH = 1e-4
+_FIRST_PRECISION = 1e-4
 """Relative gap of the first programs of a sequence."""
 
-_ROUNDS = 40
+_MOST_PROGRAMS = 40
 
-_GOOD = 1e-10
+_SAME_BOUND = 1e-10
 """Relative distance of bounds from which the better one is proven by what proves it, not by the other's multipliers."""
 
 
@@ -82,8 +82,8 @@ def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> Pa
     The level only moves to proven bounds, so early programs may be solved roughly.
     """
     level, bound = objective.first_guess(program.fastest), objective.easiest_level(program.fastest)
-    precision, iterations = _ROUGH, 0
-    for _ in range(_ROUNDS):
+    precision, iterations = _FIRST_PRECISION, 0
+    for _ in range(_MOST_PROGRAMS):
         point = solve(Goal(slopes=objective.demand(level)), precision)
         iterations += point.iterations
         weights = point.demand_multipliers
@@ -95,7 +95,7 @@ def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> Pa
             break
         level = bound
         # a Newton step squares the error, up to what the next program can resolve
-        precision = max(PRECISION, min(_ROUGH, min(gap, moved) ** 2 * 1e-2))
+        precision = max(PRECISION, min(_FIRST_PRECISION, min(gap, moved) ** 2 * 1e-2))
     return replace(point, iterations=iterations)
 
 
@@ -132,7 +132,7 @@ def _prove_level(program: PackedProgram, objective: Threshold, answer: PackedPoi
     level = objective.level(u)
     bound = objective.bound(n * weights, dual.supply)
     alone = objective.easiest_level(program.fastest)
-    held_alone = objective.worse(alone, bound) != bound and relative_gap(alone, bound) > _GOOD
+    held_alone = objective.worse(alone, bound) != bound and relative_gap(alone, bound) > _SAME_BOUND
     bound = objective.worse(alone, bound)
     with np.errstate(all="ignore"):
         scale = dot(n * weights, objective.slope(level)) if np.isfinite(level) else np.inf

@@ -25,7 +25,7 @@ from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.water_filling import fill_packed
 
-__all__ = ["PackedSolution", "solve_packed"]
+__all__ = ["PackedSolution", "no_jobs", "solve_packed"]
 
 Array = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ def solve_packed(
     named = None if solver == "auto" else get_engine(solver)
     reduction = reduce(program, objective.key())
     if reduction.program is None:
-        return _empty(program, objective, reduction, perf_counter() - started)
+        return no_jobs(program, reduction, objective.unit, efficiency_gap=0.0, seconds=perf_counter() - started)
     goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
     engines = auto(reduction.program.n_classes) if named is None else [named]
@@ -208,8 +208,11 @@ def _ask_in_turn(
     return _Best(proof, solver, solve), attempts
 
 
-def _empty(program: PackedPolytope, objective: Objective, reduction: Reduction, seconds: float) -> PackedSolution:
-    N, M = program.n_jobs, len(program.capacity)
+def no_jobs(
+    polytope: PackedPolytope, reduction: Reduction, unit: str, *, efficiency_gap: float, seconds: float
+) -> PackedSolution:
+    """The solution of a program in which no job can run."""
+    N, M = polytope.n_jobs, len(polytope.capacity)
     return PackedSolution(
         shares=np.zeros((N, M)),
         pairs=Pairs.none(),
@@ -217,11 +220,11 @@ def _empty(program: PackedPolytope, objective: Objective, reduction: Reduction, 
         objective=np.nan,
         bound=np.nan,
         gap=0.0,
-        efficiency_gap=0.0,
-        prices=prices_of_nobody(program, reduction.served),
+        efficiency_gap=efficiency_gap,
+        prices=prices_of_nobody(polytope, reduction.served),
         multipliers=np.zeros(N),
         served=reduction.served,
-        unit=objective.unit,
+        unit=unit,
         solver="",
         seconds=seconds,
     )

@@ -15,7 +15,7 @@ __all__ = ["ActiveSet", "Settled"]
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_FEWEST, _HARDLY = 48, 0.8
+_FEWEST_UNDECIDED, _TOO_MANY_UNDECIDED = 48, 0.8
 """Fewest jobs that are left undecided, and the part of all that is so many that nobody is settled."""
 
 _LEVEL_ERROR = 0.3
@@ -49,8 +49,8 @@ class ActiveSet:
     def settle(self, settled: Settled, place: Place, error: float) -> ActiveSet:
         """Those who may still change their mix within the error of the prices; the others are added to the settled."""
         box = Box(error * place.size, _LEVEL_ERROR * error)
-        undecided, totals, box = settle(self.jobs, self.goal.market(place), box, self.states, _FEWEST)
-        if len(undecided) > _HARDLY * len(self):
+        undecided, totals, box = settle(self.jobs, self.goal.market(place), box, self.states, _FEWEST_UNDECIDED)
+        if len(undecided) > _TOO_MANY_UNDECIDED * len(self):
             return self
         settled.add(totals, place, box)
         return self.take(undecided)

@@ -21,26 +21,26 @@ __all__ = ["Crossover"]
 
 Array = NDArray[np.float64]
 
-_EXACT = 1e-6
+_PRICE_ERROR = 1e-6
 """Relative error of the prices of an interior point, on the safe side."""
 
-_PRECISION, _FINE = 1e-12, 1e-13
+_PRECISION, _FINEST = 1e-12, 1e-13
 """Precision of a program; the same where that leaves more jobs tied than can be."""
 
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_WORTH = 1e-9
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
 
 _APART, _MOST_TIED = 1e-7, 128
 """Difference of a share from that of the best mix, or of a throughput from the demand, by which a job counts as tied;
 how many such jobs may be."""
 
-_MANY = 5000
+_MANY_CLASSES = 5000
 """Number of classes from which a general method does not tell the undecided ones apart."""
 
 _CLEARED = 1e-8
 """Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
 
-_LEVELS, _LINEAR, _NEARLY_LINEAR, _BENT = 6, 1e-6, 1e-3, 10.0
+_MOST_LEVELS, _LINEAR, _NEARLY_LINEAR, _BENT = 6, 1e-6, 1e-3, 10.0
 """Where demands are not linear in the level: programs at most; change of the level after which they need not be drawn
 up again, the same where the level is corrected once more; by how much demands may bend per square of the change."""
 
@@ -58,8 +58,8 @@ class Crossover:
 
         RuntimeError when it cannot be found or does not clear the market.
         """
-        fine = (solve_structured, _FINE)
-        engines = ((small_engine, _PRECISION), fine) if self.polytope.n_jobs < _MANY else (fine,)
+        fine = (solve_structured, _FINEST)
+        engines = ((small_engine, _PRECISION), fine) if self.polytope.n_jobs < _MANY_CLASSES else (fine,)
         exact = None
         for engine, precision in engines:
             before = place.level
@@ -89,11 +89,11 @@ class Crossover:
             raise RuntimeError("nobody is undecided")
         if not self.goal.linear:
             self._follow(active, settled, place)
-        for _ in range(_LEVELS):
+        for _ in range(_MOST_LEVELS):
             point = engine(self._program(active, settled, place), precision)
             self.iterations += point.iterations
             prices = point.prices * self._scale(point.prices, place)
-            prices = self.goal.without_negligible(prices, self.capacity, _NEGLIGIBLE)
+            prices = self.goal.without_negligible(prices, self.capacity, _NEGLIGIBLE_WORTH)
             by = (point.level - 1.0) * self._part_of_all(active) if self.goal.gain is None else 0.0
             following = Place(prices, self.goal.moved(place.level, by))
             if self.goal.linear:
@@ -155,10 +155,12 @@ class Crossover:
     def _off(self, settled: Settled, place: Place) -> bool:
         """Whether prices or level are further off than was assumed when jobs were settled."""
         beyond = max(settled.lowest_level - place.level, place.level - settled.highest_level)
-        if self.goal.gain is None and beyond > _NEGLIGIBLE * abs(place.level):
+        if self.goal.gain is None and beyond > _NEGLIGIBLE_WORTH * abs(place.level):
             return True
         off = np.maximum(settled.lowest - place.prices, place.prices - settled.highest)
-        return float((off * self.capacity).max()) > _NEGLIGIBLE * max(dot(place.prices, self.capacity), self.goal.most)
+        return float((off * self.capacity).max()) > _NEGLIGIBLE_WORTH * max(
+            dot(place.prices, self.capacity), self.goal.most
+        )
 
     def _at_vertex(
         self, undecided: ActiveSet, settled: Settled, point: InteriorPoint, place: Place, apart: float
@@ -205,7 +207,7 @@ class Crossover:
         """At exact prices next to all jobs are settled, and need no shares of an interior point."""
         undecided.choose(place)
         settled = replace(settled)
-        active = undecided.settle(settled, place, _EXACT)
+        active = undecided.settle(settled, place, _PRICE_ERROR)
         if active is undecided:
             return None
         self.everyone.note(undecided)

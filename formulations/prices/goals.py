@@ -21,7 +21,7 @@ __all__ = ["SMALLEST_PRICE", "Goal", "LevelGoal", "Place", "WorthGoal"]
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_ROUGH = 1e-6
+_SAMPLE_PRECISION = 1e-6
 """Precision of a sample's prices: what it leaves out costs more."""
 
 SMALLEST_PRICE = 0.01
@@ -125,7 +125,7 @@ class LevelGoal(Goal):
 
     def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""
-        answer = solve_threshold(part, self.objective, small_engine, precision=_ROUGH)
+        answer = solve_threshold(part, self.objective, small_engine, precision=_SAMPLE_PRECISION)
         level = self.objective.level(part.throughput(part.repaired(answer.shares)))
         near = abs(level - self.alone) <= _SAME_LEVEL * abs(self.alone)
         return Place(answer.prices, self.alone if near else self.moved(level, 0.0)), answer.iterations
@@ -177,7 +177,7 @@ class WorthGoal(Goal):
     def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""
         worth = self.gains[:, None] * part.rates
-        answer = solve_with_floors(part, worth, self.floors, 0.0, precision=_ROUGH)
+        answer = solve_with_floors(part, worth, self.floors, 0.0, precision=_SAMPLE_PRECISION)
         return Place(answer.prices, 0.0), answer.iterations
 
     def place(self, start: Start) -> Place:

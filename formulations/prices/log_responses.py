@@ -135,12 +135,12 @@ class Response:
 class Responder:
     """Evaluates chunks of jobs at fixed prices; one per thread, it owns the working arrays."""
 
-    def __init__(self, prices: Array, chunk: int = _CHUNK) -> None:
+    def __init__(self, prices: Array) -> None:
         self.prices, self.states = prices, states_at(prices)
         kind = np.uint8 if len(self.states.low) <= 256 else np.uint16
-        self._value, self._ratio, self._best, self._surplus = np.empty((4, chunk))
-        self._state, self._of_type = np.empty((2, chunk), dtype=kind)
-        self._flag = np.empty(chunk, dtype=np.bool_)
+        self._value, self._ratio, self._best, self._surplus = np.empty((4, _CHUNK))
+        self._state, self._of_type = np.empty((2, _CHUNK), dtype=kind)
+        self._flag = np.empty(_CHUNK, dtype=np.bool_)
 
     def __call__(self, rates: Array, b: Array) -> Response:
         """Response of jobs with rates (M, K) and budgets per GPU b (K,); the arrays are good until the next call."""
@@ -224,12 +224,10 @@ class Nearness:
         return np.asarray(np.minimum(near, room))
 
 
-def in_chunks(
-    K: int, work: Callable[[Iterator[slice]], list[Result]], *, chunk: int = _CHUNK, threads: int = 0
-) -> list[Result]:
+def in_chunks(K: int, work: Callable[[Iterator[slice]], list[Result]], *, chunk: int = _CHUNK) -> list[Result]:
     """Results of `work` for all chunks of K jobs, in their order; each thread is given a contiguous run of chunks."""
     parts = [slice(at, min(at + chunk, K)) for at in range(0, K, chunk)]
-    threads = min(threads or _THREADS, os.cpu_count() or 1, len(parts))
+    threads = min(_THREADS, os.cpu_count() or 1, len(parts))
     if threads <= 1:
         return work(iter(parts))
     ends = [len(parts) * t // threads for t in range(threads + 1)]

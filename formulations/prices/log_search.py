@@ -41,23 +41,23 @@ __all__ = ["PricedShares", "solve_by_prices"]
 
 Array = NDArray[np.float64]
 
-_FEW = 4096
+_SAMPLE_SIZE = 4096
 _SAMPLE_PRECISION = 1e-6
-_DIFFERENCE = 0.02
+_PRICE_DIFFERENCE = 0.02
 """Relative change of a price by which slopes are measured on the sample."""
-_NEWTON_STEPS = 12
-_FURTHEST, _DEAREST = 0.3, 1.5
+_MOST_STEPS = 12
+_FURTHEST_START, _DEAREST_START = 0.3, 1.5
 """Relative error of given prices, and what all capacity costs at them per budget, beyond which they are no start."""
 _MOST_UNDECIDED = 40_000
-_MARGIN = 3.0
+_SETTLING_MARGIN = 3.0
 """Jobs are settled if they would be so with this many times the estimated error of the prices."""
-_ROUNDS = 8
+_MOST_ROUNDS = 8
 _PRECISION = 1e-11
-_CLEARED = 1e-8
+_ACCEPTED_MISMATCH = 1e-8
 """Mismatch of demand and capacity with which the answer is as good as that of the interior point method."""
 _SMALLEST_PRICE = 0.01
 """Part of the highest price below which errors of a price are measured as if it were so high."""
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_WORTH = 1e-9
 """Part of all budgets below which the worth of a type's capacity is taken for nothing."""
 
 
@@ -177,8 +177,8 @@ def solve_by_prices(market: Market, start: Array | None = None) -> PricedShares 
     near = _approach(jobs, start)
     if near is None:
         return None
-    for _ in range(_ROUNDS):
-        within = _MARGIN * near.error
+    for _ in range(_MOST_ROUNDS):
+        within = _SETTLING_MARGIN * near.error
         open_jobs = jobs.undecided(near.prices, within)
         if len(open_jobs) > max(_MOST_UNDECIDED, len(jobs) // 8):
             return None
@@ -191,7 +191,7 @@ def solve_by_prices(market: Market, start: Array | None = None) -> PricedShares 
         if moved <= within:
             jobs.respond(prices, shares, multipliers)
             shares[open_jobs], multipliers[open_jobs] = their_shares, their_multipliers
-            cleared = _mismatch(jobs, shares, prices) <= _CLEARED
+            cleared = _mismatch(jobs, shares, prices) <= _ACCEPTED_MISMATCH
             return PricedShares(shares, multipliers, prices, jobs.passes) if cleared else None
         near = _Near(prices, min(moved, 2.0 * near.error))
     return None
@@ -221,17 +221,17 @@ def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
     else:
         prices = _without_negligible(jobs, start)
         # nobody spends more than the budget
-        if dot(prices, capacity) > _DEAREST * jobs.total or not prices.any():
+        if dot(prices, capacity) > _DEAREST_START * jobs.total or not prices.any():
             return None
     curvature = _slopes(sample, prices)
     best, before = _Near(prices, np.inf), None
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(_MOST_STEPS):
         excess = jobs.totals(prices).usage - capacity
         if before is not None:
             curvature = _corrected(curvature, prices - before[0], before[1] - excess)
         step = _newton_step(curvature, prices, excess)
         error = float((np.abs(step) / _size_of(prices)).max())
-        if start is not None and before is None and not error <= _FURTHEST:
+        if start is not None and before is None and not error <= _FURTHEST_START:
             return None
         if error >= 0.5 * best.error and best.error < 1e-3:
             break
@@ -239,7 +239,7 @@ def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
             best = _Near(prices, error)
         after = np.maximum(prices + step * min(1.0, 0.5 / max(error, 1e-300)), 0.0)
         if error < 0.05:
-            open_jobs = sample.undecided(after, _MARGIN * error) if error > 1e-12 else np.zeros(0)
+            open_jobs = sample.undecided(after, _SETTLING_MARGIN * error) if error > 1e-12 else np.zeros(0)
             if len(open_jobs) * len(jobs) <= _few(len(jobs)) * len(sample):
                 # the step leaves an error well below its own length
                 return _Near(after, error)
@@ -249,7 +249,7 @@ def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
 
 def _few(K: int) -> int:
     """Jobs in a sample, and undecided jobs that a small program may comfortably have."""
-    return int(np.clip(K // 8, 512, _FEW))
+    return int(np.clip(K // 8, 512, _SAMPLE_SIZE))
 
 
 def _sample(jobs: _Jobs, size: int) -> Market:
@@ -281,14 +281,14 @@ def _solve_market(market: Market, precision: float) -> tuple[Array, Array, Array
 
 def _without_negligible(jobs: _Jobs, prices: Array) -> Array:
     """Prices with zeros for the negligible ones of an interior point."""
-    return np.where(prices * jobs.market.capacity <= _NEGLIGIBLE * jobs.total, 0.0, prices)
+    return np.where(prices * jobs.market.capacity <= _NEGLIGIBLE_WORTH * jobs.total, 0.0, prices)
 
 
 def _slopes(sample: _Jobs, prices: Array) -> Array:
     """(M, M) how much less is used when prices rise, symmetric and positive definite: the Hessian of the dual."""
     M = len(prices)
     slopes = np.empty((M, M))
-    for j, size in enumerate(_DIFFERENCE * _size_of(prices)):
+    for j, size in enumerate(_PRICE_DIFFERENCE * _size_of(prices)):
         above, below = prices.copy(), prices.copy()
         above[j] += size
         below[j] = max(below[j] - size, 0.0)
@@ -354,7 +354,7 @@ def _fold(jobs: _Jobs, settled: _Totals) -> tuple[Array, Market]:
     jobs has the same form, with means of b and of the second term: the response of a class that gains 1 on k over j.
     """
     states, M = settled.states, len(jobs.market.capacity)
-    present = settled.mass > _NEGLIGIBLE * jobs.weight.sum()
+    present = settled.mass > _NEGLIGIBLE_WORTH * jobs.weight.sum()
     left = jobs.market.capacity - np.bincount(states.high, np.where(states.alone, settled.mass, 0.0), minlength=M)
     moving = np.flatnonzero(present & ~states.alone)
     mass, low, high = settled.mass[moving], states.low[moving], states.high[moving]

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 _CHUNK = 8192
 """Jobs at a time: their arrays stay in the processor's cache."""
 
-_STEPS = 12
+_MOST_STEPS = 12
 """Evaluations of a level at given prices: Newton steps, which are few."""
 
 _ROUNDING = 1e-12
@@ -97,7 +97,7 @@ def level_at_prices(
     """
     sign = 1.0 if objective.higher_level_is_better else -1.0
     good, bad = -np.inf, np.inf
-    for _ in range(_STEPS):
+    for _ in range(_MOST_STEPS):
         cost, mix = _cheapest_mixes(rates, prices, objective.demand(level) / fastest)
         with np.errstate(invalid="ignore", over="ignore"):
             # inf where a demand is beyond the fastest type; none at all where a level is

@@ -15,13 +15,13 @@ __all__ = ["Curvature", "newton_step", "shortened"]
 
 Array = NDArray[np.float64]
 
-_FLATTEST = 1e-6
+_LEAST_EIGENVALUE = 1e-6
 """Smallest eigenvalue of a measured curvature relative to its largest, prices being in units of their size."""
 
-_LEAST_SEEN = 1e-2
+_LEAST_SEEN_CHANGE = 1e-2
 """Part of the expected change that must be seen for a correction."""
 
-_LONGEST, _LEAST_PAID = 0.5, 0.25
+_LONGEST_STEP, _LEAST_PRICE = 0.5, 0.25
 """Relative change of a price that a step is cut to; part of the highest price that cheaper ones count as then."""
 
 
@@ -47,7 +47,7 @@ class Curvature:
         if not np.isfinite(scaled).all():
             raise RuntimeError("usage cannot be told from prices")
         values, vectors = eigh(0.5 * (scaled + scaled.T))
-        whole = matmul(vectors * np.maximum(values, _FLATTEST * values.max()), vectors.T)
+        whole = matmul(vectors * np.maximum(values, _LEAST_EIGENVALUE * values.max()), vectors.T)
         return cls(whole / unit / unit[:, None])
 
     def observe(self, moved: Array, expected: Array, seen: Array) -> None:
@@ -56,7 +56,7 @@ class Curvature:
         `expected` is the excess (M,) that would have been left had usage not answered to prices, `seen` what was left.
         """
         change, linear = expected - seen, matmul(self.matrix, moved)
-        least = _LEAST_SEEN * dot(moved, linear)
+        least = _LEAST_SEEN_CHANGE * dot(moved, linear)
         if dot(moved, change) > least > 0:
             self.matrix = (
                 self.matrix
@@ -114,7 +114,7 @@ def shortened(step: Array, by: float, prices: Array) -> tuple[Array, float]:
     answers to prices, steps are as long as one likes.
     """
     falls = prices + step <= 0.0
-    paid = np.maximum(prices, _LEAST_PAID * prices.max())
+    paid = np.maximum(prices, _LEAST_PRICE * prices.max())
     rises = np.where(falls | (paid <= 0.0), 0.0, np.abs(step) / np.where(paid > 0.0, paid, 1.0))
-    cut = min(1.0, _LONGEST / max(float(rises.max()), abs(by), 1e-300))
-    return np.where(falls, step, cut * step), float(np.clip(by * cut, -_LONGEST, _LONGEST))
+    cut = min(1.0, _LONGEST_STEP / max(float(rises.max()), abs(by), 1e-300))
+    return np.where(falls, step, cut * step), float(np.clip(by * cut, -_LONGEST_STEP, _LONGEST_STEP))

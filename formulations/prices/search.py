@@ -45,48 +45,48 @@ the level, and where they are curved: that is a sequence of programs."""
 _SMALLEST_WARM, _SMALLEST_WARM_CURVED, _SMALLEST_WARM_SUM = 1500, 500, 2500
 """The same for a start from prices; and where there is no level, but a sum."""
 
-_MANY, _PROBED = 16_000, 256
+_MANY_CLASSES, _PROBED = 16_000, 256
 """Number of classes up to which jobs that run alike, or do not contend, are refused; how many are looked at."""
 
-_MOST = 4096
+_LARGEST_SAMPLE = 4096
 """Most jobs that a small program or a sample may comfortably have."""
 
-_HARDEST = 8
+_HARDEST_JOBS = 8
 """Jobs that need most and are in every sample, at next to no weight."""
 
-_SAMPLE, _COMFORTABLE = 128, 80
+_SMALLEST_SAMPLE, _COMFORTABLE = 128, 80
 """Fewest jobs in a sample, and undecided jobs that a small program has no trouble with, at any size."""
 
-_FURTHEST = 0.3
+_FURTHEST_START = 0.3
 """Relative error of the prices beyond which a start is none."""
 
 _MOST_UNDECIDED = 0.35
 """Part of all jobs beyond which undecided ones are too many: the interior point over all of them is the better way."""
 
-_STEPS, _ROUNDS = 12, 3
+_MOST_STEPS, _MOST_ROUNDS = 12, 3
 
-_SETTLING = 0.5
+_SETTLING_ERROR = 0.5
 """Relative error of the prices from which jobs are settled."""
 
-_DIFFERENCE, _LEAST_DIFFERENCE, _MEASURED = 0.02, 1e-3, 1024
+_PRICE_DIFFERENCE, _LEAST_DIFFERENCE, _MEASURED = 0.02, 1e-3, 1024
 """Relative change of a price by which slopes are measured, and about how many jobs they are measured on."""
 
 _GOOD_STEP, _STALLS = 0.5, 3
 """Part of the error that a good step leaves; how many worse steps are put up with."""
 
-_TIED, _MANY_TIED = 1e-5, 0.2
+_TIED_ERROR, _MANY_TIED = 1e-5, 0.2
 """Relative error of a price within which jobs count as tied, and the part of all GPUs that such jobs may occupy."""
 
 _LEAST_ERROR = 1e-10
 """What a step that does not move prices at all may be wrong by."""
 
-_FREE = 1e-5
+_NEGLIGIBLE_WORTH = 1e-5
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing at rough prices."""
 
 
 def takes(polytope: Polytope) -> bool:
     """Whether the classes are many enough for this path to pay where there is no level."""
-    return polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY)
+    return polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY_CLASSES)
 
 
 def _contended(polytope: Polytope) -> bool:
@@ -130,9 +130,9 @@ class _PricesFirst(Method[Answer]):
         least = min(_SMALLEST, smallest_warm if warm else smallest)
         if polytope.n_jobs < least:
             raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs are fewer than {least}")
-        if polytope.n_jobs < _MANY and not _contended(polytope):
-            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY}")
-        if (polytope.n_jobs < _MANY or objective.curved or warm) and _alike(polytope):
+        if polytope.n_jobs < _MANY_CLASSES and not _contended(polytope):
+            raise NotAcceptedError(f"{polytope.n_jobs} classes of jobs on GPUs for all are fewer than {_MANY_CLASSES}")
+        if (polytope.n_jobs < _MANY_CLASSES or objective.curved or warm) and _alike(polytope):
             raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
     def _by_level(self, objective: Threshold) -> Answer:
@@ -177,8 +177,8 @@ class _Search:
         self.everyone = ActiveSet(
             np.arange(K), Jobs(polytope.rates, polytope.loads, goal.gain), goal, np.zeros(K, dtype=kind)
         )
-        self.few = int(np.clip(K // 16, _SAMPLE, _MOST))
-        self.enough = int(np.clip(K // 250, _COMFORTABLE, _MOST))
+        self.few = int(np.clip(K // 16, _SMALLEST_SAMPLE, _LARGEST_SAMPLE))
+        self.enough = int(np.clip(K // 250, _COMFORTABLE, _LARGEST_SAMPLE))
         self.crossover = Crossover(polytope, goal, self.everyone)
 
     def run(self, start: Start | None = None) -> Answer:
@@ -188,8 +188,8 @@ class _Search:
             if start is not None:
                 raise NotAcceptedError("where capacity is worth nothing, prices are no start")
             return self._at_limit(place)
-        for _ in range(_ROUNDS):
-            undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST)
+        for _ in range(_MOST_ROUNDS):
+            undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST_START)
             start = None
             answer, place = self.crossover.answer(undecided, settled, place)
             if answer is not None:
@@ -198,23 +198,23 @@ class _Search:
 
     def _from_sample(self) -> tuple[Place, Curvature]:
         """Solve for a part of the jobs, every one standing for its neighbours."""
-        jobs, counts = self._sample(_HARDEST)
+        jobs, counts = self._sample(_HARDEST_JOBS)
         part = self.polytope.restricted(jobs, np.arange(len(self.capacity)), counts)
         sample = self._some(jobs, part.loads)
         found, self.crossover.iterations = sample.goal.solve(part)
-        place = Place(self.goal.without_negligible(found.prices, self.capacity, _FREE), found.level)
+        place = Place(self.goal.without_negligible(found.prices, self.capacity, _NEGLIGIBLE_WORTH), found.level)
         if place.prices.any() and not self.goal.is_limit(place.level):
             self._refuse_ties(sample, place)
-        return place, self._measured(self.everyone, place, _DIFFERENCE)
+        return place, self._measured(self.everyone, place, _PRICE_DIFFERENCE)
 
     def _from_start(self, start: Start) -> tuple[Place, Curvature]:
         """The prices and the level that are given."""
         jobs, counts = self._sample(0)
         sample = self._some(jobs, counts * self.polytope.scale_factors[jobs])
         place = self.goal.place(start)
-        place = Place(self.goal.without_negligible(place.prices, self.capacity, _FREE), place.level)
+        place = Place(self.goal.without_negligible(place.prices, self.capacity, _NEGLIGIBLE_WORTH), place.level)
         self._refuse_ties(sample, place)
-        return place, self._measured(self.everyone, place, _DIFFERENCE)
+        return place, self._measured(self.everyone, place, _PRICE_DIFFERENCE)
 
     def _sample(self, hardest: int) -> tuple[Index, Array]:
         """Some classes, and how many jobs each stands for; those that need most are in it at next to no weight."""
@@ -242,7 +242,7 @@ class _Search:
     def _refuse_ties(self, sample: ActiveSet, place: Place) -> None:
         """Where many jobs are undecided at the very prices, prices do not say what they do."""
         sample.choose(place)
-        tied, _, _ = settle(sample.jobs, sample.goal.market(place), Box(_TIED * place.size, 0.0), sample.states)
+        tied, _, _ = settle(sample.jobs, sample.goal.market(place), Box(_TIED_ERROR * place.size, 0.0), sample.states)
         if float(np.add.reduce(sample.jobs.loads[tied])) > _MANY_TIED * float(np.add.reduce(sample.jobs.loads)):
             raise RuntimeError("prices leave many jobs tied")
 
@@ -281,7 +281,7 @@ class _Search:
         active, settled = self.everyone, Settled.nobody(len(self.capacity))
         best, stalled = np.inf, 0
         expected, moved = None, np.zeros(len(self.capacity))
-        for _ in range(_STEPS):
+        for _ in range(_MOST_STEPS):
             totals = active.choose(place)
             excess = totals.usage + settled.usage - self.capacity
             growth = totals.growth + settled.growth
@@ -301,7 +301,7 @@ class _Search:
             place = following
             if self.goal.is_limit(place.level) and active is self.everyone:
                 raise _HeldAloneError("a single job holds the level")
-            if error < _SETTLING:
+            if error < _SETTLING_ERROR:
                 undecided = active.settle(settled, place, error)
                 if undecided is not active:
                     self.everyone.note(active)
@@ -314,6 +314,6 @@ class _Search:
                     break
                 curvature = self._measured(active, place, max(error, _LEAST_DIFFERENCE))
             best = min(best, error)
-        if len(active) > min(max(_MOST_UNDECIDED * len(self.everyone), 4 * self.few), 4 * _MOST):
+        if len(active) > min(max(_MOST_UNDECIDED * len(self.everyone), 4 * self.few), 4 * _LARGEST_SAMPLE):
             raise RuntimeError("prices settle too few jobs")
         return active, settled, place

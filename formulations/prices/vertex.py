@@ -20,13 +20,13 @@ __all__ = ["Tied", "solve_vertex"]
 
 Array = NDArray[np.float64]
 
-_NEGLIGIBLE = 1e-8
+_NEGLIGIBLE_SHARE = 1e-8
 """Share of time below which a share of an interior point counts as 0."""
 
-_FITS = 1e-12
+_ACCEPTED_RESIDUAL = 1e-12
 """Relative residual of an equation that is met, and share by which rounding may fall below 0."""
 
-_ROUNDS = 4
+_MOST_SUPPORTS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +58,13 @@ def solve_vertex(tied: Tied) -> tuple[Array, float] | None:
     The nearest to those given; None where there are none.
     """
     F, M = tied.rates.shape
-    support = tied.shares > _NEGLIGIBLE
-    idle = 1.0 - tied.shares.sum(axis=1) > _NEGLIGIBLE
+    support = tied.shares > _NEGLIGIBLE_SHARE
+    idle = 1.0 - tied.shares.sum(axis=1) > _NEGLIGIBLE_SHARE
     costly, bound = np.isfinite(tied.left), np.isfinite(tied.demand)
     if not (F and costly.any()):
         return None
     scale = np.where(bound, tied.demand, 1.0)
-    for _ in range(_ROUNDS):
+    for _ in range(_MOST_SUPPORTS):
         job, kind = np.nonzero(support)
         n = len(job)
         column = np.arange(n)
@@ -84,9 +84,9 @@ def solve_vertex(tied: Tied) -> tuple[Array, float] | None:
         shares = np.append(tied.shares[job, kind], 0.0)
         for _ in range(2):
             shares += least_squares(matrix, rhs - matmul(matrix, shares))
-        if not (np.abs(rhs - matmul(matrix, shares)) <= _FITS).all():
+        if not (np.abs(rhs - matmul(matrix, shares)) <= _ACCEPTED_RESIDUAL).all():
             return None
-        below = shares[:n] < -_FITS
+        below = shares[:n] < -_ACCEPTED_RESIDUAL
         if not below.any():
             found = np.zeros((F, M))
             found[job, kind] = np.maximum(shares[:n], 0.0)

@@ -15,7 +15,7 @@ and the system, for any V > 0::
 
 Bounds and shares are eliminated entry by entry, every job is then a 2x2 block in (l_k, -m_k), and only the M prices
 and y are common: O(K M^2) and one dense system of size M + 1. Determinants and the diagonal of the common system are
-sums of positive terms, never differences, as in `backends.interior_point`.
+sums of positive terms, never differences, as in `interior_point.method`.
 """
 
 from __future__ import annotations

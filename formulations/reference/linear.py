@@ -34,7 +34,7 @@ class LinearProgram:
 LinearSolver = Callable[[LinearProgram], tuple[Array, Array]]
 """Returns the columns and the row multipliers (at least 0)."""
 
-_ROUNDS = 60
+_MOST_PROGRAMS = 60
 
 
 def solve_by_linear_programs(polytope: Polytope, objective: Objective, solve: LinearSolver) -> Answer:
@@ -66,7 +66,7 @@ def _by_levels(polytope: Polytope, objective: Threshold, solve: LinearSolver) ->
     better = 1.0 if objective.higher_level_is_better else -1.0
     level, bound = objective.first_guess(polytope.fastest), objective.easiest_level(polytope.fastest)
     most, tried = -better * np.inf, {level}
-    for round_ in range(1, _ROUNDS + 1):
+    for round_ in range(1, _MOST_PROGRAMS + 1):
         answer = _solve(polytope, solve, demand=objective.demand(level), scaled=objective.scaled(level), level=1.0)
         supply = polytope.supply_at(answer.multipliers, answer.prices)
         proven = objective.bound(polytope.counts * answer.multipliers, supply)

@@ -31,7 +31,7 @@ _ALMOST_DONE_EXPONENT = 100.0
 _LARGEST_LOG_PRIORITY = 690.0
 """Priorities end at e^690, about 1e299, so that they stay finite."""
 
-_WHOLE = 1e-9
+_WHOLE_TOLERANCE = 1e-9
 """A number of rounds this close to a whole one is taken for it."""
 
 
@@ -242,11 +242,11 @@ class PlanningProgram:
         """
         due = self.due
         held = np.full(self.n_jobs, self.fairness_rows == "own_finish") & (due < self.end_seconds)
-        needed = np.ceil(self.remaining_seconds / self.round_seconds - _WHOLE)
+        needed = np.ceil(self.remaining_seconds / self.round_seconds - _WHOLE_TOLERANCE)
         last = self.remaining_seconds - np.maximum(needed - 1, 0) * self.round_seconds
-        until = 1 + np.floor((due - self.now_seconds - last) / self.round_seconds + _WHOLE)
+        until = 1 + np.floor((due - self.now_seconds - last) / self.round_seconds + _WHOLE_TOLERANCE)
         # with nothing left to run a job has finished already, and no round helps it
-        until = np.where(needed > 0, until, np.where(due >= self.now_seconds - _WHOLE, self.rounds, -1))
+        until = np.where(needed > 0, until, np.where(due >= self.now_seconds - _WHOLE_TOLERANCE, self.rounds, -1))
         q = np.where(held, needed, 0).astype(np.int64)
         b = np.where(held, np.clip(until, -1, self.rounds), self.rounds).astype(np.int64)
         return q, b

@@ -34,7 +34,7 @@ _LARGEST_COMPARABLE = 1e5
 """Where a gap is stated, priorities count up to this much."""
 
 _ROUNDING = 1e-6
-_SECOND = 1e-6
+_ACCEPTED_DELAY = 1e-6
 """A fairness row may be broken by so many seconds."""
 
 
@@ -177,7 +177,7 @@ class _Solve:
         if program.fairness_rows == "off":
             return None
         needed, until = program.deadlines
-        allowed = np.where(program.longest_remaining >= 0, program.longest_remaining + _SECOND, -np.inf)
+        allowed = np.where(program.longest_remaining >= 0, program.longest_remaining + _ACCEPTED_DELAY, -np.inf)
         least = (program.remaining_by_rounds > allowed[:, None]).sum(axis=1)
         if (least > program.rounds).any() or (needed > until).any():
             return None

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-_WHOLE = 1e-6
+_WHOLE_TOLERANCE = 1e-6
 
 
 def state(program: PlanningProgram, weights: Array, *, fairness: bool, form: str) -> MixedProgram:
@@ -149,7 +149,7 @@ def rounds_of(
     if form == "rounds":
         return np.round(columns[: program.n_jobs]).astype(np.int64), None
     size = program.n_jobs * program.rounds
-    if np.abs(columns[:size] - np.round(columns[:size])).max(initial=0.0) > _WHOLE:
+    if np.abs(columns[:size] - np.round(columns[:size])).max(initial=0.0) > _WHOLE_TOLERANCE:
         # in form "counts" the whole numbers may come without a vertex of the rest
         fixed = np.where(statement.whole, np.round(columns), statement.lower)
         upper = np.where(statement.whole, fixed, statement.upper)

@@ -69,22 +69,22 @@ _RELAXATIONS = (1e-9, 4e-9, 9e-9)
 _PRECISION = 1e-13
 """Relative gap of the choice: the square is small, and is resolved only far below it."""
 
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE_YIELD = 1e-9
 """Part of what a job's best share yields below which a share is taken for none."""
 
 _ACCEPTED_LOSS = 1e-8
 """Relative loss of the objective up to which a choice is accepted."""
 
-_FEW = 96
+_MOST_CLASSES_AT_ONCE = 96
 """Number of classes below which total worth and evenness are sought at once."""
 
 _ROUNDING = 1e-12
 """Relative error of a difference of two sums: multipliers that are no larger than it prove nothing."""
 
-_MANY = 20_000
+_MOST_CLASSES_TO_EVEN = 20_000
 """Number of classes above which shares are not evened out: the last of many jobs' ties are not worth the time."""
 
-_HELD = 1e-7
+_HOLDING_MULTIPLIER = 1e-7
 """Multiplier of a floor, relative to the gain, from which the floor holds the job's throughput."""
 
 
@@ -159,7 +159,7 @@ class Among:
         if not (np.isfinite(level) and level > 0):
             return self.as_found()
         searches: list[tuple[float, Engine, float]] = []
-        if gap > 2 * EVENNESS and polytope.n_jobs >= _FEW and _differ(polytope):
+        if gap > 2 * EVENNESS and polytope.n_jobs >= _MOST_CLASSES_AT_ONCE and _differ(polytope):
             searches.append((0.0, solve_structured, _RELAXATIONS[0]))
         searches += [(EVENNESS, engine, relaxation) for engine, relaxation in product(_ENGINES, _RELAXATIONS)]
         for evenness, engine, relaxation in searches:
@@ -180,7 +180,7 @@ class Among:
 
 def _settled(polytope: Polytope, gap: float, unique: bool) -> bool:
     """Whether there is nothing to choose: the optimum at hand is efficient, and the only one as far as that matters."""
-    return gap <= 2 * EVENNESS and (unique or polytope.n_jobs > _MANY)
+    return gap <= 2 * EVENNESS and (unique or polytope.n_jobs > _MOST_CLASSES_TO_EVEN)
 
 
 def _differ(polytope: Polytope) -> bool:
@@ -190,7 +190,7 @@ def _differ(polytope: Polytope) -> bool:
 
 
 def _is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArray[np.bool_]) -> bool:
-    return polytope.n_jobs <= _MANY and is_unique(polytope, worth, prices, demanding)
+    return polytope.n_jobs <= _MOST_CLASSES_TO_EVEN and is_unique(polytope, worth, prices, demanding)
 
 
 def _even(polytope: Polytope, best: Certificate, *, raising: bool) -> Choice:
@@ -245,7 +245,7 @@ def _merit_of_level(polytope: Polytope, objective: Threshold, best: Certificate)
     left = max(supply - owed, _ROUNDING * supply)
     gains = polytope.normalised_worth
     gap = float((gains / best.multipliers).max()) * left / dot(polytope.counts * gains, u)
-    if gap > 2 * EVENNESS or polytope.n_jobs > _MANY:
+    if gap > 2 * EVENNESS or polytope.n_jobs > _MOST_CLASSES_TO_EVEN:
         return gap, False
     everyone = np.ones(polytope.n_jobs, dtype=bool)
     return gap, is_unique(polytope, best.multipliers[:, None] * polytope.rates, best.dual_prices, everyone)
@@ -254,7 +254,7 @@ def _merit_of_level(polytope: Polytope, objective: Threshold, best: Certificate)
 def _without_negligible(polytope: Polytope, shares: Array) -> Array:
     """Interior points stop short of zero; a share that yields next to none of its job's throughput is none."""
     yields = polytope.rates * shares
-    return np.where(yields <= _NEGLIGIBLE * yields.max(axis=1, keepdims=True), 0.0, shares)
+    return np.where(yields <= _NEGLIGIBLE_YIELD * yields.max(axis=1, keepdims=True), 0.0, shares)
 
 
 def _choose(
@@ -284,8 +284,8 @@ def _choose(
     # among several optima evenness has to choose
     if (
         evenness == 0.0
-        and polytope.n_jobs <= _MANY
-        and not is_unique(polytope, earned, capacity_prices, multipliers > _HELD * gains)
+        and polytope.n_jobs <= _MOST_CLASSES_TO_EVEN
+        and not is_unique(polytope, earned, capacity_prices, multipliers > _HOLDING_MULTIPLIER * gains)
     ):
         return None
     # the square costs e/2; what is missing beyond it was not found

@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-7
 """Relative gap up to which an answer is called optimal."""
 
-_AIM, _SMALL = 1e-9, 512
+_AIMED_GAP, _MOST_CLASSES_TO_AIM = 1e-9, 512
 """Relative gap that all paths are tried for where there are no more classes than this: they cost next to nothing."""
 
 _PUBLISHED_PRICES = 16_000
@@ -223,7 +223,7 @@ def _ask_in_turn(
 ) -> tuple[_Best, list[Attempt]]:
     """Ask the backends in turn until one is proven within `enough` (of small programs: far within); the best answer,
     and all attempts. Each that can begin from `start` is asked to before it is asked to begin from nothing."""
-    aim = min(enough, _AIM) if enough < _PUBLISHED_GAP else enough
+    aim = min(enough, _AIMED_GAP) if enough < _PUBLISHED_GAP else enough
     attempts: list[Attempt] = []
 
     def turn(backend: Backend, begin: Start | None) -> Turn[tuple[Certificate, int]]:
@@ -240,7 +240,9 @@ def _ask_in_turn(
         for backend in backends
         for begin in ((start, None) if backend.starts and start is not None else (None,))
     ]
-    (certificate, iterations), solver = solve_in_turn(turns, aim if polytope.n_jobs <= _SMALL else enough, attempts)
+    (certificate, iterations), solver = solve_in_turn(
+        turns, aim if polytope.n_jobs <= _MOST_CLASSES_TO_AIM else enough, attempts
+    )
     return _Best(certificate, solver, iterations), attempts
 
 

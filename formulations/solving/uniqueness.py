@@ -18,13 +18,13 @@ __all__ = ["Freedom", "free_columns", "is_unique", "rank_of"]
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_TIED = 1e-7
+_FREE_COST = 1e-7
 """Reduced cost, relative to what the job earns, up to which a column counts as free: on the safe side."""
 
-_NEGLIGIBLE = 1e-7
+_NEGLIGIBLE_WORTH = 1e-7
 """Worth of a job relative to the mean below which it is rounding, and says nothing about the columns of the job."""
 
-_INDEPENDENT = 1e-6
+_LEAST_SINGULAR_VALUE = 1e-6
 """Smallest relative singular value of independent directions."""
 
 
@@ -42,7 +42,7 @@ def is_unique(polytope: Polytope, worth: Array, prices: Array, demanding: NDArra
     if not len(loose):
         return True
     total = polytope.supply(worth, prices)
-    priced = prices * polytope.capacity > _TIED * total
+    priced = prices * polytope.capacity > _FREE_COST * total
     if int(freedom.degrees[loose].sum()) > int(priced.sum()):
         return False
     moves = freedom.moves(loose)[:, priced]
@@ -54,9 +54,9 @@ def free_columns(polytope: Polytope, worth: Array, prices: Array) -> tuple[Mask,
     cost = polytope.scale_factors[:, None] * prices
     profit = np.maximum((worth - cost).max(axis=1), 0.0)
     scale = worth.max(axis=1)
-    unknown = scale <= _NEGLIGIBLE * scale.mean()
-    free = ((cost + profit[:, None] - worth <= _TIED * scale[:, None]) | unknown[:, None]) & (polytope.rates > 0)
-    return free, profit <= _TIED * scale
+    unknown = scale <= _NEGLIGIBLE_WORTH * scale.mean()
+    free = ((cost + profit[:, None] - worth <= _FREE_COST * scale[:, None]) | unknown[:, None]) & (polytope.rates > 0)
+    return free, profit <= _FREE_COST * scale
 
 
 class Freedom:
@@ -79,7 +79,7 @@ class Freedom:
         # where all free columns yield the same, the row of the demand is that of time again
         most = np.where(free, polytope.rates, 0.0).max(axis=1)
         least = np.where(idle, 0.0, np.where(free, polytope.rates, np.inf).min(axis=1))
-        self.degrees = free.sum(axis=1) + idle - 1 - (demanding & (most - least > _INDEPENDENT * most))
+        self.degrees = free.sum(axis=1) + idle - 1 - (demanding & (most - least > _LEAST_SINGULAR_VALUE * most))
 
     def moves(self, jobs: NDArray[np.intp]) -> Array:
         """(sum of degrees, M) independent changes of the jobs' shares, each of length 1."""
@@ -93,12 +93,12 @@ class Freedom:
         if self._demanding[job]:
             # idle time gives no throughput
             rows.append(np.append(rates[types], 0.0) if idle else rates[types])
-        basis = null_space(np.array(rows), _INDEPENDENT)
+        basis = null_space(np.array(rows), _LEAST_SINGULAR_VALUE)
         moves = np.zeros((len(basis), len(rates)))
         moves[:, types] = basis[:, : len(types)]
         return moves
 
 
-def rank_of(moves: Array, least: float = _INDEPENDENT) -> int:
+def rank_of(moves: Array, least: float = _LEAST_SINGULAR_VALUE) -> int:
     """Number of independent ones among `moves` (k, M) of length 1, up to singular values of `least`."""
     return int((singular_values(moves) > least).sum()) if moves.size else 0

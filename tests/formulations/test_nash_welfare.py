@@ -274,8 +274,8 @@ def test_interior_point_takes_over_where_prices_do_not_clear(monkeypatch):
     rng = np.random.default_rng(8)
     N = 2500
     polytope = polytope_of(rng.uniform(0.1, 1, (N, 2)), np.ones(N, dtype=np.int64), np.array([300.0, 500.0]))
-    monkeypatch.setattr(log_prices, "_CLEARED", -1.0)
-    monkeypatch.setattr(log_utilities, "_MANY", 100)
+    monkeypatch.setattr(log_prices, "_ACCEPTED_MISMATCH", -1.0)
+    monkeypatch.setattr(log_utilities, "_LEAST_FOR_PRICES", 100)
     proven(polytope, NashWelfare(np.ones(N)))
 
 

@@ -20,7 +20,7 @@ PER_BLOCK = 28
 @pytest.fixture
 def from_200_jobs(monkeypatch):
     """The path taken at sizes that would not need it."""
-    for least in ("_SMALLEST", "_MANY"):
+    for least in ("_SMALLEST", "_MANY_CLASSES"):
         monkeypatch.setattr(prices, least, 200)
 
 

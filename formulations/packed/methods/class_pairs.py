@@ -25,10 +25,10 @@ __all__ = ["ColumnGeneration"]
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_PAYS = 1e-10
+_LEAST_PROFIT = 1e-10
 """Profit of a column, relative to what it pays for, above which it is added."""
 
-_ROUNDS = 100
+_MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class ColumnGeneration:
         """Solve for a goal; RuntimeError when HiGHS stops short of an optimum."""
         self._aim(goal)
         iterations = 0
-        for _ in range(_ROUNDS):
+        for _ in range(_MOST_ROUNDS):
             self.solver.run()
             status = self.solver.getModelStatus()
             if status != self.highs.HighsModelStatus.kOptimal:
@@ -289,7 +289,7 @@ class ColumnGeneration:
         found = self.partnering.columns(*self.partnering.best(offers))
         profit = found.profit(weights, m, prices)
         # columns that are in the model do not pay, up to tolerance
-        paying = np.flatnonzero((profit > _PAYS) & ~self._has(found))
+        paying = np.flatnonzero((profit > _LEAST_PROFIT) & ~self._has(found))
         if len(paying) > self.K:
             paying = np.sort(paying[np.argsort(-profit[paying], kind="stable")[: self.K]])
         self._add(found.take(paying))

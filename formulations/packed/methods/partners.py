@@ -28,13 +28,13 @@ _MOST_ROWS = 6_000
 _BESIDE_ITSELF = 1e-10
 """Part of a job's throughput from time beside itself above which it becomes a group of its own."""
 
-_NEGLIGIBLE = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
+_NEGLIGIBLE_SHARES = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
 """Shares of time below which an option is taken for unused, tried in turn."""
 
-_LOSS = 3e-10
+_ACCEPTED_LOSS = 3e-10
 """Relative loss of a job's throughput up to which options are dropped as negligible."""
 
-_ROUNDS = 20
+_MOST_ROUNDS = 20
 
 
 class Partners:
@@ -56,7 +56,7 @@ class Partners:
     def __call__(self, goal: Goal, precision: float) -> PackedPoint:
         """Solve for a goal; RuntimeError when the method breaks down."""
         iterations = 0
-        for _ in range(_ROUNDS):
+        for _ in range(_MOST_ROUNDS):
             point = self._solve(goal, precision)
             iterations += point.iterations
             beside_itself = self._beside_itself(point)
@@ -143,10 +143,10 @@ def split(program: PackedProgram, loners: NDArray[np.bool_]) -> tuple[PackedProg
 def without_negligible(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     """The point without the traces of unused options that an interior point leaves, where they carry nothing."""
     before = program.throughput(repaired(program, point))
-    for share in _NEGLIGIBLE:
+    for share in _NEGLIGIBLE_SHARES:
         alone = np.where(point.alone < share, 0.0, point.alone)
         shared = np.where(point.shared < share, 0.0, point.shared)
         clean = repaired(program, replace(point, alone=alone, shared=shared))
-        if (program.throughput(clean) >= before * (1.0 - _LOSS)).all():
+        if (program.throughput(clean) >= before * (1.0 - _ACCEPTED_LOSS)).all():
             return clean
     return point

@@ -16,7 +16,7 @@ __all__ = ["Explicit", "Statement", "clarabel", "highs"]
 
 Array = NDArray[np.float64]
 
-_FINEST = 1e-10
+_PRECISION = 1e-10
 """Relative gap asked of Clarabel."""
 
 
@@ -138,12 +138,12 @@ class Explicit:
 def highs(statement: Statement) -> tuple[Array, Array]:
     """HiGHS, from scratch and with its own choice of algorithm."""
     matrix = statement.matrix.tocsr()
-    options = {**TIGHT, "solver": "ipm"} if matrix.shape[1] > _SIMPLEX else TIGHT
+    options = {**TIGHT, "solver": "ipm"} if matrix.shape[1] > _MOST_COLUMNS_FOR_SIMPLEX else TIGHT
     rows = np.where(statement.equal, statement.limit, -np.inf), statement.limit
     return run_to_optimum(with_model(matrix, statement.cost, rows, maximise=True, options=options))
 
 
-_SIMPLEX = 10_000
+_MOST_COLUMNS_FOR_SIMPLEX = 10_000
 """Columns up to which HiGHS uses its simplex method here; its interior point method with crossover beyond."""
 
 
@@ -161,7 +161,7 @@ def clarabel(statement: Statement) -> tuple[Array, Array]:
     settings: Any = package.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = _FINEST
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = _PRECISION
     cones = [package.ZeroConeT(int(equal.sum())), package.NonnegativeConeT(int((~equal).sum()) + columns)]
     quadratic = csc_matrix((columns, columns))
     solution: Any = package.DefaultSolver(quadratic, -statement.cost, stacked, limit, cones, settings).solve()

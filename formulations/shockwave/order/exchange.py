@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 _MOST_EXCHANGES = 200
-_WORTHWHILE = 1e-12
+_LEAST_IMPROVEMENT = 1e-12
 """Least improvement, relative to the costs exchanged."""
 
 
@@ -44,7 +44,7 @@ def _best_exchange(schedule: Booleans, load: Workload) -> tuple[Moves, list[tupl
         for cycle in (_best_of_two(moves.cost), _best_of_three(moves.cost)):
             terms = [float(moves.cost[a, b]) for a, b in cycle]
             saved = sum(terms)
-            if saved < best and saved < -_WORTHWHILE * max(abs(term) for term in terms):
+            if saved < best and saved < -_LEAST_IMPROVEMENT * max(abs(term) for term in terms):
                 best, found = saved, (moves, cycle)
     return found
 

@@ -22,11 +22,11 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-_NODES = 200
+_MOST_NODES = 200
 """Nodes of HiGHS for a better order or a better proof, where neither is asked for."""
 
-_WHOLE = 1e-6
-_TIER = 1e7
+_WHOLE_TOLERANCE = 1e-6
+_TIER_RATIO = 1e7
 """Weights further apart than this are ordered one after the other, the heavier first."""
 
 
@@ -132,7 +132,7 @@ def order_rounds(
     if placed is None:
         placed = _by_relaxation(some, relative_gap, None if known is None else known[jobs])
         if method != "greedy" and not placed.missing.any() and placed.gap > relative_gap:
-            most_nodes = _NODES if method == "auto" else None
+            most_nodes = _MOST_NODES if method == "auto" else None
             placed = _by_counts(some, placed, relative_gap, time_limit_seconds, most_nodes)
     schedule[jobs], missing[jobs] = placed.schedule, placed.missing
     return Placement(schedule, missing, placed.cost, placed.bound, placed.solver)
@@ -181,7 +181,7 @@ def _by_counts(
     start = np.concatenate([placed.schedule.ravel(), *running]).astype(np.float64)
     answer = solve_mixed(program, "highs", relative_gap, time_limit_seconds, start=start, most_nodes=most_nodes)
     columns = answer.columns
-    if columns is not None and np.abs(columns - np.round(columns)).max() > _WHOLE:
+    if columns is not None and np.abs(columns - np.round(columns)).max() > _WHOLE_TOLERANCE:
         # whole numbers of jobs, but not at a vertex
         counts = np.round(columns[n * rounds :])
         program.lower[n * rounds :] = program.upper[n * rounds :] = counts
@@ -202,7 +202,7 @@ def _tiers(weights: Array) -> list[NDArray[np.intp]]:
     order = np.argsort(-weights, kind="stable")
     tiers: list[NDArray[np.intp]] = []
     while len(order):
-        inside = int(np.searchsorted(-weights[order], -weights[order[0]] / _TIER, side="right"))
+        inside = int(np.searchsorted(-weights[order], -weights[order[0]] / _TIER_RATIO, side="right"))
         tiers.append(order[:inside])
         order = order[inside:]
     return tiers
