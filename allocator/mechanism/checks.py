@@ -64,7 +64,7 @@ def checked_pairs(pairs: Pairs | None, state: ClusterState, name: str) -> Pairs:
     return pairs
 
 
-def checked_allocation(allocation: Allocation, name: str) -> Allocation:
+def checked_allocation(allocation: object, name: str) -> Allocation:
     """The answer of a share policy; InputError where it is something else."""
     if not isinstance(allocation, Allocation):
         found = type(allocation).__name__
@@ -72,7 +72,7 @@ def checked_allocation(allocation: Allocation, name: str) -> Allocation:
     return allocation
 
 
-def checked_plan(plan: Plan, state: ClusterState, name: str, needs: Need) -> Plan:
+def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> Plan:
     """The plan, its rows in order, if it is one that the cluster can run.
 
     Raises

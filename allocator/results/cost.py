@@ -26,9 +26,10 @@ def price_table(prices: Prices, accelerators: Sequence[str]) -> PriceTable:
     InputError
         A type has no price, or one that is negative or not finite.
     """
-    if not isinstance(prices, PriceTable | Mapping):
+    given: object = prices
+    if not isinstance(given, PriceTable | Mapping):
         expected = "a price by accelerator type, as in {'v100': 2.5}, or a PriceTable"
-        raise InputError("prices", found=type(prices).__name__, expected=expected)
+        raise InputError("prices", found=type(given).__name__, expected=expected)
     table = prices if isinstance(prices, PriceTable) else PriceTable.constant(prices)
     table.price_at(0.0, accelerators)
     return table
