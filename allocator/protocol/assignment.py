@@ -131,7 +131,8 @@ class Assignment:
 def _whole(values: ArrayLike, field: str) -> _Ids:
     """(K,) whole numbers; InputError for others."""
     given = np.asarray(values)
-    if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
+    numbers = given.dtype.kind in "iuf" or not given.size
+    if given.ndim != 1 or not numbers or (given != np.rint(given)).any():
         raise InputError("assignment", field=field, found=given.tolist(), expected="a list of whole numbers")
     return given.astype(np.int64, copy=False)
 

@@ -59,7 +59,7 @@ class EventExecution:
         world = self.world
         self.leases.follow(decision, world.clock, self._table)
         until = self._horizon(decision)
-        self._note_standstill(until)
+        self._note_standstill(until, trouble=until == np.inf)
         if until < np.inf:
             world.clock = until
 
@@ -79,12 +79,13 @@ class EventExecution:
         begin = np.maximum(ready[at], world.clock)
         self._pass_time(decision, rows.jobs, at, self._rates(decision), begin)
 
-    def _note_standstill(self, until: float) -> None:
-        """Nobody does a step up to `until` (seconds); with no arrival to wait for only the policy can help."""
+    def _note_standstill(self, until: float, *, trouble: bool) -> None:
+        """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help."""
         world = self.world
         if until <= world.clock or world.arrivals.next_time == np.inf:
             world.note_stall()
-        world.core.tell(Trigger.TROUBLE)
+        if trouble:
+            world.core.tell(Trigger.TROUBLE)
 
     def _rates(self, decision: Decision) -> _Floats:
         """(K,) steps/s of the rows."""
@@ -106,13 +107,13 @@ class EventExecution:
         finish[running] = begin[running] + left[running] / speed[running]
         end = min(float(finish.min(initial=np.inf)), self._horizon(decision))
         if end == np.inf:
-            self._note_standstill(end)
+            self._note_standstill(end, trouble=True)
             return
         steps = np.where(finish <= end, left, np.minimum(speed * np.maximum(end - begin, 0.0), left))
         if steps.any():
             world.note_progress()
         else:
-            self._note_standstill(end)
+            self._note_standstill(end, trouble=not running.any())
         done = running & (left - steps <= STEP_TOLERANCE * table.total_steps[at])
         steps[done] = left[done]
         table.steps_done[at] += steps

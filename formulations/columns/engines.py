@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from formulations.columns.solution import InfeasibleError
 from formulations.columns.written import Written
 from formulations.core.highs_model import TIGHT, with_model
+from throughputs.numerics import dot
 
 __all__ = ["ENGINES", "Engine", "Found"]
 
@@ -191,7 +192,7 @@ class Cbc:
         if written.whole.any():
             # CBC tells PuLP no bound; that it searched everything is its word
             proven = model.sol_status == pulp.LpSolutionOptimal
-            return Found(point, np.zeros(0), float(cost @ point) if proven else np.inf)
+            return Found(point, np.zeros(0), dot(cost, point) if proven else np.inf)
         duals = {name: constraint.pi or 0.0 for name, constraint in model.constraints.items()}
         rows = range(len(written.lower))
         found = [duals.get(f"high{r}", 0.0) + duals.get(f"low{r}", 0.0) for r in rows]

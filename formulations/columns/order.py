@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ __all__ = ["canonical_rows", "canonical_variables", "undominated"]
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
+
+# Of 2^64, without its whole part.
+_GOLDEN_RATIO = 0x9E3779B97F4A7C15
 
 
 def undominated(program: ColumnProgram, objectives: Sequence[Objective]) -> NDArray[np.bool_]:
@@ -95,7 +99,7 @@ def _content(program: ColumnProgram, written: Written, pool: Positions) -> Array
     figures += [slot[column] for table in values for slot in table]
     # sums in an order of their own: equal figures give equal bits
     inside = np.lexsort((*figures, job))
-    place = _project(figures)[inside] * (1.5 + np.cos(1.0 + _nth(job[inside])))
+    place = _project(figures)[inside] * _weights(_nth(job[inside]))
     content = np.bincount(job[inside], place, minlength=columns.n_jobs).astype(np.float64)
     return np.asarray(content + _project([program.floors, program.exactly, program.counts]), dtype=np.float64)
 
@@ -122,25 +126,31 @@ def canonical_rows(written: Written) -> Positions:
     row = np.repeat(np.arange(R), np.diff(matrix.indptr))
     first = np.full(R, matrix.shape[1])
     np.minimum.at(first, row, matrix.indices)
-    content = np.bincount(row, matrix.data * np.cos(1.0 + matrix.indices), minlength=R)
+    content = np.bincount(row, matrix.data * _weights(matrix.indices), minlength=R)
     limits = [np.nan_to_num(limit, posinf=1e300, neginf=-1e300) for limit in (written.upper, written.lower)]
     return np.lexsort((*limits, content, np.diff(matrix.indptr), first))
 
 
 def _project(figures: Sequence[NDArray[np.generic]]) -> Array:
     """One number for each row of figures: equal for equal rows, and different for different ones but for chance."""
-    weights = np.cos(np.arange(1, len(figures) + 1) * 1.2345678910111213) + 1.5
+    weights = _weights(np.arange(len(figures)))
     total = np.zeros(len(figures[0]))
     for figure, weight in zip(figures, weights, strict=True):
         total += np.asarray(figure, dtype=np.float64) * weight
     return total
 
 
-def _nth(sorted_keys: NDArray[np.int64]) -> Array:
+def _weights(numbers: NDArray[np.integer[Any]]) -> Array:
+    """One weight for each whole number, from 0.5 to 1.5: fractional parts of multiples of the golden ratio."""
+    mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN_RATIO)
+    return np.asarray(0.5 + (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+def _nth(sorted_keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each entry how many of its key come before it; equal keys follow each other."""
     starts = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
     lengths = np.diff(np.append(starts, len(sorted_keys)))
-    return np.asarray(np.arange(len(sorted_keys)) - np.repeat(starts, lengths), dtype=np.float64)
+    return np.asarray(np.arange(len(sorted_keys)) - np.repeat(starts, lengths))
 
 
 def _rank(labels: Sequence[Hashable]) -> Positions:

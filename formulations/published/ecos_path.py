@@ -22,7 +22,8 @@ Identical jobs walk identical paths, so rows with counts in every sum walk the p
 
 Sources: Domahidi, Chu, Boyd, "ECOS: An SOCP solver for embedded systems", ECC 2013 (embedding, directions, step length,
 regularisation); Vandenberghe, "The CVXOPT linear and quadratic cone program solvers", 2010 (first point, stopping
-rule). Constants that the papers leave open are those at which the iterates agree with what the solver prints.
+rule). Constants that the papers leave open are those of ECOS;
+THIRD_PARTY.md says what is on record about them.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ PROCESSOR_DEPENDENT = {
 
 ALLOWED = {
     "allocator/audit/properties.py": "a sparse matrix, multiplied by SciPy's own loops",
+    "formulations/columns/objectives.py": "sparse matrices, multiplied by SciPy's own loops",
+    "formulations/columns/solver.py": "a sparse matrix",
+    "formulations/columns/written.py": "sparse matrices",
     "allocator/report/svg.py": "pixels of a picture",
     "formulations/reference/convex.py": "statements in cvxpy",
     "formulations/core/objectives.py": "statements in cvxpy",

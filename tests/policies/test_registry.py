@@ -36,6 +36,14 @@ def test_a_taken_name_is_refused():
     with pytest.raises(InputError, match="not taken"):
 
         @registry.register("isolated", paper="-", program="-")
+        class Another(allocator.SharePolicy):
+            """Another."""
+
+
+def test_what_is_no_policy_is_refused():
+    with pytest.raises(InputError, match="a subclass of SharePolicy or PlanPolicy"):
+
+        @registry.register("another", paper="-", program="-")
         class Another:
             """Another."""
 
@@ -63,12 +71,15 @@ def test_a_policy_of_ones_own(monkeypatch):
 
 def test_plugins_come_by_entry_point(monkeypatch):
     @dataclass(frozen=True)
-    class Idle:
+    class Idle(allocator.SharePolicy):
         """Run nothing."""
 
         name: ClassVar[str] = ""
         paper: ClassVar[str] = "none"
         program: ClassVar[str] = "x = 0"
+
+        def allocate(self, state):
+            return allocator.Allocation(self.name, state.throughputs, np.zeros(state.rates.shape), "closed form")
 
     class Entry:
         name = "idle"

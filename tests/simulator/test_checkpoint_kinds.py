@@ -49,7 +49,7 @@ def changing(n: int) -> Trace:
 def usual(policy: str, name: str, **changes: Any) -> Run:
     trace, cluster = (changing(12), V100) if name.startswith("shockwave") else (gavel_jobs(12), TYPES)
     chosen = preset(name).replace(**changes)
-    made = get_policy(policy, **chosen.settings_of_policy(policy))
+    made = get_policy(policy, **chosen.settings_of_policy(policy, cluster))
     return {"trace": trace, "cluster": cluster, "policy": made, "throughputs": TABLE, "preset": chosen}
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from allocator.simulator.outcomes import STATUSES, UNSERVED
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
+from allocator.results.outcomes import STATUSES, UNSERVED
 from allocator.simulator import preset, simulate
 from tests.simulator.event_policies import Selective
 from tests.simulator.worlds import SharesPolicy, make_trace

@@ -282,7 +282,7 @@ def test_a_killed_process_loses_its_run_only(tmp_path):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_sweep_is_continued(tmp_path, how):
-    arguments = ["sweep", "static", "--jobs", "10,20,40", "--seeds", "0:4", "--cluster", TINY, "-j", "2",
+    arguments = ["sweep", "static", "--jobs", "10,20,400", "--seeds", "0:4", "--cluster", TINY, "-j", "2",
                  "--policies", "max_min_fairness_perf", "--preset", "gavel", "--out", str(tmp_path)]  # fmt: skip
     command = [sys.executable, "-m", "allocator", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
