@@ -11,10 +11,16 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import decisions, planning, simulations, solvers
+from benchmarks import decisions, long_runs, planning, simulations, solvers
 from throughputs.files import write_text
 
-STUDIES: dict[str, Any] = {"decisions": decisions, "planning": planning, "simulations": simulations, "solvers": solvers}
+STUDIES: dict[str, Any] = {
+    "decisions": decisions,
+    "long_runs": long_runs,
+    "planning": planning,
+    "simulations": simulations,
+    "solvers": solvers,
+}
 DEFAULT = ("decisions", "simulations")
 """What runs when no study is named: `solvers` takes many minutes in full."""
 

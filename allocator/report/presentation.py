@@ -10,7 +10,7 @@ from typing import Any
 from allocator.policies.paper_labels import SHOCKWAVE_LABELS
 from allocator.report.figures import FIGURES, MISSING, Figure
 
-__all__ = ["Presentation"]
+__all__ = ["Presentation", "ended_otherwise"]
 
 _RHO = ("worst_rho", "unfair_fraction")
 
@@ -116,3 +116,16 @@ def _by(yardstick: str, figure: Figure) -> Figure:
         "unfair_fraction": f"completed jobs with rho above 1.05: {_MEANING[yardstick]}",
     }
     return dataclasses.replace(figure, key=figure.key + _ending(yardstick), about=about[figure.key])
+
+
+_ENDED_OTHERWISE = {
+    "cut_off_jobs": "cut off before the last step",
+    "dropped_jobs": "given up",
+    "rejected_jobs": "not admitted",
+}
+
+
+def ended_otherwise(summary: Mapping[str, Any]) -> str:
+    """How many jobs of a run ended without their last step, and how; empty where none did."""
+    counts = ((int(summary.get(key) or 0), words) for key, words in _ENDED_OTHERWISE.items())
+    return ", ".join(f"{count} job{'s' * (count > 1)} {words}" for count, words in counts if count)

@@ -12,7 +12,7 @@ import numpy as np
 from allocator.report.bar_charts import bar_panels
 from allocator.report.charts import HOUR, cdf_chart, policy_class, queue_chart
 from allocator.report.figures import MISSING, best_rows, format_column, value_of
-from allocator.report.presentation import Presentation
+from allocator.report.presentation import Presentation, ended_otherwise
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -51,6 +51,9 @@ def _facts(results: Sequence[SimulationResult]) -> list[tuple[str, str]]:
         ("jobs", _distinct(f"{len(result.jobs):,}" for result in results)),
         ("policies", str(len(results))),
     ]
+    ends = [(result.policy, ended_otherwise(result.summary())) for result in results]
+    if any(words for _, words in ends):
+        facts.append(("ended otherwise", "; ".join(f"{policy}: {words}" for policy, words in ends if words)))
     for key in ("trace", "preset"):
         values = [_setting_text(result.settings[key]) for result in results if key in result.settings]
         if values:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.figures import MISSING, best_rows, format_column
-from allocator.report.presentation import Presentation
+from allocator.report.presentation import Presentation, ended_otherwise
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,6 +60,8 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | Non
     notes = [] if shown.usual else [f"rho: {shown.meaning}"]
     if len(summaries) > 1:
         notes.insert(0, "* best of the column" + (" among policies that completed the most jobs" if short else ""))
+    ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
+    notes += [f"{name}: {words}" for name, words in ends if words]
     table.caption = "\n".join(notes) or None
     return table
 
@@ -108,6 +110,8 @@ def extra_figures(summary: Mapping[str, Any]) -> list[str]:
     lines = []
     if summary["status"] != "completed":
         lines.append(f"{summary['status']}: {summary['status_detail']}; {summary['unfinished_jobs']} jobs unfinished")
+    if words := ended_otherwise(summary):
+        lines.append(words)
     if summary["cost"] is not None:
         lines.append(f"cost ${summary['cost']:,.2f}")
     if summary["slo_jobs"]:
