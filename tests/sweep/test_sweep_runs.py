@@ -285,7 +285,14 @@ def test_a_killed_sweep_is_continued(tmp_path, how):
     arguments = ["sweep", "static", "--jobs", "10,20,400", "--seeds", "0:4", "--cluster", TINY, "-j", "2",
                  "--policies", "max_min_fairness_perf", "--preset", "gavel", "--out", str(tmp_path)]  # fmt: skip
     command = [sys.executable, "-m", "allocator", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    # Where the tests run in the background, SIGINT is ignored by them and by what they start.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while len(list(tmp_path.glob("points/*.json"))) < 3 and time.monotonic() < deadline:
         assert process.poll() is None
