@@ -93,7 +93,7 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         _check_seconds(step.seconds, where)
         _positions(step.assignment.jobs, state, where, "jobs", repeated=True)
         step.assignment.check(state.capacity, where)
-        if np.isin(step.assignment.jobs, rejected).any():
+        if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
             found = np.intersect1d(step.assignment.jobs, rejected).tolist()
             raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
         _check_known(step.assignment, state, where, needs)
@@ -116,8 +116,8 @@ def _positions(
     if given.ndim != 1 or not whole or (given.size and (given.min() < 0 or given.max() >= state.n_jobs)):
         expected = f"whole positions below {state.n_jobs}"
         raise InputError(source, field=field, found=given.tolist(), expected=expected)
-    positions = given.astype(np.int64)
-    return positions if repeated else np.unique(positions)
+    positions = given.astype(np.int64, copy=False)
+    return positions if repeated or not len(positions) else np.unique(positions)
 
 
 def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:

@@ -131,6 +131,8 @@ class Assignment:
 def _whole(values: ArrayLike, field: str) -> _Ids:
     """(K,) whole numbers; InputError for others."""
     given = np.asarray(values)
+    if given.ndim == 1 and given.dtype == np.int64:
+        return given
     numbers = given.dtype.kind in "iuf" or not given.size
     if given.ndim != 1 or not numbers or (given != np.rint(given)).any():
         raise InputError("assignment", field=field, found=given.tolist(), expected="a list of whole numbers")
