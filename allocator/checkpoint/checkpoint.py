@@ -7,7 +7,6 @@ and one version, not a format for exchange.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -280,13 +279,12 @@ def _version() -> str:
         return "unknown version"
 
 
-def _policy_text(policy: Any) -> str:
+def _policy_text(policy: Policy) -> str:
     """Name and settings. A policy that is no dataclass is known by its name and class alone."""
     kind = type(policy)
     text = f"{policy.name} ({kind.__module__}.{kind.__qualname__})"
-    if not dataclasses.is_dataclass(policy):
-        return text
-    return text + " " + ", ".join(f"{f.name}={getattr(policy, f.name)!r}" for f in dataclasses.fields(policy))
+    settings = policy.settings()
+    return text + " " + ", ".join(f"{name}={value!r}" for name, value in settings.items()) if settings else text
 
 
 def _digest(*arrays: Any) -> str:

@@ -27,7 +27,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
-from allocator.protocol.policy import Need, Policy, Trigger
+from allocator.protocol.policy import Need, Policy, SharePolicy, Trigger
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class DecisionCore:
         if not self.jobs.measure_together(one, other, accelerator):
             return False
         self._executor.beliefs_changed()
-        self._news = True
+        self.tell(Trigger.RATES)
         return True
 
     def rates_changed(self, jobs: _Ids, step_factor: NDArray[np.float64] | None = None) -> None:
@@ -271,10 +271,12 @@ def _executor(
     policy: Policy, cluster: Cluster, jobs: JobTable, settings: MechanismSettings, seed: int, ideal: bool
 ) -> Executor[Any]:
     """What carries out the answers of this kind of policy."""
-    kinds: dict[tuple[str, bool], Callable[[Any], Executor[Any]]] = {
-        ("shares", False): lambda policy: RoundMechanism(policy, cluster, jobs, settings, seed),
-        ("shares", True): lambda policy: IdealShares(policy, cluster, jobs),
-        ("plan", False): lambda policy: PlanBook(policy, jobs, settings.round_seconds),
-        ("plan", True): lambda policy: PlanBook(policy, jobs, settings.round_seconds),
+
+    def shares(policy: SharePolicy) -> Executor[SharePolicy]:
+        return IdealShares(cluster, jobs) if ideal else RoundMechanism(policy, cluster, jobs, settings, seed)
+
+    kinds: dict[str, Callable[[Any], Executor[Any]]] = {
+        "shares": shares,
+        "plan": lambda policy: PlanBook(policy, jobs, settings.round_seconds),
     }
-    return kinds[policy.answers, ideal](policy)
+    return kinds[policy.answers](policy)

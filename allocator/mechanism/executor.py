@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
 from allocator.mechanism.placement.placement import Placement, PlacementRule
 from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.protocol.allocation import Allocation
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.policy import Policy
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Need, Policy, SharePolicy
 from allocator.protocol.state import ClusterState
+from formulations import Pairs
 
-__all__ = ["Answer", "Executor", "Step"]
+__all__ = ["Answer", "Executor", "Step", "ask_for_shares"]
 
 _NOBODY = np.empty(0, dtype=np.int64)
 
 PolicyT = TypeVar("PolicyT", bound=Policy)
+
+# A share this close to 1 is a whole one: under a policy without preemption its job stays where it is.
+_WHOLE = 1 - 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,3 +130,29 @@ class Executor(ABC, Generic[PolicyT]):
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
+
+
+def ask_for_shares(
+    policy: SharePolicy, state: ClusterState, table: JobTable, active: NDArray[np.int64]
+) -> tuple[Answer, NDArray[np.float64], Pairs | None]:
+    """The answer of the policy, its checked (N, M) shares, and its pairs; None under a policy that does not pack.
+
+    Who shares GPUs with whom, and under a policy without preemption who stays where, is noted in `table`.
+
+    Raises
+    ------
+    InputError
+        Shares or pairs that no mechanism can follow.
+    """
+    state.settle()
+    started = perf_counter()
+    allocation = checked_allocation(policy.allocate(state), policy.name)
+    seconds = perf_counter() - started
+    shares, pairs = checked_shares(allocation.shares, state, policy.name), None
+    if Need.COLOCATION in policy.needs:
+        pairs = checked_pairs(allocation.pairs, state, policy.name)
+        table.note_partners(active, pairs.first, pairs.second)
+    if not policy.preemptive:
+        given = shares.max(axis=1) >= _WHOLE
+        table.current_accelerator[table.rows(active)] = np.where(given, shares.argmax(axis=1), -1)
+    return Answer(allocation, seconds), shares, pairs

@@ -105,7 +105,7 @@ class PlanBook(Executor[PlanPolicy]):
                 self._ends_at = clock + step.seconds
         else:
             whole = self._steps[self._next - 1]
-            step = Step(whole.assignment, self._ends_at - clock, True)
+            step = replace(whole, seconds=self._ends_at - clock)
         if not self._someone_left:
             return step
         return replace(step, assignment=step.assignment.among(self._active))
@@ -117,6 +117,7 @@ class PlanBook(Executor[PlanPolicy]):
             "memory": None if self._memory is None else self._memory.state(),
             "active": self._active,
             "rows": rows,
+            "hold": self._steps[0].hold if self._steps else None,
             "seconds": [s.seconds for s in self._steps],
             "next": self._next,
             "ends_at": self._ends_at,
@@ -133,5 +134,7 @@ class PlanBook(Executor[PlanPolicy]):
             Step(Assignment(*rows), seconds, not self._in_rounds)
             for rows, seconds in zip(state["rows"], state["seconds"], strict=True)
         ]
+        if self._steps:
+            self._steps[0] = replace(self._steps[0], hold=state["hold"])
         self._next, self._since_periodic, self._ends_at = state["next"], state["since_periodic"], state["ends_at"]
         self._someone_left = state["someone_left"]

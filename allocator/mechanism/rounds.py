@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
-from allocator.mechanism.executor import Answer, Executor, Step
+from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares
 from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, pack_per_type, preference
 from allocator.mechanism.ledger import TimeLedger
 from allocator.mechanism.pair_ledger import PairLedger
@@ -93,21 +91,9 @@ class RoundMechanism(Executor[SharePolicy]):
     def ask(self, policy: SharePolicy, state: ClusterState, active: _Ids) -> Answer:
         """New shares, and a new count of the time received."""
         self._start_count(state.clock)
-        state.settle()
-        started = perf_counter()
-        allocation = checked_allocation(policy.allocate(state), policy.name)
-        seconds = perf_counter() - started
-        shares = checked_shares(allocation.shares, state, policy.name)
-        if Need.COLOCATION in policy.needs:
-            pairs = checked_pairs(allocation.pairs, state, policy.name)
-            self._ledger.set_shares(shares, pairs)
-            self._table.note_partners(active, pairs.first, pairs.second)
-        else:
-            self._ledger.set_shares(shares)
-        if not policy.preemptive:
-            given = shares.max(axis=1) >= 1 - 1e-9
-            self._table.current_accelerator[self._table.rows(active)] = np.where(given, shares.argmax(axis=1), -1)
-        return Answer(allocation, seconds)
+        answer, shares, pairs = ask_for_shares(policy, state, self._table, active)
+        self._ledger.set_shares(shares, pairs)
+        return answer
 
     def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
         """Enter the time of a round."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
-from allocator.mechanism.executor import Answer, Executor, Step
+from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Need, SharePolicy
+from allocator.protocol.policy import SharePolicy
 from allocator.protocol.state import ClusterState
 from formulations import Pairs
 from throughputs.numerics import matmul
@@ -32,12 +30,10 @@ class IdealShares(Executor[SharePolicy]):
 
     Parameters
     ----------
-    policy : its needs are read.
     cluster, jobs : the GPUs and the jobs.
     """
 
-    def __init__(self, policy: SharePolicy, cluster: Cluster, jobs: JobTable) -> None:
-        self._packs = Need.COLOCATION in policy.needs
+    def __init__(self, cluster: Cluster, jobs: JobTable) -> None:
         self._capacity = cluster.capacity
         self._table = jobs
         self._asked_about: _Ids = np.empty(0, dtype=np.int64)
@@ -66,20 +62,9 @@ class IdealShares(Executor[SharePolicy]):
 
     def ask(self, policy: SharePolicy, state: ClusterState, active: _Ids) -> Answer:
         """New shares."""
-        state.settle()
-        started = perf_counter()
-        allocation = checked_allocation(policy.allocate(state), policy.name)
-        seconds = perf_counter() - started
-        self._shares = checked_shares(allocation.shares, state, policy.name)
+        answer, self._shares, self._pairs = ask_for_shares(policy, state, self._table, active)
         self._asked_about, self._step = active, None
-        if self._packs:
-            self._pairs = pairs = checked_pairs(allocation.pairs, state, policy.name)
-            self._table.note_partners(active, pairs.first, pairs.second)
-        if not policy.preemptive:
-            given = self._shares.max(axis=1) >= 1 - 1e-9
-            kept = np.where(given, self._shares.argmax(axis=1), -1)
-            self._table.current_accelerator[self._table.rows(active)] = kept
-        return Answer(allocation, seconds)
+        return answer
 
     def rates_changed(self) -> None:
         """Where a job can run may have changed."""

@@ -247,6 +247,11 @@ class JobTable:
             self.membership = Membership(entities, entities.positions(self.entity))
 
     @property
+    def colocation_group(self) -> NDArray[np.int64] | None:
+        """(N,) which jobs behave alike in pairs, by number of their group; None: nothing is known of pairs."""
+        return None if self.colocation is None else self.colocation.group
+
+    @property
     def believed_together(self) -> _Floats:
         """(G, G, M) steps/s of groups of jobs in pairs, as far as it is known; only with `colocation`."""
         assert self.colocation is not None

@@ -9,6 +9,7 @@ must remember is a memory that the decision core holds. Needs and triggers are d
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from enum import Flag, auto
 from typing import Any, ClassVar, Literal
@@ -87,6 +88,11 @@ class Policy(ABC):
 
     def prepare(self) -> None:  # noqa: B027 - most policies have nothing to load
         """Load what the first decision would otherwise have to; called once before a run."""
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by name: the fields of a policy that is a dataclass, nothing of any other."""
+        own: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
+        return {field.name: getattr(self, field.name) for field in own if field.init}
 
     @abstractmethod
     def allocate(self, state: ClusterState) -> Allocation:

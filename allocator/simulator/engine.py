@@ -6,7 +6,6 @@ while jobs are left:
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import time
@@ -63,7 +62,7 @@ def simulate(
     ----------
     trace : N jobs in the order of their arrival.
     cluster : the GPUs, M types.
-    policy : decides on shares of time.
+    policy : decides on shares of time, or on plans of who runs as what.
     throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs.
     preset : "default", "gavel", "shockwave", "shockwave_published", or a `Preset` of your own:
@@ -73,7 +72,7 @@ def simulate(
         completed; until then later jobs keep arriving.
     extend : called with a number of jobs when the trace runs short before the window is through; returns a trace of
         that length which begins with the same jobs. Without it the last jobs of a window may see an emptier cluster.
-    prices : dollars per GPU hour, one number per type or a `PriceTable` of histories: for policies that read them,
+    prices : dollars per GPU hour by type, or a `PriceTable` of histories: for policies that read them,
         and for the cost of the run.
     entities : the entities that jobs of the trace name, in any form that `allocator.protocol.entities.Entities.parse`
         takes; without them what jobs name is ignored. They are for policies with water filling; all others ignore them.
@@ -167,9 +166,8 @@ def simulate(
 
 
 def _policy_settings(policy: Policy) -> dict[str, Any]:
-    """Settings of a policy that is a dataclass, ready for JSON."""
-    fields: dict[str, dataclasses.Field[Any]] = getattr(policy, "__dataclass_fields__", {})
-    return {name: _as_json(getattr(policy, name)) for name, field in fields.items() if field.init}
+    """Settings of the policy, ready for JSON."""
+    return {name: _as_json(value) for name, value in policy.settings().items()}
 
 
 def _as_json(value: Any) -> Any:

@@ -90,7 +90,7 @@ class EventExecution:
     def _rates(self, decision: Decision) -> _Floats:
         """(K,) steps/s of the rows."""
         rows = decision.assignment
-        group = None if self._table.colocation is None else self._table.colocation.group
+        group = self._table.colocation_group
         rates = self._truth.rates_of(rows, group)
         slower = self._truth.spread_rates_of(rows, None if group is None else rates)
         if slower is None:
@@ -142,8 +142,7 @@ class EventExecution:
         """Every active job goes at the sum of its rows."""
         rows, active = decision.assignment, self.world.core.active
         at = self._table.rows(active)
-        group = None if self._table.colocation is None else self._table.colocation.group
-        rates = self._truth.rates_of(rows, group)
+        rates = self._truth.rates_of(rows, self._table.colocation_group)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
         begin = np.full(len(active), self.world.clock)
         self._pass_time(decision, active, at, speed, begin)
@@ -154,8 +153,7 @@ class EventExecution:
         """One row per job and type with a share, two per pair; the steps of a job are split as its throughput is."""
         rows, shares = decision.assignment, decision.shares
         assert shares is not None
-        group = None if self._table.colocation is None else self._table.colocation.group
-        rates, at = self._truth.rates_of(rows, group), jobs.searchsorted(rows.jobs)
+        rates, at = self._truth.rates_of(rows, self._table.colocation_group), jobs.searchsorted(rows.jobs)
         part = np.divide(rates * shares, speed[at], out=np.zeros(len(rows)), where=speed[at] > 0)
         outcome = StretchOutcome(
             self.world.round, self.world.clock, end, rows, (), np.full(len(rows), end), steps[at] * part, active, shares

@@ -105,8 +105,7 @@ class RoundExecution:
     def _look_up(self, decision: Decision) -> _Rows:
         """Rates and full steps of the rows of a decision."""
         rows = decision.assignment
-        group = None if self._table.colocation is None else self._table.colocation.group
-        rates = self._truth.rates_of(rows, group)
+        rates = self._truth.rates_of(rows, self._table.colocation_group)
         full = self._steps.of(rates * self.seconds)
         slower = self._truth.spread_rates_of(rows, rates if self._packs else None)
         if slower is not None:

@@ -138,26 +138,22 @@ class EndsWithSlowest(Rule):
         r.end = float(r.finish.max())
 
 
-@dataclass(frozen=True)
 class StartsCostTime(Rule):
     """Gangs that start lose training time, but for those of the very first round (Shockwave, NSDI'23, artifact).
 
-    Attributes
+    Parameters
     ----------
     cost : what a start costs.
     slack_seconds : a gang that is done more than this before a full round is over pays nothing; None: every gang pays.
     steps : how steps count.
-    table : bound later.
     """
 
-    cost: RestartCost
-    slack_seconds: float | None
-    steps: StepCount
-    table: list[JobTable] = field(default_factory=list, repr=False)
+    def __init__(self, cost: RestartCost, slack_seconds: float | None, steps: StepCount) -> None:
+        self._cost, self._slack_seconds, self._steps = cost, slack_seconds, steps
 
     def bind(self, jobs: JobTable) -> None:
         """Job types are read."""
-        self.table[:] = [jobs]
+        self._table = jobs
 
     def shape(self, r: Round) -> None:
         """Fewer steps, done the earlier."""
@@ -165,13 +161,14 @@ class StartsCostTime(Rule):
         r.finish = r.clock + seconds
         if r.index == 0:
             return
-        lost = self.cost.of_rows(r.decision, self.table[0])
-        spared_below = lost if self.slack_seconds is None else np.maximum(r.seconds - self.slack_seconds, lost)
+        lost = self._cost.of_rows(r.decision, self._table)
+        slack = self._slack_seconds
+        spared_below = lost if slack is None else np.maximum(r.seconds - slack, lost)
         charged = (lost > 0) & (seconds > spared_below)
         if not charged.any():
             return
         training = seconds - lost
-        less = self.steps.of(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=charged))
+        less = self._steps.of(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=charged))
         r.steps = np.where(charged, less, r.steps)
         r.finish = r.clock + np.where(charged, training, seconds)
 
@@ -191,7 +188,7 @@ class EndsUnnoticed(Rule):
         self._rounds = rounds
 
     def bind(self, jobs: JobTable) -> None:
-        """Rounds in a row without a step, by job, are counted by `GivesUp`."""
+        """Rounds in a row without a step, by job, are counted by `CountsIdleRounds`."""
         self._table = jobs
         jobs.least_steps_remaining = _UNNOTICED_STEPS
 

@@ -57,7 +57,7 @@ class World:
     ----------
     clock : seconds.
     round : rounds (between events: stretches) so far.
-    status : (N,) column of the job table: one of `allocator.results.record.STATUS`, by position.
+    outcome : (N,) column of the job table: one of `allocator.results.outcomes.STATUSES`, by position.
     stop_reason : why the run was cut short, "" if it was not.
     """
 
