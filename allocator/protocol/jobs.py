@@ -350,6 +350,8 @@ class JobTable:
             "isolated_seconds": lambda: np.maximum(self.isolated_seconds[at], 0.0),
             "current_accelerator": lambda: self.current_accelerator[at],
             "slo_seconds": lambda: _until(self.deadline[at], clock),
+            "deadlines": lambda: _until(self.deadline[at], 0.0),
+            "job_types": lambda: self.job_type[at],
             "gpu_prices": lambda: np.ones(len(cluster.accelerators)) if gpu_prices is None else gpu_prices,
             "colocation": lambda: self._known_pairs(active) if Need.COLOCATION in needs else None,
             "current_partner": lambda: self._partner_positions(active),

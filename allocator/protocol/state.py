@@ -62,6 +62,7 @@ _COLUMNS = {
     "isolated_seconds": _Column(0.0),
     "current_accelerator": _Column(-1, least=-1, whole=True),
     "slo_seconds": _Column(np.inf, least=-np.inf, finite=False),
+    "deadlines": _Column(np.inf, least=-np.inf, finite=False),
     "current_partner": _Column(-1, least=-1, whole=True),
     "gpu_prices": _Column(1.0, per_pool=True),
 }
@@ -87,11 +88,14 @@ class ClusterState:
         cluster, as it was when they were done (finish-time fairness).
     current_accelerator : (N,) type the job was last given by a policy that does not preempt, -1 for none.
     slo_seconds : (N,) seconds left to the job's deadline, below 0 when it is past; inf for a job without one.
+    deadlines : (N,) the same on the clock, seconds, exactly as the trace has it; of the two, one is enough to build a
+        state.
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
         same jobs and types as `throughputs`.
+    job_types : (N,) names of the job types; None where they are not known.
     membership : the entities, and which of them each job belongs to; None: no entities.
     configurations : throughput of the jobs by number of GPUs (`Need.CONFIGURATIONS`); None where it is not known.
     training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
@@ -116,10 +120,12 @@ class ClusterState:
     isolated_seconds: NDArray[np.float64]
     current_accelerator: NDArray[np.int64]
     slo_seconds: NDArray[np.float64]
+    deadlines: NDArray[np.float64]
     current_partner: NDArray[np.int64]
     gpu_prices: NDArray[np.float64]
     running: Assignment
     colocation: PackedColumns | None
+    job_types: NDArray[np.object_] | None
     membership: Membership | None
     configurations: Configurations | None
     training: TrainingView | None
@@ -133,6 +139,7 @@ class ClusterState:
         *,
         clock: float = 0.0,
         colocation: PackedColumns | None = None,
+        job_types: NDArray[np.object_] | None = None,
         membership: Membership | None = None,
         configurations: Configurations | None = None,
         training: TrainingView | None = None,
@@ -148,9 +155,10 @@ class ClusterState:
         self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
         self.colocation, self.membership, self.training = colocation, membership, training
         self.configurations = configurations
+        self.job_types = job_types
         self.running = Assignment.none() if running is None else running
         self.upcoming, self.warm_start = upcoming, warm_start
-        self._set_columns(columns)
+        self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
 
     def _set_columns(self, given: dict[str, Any]) -> None:
@@ -179,6 +187,7 @@ class ClusterState:
             expected = f"the {n} jobs and the types of the throughputs, in the same order"
             raise InputError("cluster state", field="colocation", found=found, expected=expected)
         for name, of_jobs in (
+            ("job_types", self.job_types),
             ("membership", None if self.membership is None else self.membership.of_job),
             ("training", None if self.training is None else self.training.rows),
             ("configurations", None if self.configurations is None else self.configurations.jobs),
@@ -235,6 +244,7 @@ class ClusterState:
             part,
             clock=self.clock,
             colocation=None if self.colocation is None else take(self.colocation, jobs),
+            job_types=None if self.job_types is None else self.job_types[jobs],
             membership=None if self.membership is None else self.membership.take(jobs),
             configurations=None if self.configurations is None else self.configurations.of(jobs),
             training=None if self.training is None else self.training.take(jobs),
@@ -286,3 +296,13 @@ class ClusterState:
     def capacity(self) -> NDArray[np.int64]:
         """(M,) GPUs of each type."""
         return self.cluster.capacity
+
+
+def _with_both_deadlines(columns: dict[str, Any], clock: float) -> dict[str, Any]:
+    """The columns with the time left to deadlines and the deadlines on the clock, where one of the two is given."""
+    left, deadlines = columns.get("slo_seconds"), columns.get("deadlines")
+    if left is None and deadlines is not None:
+        return columns | {"slo_seconds": np.asarray(deadlines, dtype=np.float64) - clock}
+    if deadlines is None and left is not None:
+        return columns | {"deadlines": np.asarray(left, dtype=np.float64) + clock}
+    return columns
