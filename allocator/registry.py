@@ -38,6 +38,8 @@ _OWN_MODULES = (
     "fair_sharing.nash",
     "fair_sharing.oef",
     "fair_sharing.strategy_proof",
+    "deadlines.gandiva",
+    "deadlines.themis",
     "orders.allox",
     "orders.fifo",
     "orders.shortest_first",
