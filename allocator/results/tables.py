@@ -75,7 +75,8 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["entity"] = jobs.entity
     if not np.isnan(jobs.deadline).all():
         columns["deadline"] = jobs.deadline
-        completed = np.where(jobs.columns["outcome"] == CUT_OFF, np.nan, jobs.completion_time)
+        judged = jobs.columns.get("judged_time", jobs.completion_time)
+        completed = np.where(jobs.columns["outcome"] == CUT_OFF, np.nan, judged)
         columns["deadline_met"] = met_deadlines(jobs.deadline, completed)
     if record.prices is not None:
         columns["cost"] = np.bincount(record.row_job, record.row_cost, n)
