@@ -40,6 +40,7 @@ _OWN_MODULES = (
     "fair_sharing.strategy_proof",
     "deadlines.gandiva",
     "deadlines.themis",
+    "deadlines.tiresias",
     "orders.allox",
     "orders.fifo",
     "orders.shortest_first",

@@ -8,6 +8,7 @@ import pytest
 from allocator import Cluster, get_policy
 from allocator.policies.deadlines.node_sets import NodeSets
 from allocator.policies.deadlines.published_sets import PublishedNodeSets
+from allocator.protocol import Trigger
 from tests.policies.deadlines.runs import decide, state_of
 from throughputs import InputError
 
@@ -104,6 +105,16 @@ def test_published_retries_pass_over_the_neighbour_of_a_job_that_starts():
     memory.place_waiting(released=True)
     assert sets_of(memory) == {2: [[1, 3]]}
     assert memory.waiting == {2: 2}
+
+
+def test_published_turns_come_with_the_clock():
+    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
+    assert policy.triggers == Trigger.ARRIVAL
+    assert get_policy("gandiva_time_slicing").triggers != Trigger.ARRIVAL
+    memory = policy.new_memory()
+    times = (60.0, 119.0, 120.0, 130.0, 180.0)
+    seen = [decide(policy, memory, state_of([1, 2], [4, 4], ONE_SERVER, clock=time)) for time in times]
+    assert seen == [[1], [1], [2], [2], [1]]
 
 
 def test_wrong_settings():
