@@ -1,0 +1,107 @@
+"""Gandiva: gangs of one size share servers and take turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from allocator.policies.deadlines.lines import in_order_of_arrival, only_pool
+from allocator.policies.deadlines.node_sets import NodeSets
+from allocator.policies.deadlines.published_sets import PublishedNodeSets
+from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.registry import register
+from throughputs import InputError
+
+__all__ = ["GandivaTimeSlicing"]
+
+# Relative to the clock.
+_ROUNDING = 1e-12
+
+_AS_SOON_AS_POSSIBLE = 1.0
+"""Seconds until a policy that would rather not wait is asked again; where the world has slots, at the end of one."""
+
+
+@register(
+    "gandiva_time_slicing",
+    paper="Xiao et al. (Gandiva), OSDI 2018, sec. 4; as a baseline in Gu et al. (ElasticFlow), ASPLOS 2023, sec. 6",
+    program="node sets for gangs of one size, in proportion to the GPUs they want; in a full set gangs take turns",
+)
+@dataclass(frozen=True)
+class GandivaTimeSlicing(PlanPolicy):
+    """Give gangs of one size servers of their own, on which they take turns where they are too many.
+
+    A *node set* is the ``ceil(s / g)`` servers of g GPUs that a gang of s GPUs needs; ``floor(servers g / s)`` gangs
+    run on it at the same time. A new job goes to the least loaded set of its size if that has room, to a new one if
+    servers are free, to the least loaded one to take turns, or waits. After that each size of gangs has sets opened or
+    closed in proportion to the GPUs that its jobs want, and jobs move with them. Every `turn_seconds` the jobs that
+    ran on a set with more jobs than places go to the end of its line.
+
+    This is the time slicing of Gandiva. Its packing of two jobs on the same GPUs is a rule for pairs, `gandiva`;
+    growing and shrinking of gangs is not part of the simulator from which the details are, the one published with
+    ElasticFlow. For clusters with one type of accelerator.
+
+    Parameters
+    ----------
+    turn_seconds : length of a turn.
+    published_sets : node sets are filled and rebalanced as in the published simulator, see `PublishedNodeSets`.
+    published_turns : decisions as in the published simulator: at arrivals only, so that the GPUs of jobs that end are
+        idle until the next one, and without pause once no arrival is left (at the ends of slots, where the world has
+        slots); jobs take turns when a decision falls on a multiple of `turn_seconds`.
+    """
+
+    turn_seconds: float = 60.0
+    published_sets: bool = False
+    published_turns: bool = False
+
+    triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+    heterogeneity_aware: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not self.turn_seconds > 0:
+            found, expected = self.turn_seconds, "seconds above 0"
+            raise InputError("policy gandiva_time_slicing", field="turn_seconds", found=found, expected=expected)
+        if self.published_turns:
+            object.__setattr__(self, "triggers", Trigger.ARRIVAL)
+
+    def new_memory(self) -> NodeSets:
+        """No sets."""
+        return PublishedNodeSets() if self.published_sets else NodeSets()
+
+    def plan(self, state: ClusterState, memory: NodeSets) -> Plan:
+        """Whose turn it is, until the next turn, arrival or completion."""
+        pool = only_pool(state, self.name)
+        gpus = int(state.capacity[pool])
+        per_server = max(1, min(state.cluster.gpus_per_server[state.cluster.accelerators[pool]], gpus))
+        memory.resize(gpus // per_server, per_server)
+        if self._turns_end(state.clock, memory):
+            memory.turn()
+            memory.turned = state.clock
+        labels, sizes = state.throughputs.jobs, state.scale_factors
+        able = np.flatnonzero((state.rates[:, pool] > 0) & (sizes <= gpus) & (state.steps_remaining > 0))
+        position = {labels[i]: i for i in able.tolist()}
+        known = memory.known()
+        released = memory.drop(known - position.keys())
+        new = np.array([i for label, i in position.items() if label not in known], dtype=np.int64)
+        for i in in_order_of_arrival(state, new).tolist():
+            memory.arrive(labels[i], int(sizes[i]))
+        if memory.waiting:
+            memory.place_waiting(released)
+        memory.rebalance()
+        chosen = np.array([position[job] for _, one in memory for job in one.running], dtype=np.int64)
+        assignment = Assignment.of(chosen, np.full(len(chosen), pool), sizes[chosen])
+        return Plan((PlanStep(assignment, self._until_next_turn(state, memory)),))
+
+    def _turns_end(self, clock: float, memory: NodeSets) -> bool:
+        if self.published_turns:
+            return int(clock % self.turn_seconds) == 0
+        return clock - memory.turned >= self.turn_seconds - _ROUNDING * abs(clock)
+
+    def _until_next_turn(self, state: ClusterState, memory: NodeSets) -> float:
+        """Seconds; inf where nobody waits for a turn."""
+        if self.published_turns:
+            return np.inf if state.more_arrivals else _AS_SOON_AS_POSSIBLE
+        if any(one.oversubscribed for _, one in memory):
+            return memory.turned + self.turn_seconds - state.clock
+        return np.inf

@@ -1,0 +1,46 @@
+"""What policies share that keep jobs in line from decision to decision."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.protocol import ClusterState
+from allocator.tie_order import tie_order
+from throughputs import InputError
+
+__all__ = ["in_order_of_arrival", "only_pool", "positions_of"]
+
+_Ids = NDArray[np.int64]
+
+
+def positions_of(jobs: Sequence[Hashable], known: Sequence[Hashable]) -> _Ids:
+    """(N,) where in `known` each of the N `jobs` stands, -1 for one that is not there."""
+    if jobs == known:
+        return np.arange(len(jobs))
+    place = {label: position for position, label in enumerate(known)}
+    return np.fromiter((place.get(label, -1) for label in jobs), np.int64, len(jobs))
+
+
+def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
+    """The `jobs` (positions), the first to arrive first; of several at once the order of labels decides."""
+    labels = state.throughputs.jobs
+    by_label = jobs[tie_order([labels[i] for i in jobs.tolist()])]
+    return np.asarray(by_label[np.argsort(-state.elapsed_seconds[by_label], kind="stable")])
+
+
+def only_pool(state: ClusterState, policy: str) -> int:
+    """Position of the one accelerator type that has GPUs.
+
+    Raises
+    ------
+    InputError
+        More than one has.
+    """
+    there = np.flatnonzero(state.capacity > 0)
+    if len(there) > 1:
+        expected = "GPUs of one type: the policy does not tell types apart"
+        raise InputError(f"policy {policy}", field="cluster", found=str(state.cluster), expected=expected)
+    return int(there[0]) if len(there) else 0

@@ -1,0 +1,182 @@
+"""Tiresias: least attained service first, in a few queues."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.policies.base.ordering import fill_in_order
+from allocator.policies.base.programs import Array
+from allocator.policies.deadlines.lines import in_order_of_arrival, positions_of
+from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.registry import register
+from throughputs import InputError
+
+__all__ = ["Tiresias", "TiresiasMemory"]
+
+_Ids = NDArray[np.int64]
+
+# Relative: a limit that a job is planned to reach counts as reached, whatever rounding leaves of it.
+_ROUNDING = 1e-9
+
+_SHORTEST_STEP = 1.0
+"""Seconds between two decisions that nothing but the queues calls for."""
+
+
+@dataclass(eq=False)
+class TiresiasMemory:
+    """The queues.
+
+    Attributes
+    ----------
+    jobs : labels of the N jobs of the last decision.
+    queue : (N,) the queue of each, 0 for the first.
+    turn : (N,) ascending in the order in which jobs of one queue have their turn.
+    spent : (N,) GPU seconds attained before the last promotion; a promoted job starts from nothing.
+    waited : (N,) seconds that the job has waited since its first start or its last promotion.
+    clock : time of the last decision, seconds.
+    """
+
+    jobs: list[Hashable] = field(default_factory=list)
+    queue: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    spent: Array = field(default_factory=lambda: np.empty(0))
+    waited: Array = field(default_factory=lambda: np.empty(0))
+    clock: float = 0.0
+
+    def recall(self, state: ClusterState) -> None:
+        """Make the memory one of the jobs of `state`; new ones are last in line in the first queue."""
+        before = positions_of(state.throughputs.jobs, self.jobs)
+        new = in_order_of_arrival(state, np.flatnonzero(before < 0))
+        self.jobs = list(state.throughputs.jobs)
+        self.queue, self.spent, self.waited = (
+            np.append(column, 0)[before] for column in (self.queue, self.spent, self.waited)
+        )
+        self.turn = np.append(self.turn, 0)[before]
+        self.send(new, np.zeros(len(new), dtype=np.int64))
+
+    def send(self, jobs: _Ids, queue: _Ids) -> None:
+        """Put `jobs` (positions) at the end of the line of their new `queue` (K,), in this order."""
+        self.queue[jobs] = queue
+        self.turn[jobs] = self.turn.max(initial=0) + 1 + np.arange(len(jobs))
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps; labels are ids of jobs."""
+        return dict(vars(self))
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        vars(self).update(state)
+
+
+@register(
+    "tiresias",
+    paper="Gu et al. (Tiresias), NSDI 2019, sec. 3.2; as a baseline in Gu et al. (ElasticFlow), ASPLOS 2023, sec. 6",
+    program="in order of queue(s_i r_i), then of turn: a gang on the fastest type with room; q_k <= s_i r_i < q_k+1",
+)
+@dataclass(frozen=True)
+class Tiresias(PlanPolicy):
+    """Run the jobs first that have attained least GPU time, told apart by a few queues only.
+
+        in order of   queue(s_i r_i),  then of turn            queue k:  limit_k <= s_i r_i < limit_(k+1)
+
+    s_i: GPUs of the gang; r_i: seconds that the job has trained. Discretised two-dimensional least attained service,
+    for which nothing need be known of how long jobs take. A new job is last in line in the first queue. One that
+    reaches the limit of its queue is last in line in the next one, of several at once the largest gangs first, then
+    those that arrived first. The line is walked through at every arrival, completion, demotion and promotion: who fits
+    runs, a gang that does not lets smaller ones pass, and in each queue those that run stay ahead of those that wait.
+
+    Source of the details: the simulator published with ElasticFlow, after that of Tiresias.
+
+    Parameters
+    ----------
+    queue_limits : GPU seconds at which a job leaves the first queue, the second, and so on; ascending.
+    promote_after : a job that has waited for so many times what it has trained, both since its last promotion, goes to
+        the first queue as if it had attained nothing; None: never. Without promotion, as published, small jobs that
+        keep arriving hold up the large ones.
+    published_limits : demotions as the published simulator reckons them: a job of s GPUs is next looked at for a limit
+        when ``(limit - r) / s`` whole seconds have passed, too late for gangs unless something else happens, and falls
+        by one queue at a time.
+    """
+
+    queue_limits: tuple[float, ...] = (3250.0, 7200.0)
+    promote_after: float | None = 8.0
+    published_limits: bool = False
+
+    aliases: ClassVar[tuple[str, ...]] = ("dlas-gpu",)
+    needs: ClassVar[Need] = Need.SERVICE
+    triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+
+    def __post_init__(self) -> None:
+        limits = self.queue_limits
+        if any(not limit > 0 for limit in limits) or any(not low < high for low, high in pairwise(limits)):
+            expected = "GPU seconds above 0, ascending"
+            raise InputError("policy tiresias", field="queue_limits", found=limits, expected=expected)
+        if self.promote_after is not None and not self.promote_after > 0:
+            expected = "a factor above 0, or None"
+            raise InputError("policy tiresias", field="promote_after", found=self.promote_after, expected=expected)
+
+    def new_memory(self) -> TiresiasMemory:
+        """Empty queues."""
+        return TiresiasMemory()
+
+    def plan(self, state: ClusterState, memory: TiresiasMemory) -> Plan:
+        """Who runs until the next arrival, completion, demotion or promotion."""
+        elapsed, memory.clock = state.clock - memory.clock, state.clock
+        memory.recall(state)
+        ran = np.zeros(state.n_jobs, dtype=np.bool_)
+        ran[state.running.jobs] = True
+        memory.waited[~ran & (state.run_seconds > 0)] += elapsed
+        self._demote(state, memory, ran)
+        self._promote(state, memory, ran)
+        order = np.lexsort((memory.turn, memory.queue))
+        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity)
+        runs = np.zeros(state.n_jobs, dtype=np.bool_)
+        runs[chosen] = True
+        memory.turn[np.lexsort((memory.turn, ~runs, memory.queue))] = np.arange(state.n_jobs)
+        assignment = Assignment.of(chosen, pool, state.scale_factors[chosen])
+        return Plan((PlanStep(assignment, self._until_next_change(state, memory, runs)),))
+
+    def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> None:
+        attained = self._attained(state, memory)
+        limits = np.array(self.queue_limits)
+        due = np.searchsorted(limits * (1.0 - _ROUNDING), attained, side="right")
+        if self.published_limits:
+            due = np.where(ran, np.minimum(due, memory.queue + 1), 0)
+        down = np.flatnonzero(due > memory.queue)
+        down = in_order_of_arrival(state, down)
+        down = down[np.argsort(-state.scale_factors[down], kind="stable")]
+        memory.send(down, due[down])
+
+    def _promote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> None:
+        if self.promote_after is None:
+            return
+        trained = self._attained(state, memory) / state.scale_factors
+        # who has trained is in the first queue already, or has been in line long enough
+        enough = memory.waited >= self.promote_after * trained * (1.0 - _ROUNDING)
+        up = np.flatnonzero(~ran & (memory.queue > 0) & (trained > 0) & enough)
+        up = up[np.argsort(memory.turn[up], kind="stable")]
+        memory.send(up, np.zeros(len(up), dtype=np.int64))
+        memory.spent[up], memory.waited[up] = state.gpu_seconds[up], 0.0
+
+    def _attained(self, state: ClusterState, memory: TiresiasMemory) -> Array:
+        """(N,) GPU seconds since the last promotion."""
+        attained: Array = state.gpu_seconds - memory.spent
+        return attained
+
+    def _until_next_change(self, state: ClusterState, memory: TiresiasMemory, runs: NDArray[np.bool_]) -> float:
+        """Seconds until a job that runs reaches a limit, or one that waits is promoted; inf for never."""
+        attained, gpus = self._attained(state, memory), state.scale_factors
+        limits = np.append(self.queue_limits, np.inf)[memory.queue]
+        left = np.ceil((limits - attained / gpus) / gpus) if self.published_limits else (limits - attained) / gpus
+        soonest = float(left[runs].min(initial=np.inf))
+        if self.promote_after is not None:
+            waits = ~runs & (memory.queue > 0)
+            left = self.promote_after * attained / gpus - memory.waited
+            soonest = min(soonest, float(left[waits].min(initial=np.inf)))
+        return max(soonest, _SHORTEST_STEP)

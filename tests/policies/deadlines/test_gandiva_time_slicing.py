@@ -1,0 +1,122 @@
+"""Gandiva's time slicing: node sets by the size of gangs, and turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from allocator import Cluster, get_policy
+from allocator.policies.deadlines.node_sets import NodeSets
+from allocator.policies.deadlines.published_sets import PublishedNodeSets
+from allocator.protocol import Trigger
+from tests.policies.deadlines.runs import decide, state_of
+from throughputs import InputError
+
+ONE_SERVER = Cluster({"a100": 4}, {"a100": 4})
+FOUR_SERVERS = Cluster({"a100": 16}, {"a100": 4})
+
+
+def sets_of(memory: NodeSets) -> dict[int, list[list[int]]]:
+    return {size: [one.jobs for one in sets] for size, sets in memory.of_size.items() if sets}
+
+
+def test_where_there_is_room_all_run_and_nobody_is_asked_again():
+    policy, state = get_policy("gandiva_time_slicing"), state_of([1, 2, 3], [2, 1, 4], FOUR_SERVERS)
+    plan = policy.plan(state, policy.new_memory())
+    assert plan.steps[0].assignment.jobs.tolist() == [1, 0, 2]
+    assert plan.steps[0].seconds == np.inf
+
+
+def test_jobs_of_a_full_set_take_turns():
+    policy = get_policy("gandiva_time_slicing", turn_seconds=30.0)
+    memory, labels = policy.new_memory(), [1, 2, 3, 4, 5, 6]
+    seen = [decide(policy, memory, state_of(labels, [1] * 6, ONE_SERVER, clock=30.0 * turn)) for turn in range(1, 5)]
+    assert seen == [[1, 2, 3, 4], [1, 2, 5, 6], [3, 4, 5, 6], [1, 2, 3, 4]]
+
+
+def test_a_turn_goes_on_when_somebody_arrives_in_it():
+    policy = get_policy("gandiva_time_slicing")
+    memory = policy.new_memory()
+    plan = policy.plan(state_of([1, 2], [4, 4], ONE_SERVER, clock=100.0), memory)
+    assert plan.steps[0].seconds == 60.0
+    later = state_of([1, 2, 3], [4, 4, 4], ONE_SERVER, clock=120.0)
+    plan = policy.plan(later, memory)
+    assert (plan.steps[0].assignment.jobs.tolist(), plan.steps[0].seconds) == ([0], 40.0)
+
+
+def test_sizes_get_servers_in_proportion_to_the_gpus_they_want():
+    policy = get_policy("gandiva_time_slicing")
+    memory = policy.new_memory()
+    assert decide(policy, memory, state_of([1, 2, 3, 4], [4] * 4, FOUR_SERVERS)) == [1, 2, 3, 4]
+    # 16 GPUs are wanted by gangs of four and 8 by gangs of two: 2.7 servers and 1.3
+    more = state_of(range(1, 9), [4] * 4 + [2] * 4, FOUR_SERVERS, clock=5.0)
+    assert decide(policy, memory, more) == [2, 3, 4, 5, 6]
+    assert sets_of(memory) == {4: [[2, 1], [3], [4]], 2: [[5, 6, 7, 8]]}
+
+
+def test_gangs_of_several_servers():
+    policy = get_policy("gandiva_time_slicing")
+    memory = policy.new_memory()
+    assert decide(policy, memory, state_of([1, 2], [6, 8], FOUR_SERVERS)) == [1, 2]
+    assert memory.free == 0
+
+
+def test_who_has_ended_gives_back_servers_to_those_who_wait():
+    policy = get_policy("gandiva_time_slicing")
+    memory = policy.new_memory()
+    assert decide(policy, memory, state_of([1, 2], [4, 2], ONE_SERVER)) == [1]
+    assert memory.waiting == {2: 2}
+    assert decide(policy, memory, state_of([2], [2], ONE_SERVER, clock=9.0)) == [2]
+    assert not memory.waiting
+
+
+def test_lost_servers_are_taken_out_of_the_sets():
+    policy = get_policy("gandiva_time_slicing")
+    memory = policy.new_memory()
+    assert decide(policy, memory, state_of([1, 2], [4, 4], FOUR_SERVERS)) == [1, 2]
+    assert decide(policy, memory, state_of([1, 2], [4, 4], ONE_SERVER, clock=1.0)) == [1]
+
+
+def test_published_sets_take_one_job_less_than_they_have_room_for():
+    memory = PublishedNodeSets()
+    memory.resize(2, 4)
+    for job in range(5):
+        memory.arrive(job, 1)
+    assert sets_of(memory) == {1: [[3, 4], [0, 1, 2]]}
+
+
+def test_published_load_counts_jobs_that_have_ended():
+    memory = PublishedNodeSets()
+    memory.resize(2, 4)
+    for job in range(3):
+        memory.arrive(job, 1)
+    memory.drop({0, 1})
+    memory.arrive(3, 1)
+    assert sets_of(memory) == {1: [[3], [2]]}
+
+
+def test_published_retries_pass_over_the_neighbour_of_a_job_that_starts():
+    memory = PublishedNodeSets()
+    memory.resize(1, 4)
+    memory.arrive(0, 4)
+    for job in (1, 2, 3):
+        memory.arrive(job, 2)
+    assert memory.drop({0})
+    memory.place_waiting(released=True)
+    assert sets_of(memory) == {2: [[1, 3]]}
+    assert memory.waiting == {2: 2}
+
+
+def test_published_turns_come_with_the_clock():
+    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
+    assert policy.triggers == Trigger.ARRIVAL
+    assert get_policy("gandiva_time_slicing").triggers != Trigger.ARRIVAL
+    memory = policy.new_memory()
+    times = (60.0, 119.0, 120.0, 130.0, 180.0)
+    seen = [decide(policy, memory, state_of([1, 2], [4, 4], ONE_SERVER, clock=time)) for time in times]
+    assert seen == [[1], [1], [2], [2], [1]]
+
+
+def test_wrong_settings():
+    with pytest.raises(InputError, match="turn_seconds"):
+        get_policy("gandiva_time_slicing", turn_seconds=0.0)
