@@ -66,6 +66,7 @@ class Preset:
     choice : which of the optima of a program is taken.
     fairness : the rho by which runs are compared; all that are known stay in the results.
     deadline_measure : what ``deadline_ratio`` counts.
+    policy_names : names that policies have in the published system, where they differ from ours.
     policy_settings : settings of policies by their names, where they differ from the usual ones.
     policy_settings_by_gpus : those that go with the size of the cluster: by name of the policy, then by GPUs. A cluster
         has those of the largest size that it reaches; one below all of them those of the smallest.
@@ -85,6 +86,7 @@ class Preset:
     choice: str = "balanced"
     fairness: FairnessYardstick = "isolated"
     deadline_measure: DeadlineMeasure = "first"
+    policy_names: Mapping[str, str] = field(default_factory=dict)
     policy_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy_settings_by_gpus: Mapping[str, Mapping[int, Mapping[str, Any]]] = field(default_factory=dict)
     world_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -137,7 +137,8 @@ class EventExecution:
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
-        steps = np.where(finish <= end, left, np.minimum(speed * np.maximum(end - begin, 0.0), left))
+        trained = np.minimum(end, stretch.until)
+        steps = np.where(finish <= end, left, np.minimum(speed * np.maximum(trained - begin, 0.0), left))
         if steps.any():
             world.note_progress()
         else:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy, list_policies
+from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import Assignment, Plan
 from allocator.simulator import SimulationResult, preset, simulate
@@ -215,14 +215,6 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost() -> None:
     assert not len(plan.rejected)
     assert set(memory.promised) == {1}
     assert memory.unpromised == {0}
-
-
-def test_published_names_are_understood() -> None:
-    for alias, name in (
-        ("ef-accessctrl", "elasticflow"), ("ef", "elasticflow_no_admission"), ("edf-accessctrl", "edf_admission"),
-    ):  # fmt: skip
-        assert get_policy(alias) == get_policy(name)
-        assert alias not in {entry.name for entry in list_policies()}
 
 
 @pytest.mark.parametrize(

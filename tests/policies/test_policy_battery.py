@@ -21,7 +21,15 @@ PROGRAMS = [
     "max_sum_throughput_perf",
 ]
 TYPES = ["v100", "p100", "k80"]
-ONE_TYPE = {"shockwave", "elasticflow", "elasticflow_no_admission", "edf", "edf_admission", "gandiva_time_slicing", "themis"}
+ONE_TYPE = {
+    "shockwave",
+    "elasticflow",
+    "elasticflow_no_admission",
+    "edf",
+    "edf_admission",
+    "gandiva_time_slicing",
+    "themis",
+}
 RELATIVE_PRIORITIES = {"proportional", "gandiva_fair", "isolated_plus"}
 
 

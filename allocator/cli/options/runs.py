@@ -186,6 +186,7 @@ class Runs:
         self.options, self.seed = options, options.seed or 0
         mine, own = _own_settings(options)
         self.preset = _preset(options, mine)
+        names = tuple(self.preset.policy_names.get(name, name) for name in names)
         accelerator = make_accelerator(options.accelerator, options.throughputs)
         usual = self.preset.comparison.cluster
         self.cluster: Cluster = make_cluster(options.cluster or usual, options.gpus_per_server, accelerator)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import ClassVar
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
@@ -76,8 +75,6 @@ class EarliestDeadlineFirstAdmission(_Earliest):
     late_block : True, as published: it keeps its place and all newcomers out.
     published_returns, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `edf`.
     """
-
-    aliases: ClassVar[tuple[str, ...]] = ("edf-accessctrl",)
 
     late_block: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar, Literal
+from typing import Literal
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
@@ -77,8 +77,6 @@ class ElasticFlow(_Elastic):
 
     For clusters with one type of accelerator.
     """
-
-    aliases: ClassVar[tuple[str, ...]] = ("ef-accessctrl",)
 
     admission: Admission = "each"
     keep_promises: bool = True
@@ -175,8 +173,6 @@ class ElasticFlowNoAdmission(_Elastic):
     ----------
     score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `elasticflow`.
     """
-
-    aliases: ClassVar[tuple[str, ...]] = ("ef",)
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""

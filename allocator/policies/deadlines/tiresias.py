@@ -108,7 +108,6 @@ class Tiresias(PlanPolicy):
     promote_after: float | None = 8.0
     published_limits: bool = False
 
-    aliases: ClassVar[tuple[str, ...]] = ("dlas-gpu",)
     needs: ClassVar[Need] = Need.SERVICE
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 

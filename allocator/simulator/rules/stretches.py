@@ -46,6 +46,7 @@ class Stretch:
     at : where the jobs are in the job table.
     begin : when each row begins to train, seconds; later than `clock` where a start takes time.
     finish : when each row is through if nothing happens before; inf: never.
+    until : when rows cease to train, be they through or not, seconds.
     judged : what the deadlines of those who are through are compared with, seconds.
     """
 
@@ -55,6 +56,7 @@ class Stretch:
     begin: _Floats
     finish: _Floats = field(default_factory=lambda: _NONE)
     judged: _Floats = field(default_factory=lambda: _NONE)
+    until: _Floats | float = np.inf
 
 
 class StretchRule:
@@ -200,6 +202,9 @@ class EndsInWholeSeconds(StretchRule):
 class EndsWithSlots(StretchRule):
     """A job is through when the slot of the stretch in which it does its last step is over.
 
+    What was lost before it began is not made up for in the rest of the slot: a job that is interrupted there has so
+    much left.
+
     Parameters
     ----------
     slot : seconds.
@@ -213,6 +218,7 @@ class EndsWithSlots(StretchRule):
         seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
         s.judged = s.begin + seconds
         s.finish = s.begin + np.ceil(seconds / self._slot) * self._slot
+        s.until = s.clock + seconds
 
 
 class JudgedByTraining(StretchRule):

@@ -108,10 +108,6 @@ def test_published_limits_are_reckoned_from_seconds_and_passed_one_at_a_time():
     assert queues(memory) == {1: 2}
 
 
-def test_its_name_in_the_published_simulator():
-    assert Tiresias.aliases == ("dlas-gpu",)
-
-
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
