@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
+from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
@@ -204,18 +205,16 @@ class DecisionCore:
         seconds = min(step.seconds, self._asked_at + self.policy.period_seconds - clock)
         last = self._last
         gpus: tuple[tuple[int, ...], ...] = ()
-        moved = _NOBODY
+        change = None
         if last is not None and last[0] is step:
             if last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected):
                 return last[1]
             gpus = last[1].gpus
-        elif self._placement is not None:
+        elif isinstance(self._placement, Placement) and step.interruptible:
             # A round is written down with all its GPUs; of a step that may be short only what changes.
-            if step.interruptible:
-                self._placement.place(step.assignment, step.hold)
-                moved = self._placement.migrated
-            else:
-                gpus = self._placement.place(step.assignment)
+            change = self._placement.place_changes(step.assignment, step.hold)
+        elif self._placement is not None:
+            gpus = self._placement.place(step.assignment)
         decision = Decision(
             assignment=step.assignment,
             gpus=gpus,
@@ -225,7 +224,7 @@ class DecisionCore:
             shares=step.shares,
             rejected=rejected,
             before=self._running,
-            moved=moved,
+            change=change,
         )
         self._last, self._running = (step, decision), step.assignment
         return decision

@@ -55,23 +55,19 @@ class Leases:
         change = decision.transition
         if not change.changes and not decision.assignment.shares_gpus and not decision.before.shares_gpus:
             return
-        rows = decision.assignment
-        anew = np.concatenate([change.start, change.move, change.resize])
+        rows, begins = decision.assignment, change.rows
         if decision.assignment.shares_gpus or decision.before.shares_gpus:
-            anew = np.concatenate([anew, self._other_partner(rows, change.keep)])
-        leaving = np.concatenate([change.stop, anew])
-        self.end(np.sort(leaving), clock, table)
-        if not len(anew):
-            return
-        begins = np.flatnonzero(among_ids(rows.jobs, np.sort(anew)))
-        steps = table.steps_done[table.rows(rows.jobs[begins])].tolist()
-        for k, done in zip(begins.tolist(), steps, strict=True):
-            job = int(rows.jobs[k])
-            gpus = self._core.gpus_of(job)
-            self._open[job] = int(rows.pool[k]), int(rows.gpus[k]), int(rows.partner[k]), clock, done, gpus
+            other = self._other_partner(rows, change.keep)
+            begins = np.sort(np.concatenate([begins, among_ids(rows.jobs, other).nonzero()[0]]))
+        anew = rows.take(begins)
+        self.end(np.sort(np.concatenate([change.stop, anew.jobs])), clock, table)
+        steps = table.steps_done[table.rows(anew.jobs)].tolist()
+        columns = [column.tolist() for column in (anew.jobs, anew.pool, anew.gpus, anew.partner)]
+        for job, pool, gpus, partner, done in zip(*columns, steps, strict=True):
+            self._open[job] = pool, gpus, partner, clock, done, self._core.gpus_of(job)
 
     def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
-        """Those of the `kept` jobs that share their GPUs with somebody else than before."""
+        """Those of the `kept` jobs (ascending) that share their GPUs with somebody else than before."""
         partner = dict(zip(rows.jobs.tolist(), rows.partner.tolist(), strict=True))
         return np.array([job for job in kept.tolist() if self._open[job][2] != partner[job]], dtype=np.int64)
 
