@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, within
 from allocator.protocol.plan import Plan, PlanStep
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
@@ -98,7 +96,7 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
             raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
         _check_known(step.assignment, state, where, needs)
         steps.append(PlanStep(step.assignment.in_pairs(), step.seconds))
-    return replace(plan, steps=tuple(steps), rejected=rejected, hold=hold)
+    return Plan(tuple(steps), rejected, hold, plan.allocation)
 
 
 def _check_seconds(seconds: float, where: str) -> None:
@@ -112,8 +110,8 @@ def _positions(
 ) -> NDArray[np.int64]:
     """Positions in the state, ascending and each once unless they may be `repeated`."""
     given = np.asarray(jobs)
-    whole = given.size == 0 or np.issubdtype(given.dtype, np.integer)
-    if given.ndim != 1 or not whole or (given.size and (given.min() < 0 or given.max() >= state.n_jobs)):
+    whole = given.size == 0 or given.dtype.kind in "iu"
+    if given.ndim != 1 or not whole or not within(given, state.n_jobs):
         expected = f"whole positions below {state.n_jobs}"
         raise InputError(source, field=field, found=given.tolist(), expected=expected)
     positions = given.astype(np.int64, copy=False)
@@ -125,7 +123,7 @@ def _check_known(assignment: Assignment, state: ClusterState, where: str, needs:
     if assignment.shares_gpus and Need.COLOCATION not in needs:
         expected = "no partners, or a policy with Need.COLOCATION among its needs"
         raise InputError(where, field="partner", found="jobs that share GPUs", expected=expected)
-    other = np.flatnonzero(assignment.gpus != state.scale_factors[assignment.jobs])
+    other = (assignment.gpus != state.scale_factors[assignment.jobs]).nonzero()[0]
     if not len(other):
         return
     job, pool, gpus = (column[other] for column in (assignment.jobs, assignment.pool, assignment.gpus))

@@ -88,6 +88,8 @@ class DecisionCore:
         self._placement = (
             None if settings.placement == "off" or ideal else self._executor.placement(cluster, settings.placement)
         )
+        self._triggers = policy.triggers.value
+        self._keeps_isolated_time = Need.ISOLATED_TIME in policy.needs
         self._news = False
         self._asked_at = -np.inf
         self._rounds = 0
@@ -111,14 +113,14 @@ class DecisionCore:
 
     def _leave(self, ids: _Ids) -> None:
         at = self.active.searchsorted(ids)
-        if not np.array_equal(self.active.take(at, mode="clip") if len(self.active) else self.active, ids):
+        if not len(self.active) or np.count_nonzero(self.active.take(at, mode="clip") != ids):
             raise InputError("jobs", found=ids.tolist(), expected="active jobs")
         self._executor.left(ids)
         self.active = np.delete(self.active, at)
 
     def tell(self, trigger: Trigger) -> None:
         """Something happened; the policy is asked about it if it chose this trigger."""
-        if trigger & self.policy.triggers:
+        if trigger.value & self._triggers:
             self._news = True
 
     def record(self, decision: Decision, seconds: NDArray[np.float64]) -> None:
@@ -187,7 +189,7 @@ class DecisionCore:
         if not len(active):
             self._executor.nobody(clock)
             return _NOBODY
-        if Need.ISOLATED_TIME in self.policy.needs:
+        if self._keeps_isolated_time:
             self._isolated.advance(active)
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)

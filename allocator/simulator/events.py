@@ -46,6 +46,7 @@ class EventExecution:
         self.leases = Leases(world.core)
         self._table, self._truth = world.jobs, world.truth
         self._cost = world.settings.restart_cost
+        self._starts_cost = bool(self._cost)
         self._server = servers_of(cluster) if world.settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)
 
@@ -72,12 +73,19 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self.leases.follow(decision, world.clock, table)
-        ready = table.columns["ready_time"]
-        if self._cost:
-            lost = self._cost.of_rows(decision, table)
-            ready[at] = np.where(lost > 0, world.clock + lost, ready[at])
-        begin = np.maximum(ready[at], world.clock)
-        self._pass_time(decision, rows.jobs, at, self._rates(decision), begin)
+        rates = self._rates(decision)
+        self._pass_time(decision, rates, rows.jobs, at, rates, self._begin(decision, at))
+
+    def _begin(self, decision: Decision, at: _Ids) -> _Floats | float:
+        """When the rows begin to train, seconds; (K,) where starts cost time. `at` is where their jobs are."""
+        clock = self.world.clock
+        if not self._starts_cost:
+            return clock
+        ready: _Floats = self._table.columns["ready_time"]
+        lost = self._cost.of_rows(decision, self._table)
+        ready[at] = np.where(lost > 0, clock + lost, ready[at])
+        begin: _Floats = np.maximum(ready[at], clock)
+        return begin
 
     def _note_standstill(self, until: float, *, trouble: bool) -> None:
         """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help."""
@@ -98,37 +106,50 @@ class EventExecution:
         gpus = tuple(self.world.core.gpus_of(job) for job in rows.jobs.tolist())
         return np.where(spread_gangs(gpus, self._server), slower, rates)
 
-    def _pass_time(self, decision: Decision, jobs: _Ids, at: _Ids, speed: _Floats, begin: _Floats) -> None:
-        """Let jobs go at `speed` (steps/s) from `begin` (seconds) on, until the first event."""
+    def _pass_time(
+        self, decision: Decision, rates: _Floats, jobs: _Ids, at: _Ids, speed: _Floats, begin: _Floats | float
+    ) -> None:
+        """Let time pass until the first event.
+
+        Parameters
+        ----------
+        rates : (K,) steps/s of the rows of the decision, all the time.
+        jobs, at : (n,) ids of the jobs that have a row, and where they are in the table.
+        speed : (n,) steps/s of each of them.
+        begin : (n,) or one for all: when they begin to train, seconds.
+        """
         world, table, clock = self.world, self._table, self.world.clock
-        left = table.total_steps[at] - table.steps_done[at]
-        running = speed > 0
-        finish = np.full(len(jobs), np.inf)
-        finish[running] = begin[running] + left[running] / speed[running]
-        end = min(float(finish.min(initial=np.inf)), self._horizon(decision))
+        total, done = table.total_steps[at], table.steps_done[at]
+        left, running = total - done, speed > 0
+        n_running = int(np.count_nonzero(running))
+        seconds = left / speed if n_running == len(jobs) else _over_speed(left, speed, running)
+        finish = begin + seconds
+        end = min(float(finish[finish.argmin()]), self._horizon(decision))
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
-        steps = np.where(finish <= end, left, np.minimum(speed * np.maximum(end - begin, 0.0), left))
-        if steps.any():
+        steps = np.minimum(speed * np.maximum(end - begin, 0.0), left)
+        at_end = (finish <= end).nonzero()[0]
+        steps[at_end] = left[at_end]
+        if steps[steps.argmax()] > 0:
             world.note_progress()
         else:
-            self._note_standstill(end, trouble=not running.any())
-        done = running & (left - steps <= STEP_TOLERANCE * table.total_steps[at])
-        steps[done] = left[done]
-        table.steps_done[at] += steps
+            self._note_standstill(end, trouble=not n_running)
+        through = (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
+        steps[through] = left[through]
+        table.steps_done[at] = done + steps
         active = len(world.core.active)
         if decision.shares is not None:
-            self._tell_shares(decision, jobs, steps, speed, end, active)
-        if done.any():
-            self.leases.end(jobs[done], end, table)
-            world.complete(jobs[done], np.full(int(done.sum()), end), None)
+            self._tell_shares(decision, decision.shares, rates, jobs, steps, speed, end)
+        if len(through):
+            self.leases.end(jobs[through], end, table)
+            world.complete(jobs[through], np.full(len(through), end), None)
         if decision.shares is None:
-            used = int(decision.assignment.gpus[decision.assignment.firsts].sum())
-            world.tell_stretch(self.leases.stretch(world.round, clock, end, active, (len(jobs), used)))
+            running_now = len(jobs), decision.assignment.busy_gpus
+            world.tell_stretch(self.leases.stretch(world.round, clock, end, active, running_now))
         world.round += 1
         world.clock = end
-        world.watch_queue(active - int(running.sum()))
+        world.watch_queue(active - n_running)
 
     def _measured(self, decision: Decision) -> bool:
         """Learn what pairs that have a share do together; whether the policy wants to decide anew at once."""
@@ -144,21 +165,26 @@ class EventExecution:
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
-        begin = np.full(len(active), self.world.clock)
-        self._pass_time(decision, active, at, speed, begin)
+        self._pass_time(decision, rates, active, at, speed, self.world.clock)
 
     def _tell_shares(
-        self, decision: Decision, jobs: _Ids, steps: _Floats, speed: _Floats, end: float, active: int
+        self,
+        decision: Decision,
+        shares: _Floats,
+        rates: _Floats,
+        jobs: _Ids,
+        steps: _Floats,
+        speed: _Floats,
+        end: float,
     ) -> None:
         """One row per job and type with a share, two per pair; the steps of a job are split as its throughput is."""
-        rows, shares = decision.assignment, decision.shares
-        assert shares is not None
-        rates, at = self._truth.rates_of(rows, self._table.colocation_group), jobs.searchsorted(rows.jobs)
+        world, rows = self.world, decision.assignment
+        at = jobs.searchsorted(rows.jobs)
         part = np.divide(rates * shares, speed[at], out=np.zeros(len(rows)), where=speed[at] > 0)
-        outcome = StretchOutcome(
-            self.world.round, self.world.clock, end, rows, (), np.full(len(rows), end), steps[at] * part, active, shares
+        finish, active = np.full(len(rows), end), len(world.core.active)
+        world.tell_stretch(
+            StretchOutcome(world.round, world.clock, end, rows, (), finish, steps[at] * part, active, shares)
         )
-        self.world.tell_stretch(outcome)
 
     def leave(self, jobs: _Ids) -> None:
         """Jobs are gone; so are their leases, even when nobody runs next."""
@@ -180,3 +206,10 @@ class EventExecution:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.leases.restore(state)
+
+
+def _over_speed(steps: _Floats, speed: _Floats, running: NDArray[np.bool_]) -> _Floats:
+    """(n,) seconds that so many `steps` take, inf for those that are not `running`."""
+    seconds = np.full(len(steps), np.inf)
+    np.divide(steps, speed, out=seconds, where=running)
+    return seconds
