@@ -67,8 +67,9 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
     while len(order):
         wanted, somewhere = _best_with_room(usable, sizes, free)
         if np.count_nonzero(somewhere) < len(order):
-            if strict:
-                somewhere[np.argmin(somewhere) :] = False
+            stuck = ~somewhere & (usable > 0).any(axis=1) if strict else somewhere[:0]
+            if stuck.any():
+                somewhere[stuck.argmax() :] = False
             order, usable, sizes, wanted = order[somewhere], usable[somewhere], sizes[somewhere], wanted[somewhere]
         # They get it up to the first for whom those before it left too little.
         upto = len(order)
