@@ -1,4 +1,4 @@
-"""Throughput by number of GPUs, for jobs whose number the policy may choose."""
+"""What a run is told of the speed of its jobs, by number of GPUs where the policy may choose it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from allocator.cluster import Cluster
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 
-__all__ = ["Throughputs", "gang_rates", "of_table"]
+__all__ = ["Throughputs", "checked_rates", "gang_rates", "of_table"]
 
 Throughputs: TypeAlias = ThroughputTable | PackedColumns | Configurations | ArrayLike
 """What a run is told of the speed of its jobs: a table by job type, what these very jobs do alone and in pairs, what
@@ -51,3 +51,28 @@ def gang_rates(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Arra
         )
         return rates.reshape(n, m)
     return throughputs.rates if isinstance(throughputs, PackedColumns) else throughputs
+
+
+def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
+    """(N, M) copy with 0 where the gang is larger than the type."""
+    n, m = len(trace), len(cluster.accelerators)
+    given = np.array(rates, dtype=np.float64)
+    if given.size == 0:
+        given = given.reshape(n, m) if n * m == 0 else given
+    if given.shape != (n, m):
+        raise InputError(
+            "throughputs",
+            field=name,
+            found=given.shape,
+            expected=f"shape ({n}, {m}) (jobs, accelerators)",
+        )
+    bad = ~(np.isfinite(given) & (given >= 0))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            "throughputs",
+            field=f"{name.removesuffix('s')} of job {row} on {cluster.accelerators[column]!r}",
+            found=float(given[row, column]),
+            expected="a finite rate of at least 0 steps/s",
+        )
+    return np.where(trace.scale_factor[:, None] <= cluster.capacity[None, :], given, 0.0)

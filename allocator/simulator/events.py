@@ -19,6 +19,7 @@ from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
 from allocator.simulator.rounds import servers_of, spread_gangs
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -122,8 +123,7 @@ class EventExecution:
         total, done = table.total_steps[at], table.steps_done[at]
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
-        seconds = left / speed if n_running == len(jobs) else _over_speed(left, speed, running)
-        finish = begin + seconds
+        finish = begin + quotient(left, speed, np.inf)
         end = min(float(finish[finish.argmin()]), self._horizon(decision))
         if end == np.inf:
             self._note_standstill(end, trouble=True)
@@ -180,7 +180,7 @@ class EventExecution:
         """One row per job and type with a share, two per pair; the steps of a job are split as its throughput is."""
         world, rows = self.world, decision.assignment
         at = jobs.searchsorted(rows.jobs)
-        part = np.divide(rates * shares, speed[at], out=np.zeros(len(rows)), where=speed[at] > 0)
+        part = quotient(rates * shares, speed[at], 0.0)
         finish, active = np.full(len(rows), end), len(world.core.active)
         world.tell_stretch(
             StretchOutcome(world.round, world.clock, end, rows, (), finish, steps[at] * part, active, shares)
@@ -206,10 +206,3 @@ class EventExecution:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.leases.restore(state)
-
-
-def _over_speed(steps: _Floats, speed: _Floats, running: NDArray[np.bool_]) -> _Floats:
-    """(n,) seconds that so many `steps` take, inf for those that are not `running`."""
-    seconds = np.full(len(steps), np.inf)
-    np.divide(steps, speed, out=seconds, where=running)
-    return seconds

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import NOT_RUNNING, Roster, Transition, runs_as, transition
+from allocator.protocol.transition import Transition, transition
 
 _SETS = ("start", "stop", "move", "resize", "keep")
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
 from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
+from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import NOT_RUNNING, Roster, Transition, runs_as
+from allocator.protocol.transition import Transition
 from throughputs import InputError
 
 __all__ = ["Placement", "PlacementRule"]
