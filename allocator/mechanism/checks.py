@@ -15,6 +15,8 @@ from throughputs import InputError
 
 __all__ = ["checked_allocation", "checked_pairs", "checked_plan", "checked_shares"]
 
+_NUMBERS = (int, float, np.number)
+
 
 def checked_shares(shares: NDArray[np.float64], state: ClusterState, name: str) -> NDArray[np.float64]:
     """The (N, M) shares of policy `name`; InputError where they are no finite numbers of at least 0."""
@@ -84,12 +86,13 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         raise InputError(source, field="plan", found=type(plan).__name__, expected="a Plan")
     if not plan.steps:
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
-    rejected, hold = (_positions(getattr(plan, field), state, source, field) for field in ("rejected", "hold"))
+    rejected = _each_once(_positions(plan.rejected, state, source, "rejected"))
+    hold = _each_once(_positions(plan.hold, state, source, "hold"))
     steps = []
     for number, step in enumerate(plan.steps):
         where = f"{source}, step {number} of the plan"
         _check_seconds(step.seconds, where)
-        _positions(step.assignment.jobs, state, where, "jobs", repeated=True)
+        _positions(step.assignment.jobs, state, where, "jobs")
         step.assignment.check(state.capacity, where)
         if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
             found = np.intersect1d(step.assignment.jobs, rejected).tolist()
@@ -100,22 +103,23 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
 
 
 def _check_seconds(seconds: float, where: str) -> None:
-    known = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
+    known = isinstance(seconds, _NUMBERS) and not isinstance(seconds, bool)
     if not (known and seconds > 0):
         raise InputError(where, field="seconds", found=seconds, expected="a time above 0, inf for no end")
 
 
-def _positions(
-    jobs: NDArray[np.int64], state: ClusterState, source: str, field: str, repeated: bool = False
-) -> NDArray[np.int64]:
-    """Positions in the state, ascending and each once unless they may be `repeated`."""
+def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
+    """The `jobs`, if they are positions in the state."""
     given = np.asarray(jobs)
     whole = given.size == 0 or given.dtype.kind in "iu"
     if given.ndim != 1 or not whole or not within(given, state.n_jobs):
         expected = f"whole positions below {state.n_jobs}"
         raise InputError(source, field=field, found=given.tolist(), expected=expected)
-    positions = given.astype(np.int64, copy=False)
-    return positions if repeated or not len(positions) else np.unique(positions)
+    return given.astype(np.int64, copy=False)
+
+
+def _each_once(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.unique(positions) if len(positions) else positions
 
 
 def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:
@@ -123,7 +127,7 @@ def _check_known(assignment: Assignment, state: ClusterState, where: str, needs:
     if assignment.shares_gpus and Need.COLOCATION not in needs:
         expected = "no partners, or a policy with Need.COLOCATION among its needs"
         raise InputError(where, field="partner", found="jobs that share GPUs", expected=expected)
-    other = (assignment.gpus != state.scale_factors[assignment.jobs]).nonzero()[0]
+    other = (assignment.gpus != state.scale_factors.take(assignment.jobs)).nonzero()[0]
     if not len(other):
         return
     job, pool, gpus = (column[other] for column in (assignment.jobs, assignment.pool, assignment.gpus))

@@ -116,7 +116,9 @@ class DecisionCore:
         if not len(self.active) or np.count_nonzero(self.active.take(at, mode="clip") != ids):
             raise InputError("jobs", found=ids.tolist(), expected="active jobs")
         self._executor.left(ids)
-        self.active = np.delete(self.active, at)
+        stays = np.ones(len(self.active), dtype=np.bool_)
+        stays[at] = False
+        self.active = self.active[stays]
 
     def tell(self, trigger: Trigger) -> None:
         """Something happened; the policy is asked about it if it chose this trigger."""

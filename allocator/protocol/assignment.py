@@ -56,17 +56,21 @@ class Assignment:
     def __len__(self) -> int:
         return len(self.jobs)
 
-    @cached_property
+    @property
     def shares_gpus(self) -> bool:
         """Whether any two jobs share."""
-        return bool(np.count_nonzero(self.partner >= 0))
+        # Asked of every assignment: the lock of a cached property would take longer than the look at the partners.
+        known: bool | None = self.__dict__.get("_shares_gpus")
+        if known is None:
+            known = self.__dict__["_shares_gpus"] = bool(np.count_nonzero(self.partner >= 0))
+        return known
 
     @cached_property
     def firsts(self) -> NDArray[np.bool_]:
         """(K,) true once for each set of GPUs: jobs alone, and of two that share the lower id."""
         return np.asarray((self.partner < 0) | (self.jobs < self.partner))
 
-    @cached_property
+    @property
     def busy_gpus(self) -> int:
         """GPUs taken in all; those that two jobs share count once."""
         return int((self.gpus[self.firsts] if self.shares_gpus else self.gpus).sum())
@@ -123,8 +127,7 @@ class Assignment:
             return
         if not within(self.pool, pools):
             raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
-        ascending = np.sort(self.jobs)
-        if np.count_nonzero(ascending[1:] == ascending[:-1]) or np.count_nonzero(self.gpus < 1):
+        if not _distinct(self.jobs) or np.count_nonzero(self.gpus < 1):
             raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected)
         if self.shares_gpus:
             self._check_pairs(source)
@@ -158,6 +161,16 @@ def _whole(values: ArrayLike, field: str) -> _Ids:
 def within(numbers: _Ids, limit: int) -> bool:
     """Whether all are from 0 and below `limit`."""
     return not len(numbers) or bool(numbers[numbers.argmin()] >= 0 and numbers[numbers.argmax()] < limit)
+
+
+def _distinct(ids: _Ids) -> bool:
+    """Whether the (K,) ids, K > 0, are from 0 and each there once; in a time that grows with K alone."""
+    if ids[ids.argmin()] < 0:
+        return False
+    # Of those that are the same only the last is found where it was put. What is not written is not read.
+    numbers, put = np.arange(len(ids)), np.empty(ids[ids.argmax()] + 1, dtype=np.int64)
+    put[ids] = numbers
+    return bool(np.count_nonzero(put[ids] == numbers) == len(ids))
 
 
 def among_ids(ids: _Ids, live: _Ids) -> NDArray[np.bool_]:

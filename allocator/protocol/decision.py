@@ -47,7 +47,11 @@ class Decision:
         """(K,) ids."""
         return self.assignment.jobs
 
-    @cached_property
+    @property
     def transition(self) -> Transition:
         """What changes."""
-        return transition(self.before, self.assignment) if self.change is None else self.change
+        return self._found if self.change is None else self.change
+
+    @cached_property
+    def _found(self) -> Transition:
+        return transition(self.before, self.assignment)

@@ -120,7 +120,7 @@ class EventExecution:
         begin : (n,) or one for all: when they begin to train, seconds.
         """
         world, table, clock = self.world, self._table, self.world.clock
-        total, done = table.total_steps[at], table.steps_done[at]
+        total, done = table.total_steps.take(at), table.steps_done.take(at)
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
         finish = begin + quotient(left, speed, np.inf)

@@ -59,11 +59,12 @@ class Leases:
         if decision.assignment.shares_gpus or decision.before.shares_gpus:
             other = self._other_partner(rows, change.keep)
             begins = np.sort(np.concatenate([begins, among_ids(rows.jobs, other).nonzero()[0]]))
-        anew = rows.take(begins)
-        self.end(np.sort(np.concatenate([change.stop, anew.jobs])), clock, table)
-        steps = table.steps_done[table.rows(anew.jobs)].tolist()
-        columns = [column.tolist() for column in (anew.jobs, anew.pool, anew.gpus, anew.partner)]
-        for job, pool, gpus, partner, done in zip(*columns, steps, strict=True):
+        jobs = rows.jobs[begins]
+        self.end(np.sort(np.concatenate([change.stop, jobs])), clock, table)
+        if not len(begins):
+            return
+        columns = jobs, rows.pool[begins], rows.gpus[begins], rows.partner[begins], table.steps_done[table.rows(jobs)]
+        for job, pool, gpus, partner, done in zip(*(column.tolist() for column in columns), strict=True):
             self._open[job] = pool, gpus, partner, clock, done, self._core.gpus_of(job)
 
     def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
@@ -73,10 +74,11 @@ class Leases:
 
     def end(self, jobs: _Ids, clock: float, table: JobTable) -> None:
         """The leases of `jobs` end at `clock` (seconds), for those that have one."""
-        done = table.steps_done[table.rows(jobs)].tolist()
-        for job, steps in zip(jobs.tolist(), done, strict=True):
-            lease = self._open.pop(job, None)
-            if lease is not None:
+        leaving = [job for job in jobs.tolist() if job in self._open]
+        if leaving:
+            done = table.steps_done[table.rows(np.array(leaving))].tolist()
+            for job, steps in zip(leaving, done, strict=True):
+                lease = self._open.pop(job)
                 self._ended.append((job, lease, clock, steps - lease[4]))
 
     def stretch(self, index: int, start: float, end: float, active: int, running: tuple[int, int]) -> StretchOutcome:

@@ -103,7 +103,9 @@ class Roster:
         if assignment is self.last or _equal(assignment, self.last):
             return None
         self._looked_at, jobs = assignment, assignment.jobs
-        code = (assignment.gpus << _GPUS_SHIFT) + (assignment.pool << _PARTNER_BITS) + assignment.partner
+        code = assignment.gpus << _GPUS_SHIFT
+        code += assignment.pool << _PARTNER_BITS
+        code += assignment.partner
         try:
             codes = self._code[jobs]
         except IndexError:

@@ -89,7 +89,7 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
 
 def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDArray[np.bool_]]:
     """(K,) the pool with the highest of the (K, M) rates that has room for the gang as things are, and if any has."""
-    if sizes.max() > free.min():
+    if sizes[sizes.argmax()] > free[free.argmin()]:
         usable = np.where(sizes[:, None] <= free, usable, 0.0)
     wanted = usable.argmax(axis=1)
     k, m = usable.shape
