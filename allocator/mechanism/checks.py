@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, within
 from allocator.protocol.plan import Plan, PlanStep
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
@@ -16,6 +14,8 @@ from formulations import Pairs
 from throughputs import InputError
 
 __all__ = ["checked_allocation", "checked_pairs", "checked_plan", "checked_shares"]
+
+_NUMBERS = (int, float, np.number)
 
 
 def checked_shares(shares: NDArray[np.float64], state: ClusterState, name: str) -> NDArray[np.float64]:
@@ -86,38 +86,40 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         raise InputError(source, field="plan", found=type(plan).__name__, expected="a Plan")
     if not plan.steps:
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
-    rejected, hold = (_positions(getattr(plan, field), state, source, field) for field in ("rejected", "hold"))
+    rejected = _each_once(_positions(plan.rejected, state, source, "rejected"))
+    hold = _each_once(_positions(plan.hold, state, source, "hold"))
     steps = []
     for number, step in enumerate(plan.steps):
         where = f"{source}, step {number} of the plan"
         _check_seconds(step.seconds, where)
-        _positions(step.assignment.jobs, state, where, "jobs", repeated=True)
+        _positions(step.assignment.jobs, state, where, "jobs")
         step.assignment.check(state.capacity, where)
         if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
             found = np.intersect1d(step.assignment.jobs, rejected).tolist()
             raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
         _check_known(step.assignment, state, where, needs)
         steps.append(PlanStep(step.assignment.in_pairs(), step.seconds))
-    return replace(plan, steps=tuple(steps), rejected=rejected, hold=hold)
+    return Plan(tuple(steps), rejected, hold, plan.allocation)
 
 
 def _check_seconds(seconds: float, where: str) -> None:
-    known = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
+    known = isinstance(seconds, _NUMBERS) and not isinstance(seconds, bool)
     if not (known and seconds > 0):
         raise InputError(where, field="seconds", found=seconds, expected="a time above 0, inf for no end")
 
 
-def _positions(
-    jobs: NDArray[np.int64], state: ClusterState, source: str, field: str, repeated: bool = False
-) -> NDArray[np.int64]:
-    """Positions in the state, ascending and each once unless they may be `repeated`."""
+def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
+    """The `jobs`, if they are positions in the state."""
     given = np.asarray(jobs)
-    whole = given.size == 0 or np.issubdtype(given.dtype, np.integer)
-    if given.ndim != 1 or not whole or (given.size and (given.min() < 0 or given.max() >= state.n_jobs)):
+    whole = given.size == 0 or given.dtype.kind in "iu"
+    if given.ndim != 1 or not whole or not within(given, state.n_jobs):
         expected = f"whole positions below {state.n_jobs}"
         raise InputError(source, field=field, found=given.tolist(), expected=expected)
-    positions = given.astype(np.int64, copy=False)
-    return positions if repeated or not len(positions) else np.unique(positions)
+    return given.astype(np.int64, copy=False)
+
+
+def _each_once(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.unique(positions) if len(positions) else positions
 
 
 def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:
@@ -125,7 +127,7 @@ def _check_known(assignment: Assignment, state: ClusterState, where: str, needs:
     if assignment.shares_gpus and Need.COLOCATION not in needs:
         expected = "no partners, or a policy with Need.COLOCATION among its needs"
         raise InputError(where, field="partner", found="jobs that share GPUs", expected=expected)
-    other = np.flatnonzero(assignment.gpus != state.scale_factors[assignment.jobs])
+    other = (assignment.gpus != state.scale_factors.take(assignment.jobs)).nonzero()[0]
     if not len(other):
         return
     job, pool, gpus = (column[other] for column in (assignment.jobs, assignment.pool, assignment.gpus))

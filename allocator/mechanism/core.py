@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
+from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
@@ -95,6 +96,8 @@ class DecisionCore:
         self._placement = (
             None if settings.placement == "off" or ideal else self._executor.placement(cluster, settings.placement)
         )
+        self._triggers = policy.triggers.value
+        self._keeps_isolated_time = Need.ISOLATED_TIME in policy.needs
         self._news = False
         self._asked_at = -np.inf
         self._rounds = 0
@@ -118,14 +121,16 @@ class DecisionCore:
 
     def _leave(self, ids: _Ids) -> None:
         at = self.active.searchsorted(ids)
-        if not np.array_equal(self.active.take(at, mode="clip") if len(self.active) else self.active, ids):
+        if not len(self.active) or np.count_nonzero(self.active.take(at, mode="clip") != ids):
             raise InputError("jobs", found=ids.tolist(), expected="active jobs")
         self._executor.left(ids)
-        self.active = np.delete(self.active, at)
+        stays = np.ones(len(self.active), dtype=np.bool_)
+        stays[at] = False
+        self.active = self.active[stays]
 
     def tell(self, trigger: Trigger) -> None:
         """Something happened; the policy is asked about it if it chose this trigger."""
-        if trigger & self.policy.triggers:
+        if trigger.value & self._triggers:
             self._news = True
 
     def record(self, decision: Decision, seconds: NDArray[np.float64]) -> None:
@@ -209,7 +214,7 @@ class DecisionCore:
         if not len(active):
             self._executor.nobody(clock)
             return _NOBODY
-        if Need.ISOLATED_TIME in self.policy.needs:
+        if self._keeps_isolated_time:
             self._isolated.advance(active)
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
@@ -228,18 +233,16 @@ class DecisionCore:
         seconds = min(step.seconds, self._asked_at + self.policy.period_seconds - clock)
         last = self._last
         gpus: tuple[tuple[int, ...], ...] = ()
-        moved = _NOBODY
+        change = None
         if last is not None and last[0] is step:
             if last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected):
                 return last[1]
             gpus = last[1].gpus
-        elif self._placement is not None:
+        elif isinstance(self._placement, Placement) and step.interruptible:
             # A round is written down with all its GPUs; of a step that may be short only what changes.
-            if step.interruptible:
-                self._placement.place(step.assignment, step.hold)
-                moved = self._placement.migrated
-            else:
-                gpus = self._placement.place(step.assignment)
+            change = self._placement.place_changes(step.assignment, step.hold)
+        elif self._placement is not None:
+            gpus = self._placement.place(step.assignment)
         decision = Decision(
             assignment=step.assignment,
             gpus=gpus,
@@ -249,7 +252,7 @@ class DecisionCore:
             shares=step.shares,
             rejected=rejected,
             before=self._running,
-            moved=moved,
+            change=change,
         )
         self._last, self._running = (step, decision), step.assignment
         return decision

@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from allocator.mechanism.checks import checked_plan
 from allocator.mechanism.executor import Answer, Executor, Step
-from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import PlanPolicy
+from allocator.protocol.plan import PlanStep
+from allocator.protocol.policy import Need, PlanPolicy
 from allocator.protocol.state import ClusterState
 
 __all__ = ["PlanBook"]
 
 _Ids = NDArray[np.int64]
+
+_NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 # Relative to the clock.
 _ROUNDING = 1e-12
@@ -40,18 +43,18 @@ class PlanBook(Executor[PlanPolicy]):
         self._replan_steps = policy.replan_steps
         self._round_seconds = round_seconds
         self._memory = policy.new_memory()
-        self._active: _Ids = np.empty(0, dtype=np.int64)
+        # Who has left since the plan was made.
+        self._gone = _NOBODY
+        self._packs = Need.COLOCATION in policy.needs
         self._since_periodic = 0
         self._begin([])
 
     def arrived(self, jobs: _Ids) -> None:
         """Nothing changes before the next plan."""
-        self._active = np.sort(np.concatenate([self._active, jobs]))
 
     def left(self, jobs: _Ids) -> None:
         """The steps of the plan go on without them."""
-        self._active = self._active[~among_ids(self._active, np.sort(jobs))]
-        self._someone_left = True
+        self._gone = np.concatenate([self._gone, jobs])
 
     def due(self, clock: float, news: bool, waive_interval: bool) -> bool:
         """At any news, at the end of the plan, and regularly, whatever other plans there were in between."""
@@ -76,24 +79,28 @@ class PlanBook(Executor[PlanPolicy]):
             state.close()
         else:
             state.settle()
-        events = not self._in_rounds
-        self._begin(
-            [Step(s.assignment.named(active), s.seconds if events else self._round_seconds, events) for s in plan.steps]
-        )
-        self._steps[0] = replace(self._steps[0], hold=active[plan.hold])
-        first = plan.steps[0].assignment
-        pair = first.take(first.firsts & (first.partner >= 0))
-        self._table.note_partners(active, pair.jobs, pair.partner)
+        self._begin([self._step(step, active) for step in plan.steps])
+        if len(plan.hold):
+            self._steps[0] = replace(self._steps[0], hold=active[plan.hold])
+        if self._packs:
+            first = plan.steps[0].assignment
+            pair = first.take(first.firsts & (first.partner >= 0))
+            self._table.note_partners(active, pair.jobs, pair.partner)
         if self._periodic:
             self._since_periodic = 0
         return Answer(plan.allocation, seconds, active[plan.rejected])
 
+    def _step(self, step: PlanStep, active: _Ids) -> Step:
+        """A step of a plan, whose positions are those of `active` (ids)."""
+        seconds = self._round_seconds if self._in_rounds else step.seconds
+        return Step(step.assignment.named(active), seconds, not self._in_rounds)
+
     def nobody(self, clock: float) -> None:  # noqa: ARG002
         """The coming step is empty."""
-        self._begin([Step(Assignment.none(), self._round_seconds if self._in_rounds else np.inf, not self._in_rounds)])
+        self._begin([self._step(PlanStep(Assignment.none()), _NOBODY)])
 
     def _begin(self, steps: list[Step]) -> None:
-        self._steps, self._next, self._ends_at, self._someone_left = steps, 0, -np.inf, False
+        self._steps, self._next, self._ends_at, self._gone = steps, 0, -np.inf, _NOBODY
 
     def next(self, clock: float) -> Step:
         """The next step of the plan, or the rest of one that was interrupted; without those who have left."""
@@ -106,30 +113,29 @@ class PlanBook(Executor[PlanPolicy]):
         else:
             whole = self._steps[self._next - 1]
             step = replace(whole, seconds=self._ends_at - clock)
-        if not self._someone_left:
+        if not len(self._gone):
             return step
-        return replace(step, assignment=step.assignment.among(self._active))
+        return replace(step, assignment=step.assignment.without(self._gone))
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         rows = [(s.assignment.jobs, s.assignment.pool, s.assignment.gpus, s.assignment.partner) for s in self._steps]
         return {
             "memory": None if self._memory is None else self._memory.state(),
-            "active": self._active,
+            "gone": self._gone,
             "rows": rows,
             "hold": self._steps[0].hold if self._steps else None,
             "seconds": [s.seconds for s in self._steps],
             "next": self._next,
             "ends_at": self._ends_at,
             "since_periodic": self._since_periodic,
-            "someone_left": self._someone_left,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         if self._memory is not None:
             self._memory.restore(state["memory"])
-        self._active = state["active"]
+        self._gone = state["gone"]
         self._steps = [
             Step(Assignment(*rows), seconds, not self._in_rounds)
             for rows, seconds in zip(state["rows"], state["seconds"], strict=True)
@@ -137,4 +143,3 @@ class PlanBook(Executor[PlanPolicy]):
         if self._steps:
             self._steps[0] = replace(self._steps[0], hold=state["hold"])
         self._next, self._since_periodic, self._ends_at = state["next"], state["since_periodic"], state["ends_at"]
-        self._someone_left = state["someone_left"]

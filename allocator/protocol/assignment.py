@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from throughputs import InputError
 
-__all__ = ["Assignment", "among_ids"]
+__all__ = ["Assignment", "among_ids", "within"]
 
 _Ids = NDArray[np.int64]
 
@@ -56,20 +56,29 @@ class Assignment:
     def __len__(self) -> int:
         return len(self.jobs)
 
-    @cached_property
+    @property
     def shares_gpus(self) -> bool:
         """Whether any two jobs share."""
-        return bool((self.partner >= 0).any())
+        # Asked of every assignment: the lock of a cached property would take longer than the look at the partners.
+        known: bool | None = self.__dict__.get("_shares_gpus")
+        if known is None:
+            known = self.__dict__["_shares_gpus"] = bool(np.count_nonzero(self.partner >= 0))
+        return known
 
     @cached_property
     def firsts(self) -> NDArray[np.bool_]:
         """(K,) true once for each set of GPUs: jobs alone, and of two that share the lower id."""
         return np.asarray((self.partner < 0) | (self.jobs < self.partner))
 
+    @property
+    def busy_gpus(self) -> int:
+        """GPUs taken in all; those that two jobs share count once."""
+        return int((self.gpus[self.firsts] if self.shares_gpus else self.gpus).sum())
+
     def gpus_used(self, pools: int) -> _Ids:
         """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once."""
-        first = self.firsts
-        return np.bincount(self.pool[first], self.gpus[first], pools).astype(np.int64)
+        rows = self.take(self.firsts) if self.shares_gpus else self
+        return np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Assignment:
         """Some of the rows."""
@@ -77,7 +86,9 @@ class Assignment:
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions."""
-        partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)]) if len(ids) else self.partner
+        partner = self.partner
+        if self.shares_gpus:
+            partner = np.where(partner < 0, -1, ids[np.maximum(partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner)
 
     def among(self, live: _Ids) -> Assignment:
@@ -87,6 +98,15 @@ class Assignment:
             return self
         kept = self.take(there)
         return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, live), kept.partner, -1))
+
+    def without(self, gone: _Ids) -> Assignment:
+        """Without the jobs that are `gone` (ids); who shared with one of them is alone."""
+        away = np.sort(gone)
+        there = ~among_ids(self.jobs, away)
+        if there.all():
+            return self
+        kept = self.take(there)
+        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, away), -1, kept.partner))
 
     def in_pairs(self) -> Assignment:
         """The same rows, two jobs that share following each other, the lower one first, where the lower one stood."""
@@ -105,15 +125,14 @@ class Assignment:
             raise InputError(source, field="assignment", found="columns of different length", expected="(K,) each")
         if k == 0:
             return
-        if ((self.pool < 0) | (self.pool >= pools)).any():
+        if not within(self.pool, pools):
             raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
-        ascending = np.sort(self.jobs)
-        if (ascending[1:] == ascending[:-1]).any() or (self.gpus < 1).any():
+        if not _distinct(self.jobs) or np.count_nonzero(self.gpus < 1):
             raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected)
         if self.shares_gpus:
             self._check_pairs(source)
         used = self.gpus_used(pools)
-        if (used > capacity).any():
+        if np.count_nonzero(used > capacity):
             raise InputError(source, field="assignment", found=f"{used.tolist()} GPUs", expected=expected)
 
     def _check_pairs(self, source: str) -> None:
@@ -137,6 +156,21 @@ def _whole(values: ArrayLike, field: str) -> _Ids:
     if given.ndim != 1 or not numbers or (given != np.rint(given)).any():
         raise InputError("assignment", field=field, found=given.tolist(), expected="a list of whole numbers")
     return given.astype(np.int64, copy=False)
+
+
+def within(numbers: _Ids, limit: int) -> bool:
+    """Whether all are from 0 and below `limit`."""
+    return not len(numbers) or bool(numbers[numbers.argmin()] >= 0 and numbers[numbers.argmax()] < limit)
+
+
+def _distinct(ids: _Ids) -> bool:
+    """Whether the (K,) ids, K > 0, are from 0 and each there once; in a time that grows with K alone."""
+    if ids[ids.argmin()] < 0:
+        return False
+    # Of those that are the same only the last is found where it was put. What is not written is not read.
+    numbers, put = np.arange(len(ids)), np.empty(ids[ids.argmax()] + 1, dtype=np.int64)
+    put[ids] = numbers
+    return bool(np.count_nonzero(put[ids] == numbers) == len(ids))
 
 
 def among_ids(ids: _Ids, live: _Ids) -> NDArray[np.bool_]:

@@ -29,8 +29,7 @@ class Decision:
     shares : (K,) in a world without rounds, the share of the time of its pool that each row has; else None.
     rejected : ids of the jobs that the policy did not admit; they are gone.
     before : who ran as what before.
-    moved : ids of jobs that have other GPUs than before although their pool and number of GPUs are the same; known
-        only where `gpus` is not given.
+    change : what changes where placement has found it, who has other GPUs of the same pool included; else None.
     """
 
     assignment: Assignment
@@ -41,14 +40,18 @@ class Decision:
     shares: NDArray[np.float64] | None
     rejected: NDArray[np.int64]
     before: Assignment
-    moved: NDArray[np.int64]
+    change: Transition | None = None
 
     @property
     def jobs(self) -> NDArray[np.int64]:
         """(K,) ids."""
         return self.assignment.jobs
 
-    @cached_property
+    @property
     def transition(self) -> Transition:
         """What changes."""
-        return transition(self.before, self.assignment, self.moved)
+        return self._found if self.change is None else self.change
+
+    @cached_property
+    def _found(self) -> Transition:
+        return transition(self.before, self.assignment)

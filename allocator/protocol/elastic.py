@@ -1,4 +1,4 @@
-"""Throughput by number of GPUs, for jobs whose number the policy may choose."""
+"""What a run is told of the speed of its jobs, by number of GPUs where the policy may choose it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from allocator.cluster import Cluster
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 
-__all__ = ["Throughputs", "gang_rates", "of_table", "rates_by_duration"]
+__all__ = ["Throughputs", "checked_rates", "gang_rates", "of_table", "rates_by_duration"]
 
 Throughputs: TypeAlias = ThroughputTable | PackedColumns | Configurations | ArrayLike
 """What a run is told of the speed of its jobs: a table by job type, what these very jobs do alone and in pairs, what
@@ -111,3 +111,28 @@ def _configurations_of_table(trace: Trace, table: ThroughputTable, cluster: Clus
 def _states_rate(trace: Trace, cluster: Cluster) -> NDArray[np.bool_]:
     """(N,) whether a job's rate follows from the trace, as the type that its duration is of is the only one."""
     return ~np.isnan(trace.duration) & (len(cluster.accelerators) == 1)
+
+
+def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
+    """(N, M) copy with 0 where the gang is larger than the type."""
+    n, m = len(trace), len(cluster.accelerators)
+    given = np.array(rates, dtype=np.float64)
+    if given.size == 0:
+        given = given.reshape(n, m) if n * m == 0 else given
+    if given.shape != (n, m):
+        raise InputError(
+            "throughputs",
+            field=name,
+            found=given.shape,
+            expected=f"shape ({n}, {m}) (jobs, accelerators)",
+        )
+    bad = ~(np.isfinite(given) & (given >= 0))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            "throughputs",
+            field=f"{name.removesuffix('s')} of job {row} on {cluster.accelerators[column]!r}",
+            found=float(given[row, column]),
+            expected="a finite rate of at least 0 steps/s",
+        )
+    return np.where(trace.scale_factor[:, None] <= cluster.capacity[None, :], given, 0.0)

@@ -9,6 +9,7 @@ which then grows and shrinks with the table.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take
-from allocator.protocol.elastic import Throughputs, gang_rates, of_table, rates_by_duration
+from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
-from allocator.protocol.training import TrainingLedger
+from allocator.protocol.training import TrainingLedger, TrainingView
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.deadlines import DeadlineOptions
@@ -29,7 +30,7 @@ from throughputs.deadlines import DeadlineOptions
 if TYPE_CHECKING:
     from throughputs.estimator.believed import BelievedColocation
 
-__all__ = ["JobTable", "checked_rates"]
+__all__ = ["JobTable"]
 
 # The published deadlines are multiples of a job's duration on this type (Gavel, OSDI'20, public artifact).
 REFERENCE_ACCELERATOR = "v100"
@@ -282,24 +283,11 @@ class JobTable:
         partner[at[first]] = active[second]
         partner[at[second]] = active[first]
 
-    def _known_pairs(self, active: _Ids) -> PackedColumns | None:
+    def known_pairs(self, active: _Ids) -> PackedColumns | None:
         """What is known of the `active` jobs in pairs."""
         if self.colocation is None:
             return None
         return take(self.colocation, self.rows(active), active.tolist(), self.believed_together)
-
-    def _known_configurations(self, at: _Ids, active: _Ids) -> Configurations | None:
-        """What the jobs in rows `at`, which are the `active` ones, can run as."""
-        return None if self.configurations is None else self.configurations.of(at).relabelled(active.tolist())
-
-    def _service(self, name: str, at: _Ids) -> _Floats:
-        column = self.columns.get(name)
-        return np.zeros(len(at)) if column is None else column[at]
-
-    def _partner_positions(self, active: _Ids) -> _Ids:
-        """(n,) where in `active` the partner of each is, -1 where it has none or the partner is gone."""
-        partner = self.current_partner[self.rows(active)]
-        return _positions(partner, active)
 
     @property
     def runnable(self) -> NDArray[np.bool_]:
@@ -344,39 +332,95 @@ class JobTable:
 
         Columns are read when the policy asks for them, and must be read before the table changes.
         """
-        at = self.rows(active)
-        training, membership = self.training, self.membership
-        # Steps that are counted in larger batches from one decision to the next can take isolated time below zero.
-        sources: dict[str, Callable[[], Any]] = {
-            "n_jobs": lambda: len(active),
-            "rates": lambda: self.rates[at],
-            "scale_factors": lambda: self.scale_factor[at],
-            "throughputs": lambda: ThroughputMatrix(
-                state.rates, active.tolist(), cluster.accelerators, state.scale_factors, unit="steps/s"
-            ),
-            "priority_weights": lambda: self.priority_weight[at],
-            "steps_remaining": lambda: np.maximum(
-                self.total_steps[at] - self.steps_done[at], self.least_steps_remaining
-            ),
-            "elapsed_seconds": lambda: np.maximum(clock - self.arrival_time[at], 0.0),
-            "isolated_seconds": lambda: np.maximum(self.isolated_seconds[at], 0.0),
-            "run_seconds": lambda: self._service("service_seconds", at),
-            "gpu_seconds": lambda: self._service("service_gpu_seconds", at),
-            "current_accelerator": lambda: self.current_accelerator[at],
-            "slo_seconds": lambda: _until(self.deadline[at], clock),
-            "deadlines": lambda: _until(self.deadline[at], 0.0),
-            "deadline_options": lambda: self.deadline_options.take(at) if Need.DEADLINE_OPTIONS in needs else None,
-            "job_types": lambda: self.job_type[at],
-            "gpu_prices": lambda: np.ones(len(cluster.accelerators)) if gpu_prices is None else gpu_prices,
-            "colocation": lambda: self._known_pairs(active) if Need.COLOCATION in needs else None,
-            "current_partner": lambda: self._partner_positions(active),
-            "membership": lambda: None if membership is None else membership.take(at),
-            "training": lambda: training.view(at) if training is not None and Need.TRAINING in needs else None,
-            "configurations": lambda: self._known_configurations(at, active) if Need.CONFIGURATIONS in needs else None,
-            "running": lambda: _among_active(running, active),
-        }
-        state = ClusterState.on_demand(cluster, clock, sources)
-        return state
+        behind = _Behind(self, active, self.rows(active), clock, cluster, gpu_prices, needs, running)
+        return ClusterState.on_demand(cluster, clock, _SOURCES, behind)
+
+
+@dataclass(slots=True, eq=False)
+class _Behind:
+    """What a state of the `active` jobs, which are `at` these rows of the table, is read from."""
+
+    table: JobTable
+    active: _Ids
+    at: _Ids
+    clock: float
+    cluster: Cluster
+    gpu_prices: _Floats | None
+    needs: Need
+    running: Assignment | None
+
+    def column(self, name: str) -> NDArray[Any]:
+        """(n, ...) of the active jobs; much faster than an index for a matrix."""
+        values: NDArray[Any] = getattr(self.table, name)
+        return values.take(self.at, axis=0)
+
+    def steps_remaining(self) -> _Floats:
+        """(n,) steps left, as far as it is noticed."""
+        steps: _Floats = self.column("total_steps") - self.column("steps_done")
+        return np.maximum(steps, self.table.least_steps_remaining, out=steps)
+
+    def service(self, name: str) -> _Floats:
+        """(n,) what is kept of the service that jobs attained; zeros where it is not kept."""
+        kept = self.table.columns.get(name)
+        return np.zeros(len(self.at)) if kept is None else kept.take(self.at)
+
+    def deadline_options(self) -> DeadlineOptions | None:
+        """All deadlines of the jobs."""
+        return self.table.deadline_options.take(self.at) if Need.DEADLINE_OPTIONS in self.needs else None
+
+    def prices(self) -> _Floats:
+        """(M,) dollars per GPU hour."""
+        return np.ones(len(self.cluster.accelerators)) if self.gpu_prices is None else self.gpu_prices
+
+    def colocation(self) -> PackedColumns | None:
+        """What the jobs do in pairs."""
+        return self.table.known_pairs(self.active) if Need.COLOCATION in self.needs else None
+
+    def membership(self) -> Membership | None:
+        """Whose each job is."""
+        membership = self.table.membership
+        return None if membership is None else membership.take(self.at)
+
+    def training(self) -> TrainingView | None:
+        """How the jobs train."""
+        training = self.table.training
+        return training.view(self.at) if training is not None and Need.TRAINING in self.needs else None
+
+    def configurations(self) -> Configurations | None:
+        """What the jobs can run as."""
+        known = self.table.configurations
+        if known is None or Need.CONFIGURATIONS not in self.needs:
+            return None
+        return known.of(self.at).relabelled(self.active.tolist())
+
+
+# Steps that are counted in larger batches from one decision to the next can take isolated time below zero.
+_SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
+    "n_jobs": lambda behind, _: len(behind.active),
+    "rates": lambda behind, _: behind.column("rates"),
+    "scale_factors": lambda behind, _: behind.column("scale_factor"),
+    "throughputs": lambda behind, state: ThroughputMatrix(
+        state.rates, behind.active.tolist(), behind.cluster.accelerators, state.scale_factors, unit="steps/s"
+    ),
+    "priority_weights": lambda behind, _: behind.column("priority_weight"),
+    "steps_remaining": lambda behind, _: behind.steps_remaining(),
+    "elapsed_seconds": lambda behind, _: np.maximum(behind.clock - behind.column("arrival_time"), 0.0),
+    "isolated_seconds": lambda behind, _: np.maximum(behind.column("isolated_seconds"), 0.0),
+    "run_seconds": lambda behind, _: behind.service("service_seconds"),
+    "gpu_seconds": lambda behind, _: behind.service("service_gpu_seconds"),
+    "current_accelerator": lambda behind, _: behind.column("current_accelerator"),
+    "slo_seconds": lambda behind, _: _until(behind.column("deadline"), behind.clock),
+    "job_types": lambda behind, _: behind.column("job_type"),
+    "deadlines": lambda behind, _: _until(behind.column("deadline"), 0.0),
+    "deadline_options": lambda behind, _: behind.deadline_options(),
+    "gpu_prices": lambda behind, _: behind.prices(),
+    "colocation": lambda behind, _: behind.colocation(),
+    "current_partner": lambda behind, _: _positions(behind.column("current_partner"), behind.active),
+    "membership": lambda behind, _: behind.membership(),
+    "training": lambda behind, _: behind.training(),
+    "configurations": lambda behind, _: behind.configurations(),
+    "running": lambda behind, _: _among_active(behind.running, behind.active),
+}
 
 
 def _until(deadline: _Floats, clock: float) -> _Floats:
@@ -397,31 +441,6 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
         return Assignment.none()
     still = running.among(active)
     return Assignment(_positions(still.jobs, active), still.pool, still.gpus, _positions(still.partner, active))
-
-
-def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
-    """(N, M) copy with 0 where the gang is larger than the type."""
-    n, m = len(trace), len(cluster.accelerators)
-    given = np.array(rates, dtype=np.float64)
-    if given.size == 0:
-        given = given.reshape(n, m) if n * m == 0 else given
-    if given.shape != (n, m):
-        raise InputError(
-            "throughputs",
-            field=name,
-            found=given.shape,
-            expected=f"shape ({n}, {m}) (jobs, accelerators)",
-        )
-    bad = ~(np.isfinite(given) & (given >= 0))
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise InputError(
-            "throughputs",
-            field=f"{name.removesuffix('s')} of job {row} on {cluster.accelerators[column]!r}",
-            found=float(given[row, column]),
-            expected="a finite rate of at least 0 steps/s",
-        )
-    return np.where(trace.scale_factor[:, None] <= cluster.capacity[None, :], given, 0.0)
 
 
 def _deadlines(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:

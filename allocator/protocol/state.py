@@ -211,11 +211,22 @@ class ClusterState:
                 raise InputError("cluster state", field=name, found=f"{len(of_jobs)} jobs", expected=f"{n} jobs")
 
     @classmethod
-    def on_demand(cls, cluster: Cluster, clock: float, sources: Mapping[str, Callable[[], Any]]) -> ClusterState:
-        """A state whose columns and views are read from their `sources` when a policy first asks for them."""
+    def on_demand(
+        cls, cluster: Cluster, clock: float, sources: Mapping[str, Callable[[Any, ClusterState], Any]], behind: Any
+    ) -> ClusterState:
+        """A state whose columns and views are read when a policy first asks for them.
+
+        Each of the `sources` is called with what is `behind` the state, and the state.
+        """
         state = cls.__new__(cls)
         state.__dict__.update(
-            cluster=cluster, clock=clock, warm_start=None, upcoming=None, more_arrivals=True, _sources=sources
+            cluster=cluster,
+            clock=clock,
+            warm_start=None,
+            upcoming=None,
+            more_arrivals=True,
+            _sources=sources,
+            _behind=behind,
         )
         return state
 
@@ -224,7 +235,7 @@ class ClusterState:
         source = self.__dict__.get("_sources", {}).get(name)
         if source is None:
             raise AttributeError(f"this ClusterState has no {name!r}")
-        value = self.__dict__[name] = source()
+        value = self.__dict__[name] = source(self.__dict__["_behind"], self)
         return value
 
     def settle(self) -> None:
@@ -232,11 +243,11 @@ class ClusterState:
         sources = self.__dict__.get("_sources", {})
         for name in sources:
             getattr(self, name)
-        self.__dict__["_sources"] = {}
+        self.close()
 
     def close(self) -> None:
         """Nothing more can be read on demand."""
-        self.__dict__["_sources"] = {}
+        self.__dict__.update(_sources={}, _behind=None)
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""

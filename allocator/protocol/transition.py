@@ -10,12 +10,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, among_ids
 
 __all__ = ["Transition", "transition"]
 
@@ -33,18 +34,31 @@ class Transition:
     move : have another pool, or other GPUs of the same pool, in the same number.
     resize : have another number of GPUs of the same pool.
     keep : have the same GPUs, whoever shares them.
+    rows : rows of the next assignment, ascending, whose jobs start, move or are resized.
+    next : the next assignment.
     """
 
     start: _Ids
     stop: _Ids
     move: _Ids
     resize: _Ids
-    keep: _Ids
+    rows: _Ids
+    next: Assignment
+
+    @classmethod
+    def nothing(cls, next: Assignment) -> Transition:
+        """Everything stays as it is."""
+        return cls(_NOBODY, _NOBODY, _NOBODY, _NOBODY, _NOBODY, next)
+
+    @cached_property
+    def keep(self) -> _Ids:
+        """Ids of the others."""
+        return np.sort(np.delete(self.next.jobs, self.rows))
 
     @property
     def changes(self) -> bool:
         """Whether anything does."""
-        return bool(len(self.start) or len(self.stop) or len(self.move) or len(self.resize))
+        return bool(len(self.rows) or len(self.stop))
 
 
 def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Transition:
@@ -64,16 +78,16 @@ def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Tra
         gone[at[there]] = False
         start, stop = jobs[~there], old_jobs[gone]
         jobs, new, old = jobs[there], new[there], old[~gone]
-    same = new == old
     move = new >> _POOL != old >> _POOL
-    resize = ~(same | move)
+    resize = (new != old) & ~move
     others = np.asarray(moved, dtype=np.int64)
     if len(others) and len(jobs):
         at = jobs.searchsorted(others)
         at = at[jobs.take(at, mode="clip") == others]
         move[at] = ~resize[at]
-        same[at] = False
-    return Transition(start, stop, jobs[move], jobs[resize], jobs[same])
+    move, resize = jobs[move], jobs[resize]
+    rows = among_ids(next.jobs, np.sort(np.concatenate([start, move, resize]))).nonzero()[0]
+    return Transition(start, stop, move, resize, rows, next)
 
 
 # Job, pool and GPUs side by side in one number: what differs is seen in one comparison, and one plain sort sorts all.

@@ -21,6 +21,7 @@ from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
 from allocator.simulator.rounds import servers_of, spread_gangs
 from allocator.simulator.rules.stretches import Stretch, stretch_rules
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -49,6 +50,7 @@ class EventExecution:
         self._table, self._truth = world.jobs, world.truth
         settings = world.settings
         self._cost = settings.restart_cost
+        self._starts_cost = bool(self._cost)
         self._slot, self._grid = settings.slot_seconds, settings.slot_grid
         self._spares_last = settings.slot_spares_last_arrival
         self._rules = stretch_rules(settings)
@@ -92,14 +94,31 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self.leases.follow(decision, world.clock, table)
-        ready = table.columns["ready_time"]
-        if self._cost:
-            lost = self._cost.of_rows(decision, table)
-            ready[at] = np.where(lost > 0, world.clock + lost, ready[at])
-        stretch = Stretch(world.clock, decision, at, np.maximum(ready[at], world.clock))
+        stretch = Stretch(world.clock, decision, at, self._begin(decision, at))
         for rule in self._rules:
             rule.begin(stretch)
-        self._pass_time(stretch, rows.jobs, self._rates(decision))
+        rates = self._rates(decision)
+        self._pass_time(stretch, rates, rows.jobs, rates)
+
+    def _begin(self, decision: Decision, at: _Ids) -> _Floats | float:
+        """When the rows begin to train, seconds; (K,) where starts cost time. `at` is where their jobs are."""
+        clock = self.world.clock
+        if not self._starts_cost:
+            return clock
+        ready: _Floats = self._table.columns["ready_time"]
+        lost = self._cost.of_rows(decision, self._table)
+        ready[at] = np.where(lost > 0, clock + lost, ready[at])
+        begin: _Floats = np.maximum(ready[at], clock)
+        return begin
+
+    def _through_at(self, stretch: Stretch, finish: _Floats) -> _Floats:
+        """When the rows are through, which do their last steps at `finish`; (n,) seconds."""
+        if self._rules:
+            stretch.finish = stretch.judged = finish
+            for rule in self._rules:
+                rule.shape(stretch)
+            finish = stretch.finish
+        return finish
 
     def _note_standstill(self, until: float, *, trouble: bool) -> None:
         """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help."""
@@ -120,49 +139,52 @@ class EventExecution:
         gpus = tuple(self.world.core.gpus_of(job) for job in rows.jobs.tolist())
         return np.where(spread_gangs(gpus, self._server), slower, rates)
 
-    def _pass_time(self, stretch: Stretch, jobs: _Ids, speed: _Floats) -> None:
-        """Let jobs go at `speed` (steps/s) from their beginning on, until the first event."""
+    def _pass_time(self, stretch: Stretch, rates: _Floats, jobs: _Ids, speed: _Floats) -> None:
+        """Let time pass until the first event.
+
+        Parameters
+        ----------
+        stretch : says where the jobs are in the table, and when they begin to train.
+        rates : (K,) steps/s of the rows of the decision, all the time.
+        jobs : (n,) ids of the jobs that have a row.
+        speed : (n,) steps/s of each of them.
+        """
         world, table, clock = self.world, self._table, self.world.clock
         decision, at, begin = stretch.decision, stretch.at, stretch.begin
-        left = table.total_steps[at] - table.steps_done[at]
-        running = speed > 0
-        finish = np.full(len(jobs), np.inf)
-        finish[running] = begin[running] + left[running] / speed[running]
-        if self._rules:
-            stretch.finish = stretch.judged = finish
-            for rule in self._rules:
-                rule.shape(stretch)
-            finish = stretch.finish
-        end = self.seen_at(min(float(finish.min(initial=np.inf)), self._horizon(decision)))
+        total, done = table.total_steps.take(at), table.steps_done.take(at)
+        left, running = total - done, speed > 0
+        n_running = int(np.count_nonzero(running))
+        finish = self._through_at(stretch, begin + quotient(left, speed, np.inf))
+        end = self.seen_at(min(float(finish[finish.argmin()]), self._horizon(decision)))
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
-        trained = np.minimum(end, stretch.until)
-        steps = np.where(finish <= end, left, np.minimum(speed * np.maximum(trained - begin, 0.0), left))
-        if steps.any():
+        steps = np.minimum(speed * np.maximum(np.minimum(end, stretch.until) - begin, 0.0), left)
+        at_end = (finish <= end).nonzero()[0]
+        steps[at_end] = left[at_end]
+        if steps[steps.argmax()] > 0:
             world.note_progress()
         else:
-            self._note_standstill(end, trouble=not running.any())
-        done = finish <= end if self._rules else left - steps <= STEP_TOLERANCE * table.total_steps[at]
-        done &= running
-        steps[done] = left[done]
-        table.steps_done[at] += steps
+            self._note_standstill(end, trouble=not n_running)
+        through = at_end if self._rules else (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
+        steps[through] = left[through]
+        table.steps_done[at] = done + steps
         if decision.shares is None:
             world.core.record_service(decision.assignment, np.maximum(np.minimum(finish, end) - begin, 0.0))
+        else:
+            self._tell_shares(decision, decision.shares, rates, jobs, steps, speed, end)
         active = len(world.core.active)
-        if decision.shares is not None:
-            self._tell_shares(decision, jobs, steps, speed, end, active)
-        if done.any():
-            self.leases.end(jobs[done], end, table)
+        if len(through):
+            self.leases.end(jobs[through], end, table)
             if self._rules:
-                table.columns["judged_time"][at[done]] = stretch.judged[done]
-            world.complete(jobs[done], np.minimum(finish[done], end), None)
+                table.columns["judged_time"][at[through]] = stretch.judged[through]
+            world.complete(jobs[through], np.minimum(finish[through], end), None)
         if decision.shares is None:
-            used = int(decision.assignment.gpus[decision.assignment.firsts].sum())
-            world.tell_stretch(self.leases.stretch(world.round, clock, end, active, (len(jobs), used)))
+            running_now = len(jobs), decision.assignment.busy_gpus
+            world.tell_stretch(self.leases.stretch(world.round, clock, end, active, running_now))
         world.round += 1
         world.clock = end
-        world.watch_queue(active - int(running.sum()))
+        world.watch_queue(active - n_running)
 
     def _measured(self, decision: Decision) -> bool:
         """Learn what pairs that have a share do together; whether the policy wants to decide anew at once."""
@@ -178,21 +200,26 @@ class EventExecution:
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
-        clock = self.world.clock
-        self._pass_time(Stretch(clock, decision, at, np.full(len(active), clock)), active, speed)
+        self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock), rates, active, speed)
 
     def _tell_shares(
-        self, decision: Decision, jobs: _Ids, steps: _Floats, speed: _Floats, end: float, active: int
+        self,
+        decision: Decision,
+        shares: _Floats,
+        rates: _Floats,
+        jobs: _Ids,
+        steps: _Floats,
+        speed: _Floats,
+        end: float,
     ) -> None:
         """One row per job and type with a share, two per pair; the steps of a job are split as its throughput is."""
-        rows, shares = decision.assignment, decision.shares
-        assert shares is not None
-        rates, at = self._truth.rates_of(rows, self._table.colocation_group), jobs.searchsorted(rows.jobs)
-        part = np.divide(rates * shares, speed[at], out=np.zeros(len(rows)), where=speed[at] > 0)
-        outcome = StretchOutcome(
-            self.world.round, self.world.clock, end, rows, (), np.full(len(rows), end), steps[at] * part, active, shares
+        world, rows = self.world, decision.assignment
+        at = jobs.searchsorted(rows.jobs)
+        part = quotient(rates * shares, speed[at], 0.0)
+        finish, active = np.full(len(rows), end), len(world.core.active)
+        world.tell_stretch(
+            StretchOutcome(world.round, world.clock, end, rows, (), finish, steps[at] * part, active, shares)
         )
-        self.world.tell_stretch(outcome)
 
     def leave(self, jobs: _Ids) -> None:
         """Jobs are gone; so are their leases, even when nobody runs next."""

@@ -55,32 +55,30 @@ class Leases:
         change = decision.transition
         if not change.changes and not decision.assignment.shares_gpus and not decision.before.shares_gpus:
             return
-        rows = decision.assignment
-        anew = np.concatenate([change.start, change.move, change.resize])
+        rows, begins = decision.assignment, change.rows
         if decision.assignment.shares_gpus or decision.before.shares_gpus:
-            anew = np.concatenate([anew, self._other_partner(rows, change.keep)])
-        leaving = np.concatenate([change.stop, anew])
-        self.end(np.sort(leaving), clock, table)
-        if not len(anew):
+            other = self._other_partner(rows, change.keep)
+            begins = np.sort(np.concatenate([begins, among_ids(rows.jobs, other).nonzero()[0]]))
+        jobs = rows.jobs[begins]
+        self.end(np.sort(np.concatenate([change.stop, jobs])), clock, table)
+        if not len(begins):
             return
-        begins = np.flatnonzero(among_ids(rows.jobs, np.sort(anew)))
-        steps = table.steps_done[table.rows(rows.jobs[begins])].tolist()
-        for k, done in zip(begins.tolist(), steps, strict=True):
-            job = int(rows.jobs[k])
-            gpus = self._core.gpus_of(job)
-            self._open[job] = int(rows.pool[k]), int(rows.gpus[k]), int(rows.partner[k]), clock, done, gpus
+        columns = jobs, rows.pool[begins], rows.gpus[begins], rows.partner[begins], table.steps_done[table.rows(jobs)]
+        for job, pool, gpus, partner, done in zip(*(column.tolist() for column in columns), strict=True):
+            self._open[job] = pool, gpus, partner, clock, done, self._core.gpus_of(job)
 
     def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
-        """Those of the `kept` jobs that share their GPUs with somebody else than before."""
+        """Those of the `kept` jobs (ascending) that share their GPUs with somebody else than before."""
         partner = dict(zip(rows.jobs.tolist(), rows.partner.tolist(), strict=True))
         return np.array([job for job in kept.tolist() if self._open[job][2] != partner[job]], dtype=np.int64)
 
     def end(self, jobs: _Ids, clock: float, table: JobTable) -> None:
         """The leases of `jobs` end at `clock` (seconds), for those that have one."""
-        done = table.steps_done[table.rows(jobs)].tolist()
-        for job, steps in zip(jobs.tolist(), done, strict=True):
-            lease = self._open.pop(job, None)
-            if lease is not None:
+        leaving = [job for job in jobs.tolist() if job in self._open]
+        if leaving:
+            done = table.steps_done[table.rows(np.array(leaving))].tolist()
+            for job, steps in zip(leaving, done, strict=True):
+                lease = self._open.pop(job)
                 self._ended.append((job, lease, clock, steps - lease[4]))
 
     def stretch(self, index: int, start: float, end: float, active: int, running: tuple[int, int]) -> StretchOutcome:

@@ -40,9 +40,12 @@ class RestartCost:
     def of_rows(self, decision: Decision, jobs: JobTable) -> _Floats:
         """(K,) seconds that each row of a decision loses at its start."""
         rows, change = decision.assignment, decision.transition
-        anew = change.start if not self.moves else np.concatenate([change.start, change.move, change.resize])
-        starts = among_ids(rows.jobs, np.sort(anew))
-        return np.where(starts, self.seconds_of(rows.gpus, jobs.job_type[jobs.rows(rows.jobs)]), 0.0)
+        anew = change.rows
+        if not self.moves:
+            anew = anew[among_ids(rows.jobs[anew], change.start)]
+        lost = np.zeros(len(rows))
+        lost[anew] = self.seconds_of(rows.gpus[anew], jobs.job_type[jobs.rows(rows.jobs[anew])])
+        return lost
 
     def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:
         """(K,) seconds that gangs of so many `gpus` of these types need to start."""

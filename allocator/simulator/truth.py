@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.elastic import Throughputs
-from allocator.protocol.jobs import JobTable, checked_rates
+from allocator.protocol.elastic import Throughputs, checked_rates
+from allocator.protocol.jobs import JobTable
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.training import Course

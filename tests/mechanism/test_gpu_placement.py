@@ -121,9 +121,9 @@ def test_a_growing_job_keeps_its_gpus_where_that_needs_no_more_servers() -> None
 @pytest.mark.parametrize("rule", RULES)
 def test_changed_rows_are_told(rule: Rule) -> None:
     placement = Placement(Cluster({"a": 4}), rule)
-    assert placement.place_changes(_gangs([0, 1, 2], [1, 1, 1])).tolist() == [0, 1, 2]
-    assert placement.place_changes(_gangs([2, 0], [1, 1])).tolist() == []
-    assert placement.place_changes(_gangs([2, 5, 0], [1, 1, 1])).tolist() == [1]
+    assert placement.place_changes(_gangs([0, 1, 2], [1, 1, 1])).rows.tolist() == [0, 1, 2]
+    assert placement.place_changes(_gangs([2, 0], [1, 1])).rows.tolist() == []
+    assert placement.place_changes(_gangs([2, 5, 0], [1, 1, 1])).rows.tolist() == [1]
     assert placement.gpus_of(5) == (1,)
     with pytest.raises(KeyError):
         placement.gpus_of(1)
@@ -150,7 +150,7 @@ def test_impossible_assignments_are_refused_and_change_nothing(rule: Rule, impos
     before = placement.place(_gangs([0, 1], [3, 1]))
     with pytest.raises(InputError, match=told):
         placement.place(impossible)
-    assert placement.place_changes(_gangs([1, 0], [1, 3])).tolist() == []
+    assert placement.place_changes(_gangs([1, 0], [1, 3])).rows.tolist() == []
     assert placement.place(_gangs([0, 1], [3, 1])) == before
 
 
@@ -297,7 +297,7 @@ def test_gpus_are_disjoint_of_the_pool_and_kept(
             assert restored.place(assignment) == placement.place(assignment)
             assert restored.migrations == placement.migrations
             placement = restored
-        changed = placement.place_changes(assignment) if n != cut else None
+        changed = placement.place_changes(assignment).rows if n != cut else None
         moved = placement.migrated
         gpus = dict(zip(assignment.jobs.tolist(), placement.place(assignment), strict=True))
         runs_as = zip(assignment.pool.tolist(), assignment.gpus.tolist(), assignment.partner.tolist(), strict=True)

@@ -7,6 +7,7 @@ have in several versions that differ in the last digit. Everything between the i
 the functions of this package in their place.
 
 - `dot`, `matmul`, `einsum`: products of vectors and matrices, as sums of one order.
+- `quotient`: division where it is possible.
 - `exp`, `log`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers of two.
 - `systems`: small dense systems, factors and eigenvalues.
 
@@ -14,6 +15,6 @@ On other architectures sums may be fused with products; results then agree to ro
 """
 
 from throughputs.numerics.elementary import exp, log, power_of_ten
-from throughputs.numerics.products import dot, einsum, matmul
+from throughputs.numerics.products import dot, einsum, matmul, quotient
 
-__all__ = ["dot", "einsum", "exp", "log", "matmul", "power_of_ten"]
+__all__ = ["dot", "einsum", "exp", "log", "matmul", "power_of_ten", "quotient"]

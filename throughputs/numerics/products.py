@@ -1,4 +1,4 @@
-"""Products of vectors and matrices as sums of one order."""
+"""Products of vectors and matrices as sums of one order, and quotients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["dot", "einsum", "matmul"]
+__all__ = ["dot", "einsum", "matmul", "quotient"]
 
 einsum: Callable[..., Any] = getattr(np.einsum, "__wrapped__", np.einsum)
 """`numpy.einsum` itself, without the search for operands that are no arrays of NumPy, which outlasts short sums."""
@@ -34,3 +34,13 @@ def matmul(a: NDArray[Any], b: NDArray[Any]) -> Any:
     A stack of matrices may be multiplied by a vector, and a matrix by a stack.
     """
     return einsum(_SUBSCRIPTS[a.ndim, b.ndim], a, b)
+
+
+def quotient(dividend: NDArray[np.float64], divisor: NDArray[np.float64], otherwise: float) -> NDArray[np.float64]:
+    """(n,) dividend / divisor where the divisor is above 0, `otherwise` elsewhere."""
+    usable = divisor > 0
+    if np.count_nonzero(usable) == len(divisor):
+        return np.asarray(dividend / divisor)
+    result = np.full(len(divisor), otherwise)
+    np.divide(dividend, divisor, out=result, where=usable)
+    return result

@@ -127,8 +127,8 @@ class FirstFit:
                 kept |= mask
             else:
                 smaller |= mask
-        for job in self.fixed.intersection(self._held):
-            mask = mask_of(self._held[job], self._first)
+        for job in self.fixed:
+            mask = mask_of(self._held.get(job, ()), self._first)
             kept, smaller = kept | mask, smaller & ~mask
         available = rest = self._all ^ kept
         first, held, new = self._first, self._held, []

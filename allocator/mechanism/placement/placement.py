@@ -2,7 +2,7 @@
 
     placement = Placement(cluster, "consolidated")
     gpus = placement.place(assignment)            # ids for each row; or, where few of many jobs change:
-    rows = placement.place_changes(assignment)    # the rows with other GPUs than before
+    change = placement.place_changes(assignment)  # what changes
     gpus = placement.gpus_of(job)
 
 GPUs are numbered from 0, type by type in the cluster's order, server by server. GPUs left over by a partial last server
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
 from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
+from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.transition import Transition
 from throughputs import InputError
 
 __all__ = ["Placement", "PlacementRule"]
@@ -29,20 +31,9 @@ PlacementRule = Literal["in_order", "consolidated", "buddy"]
 
 _Ids = NDArray[np.int64]
 
-# What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from
-# the pool, so that 1 is added before the number is taken apart.
-_PARTNER_BITS: Final = 32
-_POOL_BITS: Final = 12
-_PARTNER: Final = (1 << _PARTNER_BITS) - 1
-_POOL: Final = (1 << _POOL_BITS) - 1
-_GPUS_SHIFT: Final = _PARTNER_BITS + _POOL_BITS
-# Ids index a table, so they should be dense.
-_MOST_JOBS: Final = 1 << 31
-
 _NONE: Final[_Ids] = np.empty(0, dtype=np.int64)
+_FREE: Final[frozenset[int]] = frozenset()
 _ALONE: Final = -1
-_NOT_RUNNING: Final = -2
-_NO_ROW: Final = -1
 
 # Of a gang that needs GPUs: its row in the assignment, its (first) job, its GPUs, and its second job or -1.
 _Row = tuple[int, int, int, int]
@@ -93,18 +84,13 @@ class Placement:
         self._clear()
 
     def _clear(self) -> None:
-        self._pools = _pool_rules(self._cluster, self.rule, self._row_of)
+        self._roster = Roster()
+        self._pools = _pool_rules(self._cluster, self.rule, self._roster.row_of)
         self._left: list[int] = self._cluster.capacity.tolist()
-        self._last = Assignment.none()
         self._gpus: dict[int, Gpus] = {}
         self._tuples: tuple[Gpus, ...] | None = None
         # The second job of each gang that two share, by the first.
         self._second: dict[int, int] = {}
-        # By job: what it runs as (see `_codes`), and its row plus `_first_row`. That number is raised with each
-        # assignment beyond all rows of those before, so that jobs with a lower one are not in the present assignment.
-        self._code: _Ids = np.empty(0, dtype=np.int64)
-        self._row: _Ids = np.empty(0, dtype=np.int64)
-        self._first_row = self._next_row = 0
 
     def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`; two jobs that share have the same tuple.
@@ -113,20 +99,32 @@ class Placement:
 
         Raises InputError where it needs more GPUs than a pool has; nothing has changed then.
         """
-        fixed = frozenset(() if hold is None else hold.tolist())
-        for pool in self._pools:
-            pool.fixed = fixed
-        self._update(assignment)
+        self.place_changes(assignment, hold)
         if self._tuples is None:
             self._tuples = tuple(map(self._gpus.__getitem__, assignment.jobs.tolist()))
         return self._tuples
 
-    def place_changes(self, assignment: Assignment) -> _Ids:
-        """The same, but answers only the rows, ascending, whose jobs have other GPUs than before or had none."""
-        jobs = self._update(assignment)
-        rows = self._row[jobs] - self._first_row if jobs else _NONE
-        rows.sort()
-        return rows
+    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
+        """The same, but answers only what changes: `Transition.rows` have other GPUs than before or had none."""
+        self.migrated = _NONE
+        change = self._roster.change_to(assignment)
+        if change is None:
+            return Transition.nothing(assignment)
+        fixed = _FREE if hold is None or not len(hold) else frozenset(hold.tolist())
+        for pool in self._pools:
+            pool.fixed = fixed
+        left = self._left.copy()
+        ended: list[list[_Ended]] = [[] for _ in left]
+        some_go_on = self._note_ended(assignment.jobs[change.rows], change.before, ended, left)
+        self._note_ended(change.stopped, change.stopped_before, ended, left)
+        wanted = self._wanted(assignment, change.rows, left)
+        self._check_left(left)
+        self._left = left
+        placed = self._change(ended, wanted, some_go_on and self.rule != "in_order")
+        self._roster.accept(change)
+        self._tuples = None
+        other = self._keep(placed, change.stopped.tolist())
+        return change.transition(np.array(sorted(map(self._roster.row_of, other)), dtype=np.int64))
 
     def gpus_of(self, job: int) -> Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
@@ -134,7 +132,7 @@ class Placement:
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as numbers and int64 arrays: the last assignment, and its GPUs row by row."""
-        last = self._last
+        last = self._roster.last
         columns = {"jobs": last.jobs, "pool": last.pool, "gpus": last.gpus, "partner": last.partner}
         ids = np.array([gpu for job in last.jobs.tolist() for gpu in self._gpus[job]], dtype=np.int64)
         return {
@@ -158,10 +156,9 @@ class Placement:
         if len(ids) != last.gpus.sum():
             raise InputError("placement", field="gpu_ids", found=len(ids), expected=f"{last.gpus.sum()} ids")
         self._clear()
-        if len(last):
-            self._make_room(last.jobs)
-        self._code[last.jobs] = _codes(last)
-        self._last = last
+        change = self._roster.change_to(last)
+        if change is not None:
+            self._roster.accept(change)
         every_id, ends = ids.tolist(), np.cumsum(last.gpus).tolist()
         rows = zip(last.jobs.tolist(), last.pool.tolist(), last.gpus.tolist(), last.partner.tolist(), ends, strict=True)
         for job, pool, size, partner, end in rows:
@@ -176,48 +173,6 @@ class Placement:
         self.migrated = np.asarray(state["migrated"], dtype=np.int64)
         self.migrations = int(state["migrations"])
 
-    def _row_of(self, job: int) -> int:
-        return int(self._row[job]) - self._first_row
-
-    def _make_room(self, jobs: _Ids) -> None:
-        """Let the tables by job hold all of `jobs`."""
-        if jobs.min() < 0 or jobs.max() >= _MOST_JOBS:
-            found = jobs[(jobs < 0) | (jobs >= _MOST_JOBS)].tolist()
-            raise InputError("placement", field="jobs", found=found, expected=f"ids from 0 and below {_MOST_JOBS}")
-        more = max(int(jobs.max()) + 1, 2 * len(self._code)) - len(self._code)
-        self._code = np.concatenate([self._code, np.full(more, _NOT_RUNNING)])
-        self._row = np.concatenate([self._row, np.full(more, _NO_ROW)])
-
-    def _update(self, assignment: Assignment) -> list[int]:
-        """Find what changes, and place it; answers the jobs with other GPUs than before."""
-        self.migrated = _NONE
-        last, jobs = self._last, assignment.jobs
-        if assignment is last or _equal(assignment, last):
-            return []
-        code = _codes(assignment)
-        try:
-            before = self._code[jobs]
-        except IndexError:
-            self._make_room(jobs)
-            before = self._code[jobs]
-        changed = (before != code).nonzero()[0]
-        first = self._first_row = self._next_row
-        self._next_row += len(jobs)
-        self._row[jobs] = np.arange(first, self._next_row)
-        stopped = last.jobs[self._row[last.jobs] < first]
-        starting, left = jobs[changed], self._left.copy()
-        ended: list[list[_Ended]] = [[] for _ in left]
-        some_go_on = self._note_ended(starting, before[changed], ended, left)
-        self._note_ended(stopped, self._code[stopped], ended, left)
-        wanted = self._wanted(assignment, changed, left)
-        self._check_left(left)
-        self._left = left
-        placed = self._change(ended, wanted, some_go_on and self.rule != "in_order")
-        self._code[stopped] = _NOT_RUNNING
-        self._code[starting] = code[changed]
-        self._last, self._tuples = assignment, None
-        return self._keep(placed, stopped.tolist())
-
     def _note_ended(self, jobs: _Ids, codes: _Ids, ended: list[list[_Ended]], left: list[int]) -> bool:
         """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`.
 
@@ -225,14 +180,12 @@ class Placement:
         """
         any_ran = False
         for job, code in zip(jobs.tolist(), codes.tolist(), strict=True):
-            if code != _NOT_RUNNING:
+            if code != NOT_RUNNING:
                 any_ran = True
-                code += 1
-                partner = (code & _PARTNER) - 1
+                pool, gpus, partner = runs_as(code)
                 if partner < 0 or job < partner:
-                    pool = code >> _PARTNER_BITS & _POOL
                     ended[pool].append((job, partner))
-                    left[pool] += code >> _GPUS_SHIFT
+                    left[pool] += gpus
         return any_ran
 
     def _wanted(self, assignment: Assignment, rows: NDArray[np.intp], left: list[int]) -> list[list[_Row]]:
@@ -327,21 +280,6 @@ class Placement:
             self.migrated = np.array(sorted(migrated), dtype=np.int64)
             self.migrations += len(migrated)
         return other
-
-
-def _codes(assignment: Assignment) -> _Ids:
-    """(K,) what each job runs as, as one number."""
-    return (assignment.gpus << _GPUS_SHIFT) + (assignment.pool << _PARTNER_BITS) + assignment.partner
-
-
-def _equal(one: Assignment, other: Assignment) -> bool:
-    """Whether two assignments have the same rows in the same order."""
-    return (
-        one.jobs.tobytes() == other.jobs.tobytes()
-        and one.gpus.tobytes() == other.gpus.tobytes()
-        and one.pool.tobytes() == other.pool.tobytes()
-        and one.partner.tobytes() == other.partner.tobytes()
-    )
 
 
 def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], int]) -> list[PoolRule]:

@@ -35,10 +35,6 @@ class RoundPlacement:
         few servers as possible; a job that begins or ceases to share stays where it is. False: gangs take free GPUs in
         the order of their ids, larger ones first; among gangs of one size those that stay keep their GPUs if no larger
         gang has taken them.
-
-    Attributes
-    ----------
-    migrated : never anybody: rounds are compared when the record of a run is looked at.
     """
 
     def __init__(self, cluster: Cluster, consolidated: bool) -> None:
@@ -47,7 +43,6 @@ class RoundPlacement:
         self._ids = [range(start, start + count) for start, count in zip(first, capacity, strict=True)]
         self._single = [[(gpu,) for gpu in ids] for ids in self._ids]
         self._per_server = [int(cluster.gpus_per_server[name]) for name in cluster.accelerators]
-        self.migrated = np.empty(0, dtype=np.int64)
         # By pool: the GPUs of each row, in the order of the rows.
         self._held: list[dict[_Key, _Gpus]] = [{} for _ in self._ids]
 

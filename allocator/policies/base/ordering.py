@@ -40,7 +40,7 @@ class OrderPolicy(PlanPolicy):
     def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
         """Who runs from now on."""
         key = np.asarray(self.key(state))
-        if key.shape != (state.n_jobs,) or np.isnan(key).any():
+        if key.shape != (state.n_jobs,) or np.count_nonzero(key != key):
             expected = f"shape ({state.n_jobs},), one number for each job"
             raise InputError(f"policy {self.name}", field="key", found=key.tolist(), expected=expected)
         order = key.argsort(kind="stable")
@@ -62,37 +62,35 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
     Returns (R,) jobs and (R,) pools, in the order in which they were chosen.
     """
     free = capacity.copy()
-    # By pool: columns of jobs are worked on side by side.
-    usable = rates.T[:, order]
-    sizes = gpus[order]
+    usable, sizes = rates.take(order, axis=0), gpus.take(order)
     chosen, pools = [order[:0]], [order[:0]]
     while len(order):
-        wanted = _best_with_room(usable, sizes, free)
-        somewhere = wanted >= 0
-        if not somewhere.all():
-            if strict:
-                somewhere[np.argmin(somewhere) :] = False
-            kept = np.flatnonzero(somewhere)
-            order, usable, sizes, wanted = order[kept], usable[:, kept], sizes[kept], wanted[kept]
+        wanted, somewhere = _best_with_room(usable, sizes, free)
+        if np.count_nonzero(somewhere) < len(order):
+            stuck = ~somewhere & (usable > 0).any(axis=1) if strict else somewhere[:0]
+            if stuck.any():
+                somewhere[stuck.argmax() :] = False
+            order, usable, sizes, wanted = order[somewhere], usable[somewhere], sizes[somewhere], wanted[somewhere]
         # They get it up to the first for whom those before it left too little.
         upto = len(order)
-        for j, count in enumerate(free.tolist()):
-            over = np.cumsum(np.where(wanted == j, sizes, 0)) > count
-            if len(over) and over[-1]:
+        asked = np.bincount(wanted, sizes, len(free)).astype(np.int64)
+        for j, (gang_gpus, count) in enumerate(zip(asked.tolist(), free.tolist(), strict=True)):
+            if gang_gpus > count:
+                over = np.where(wanted == j, sizes, 0).cumsum() > count
                 upto = min(upto, int(over.argmax()))
         chosen.append(order[:upto])
         pools.append(wanted[:upto])
+        if upto == len(order):
+            break
         free -= np.bincount(wanted[:upto], sizes[:upto], len(free)).astype(np.int64)
-        order, usable, sizes = order[upto:], usable[:, upto:], sizes[upto:]
+        order, usable, sizes = order[upto:], usable[upto:], sizes[upto:]
     return np.concatenate(chosen), np.concatenate(pools)
 
 
-def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> _Ids:
-    """(K,) the pool with the highest of the (M, K) rates that has room for the gang as things are; -1 for none."""
-    best, wanted = np.zeros(len(sizes)), np.full(len(sizes), -1, dtype=np.int64)
-    for j, count in enumerate(free.tolist()):
-        if count:
-            better = (usable[j] > best) & (sizes <= count)
-            best[better] = usable[j][better]
-            wanted[better] = j
-    return wanted
+def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDArray[np.bool_]]:
+    """(K,) the pool with the highest of the (K, M) rates that has room for the gang as things are, and if any has."""
+    if sizes[sizes.argmax()] > free[free.argmin()]:
+        usable = np.where(sizes[:, None] <= free, usable, 0.0)
+    wanted = usable.argmax(axis=1)
+    k, m = usable.shape
+    return wanted, usable.ravel().take(np.arange(0, k * m, m) + wanted) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from allocator.policies.base.ordering import OrderPolicy
 from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState
 from allocator.registry import register
+from throughputs.numerics import quotient
 
 __all__ = ["ShortestRemainingTimeFirst"]
 
@@ -31,8 +33,5 @@ class ShortestRemainingTimeFirst(OrderPolicy):
 
     def key(self, state: ClusterState) -> Array:
         """(N,) seconds that each job still needs on its fastest type."""
-        fastest = np.zeros(state.n_jobs)
-        for rates in state.rates.T:
-            np.maximum(fastest, rates, out=fastest)
-        seconds: Array = np.divide(state.steps_remaining, fastest, out=np.full(state.n_jobs, np.inf), where=fastest > 0)
-        return seconds
+        fastest: Array = reduce(np.maximum, state.rates.T)
+        return quotient(state.steps_remaining, fastest, np.inf)

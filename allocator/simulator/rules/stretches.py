@@ -53,7 +53,7 @@ class Stretch:
     clock: float
     decision: Decision
     at: _Ids
-    begin: _Floats
+    begin: _Floats | float
     finish: _Floats = field(default_factory=lambda: _NONE)
     judged: _Floats = field(default_factory=lambda: _NONE)
     until: _Floats | float = np.inf

@@ -1,0 +1,157 @@
+"""Who runs as what, by job, from one assignment to the next: what changes is found by one look at each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.transition import Transition
+from throughputs import InputError
+
+__all__ = ["NOT_RUNNING", "Change", "Roster", "runs_as"]
+
+_Ids = NDArray[np.int64]
+
+_NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
+
+# What a job runs as is one number: from the low bits on its partner, pool and GPUs. A partner of -1 borrows one from
+# the pool, so that 1 is added before the number is taken apart.
+_PARTNER_BITS: Final = 32
+_POOL_BITS: Final = 12
+_PARTNER: Final = (1 << _PARTNER_BITS) - 1
+_POOL_MASK: Final = (1 << _POOL_BITS) - 1
+_GPUS_SHIFT: Final = _PARTNER_BITS + _POOL_BITS
+# Ids index a table, so they should be dense.
+_MOST_JOBS: Final = 1 << 31
+_NO_ROW: Final = -1
+
+NOT_RUNNING: Final = -2
+"""What a job runs as that does not run."""
+
+
+def runs_as(code: int) -> tuple[int, int, int]:
+    """Pool, GPUs and partner of a job, from the one number that it runs as."""
+    code += 1
+    return code >> _PARTNER_BITS & _POOL_MASK, code >> _GPUS_SHIFT, (code & _PARTNER) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What is other in an assignment than in the one before.
+
+    Attributes
+    ----------
+    assignment : the K rows of the next one.
+    rows : (C,) its rows, ascending, whose jobs start, or go on with another pool, number of GPUs or partner.
+    before : (C,) what their jobs ran as, see `runs_as`; `NOT_RUNNING` for those that start.
+    now : (C,) what they run as from now on.
+    stopped : (S,) ids of the jobs that ran before and do not now, in the order of their rows then.
+    stopped_before : (S,) what they ran as.
+    """
+
+    assignment: Assignment
+    rows: _Ids
+    before: _Ids
+    now: _Ids
+    stopped: _Ids
+    stopped_before: _Ids
+
+    def transition(self, rows: _Ids) -> Transition:
+        """The transition, where `rows`, ascending, are those whose jobs get other GPUs than they had, or had none."""
+        before = dict(zip(self.rows.tolist(), self.before.tolist(), strict=True))
+        now = dict(zip(before, self.now.tolist(), strict=True))
+        start, move, resize = [], [], []
+        for row, job in zip(rows.tolist(), self.assignment.jobs[rows].tolist(), strict=True):
+            code = before.get(row)
+            if code == NOT_RUNNING:
+                start.append(job)
+            elif code is None or runs_as(code)[0] != runs_as(now[row])[0] or runs_as(code)[1] == runs_as(now[row])[1]:
+                move.append(job)
+            else:
+                resize.append(job)
+        stop = self.stopped.tolist()
+        return Transition(
+            _ascending(start), _ascending(stop), _ascending(move), _ascending(resize), rows, self.assignment
+        )
+
+
+def _ascending(jobs: list[int]) -> _Ids:
+    return np.array(sorted(jobs), dtype=np.int64) if jobs else _NOBODY
+
+
+class Roster:
+    """Who runs as what, by job: one assignment after the other.
+
+    What changes is found by one look at the job of each row, without sorting; the tables grow with the largest id.
+    """
+
+    def __init__(self) -> None:
+        self.last = Assignment.none()
+        # By job: what it runs as, and its row plus `_first_row`. That number is raised with each assignment whose rows
+        # are numbered, so that jobs with a lower one are not in that assignment.
+        self._code: _Ids = _NOBODY
+        self._row: _Ids = _NOBODY
+        self._first_row = self._next_row = 0
+        self._looked_at = self._numbered = self.last
+
+    def change_to(self, assignment: Assignment) -> Change | None:
+        """What would change; None where nothing does."""
+        if assignment is self.last or _equal(assignment, self.last):
+            return None
+        self._looked_at, jobs = assignment, assignment.jobs
+        code = assignment.gpus << _GPUS_SHIFT
+        code += assignment.pool << _PARTNER_BITS
+        code += assignment.partner
+        try:
+            codes = self._code[jobs]
+        except IndexError:
+            self._make_room(jobs)
+            codes = self._code[jobs]
+        rows = (codes != code).nonzero()[0]
+        before = codes[rows]
+        stopped = _NOBODY
+        if len(self.last) + np.count_nonzero(before == NOT_RUNNING) != len(jobs):
+            self._number_rows()
+            stopped = self.last.jobs[self._row[self.last.jobs] < self._first_row]
+        return Change(assignment, rows, before, code[rows], stopped, self._code[stopped])
+
+    def accept(self, change: Change) -> None:
+        """It is so from now on."""
+        self._code[change.stopped] = NOT_RUNNING
+        self._code[change.assignment.jobs[change.rows]] = change.now
+        self.last = change.assignment
+
+    def row_of(self, job: int) -> int:
+        """The row of one of the jobs of the assignment that was last looked at."""
+        self._number_rows()
+        return int(self._row[job]) - self._first_row
+
+    def _number_rows(self) -> None:
+        assignment = self._looked_at
+        if self._numbered is not assignment:
+            self._numbered, self._first_row = assignment, self._next_row
+            self._next_row += len(assignment)
+            self._row[assignment.jobs] = np.arange(self._first_row, self._next_row)
+
+    def _make_room(self, jobs: _Ids) -> None:
+        """Let the tables by job hold all of `jobs`."""
+        if jobs.min() < 0 or jobs.max() >= _MOST_JOBS:
+            found = jobs[(jobs < 0) | (jobs >= _MOST_JOBS)].tolist()
+            raise InputError("placement", field="jobs", found=found, expected=f"ids from 0 and below {_MOST_JOBS}")
+        more = max(int(jobs.max()) + 1, 2 * len(self._code)) - len(self._code)
+        self._code = np.concatenate([self._code, np.full(more, NOT_RUNNING)])
+        self._row = np.concatenate([self._row, np.full(more, _NO_ROW)])
+
+
+def _equal(one: Assignment, other: Assignment) -> bool:
+    """Whether two assignments have the same rows in the same order."""
+    return (
+        one.jobs.tobytes() == other.jobs.tobytes()
+        and one.gpus.tobytes() == other.gpus.tobytes()
+        and one.pool.tobytes() == other.pool.tobytes()
+        and one.partner.tobytes() == other.partner.tobytes()
+    )
