@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
+from allocator.mechanism.placement.anew import PlacementAnew
 from allocator.mechanism.placement.placement import Placement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.rounds import RoundMechanism
@@ -238,7 +239,7 @@ class DecisionCore:
             if last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected):
                 return last[1]
             gpus = last[1].gpus
-        elif isinstance(self._placement, Placement) and step.interruptible:
+        elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew):
             # A round is written down with all its GPUs; of a step that may be short only what changes.
             change = self._placement.place_changes(step.assignment, step.hold)
         elif self._placement is not None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.transition import Transition, transition
 from throughputs import InputError
 
 __all__ = ["PlacementAnew"]
@@ -66,6 +67,14 @@ class PlacementAnew:
         moved = [job for job in stayed if before[job][:2] == self._held[job][:2] and before[job][2] != placed[job]]
         self.migrated = np.array(sorted(moved), dtype=np.int64)
         return tuple(placed[job] for job in assignment.jobs.tolist())
+
+    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
+        """The same, but answers what changes."""
+        jobs = sorted(self._held)
+        before = [self._held[job] for job in jobs]
+        last = Assignment.of(jobs, [pool for pool, _, _ in before], [size for _, size, _ in before])
+        self.place(assignment, hold)
+        return transition(last, assignment, self.migrated)
 
     def gpus_of(self, job: int) -> _Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
