@@ -13,6 +13,7 @@ from allocator.cluster import Cluster
 from allocator.presets import Preset, preset
 from allocator.registry import get_policy
 from allocator.report.html import render_report
+from allocator.report.payload import efficiency_series
 from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.deadlines import deadline_figures
 from allocator.results.efficiency import efficiency_table, single_gpu_rates
@@ -134,4 +135,19 @@ def test_shown() -> None:
     assert "deadlines: 2 admitted, 0 rejected, 1 met, 1 late; 0.4 GPU hours on jobs that were not in time" in (
         extra_figures(summary)
     )
-    assert "jobs with a deadline that kept it" in render_report([result])
+    page = render_report([result])
+    assert "jobs with a deadline that kept it" in page
+    assert 'id="chart-efficiency"' in page
+    plain = simulate(make_trace([720.0]), Cluster({"v100": 1}), SharesPolicy(), np.ones((1, 1)))
+    assert 'id="chart-efficiency"' not in render_report([plain])
+
+
+def test_the_series_of_the_report() -> None:
+    assert efficiency_series(run().efficiency) == {"time": [0, 720, 1440, 2160], "value": [1, 0.75, 0.5]}
+    assert efficiency_series(efficiency_table(None)) == {"time": [], "value": []}
+    times = np.arange(1001) * 10.0
+    many = pd.DataFrame({"time": times, "efficiency": np.append(np.tile([0.25, 0.75], 500), 0.0)})
+    series = efficiency_series(many)
+    assert len(series["time"]) == len(series["value"]) + 1 == 151
+    lengths = np.diff(series["time"])
+    assert (lengths * series["value"]).sum() / lengths.sum() == pytest.approx(0.5, rel=1e-2)
