@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.presets import Preset, preset
+from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.report.html import render_report
 from allocator.report.payload import efficiency_series
@@ -64,7 +64,7 @@ def test_with_one_deadline_each_all_measures_are_one() -> None:
 
 def test_the_measure_is_a_setting_of_the_preset() -> None:
     with pytest.raises(InputError, match="deadline_measure"):
-        Preset("mine", deadline_measure="loosest")  # type: ignore[arg-type]
+        preset("default").replace(deadline_measure="loosest")
     assert preset("default").as_dict()["deadline_measure"] == "first"
 
 
@@ -78,7 +78,7 @@ def run(measure: str = "first") -> object:
         ["a", "a", "b"], [1, 1, 2], [720.0, 1440.0, 6480.0], [0.0] * 3,
         deadline=[720.0, np.nan, np.nan], deadline_options=[(), ((700.0, 10.0), (1500.0, 4.0)), ()],
     )  # fmt: skip
-    settings = Preset(deadline_measure=measure)  # type: ignore[arg-type]
+    settings = preset("default").replace(deadline_measure=measure)
     return simulate(trace, CLUSTER, get_policy("fifo"), TABLE, preset=settings)
 
 
