@@ -7,6 +7,7 @@
 """
 
 from allocator.presets.default import DEFAULT
+from allocator.presets.elasticflow import ELASTICFLOW
 from allocator.presets.gavel import GAVEL
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset, nearest
 from allocator.presets.shockwave import SHOCKWAVE, SHOCKWAVE_PUBLISHED
@@ -14,7 +15,7 @@ from throughputs import InputError
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
 
-_PRESETS = {preset.name: preset for preset in (DEFAULT, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED)}
+_PRESETS = {preset.name: preset for preset in (DEFAULT, ELASTICFLOW, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED)}
 
 
 def preset_names() -> tuple[str, ...]:

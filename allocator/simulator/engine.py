@@ -104,7 +104,7 @@ def simulate(
     """
     checked_policy(policy).prepare()
     started = time.perf_counter()
-    chosen = find_preset(preset)
+    chosen = find_preset(preset).in_run(policy.name, cluster)
     _check(trace, window, extend, checkpoint, checkpoint_every, resume)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     owners = None if entities is None else Entities.parse(entities)
@@ -115,7 +115,13 @@ def simulate(
 
     def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
         table = JobTable.from_trace(
-            some, throughputs, cluster, needs=needs, entities=whose, published_profiles=adaptation == "published"
+            some,
+            throughputs,
+            cluster,
+            needs=needs,
+            entities=whose,
+            published_profiles=adaptation == "published",
+            by_duration=chosen.simulator.gang_rates == "duration",
         )
         return table, Truth.from_trace(some, throughputs, cluster, table, chosen.simulator, adaptation)
 
