@@ -18,6 +18,7 @@ from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.deadlines import deadline_figures
 from allocator.results.efficiency import efficiency_table, single_gpu_rates
 from allocator.results.output import save_result
+from allocator.results.result import SimulationResult
 from allocator.simulator import simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import Configurations, InputError, ThroughputTable, Trace
@@ -72,7 +73,7 @@ TABLE = ThroughputTable([("a", 1), ("a", 2), ("b", 2), ("b", 4)], ["a100"], [[1.
 CLUSTER = Cluster({"a100": 4})
 
 
-def run(measure: str = "first") -> object:
+def run(measure: str = "first") -> SimulationResult:
     # On four GPUs at once: 720 s, 1440 s and 2160 s.
     trace = Trace(
         ["a", "a", "b"], [1, 1, 2], [720.0, 1440.0, 6480.0], [0.0] * 3,
@@ -96,6 +97,16 @@ def test_a_run_with_soft_deadlines(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["settings"]["deadline_measure"] == "value"
     assert sorted(path.name for path in tmp_path.glob("*.csv")) == ["efficiency.csv", "jobs.csv"]
     assert run().summary()["deadline_ratio"] == 0.5
+
+
+def test_deadlines_are_judged_as_the_world_says() -> None:
+    result = run()
+    jobs = result.record.jobs
+    # later than the completion, earlier, and not said
+    jobs.columns["judged_time"] = np.array([721.0, 700.0, np.nan])
+    assert result.jobs["met"].tolist() == [False, True, None]
+    assert np.array_equal(result.record.judged_time, [721.0, 700.0, 2160.0])
+    assert result.jobs["jct"].tolist() == [720.0, 1440.0, 2160.0]
 
 
 def test_progress_per_gpu() -> None:
