@@ -15,6 +15,7 @@ from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob, ScalingCurve
 from formulations.deadlines.order import DeadlineOrder
 from formulations.deadlines.profile import FreeProfile, JobPlan
+from formulations.deadlines.repair import cheapest_share, plans_by_repair
 
 __all__ = [
     "DeadlineJob",
@@ -24,7 +25,9 @@ __all__ = [
     "JobPlan",
     "ScalingCurve",
     "Score",
+    "cheapest_share",
     "earliest_share",
+    "plans_by_repair",
     "take_as_published",
     "use_left_over",
 ]

@@ -110,7 +110,7 @@ class Filling:
                 work -= max(length - idle, 0.0) * rate
                 idle = max(idle - length, 0.0)
             held = gpus
-        met = real_end <= min(job.deadline, plan.end) + _TIE * abs(now)
+        met = now < plan.end and real_end <= min(job.deadline, plan.end) + _TIE * abs(now)
         return JobPlan(rest.starts, rest.gpus, plan.end, real_end, met, plan.charged_until)
 
     def _within_first(self, times: list[float], count: int, job: DeadlineJob, first: int) -> JobPlan | _Left:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf
 
 __all__ = ["DeadlineJob", "ScalingCurve"]
@@ -31,7 +31,7 @@ class ScalingCurve:
     best_rates : for each level the largest rate up to it.
     """
 
-    __slots__ = ("best_rates", "level_within", "levels", "next_level", "rate_of", "rate_within", "rates")
+    __slots__ = ("_steps", "best_rates", "level_within", "levels", "next_level", "rate_of", "rate_within", "rates")
 
     def __init__(
         self,
@@ -54,7 +54,31 @@ class ScalingCurve:
         self.rate_within = [self.rates[k] if k >= 0 else 0.0 for k in within]
         self.rate_of = dict(kept)
         above = {0: self.levels[0]} if kept else {}
-        self.next_level = above | dict(zip(self.levels, self.levels[1:], strict=False))
+        self.next_level = above | dict(pairwise(self.levels))
+        self._steps: dict[int, list[tuple[float, int, float]]] = {}
+
+    def efficient_steps(self, free: int) -> list[tuple[float, int, float]]:
+        """Steps of the concave hull of the curve within so many GPUs: steps/s per GPU, level reached, steps/s."""
+        most = self.level_within[free]
+        known = self._steps.get(most)
+        if known is None:
+            known = self._steps[most] = self._steps_within(most)
+        return known
+
+    def _steps_within(self, most: int) -> list[tuple[float, int, float]]:
+        hull = [(0, 0.0)]
+        for level, rate in zip(self.levels, self.rates, strict=True):
+            if level > most:
+                break
+            while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], (level, rate)):
+                hull.pop()
+            if rate > hull[-1][1]:
+                hull.append((level, rate))
+        return [(_slope(low, high), high[0], high[1] - low[1]) for low, high in pairwise(hull)]
+
+
+def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
+    return (high[1] - low[1]) / (high[0] - low[0])
 
 
 class DeadlineJob:

@@ -70,7 +70,7 @@ def check_capacity(result: SimulationResult, gpus: int) -> None:
     assert max(result.timeline["busy_gpus"], default=0) <= gpus
 
 
-@given(workloads(), st.sampled_from(["each", "batch"]), st.sampled_from([0.0, 60.0]))
+@given(workloads(), st.sampled_from(["each", "batch", "repair"]), st.sampled_from([0.0, 60.0]))
 @settings(max_examples=150)
 def test_who_is_admitted_meets_the_deadline(workload, admission, slot) -> None:
     result = run("elasticflow", **workload, admission=admission, slot_seconds=slot)
@@ -80,10 +80,13 @@ def test_who_is_admitted_meets_the_deadline(workload, admission, slot) -> None:
     check_capacity(result, workload["gpus"])
 
 
-@given(workloads(), st.sampled_from([5.0, 40.0]))
-@settings(max_examples=60)
-def test_who_is_admitted_meets_the_deadline_where_restarts_cost_what_the_policy_knows(workload, restart) -> None:
-    result = run("elasticflow", **workload, restart_seconds=restart, restart_penalty_seconds=restart)
+@given(workloads(), st.sampled_from(["each", "repair"]), st.sampled_from([5.0, 40.0]))
+@settings(max_examples=80)
+def test_who_is_admitted_meets_the_deadline_where_restarts_cost_what_the_policy_knows(
+    workload, admission, restart
+) -> None:
+    known = {"restart_seconds": restart, "restart_penalty_seconds": restart}
+    result = run("elasticflow", **workload, admission=admission, **known)
     assert late(result, workload) == 0
     check_capacity(result, workload["gpus"])
 
@@ -117,6 +120,24 @@ def test_one_impossible_job_rejects_its_batch_or_itself_alone() -> None:
     batch = run("elasticflow", **world, slack=slack, admission="batch")
     # best effort is never rejected
     assert batch.jobs["status"].tolist() == ["rejected", "rejected", "completed"]
+
+
+def test_repair_lets_in_more_jobs_at_once() -> None:
+    """Thirty jobs are offered one after the other at the same instant."""
+    met = dict.fromkeys(("each", "repair"), 0)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        n = 30
+        seconds = 10 ** rng.uniform(2, 3.3, n)
+        world = {
+            "gpus": 8, "rates": np.tile([[1.0, 1.7, 2.9, 4.1]], (n, 1)), "steps": seconds * 1.7,
+            "slack": seconds * rng.uniform(0.7, 2.5, n), "arrivals": np.zeros(n),
+        }  # fmt: skip
+        for admission in met:
+            result = run("elasticflow", **world, admission=admission)
+            assert late(result, world) == 0
+            met[admission] += int((result.jobs["status"] == "completed").sum())
+    assert met["repair"] > 1.05 * met["each"]
 
 
 def test_all_gpus_are_used_and_given_back_in_time() -> None:
@@ -224,6 +245,8 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost() -> None:
         ({"margin_seconds": -1.0}, "margin_seconds"),
         ({"most_gpus": {"job": 0}}, "most_gpus of 'job'"),
         ({"admission": "some"}, "admission"),
+        ({"admission": "repair", "keep_promises": False}, "admission"),
+        ({"repair_rounds": 0}, "repair_rounds"),
     ],
 )
 def test_bad_settings_say_so(options, message) -> None:

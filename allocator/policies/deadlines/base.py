@@ -20,8 +20,8 @@ __all__ = ["DeadlinePolicy", "Levels", "PlannedJob"]
 
 Levels = Literal["useful", "all"]
 
-_LEAST_SECONDS = 1e-6
-"""Length of a step: breakpoints of plans that are closer are one up to rounding."""
+_CLOSE = 1e-11
+"""Relative to the clock: breakpoints of plans that are closer are one up to rounding."""
 
 
 class PlannedJob(DeadlineJob):
@@ -162,7 +162,7 @@ class DeadlinePolicy(PlanPolicy):
             starting[job.label] = (plan.gpus[0], now + (job.starting if kept else self.restart_seconds))
         memory.starting = starting
         memory.curves = {job.label: job.curve for job in jobs}
-        seconds = max(min(changes) - now, _LEAST_SECONDS) if changes else np.inf
+        seconds = max(min(changes) - now, _CLOSE * max(now, 1.0)) if changes else np.inf
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 
 

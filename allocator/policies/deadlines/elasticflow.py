@@ -9,13 +9,15 @@ from typing import Literal
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
+from allocator.policies.deadlines.promises import Promises
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
-from formulations.deadlines import DeadlineOrder, FreeProfile, JobPlan, Score, use_left_over
+from formulations.deadlines import FreeProfile, JobPlan, Score, use_left_over
+from throughputs import InputError
 
 __all__ = ["ElasticFlow", "ElasticFlowNoAdmission"]
 
-Admission = Literal["each", "batch"]
+Admission = Literal["each", "batch", "repair"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class ElasticFlow(_Elastic):
     Parameters
     ----------
     admission : "each": newcomers are tried one by one. "batch": all that arrive together are admitted or rejected
-        together, as published.
+        together, as published. "repair": one by one, and where least shares in the order of deadlines do not let a job
+        in, all are planned by cheapest steps, in several orders (`formulations.deadlines.repair`).
+    repair_rounds, repair_jobs : how many orders, and with how many jobs at most.
     score : "saving", or "published": the job whose plan *costs* the most GPU time by it, as the published code has it.
     keep_promises : False, as published: plans are always made anew, and a job that is late keeps all others out.
     levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : see
@@ -79,82 +83,85 @@ class ElasticFlow(_Elastic):
     """
 
     admission: Admission = "each"
+    repair_rounds: int = 10
+    repair_jobs: int = 100
     keep_promises: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.admission == "repair" and not self.keep_promises:
+            expected = "each or batch, where promises are not kept"
+            raise InputError("policy elasticflow", field="admission", found=self.admission, expected=expected)
+        for name in ("repair_rounds", "repair_jobs"):
+            if getattr(self, name) < 1:
+                raise InputError("policy elasticflow", field=name, found=getattr(self, name), expected="at least 1")
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        capacity = int(state.capacity[pool])
-        free = FreeProfile(float(state.clock), capacity)
-        if self.keep_promises:
-            planned, turned_away = self._keeping_promises(jobs, memory, free, capacity)
-        else:
-            planned, turned_away = self._anew(jobs, memory, free)
+        repair_rounds = self.repair_rounds if self.admission == "repair" else 0
+        promises = Promises(
+            self.filling, float(state.clock), int(state.capacity[pool]), repair_rounds, self.repair_jobs
+        )
+        let_in = self._keeping_promises if self.keep_promises else self._anew
+        turned_away = let_in(jobs, memory, promises)
+        planned = promises.jobs, promises.plans, promises.left_over
         rejected = [*unserved.tolist(), *(job.position for job in turned_away)]
         plan = self._finished(state, memory, pool, planned, rejected, keep_met=self.keep_promises)
-        served = zip(planned[0], planned[1], strict=True)
-        memory.promised = {job.label: made for job, made in served if job.deadline < inf}
+        memory.promised = {job.label: made for job, made in zip(*planned[:2], strict=True) if job.deadline < inf}
         memory.unpromised = {job.label for job in planned[0] if job.deadline == inf}
         return plan
 
-    def _anew(
-        self, jobs: Sequence[PlannedJob], memory: DeadlineMemory, free: FreeProfile
-    ) -> tuple[_Planned, list[PlannedJob]]:
-        """Plans of all, and who is turned away; as published."""
-        order: DeadlineOrder[PlannedJob] = DeadlineOrder.filled(self.filling, free)
-        order.add(job for job in jobs if memory.knows(job.label))
+    def _anew(self, jobs: Sequence[PlannedJob], memory: DeadlineMemory, promises: Promises) -> list[PlannedJob]:
+        """Plan all; returns who is turned away. As published."""
+        promises.add(job for job in jobs if memory.knows(job.label))
         new = [job for job in jobs if not memory.knows(job.label)]
-        turned_away = self._admit(order, [job for job in new if job.due < inf])
-        order.add(job for job in new if job.due == inf)
-        return _planned(order), turned_away
+        turned_away = self._admit(promises, [job for job in new if job.due < inf])
+        promises.add(job for job in new if job.due == inf)
+        return turned_away
 
-    def _admit(self, order: DeadlineOrder[PlannedJob], newcomers: list[PlannedJob]) -> list[PlannedJob]:
+    def _admit(self, promises: Promises, newcomers: list[PlannedJob]) -> list[PlannedJob]:
         """Let newcomers in; returns those that are not."""
         if self.admission == "batch":
-            return [] if order.admit(newcomers) else newcomers
-        return [job for job in newcomers if not order.admit([job])]
+            return [] if promises.admit(newcomers) else newcomers
+        return [job for job in newcomers if not promises.admit([job])]
 
     def _keeping_promises(
-        self, jobs: Sequence[PlannedJob], memory: DeadlineMemory, free: FreeProfile, capacity: int
-    ) -> tuple[_Planned, list[PlannedJob]]:
-        """Plans of all, and who is turned away; whoever was promised a deadline meets it, as far as that can be."""
-        now = free.times[0]
+        self, jobs: Sequence[PlannedJob], memory: DeadlineMemory, promises: Promises
+    ) -> list[PlannedJob]:
+        """Plan all; returns who is turned away. Whoever was promised a deadline meets it, as far as that can be."""
+        now = promises.now
         promised = [job for job in jobs if job.label in memory.promised]
         best_effort = [job for job in jobs if job.due == inf]
         late = [job for job in jobs if job.label in memory.unpromised and job.due < inf]
         newcomers = [job for job in jobs if job.due < inf and not memory.knows(job.label)]
-        fixed: list[PlannedJob] = []
-        plans: list[JobPlan] = []
-        order = self._order(free, promised)
-        if not order.all_met:
+        if not _fill(promises, promised):
             carried = {job.label: self.filling.carried_on(memory.promised[job.label], job, now) for job in promised}
             broken = [job for job in promised if not carried[job.label].met]
-            if broken:
-                late += broken
-                promised = [job for job in promised if carried[job.label].met]
-                order = self._order(free, promised)
-            if not order.all_met:
-                fixed, plans = promised, [carried[job.label] for job in promised]
-                for plan in plans:
-                    free.take(plan)
-                if min(free.free) < 0:
-                    # GPUs were lost
-                    late += fixed
-                    fixed, plans, free = [], [], FreeProfile(now, capacity)
-                order = self._order(free, [])
-        turned_away = self._admit(order, newcomers)
-        due_later = [job for job in late if job.due > now]
-        for job in [job for job in late if job.due <= now] + [job for job in due_later if not order.admit([job])]:
-            job.deadline = inf
-            best_effort.append(job)
-        order.add(sorted(best_effort, key=_due))
-        return ([*fixed, *order.jobs], [*plans, *order.plans], order.left_over), turned_away
+            promised = [job for job in promised if carried[job.label].met]
+            late += broken
+            filled = bool(broken) and _fill(promises, promised)
+            if not filled and not promises.fix(promised, [carried[job.label] for job in promised]):
+                # GPUs were lost
+                late += promised
+                promises.fix([], [])
+        turned_away = self._admit(promises, newcomers)
+        for job in late:
+            # what rounding has left of a job may still end within the margin
+            job.deadline = job.due + self.margin_seconds
+            if job.deadline <= now or not promises.admit([job]):
+                job.deadline = inf
+                best_effort.append(job)
+        promises.add(sorted(best_effort, key=_due))
+        return turned_away
 
-    def _order(self, free: FreeProfile, jobs: list[PlannedJob]) -> DeadlineOrder[PlannedJob]:
-        order: DeadlineOrder[PlannedJob] = DeadlineOrder.filled(self.filling, free.copy())
-        order.add(jobs)
-        return order
+
+def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:
+    """Plan jobs with least shares; whether all meet their deadlines."""
+    promises.fix([], [])
+    promises.add(jobs)
+    return promises.all_met
 
 
 @register(
@@ -178,16 +185,10 @@ class ElasticFlowNoAdmission(_Elastic):
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        order: DeadlineOrder[PlannedJob] = DeadlineOrder.filled(
-            self.filling, FreeProfile(float(state.clock), int(state.capacity[pool]))
-        )
-        order.add(jobs)
-        keep_met = self.score != "published"
-        return self._finished(state, memory, pool, _planned(order), unserved.tolist(), keep_met=keep_met)
-
-
-def _planned(order: DeadlineOrder[PlannedJob]) -> _Planned:
-    return [*order.jobs], [*order.plans], order.left_over
+        promises = Promises(self.filling, float(state.clock), int(state.capacity[pool]))
+        promises.add(jobs)
+        planned = promises.jobs, promises.plans, promises.left_over
+        return self._finished(state, memory, pool, planned, unserved.tolist(), keep_met=self.score != "published")
 
 
 def _due(job: PlannedJob) -> float:
