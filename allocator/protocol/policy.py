@@ -33,6 +33,7 @@ class Need(Flag):
     TRAINING : how jobs train, epoch by epoch (`ClusterState.training`).
     CONFIGURATIONS : throughput by number of GPUs (`ClusterState.configurations`).
     SERVICE : how long each job has trained, and on how many GPUs (`ClusterState.run_seconds`, `gpu_seconds`).
+    DEADLINE_OPTIONS : all deadlines of jobs that have several, with values (`ClusterState.deadline_options`).
     ISOLATED_TIME : what the work done so far would have taken on isolated shares (`ClusterState.isolated_seconds`).
     """
 
@@ -42,6 +43,7 @@ class Need(Flag):
     CONFIGURATIONS = auto()
     ISOLATED_TIME = auto()
     SERVICE = auto()
+    DEADLINE_OPTIONS = auto()
 
 
 class Trigger(Flag):

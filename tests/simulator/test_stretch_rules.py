@@ -103,8 +103,8 @@ def test_deadlines_may_be_judged_by_the_training():
     late, _ = run(trace, slot_seconds=60.0, ends="slot")
     met, _ = run(trace, slot_seconds=60.0, ends="slot", deadlines_judged_by="training")
     assert ends(late) == ends(met) == [60.0]
-    assert late.jobs["deadline_met"].tolist() == [False]
-    assert met.jobs["deadline_met"].tolist() == [True]
+    assert late.jobs["met"].tolist() == [False]
+    assert met.jobs["met"].tolist() == [True]
 
 
 COSTS = {"overhead_base_seconds": 2.0, "overhead_doubling_seconds": 3.0}
