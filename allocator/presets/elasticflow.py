@@ -15,6 +15,13 @@ _CHARGED: Mapping[str, Any] = {"overhead": "running", "overhead_reuses_groups": 
 # Jobs with a fixed number of GPUs run for as long as their trace says.
 _FIXED: Mapping[str, Any] = {"gang_rates": "duration"}
 
+# The policies that ElasticFlow was compared with, to the letter. Leases of Themis are as short as slots.
+_BASELINES: Mapping[str, Mapping[str, Any]] = {
+    "tiresias": {"promote_after": None, "published_limits": True},
+    "gandiva_time_slicing": {"published_sets": True, "published_turns": True},
+    "themis": {"lease_seconds": 1.0, "published_fairness": True, "choice": "published"},
+}
+
 ELASTICFLOW = Preset(
     "elasticflow",
     MechanismSettings(placement="anew"),
@@ -25,6 +32,7 @@ ELASTICFLOW = Preset(
         overhead_restart_decisions="slot",
         batch_size_adaptation="off",
     ),
+    policy_settings=_BASELINES,
     world_settings={
         "elasticflow": {**_CHARGED, "ends": "slot", "deadlines_judged_by": "training"},
         "elasticflow_no_admission": {**_CHARGED, "ends": "slot"},
@@ -37,7 +45,6 @@ ELASTICFLOW = Preset(
         },
         "gandiva_time_slicing": {
             **_FIXED,
-            "ends": "exact",
             "overhead": "active",
             "overhead_while_arrivals": True,
             "slot_spares_last_arrival": True,
