@@ -45,7 +45,7 @@ class ThemisMemory:
     changed : when the set of jobs last changed, seconds.
     """
 
-    jobs: list[Hashable] = field(default_factory=list)
+    jobs: tuple[Hashable, ...] = ()
     turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     isolated_seconds: Array = field(default_factory=_nothing)
     steps_left: Array = field(default_factory=_nothing)
@@ -58,7 +58,7 @@ class ThemisMemory:
         if (before < 0).any() or len(before) != len(self.jobs):
             self.changed = state.clock
         new = in_order_of_arrival(state, np.flatnonzero(before < 0))
-        self.jobs = list(state.throughputs.jobs)
+        self.jobs = state.throughputs.jobs
         self.isolated_seconds, left, rate = (
             np.append(column, 0.0)[before] for column in (self.isolated_seconds, self.steps_left, self.isolated_rate)
         )
@@ -73,7 +73,7 @@ class ThemisMemory:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        vars(self).update(state)
+        vars(self).update(state, jobs=tuple(state["jobs"]))
 
 
 @register(
