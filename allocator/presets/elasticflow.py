@@ -38,6 +38,13 @@ _PLANNER: Mapping[str, Any] = {"levels": "all", "slot_seconds": 60.0, "whole_sec
 
 _ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS, "score": "published"}
 
+# The policies that ElasticFlow was compared with, to the letter. Leases of Themis are as short as slots.
+_BASELINES: Mapping[str, Mapping[str, Any]] = {
+    "tiresias": {"promote_after": None, "published_limits": True},
+    "gandiva_time_slicing": {"published_sets": True, "published_turns": True},
+    "themis": {"lease_seconds": 1.0, "published_fairness": True, "choice": "published"},
+}
+
 ELASTICFLOW = Preset(
     "elasticflow",
     MechanismSettings(placement="anew"),
@@ -60,7 +67,6 @@ ELASTICFLOW = Preset(
         },
         "gandiva_time_slicing": {
             **_FIXED,
-            "ends": "exact",
             "overhead": "active",
             "overhead_while_arrivals": True,
             "slot_spares_last_arrival": True,
@@ -83,9 +89,7 @@ ELASTICFLOW = Preset(
         "elasticflow_no_admission": _ELASTIC,
         "edf": {**_PLANNER, "published_returns": True},
         "edf_admission": {**_PLANNER, "published_returns": True, "late_block": True},
-        "tiresias": {"promote_after": None, "published_limits": True},
-        "gandiva_time_slicing": {"published_sets": True, "published_turns": True},
-        "themis": {"lease_seconds": 1.0, "published_fairness": True, "solver": "ecos", "choice": "published"},
+        **_BASELINES,
     },
     comparison=Comparison(
         policies=(

@@ -81,11 +81,11 @@ class GandivaTimeSlicing(PlanPolicy):
         labels, sizes = state.throughputs.jobs, state.scale_factors
         able = np.flatnonzero((state.rates[:, pool] > 0) & (sizes <= gpus) & (state.steps_remaining > 0))
         position = {labels[i]: i for i in able.tolist()}
-        known = memory.known()
-        released = memory.drop(known - position.keys())
-        new = np.array([i for label, i in position.items() if label not in known], dtype=np.int64)
-        for i in in_order_of_arrival(state, new).tolist():
-            memory.arrive(labels[i], int(sizes[i]))
+        released = memory.drop(memory.known - position.keys())
+        new = [position[label] for label in position.keys() - memory.known]
+        if new:
+            for i in in_order_of_arrival(state, np.array(new, dtype=np.int64)).tolist():
+                memory.arrive(labels[i], int(sizes[i]))
         if memory.waiting:
             memory.place_waiting(released)
         memory.rebalance()

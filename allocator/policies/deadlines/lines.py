@@ -26,6 +26,8 @@ def positions_of(jobs: Sequence[Hashable], known: Sequence[Hashable]) -> _Ids:
 
 def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
     """The `jobs` (positions), the first to arrive first; of several at once the order of labels decides."""
+    if len(jobs) < 2:
+        return jobs
     labels = state.throughputs.jobs
     by_label = jobs[tie_order([labels[i] for i in jobs.tolist()])]
     return np.asarray(by_label[np.argsort(-state.elapsed_seconds[by_label], kind="stable")])

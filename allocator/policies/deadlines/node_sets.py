@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Hashable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,7 @@ class NodeSets:
     free : servers in no set.
     of_size : node sets by the GPUs of their gangs.
     waiting : labels of the jobs that found no set, with the GPUs of their gangs, in the order in which they are tried.
+    known : labels of all jobs.
     turned : when jobs last took turns, seconds.
     """
 
@@ -69,15 +70,12 @@ class NodeSets:
     free: int = 0
     of_size: dict[int, list[NodeSet]] = field(default_factory=dict)
     waiting: dict[Hashable, int] = field(default_factory=dict)
+    known: set[Hashable] = field(default_factory=set)
     turned: float = 0.0
 
     def __iter__(self) -> Iterator[tuple[int, NodeSet]]:
         """Every set, with the size of its gangs; small gangs first."""
         return ((size, one) for size in sorted(self.of_size) for one in self.of_size[size])
-
-    def known(self) -> set[Hashable]:
-        """Labels of all jobs, those that wait included."""
-        return {job for _, one in self for job in one.jobs} | set(self.waiting)
 
     def resize(self, servers: int, gpus_per_server: int) -> None:
         """The cluster has so many servers from now on; where that is new all jobs wait to be placed again."""
@@ -93,20 +91,18 @@ class NodeSets:
             if one.oversubscribed:
                 one.turn()
 
-    def drop(self, gone: Collection[Hashable]) -> bool:
+    def drop(self, gone: Set[Hashable]) -> bool:
         """Take jobs out and release the sets that are empty; whether there were any."""
-        released = False
-        for job in self.waiting.keys() & gone:
-            del self.waiting[job]
-        for size, sets in self.of_size.items():
-            for one in sets:
-                if any(job in gone for job in one.jobs):
-                    one.jobs = [job for job in one.jobs if job not in gone]
-                if not one.jobs:
-                    self.free += one.servers
-                    released = True
-            self.of_size[size] = [one for one in sets if one.jobs]
-        return released
+        if gone:
+            self.known -= gone
+            self.waiting = {job: size for job, size in self.waiting.items() if job not in gone}
+            for _, one in self:
+                one.jobs = [job for job in one.jobs if job not in gone]
+        empty = sum(one.servers for _, one in self if not one.jobs)
+        if empty:
+            self.free += empty
+            self.of_size = {size: [one for one in sets if one.jobs] for size, sets in self.of_size.items()}
+        return empty > 0
 
     def servers_for(self, size: int) -> int:
         """Servers of a set for gangs of `size` GPUs."""
@@ -122,6 +118,7 @@ class NodeSets:
 
     def arrive(self, job: Hashable, size: int) -> None:
         """Place a new job; where there is no place it waits."""
+        self.known.add(job)
         if not self.place(job, size):
             self.waiting[job] = size
 
@@ -222,3 +219,4 @@ class NodeSets:
         self.waiting, self.turned, self.of_size = dict(state["waiting"]), state["turned"], {}
         for size, servers, capacity, placed, jobs in state["sets"]:
             self.of_size.setdefault(size, []).append(NodeSet(servers, capacity, list(jobs), placed))
+        self.known = {job for _, one in self for job in one.jobs} | set(self.waiting)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from operator import attrgetter
 
 from allocator.policies.deadlines.node_sets import NodeSet, NodeSets
 
 __all__ = ["PublishedNodeSets"]
+
+_load = attrgetter("placed")
 
 
 class PublishedNodeSets(NodeSets):
@@ -39,7 +42,7 @@ class PublishedNodeSets(NodeSets):
     @staticmethod
     def _add(sets: list[NodeSet], one: NodeSet, job: Hashable) -> bool:
         one.add(job)
-        sets.sort(key=lambda other: other.placed)
+        sets.sort(key=_load)
         return True
 
     def place_waiting(self, released: bool) -> None:
@@ -91,4 +94,4 @@ class PublishedNodeSets(NodeSets):
         """Place jobs one by one, each on the set that is first in line then."""
         for job in jobs:
             sets[0].add(job)
-            sets.sort(key=lambda one: one.placed)
+            sets.sort(key=_load)

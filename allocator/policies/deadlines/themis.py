@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,11 +17,14 @@ from allocator.policies.deadlines.lines import in_order_of_arrival, only_pool, p
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
+from formulations.solving.backends import BACKENDS
 from throughputs import InputError, PlainColumns, ThroughputMatrix
 
 __all__ = ["Themis", "ThemisMemory"]
 
 _Ids = NDArray[np.int64]
+
+_PUBLISHED_SOLVER = "ecos"
 
 
 def _nothing() -> Array:
@@ -41,7 +45,7 @@ class ThemisMemory:
     changed : when the set of jobs last changed, seconds.
     """
 
-    jobs: list[Hashable] = field(default_factory=list)
+    jobs: tuple[Hashable, ...] = ()
     turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     isolated_seconds: Array = field(default_factory=_nothing)
     steps_left: Array = field(default_factory=_nothing)
@@ -54,7 +58,7 @@ class ThemisMemory:
         if (before < 0).any() or len(before) != len(self.jobs):
             self.changed = state.clock
         new = in_order_of_arrival(state, np.flatnonzero(before < 0))
-        self.jobs = list(state.throughputs.jobs)
+        self.jobs = state.throughputs.jobs
         self.isolated_seconds, left, rate = (
             np.append(column, 0.0)[before] for column in (self.isolated_seconds, self.steps_left, self.isolated_rate)
         )
@@ -69,7 +73,7 @@ class ThemisMemory:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        vars(self).update(state)
+        vars(self).update(state, jobs=tuple(state["jobs"]))
 
 
 @register(
@@ -99,7 +103,8 @@ class Themis(PlanPolicy):
     published_fairness : rho as the published simulator reckons it: q_i is the isolated share alone, without T_i, so
         that rho compares seconds with steps, and e_i ends when the set of jobs last changed.
     solver, choice : of the program, as in `ProgramPolicy`. The shares of jobs that do not determine the worst rho are
-        often not unique; the published order is that of "ecos" with "published".
+        often not unique. "published" are those at which ECOS ends, which solver "auto" asks where it is installed (an
+        extra: it is under the GPL); where it is not there is a warning, and jobs may be leased GPUs in another order.
     """
 
     lease_seconds: float = 240.0
@@ -115,7 +120,13 @@ class Themis(PlanPolicy):
             raise InputError("policy themis", field="lease_seconds", found=self.lease_seconds, expected="above 0")
 
     def prepare(self) -> None:
-        """Import the solver, by a program for one job that has to wait."""
+        """Import the solver, by a program for two jobs of which one has to wait."""
+        if self.choice == "published" and self.solver == "auto" and BACKENDS[_PUBLISHED_SOLVER].missing:
+            warnings.warn(
+                f"themis: the published order of jobs is that of {_PUBLISHED_SOLVER}, which is not installed: some "
+                f"jobs may run in another order ({BACKENDS[_PUBLISHED_SOLVER].install})",
+                stacklevel=2,
+            )
         matrix = ThroughputMatrix([[1.0], [1.0]], ["one", "other"], ["v100"])
         self.allocate(ClusterState(Cluster({"v100": 1}), matrix))
 
@@ -161,4 +172,10 @@ class Themis(PlanPolicy):
         isolated = memory.isolated_seconds[jobs] + left / memory.isolated_rate[jobs]
         polytope = Polytope(PlainColumns(columns), state.capacity[[pool]])
         fairness = FinishTimeFairness(elapsed, left, isolated)
-        return np.asarray(solve(polytope, fairness, solver=self.solver, choice=self.choice).shares[:, 0])
+        return np.asarray(solve(polytope, fairness, solver=self._solver, choice=self.choice).shares[:, 0])
+
+    @property
+    def _solver(self) -> str:
+        """That of the setting, or the published one in its place."""
+        published = self.choice == "published" and self.solver == "auto" and not BACKENDS[_PUBLISHED_SOLVER].missing
+        return _PUBLISHED_SOLVER if published else self.solver

@@ -42,7 +42,7 @@ class TiresiasMemory:
     clock : time of the last decision, seconds.
     """
 
-    jobs: list[Hashable] = field(default_factory=list)
+    jobs: tuple[Hashable, ...] = ()
     queue: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     spent: Array = field(default_factory=lambda: np.empty(0))
@@ -51,9 +51,11 @@ class TiresiasMemory:
 
     def recall(self, state: ClusterState) -> None:
         """Make the memory one of the jobs of `state`; new ones are last in line in the first queue."""
+        if state.throughputs.jobs == self.jobs:
+            return
         before = positions_of(state.throughputs.jobs, self.jobs)
         new = in_order_of_arrival(state, np.flatnonzero(before < 0))
-        self.jobs = list(state.throughputs.jobs)
+        self.jobs = state.throughputs.jobs
         self.queue, self.spent, self.waited = (
             np.append(column, 0)[before] for column in (self.queue, self.spent, self.waited)
         )
@@ -71,7 +73,7 @@ class TiresiasMemory:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        vars(self).update(state)
+        vars(self).update(state, jobs=tuple(state["jobs"]))
 
 
 @register(
@@ -130,7 +132,8 @@ class Tiresias(PlanPolicy):
         memory.recall(state)
         ran = np.zeros(state.n_jobs, dtype=np.bool_)
         ran[state.running.jobs] = True
-        memory.waited[~ran & (state.run_seconds > 0)] += elapsed
+        if self.promote_after is not None:
+            memory.waited[~ran & (state.run_seconds > 0)] += elapsed
         self._demote(state, memory, ran)
         self._promote(state, memory, ran)
         order = np.lexsort((memory.turn, memory.queue))
@@ -148,6 +151,8 @@ class Tiresias(PlanPolicy):
         if self.published_limits:
             due = np.where(ran, np.minimum(due, memory.queue + 1), 0)
         down = np.flatnonzero(due > memory.queue)
+        if not len(down):
+            return
         down = in_order_of_arrival(state, down)
         down = down[np.argsort(-state.scale_factors[down], kind="stable")]
         memory.send(down, due[down])

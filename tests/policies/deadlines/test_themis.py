@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from allocator.policies.deadlines import themis
+from formulations.solving.backends import BACKENDS
 from tests.policies.deadlines.runs import decide, state_of
 from throughputs import InputError
 
@@ -88,6 +92,13 @@ def test_equals_keep_their_places():
     alike = {"steps_remaining": [500.0] * 3, "elapsed_seconds": [10.0] * 3}
     first = decide(policy, memory, state_of([1, 2, 3], [1, 1, 1], TWO, **alike))
     assert first == decide(policy, memory, state_of([1, 2, 3], [1, 1, 1], TWO, **alike)) == [1, 2]
+
+
+def test_without_the_published_solver_it_says_so(monkeypatch):
+    policy = get_policy("themis", choice="published")
+    monkeypatch.setattr(themis, "BACKENDS", {"ecos": replace(BACKENDS["ecos"], requires=("not_there",))})
+    with pytest.warns(UserWarning, match="some jobs may run in another order"):
+        policy.prepare()
 
 
 def test_wrong_settings():

@@ -1,0 +1,74 @@
+"""Whole runs of Tiresias, Gandiva and Themis: nobody starves, nothing depends on chance, interrupted runs go on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from allocator import Cluster, get_policy, simulate
+from allocator.presets import preset
+from tests.policies.deadlines.runs import traces
+from tests.simulator.test_checkpoints import CrashError, StopAt, assert_same
+from tests.simulator.worlds import make_trace
+
+PUBLISHED = {
+    "tiresias": {"promote_after": None, "published_limits": True},
+    "gandiva_time_slicing": {"published_sets": True, "published_turns": True},
+    "themis": {"lease_seconds": 1.0, "published_fairness": True},
+}
+
+
+def run(name, world, *, published=False, **more):
+    trace, cluster, rates = world
+    settings = PUBLISHED[name] if published else {}
+    chosen = preset("default").replace(slot_seconds=60.0 if published else 0.0)
+    return simulate(trace, cluster, get_policy(name, **settings), rates, preset=chosen, **more)
+
+
+def sixteen_jobs():
+    rng, n = np.random.default_rng(5), 16
+    steps, sizes = rng.uniform(300, 6000, n).tolist(), rng.choice([1, 1, 2, 4], n).tolist()
+    trace = make_trace(steps, sizes, np.cumsum(rng.uniform(0, 200, n)).tolist())
+    return trace, Cluster({"a100": 8}, {"a100": 4}), rng.uniform(0.5, 2.0, (n, 1))
+
+
+@examples(max_examples=25)
+@given(world=traces(), published=st.booleans())
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_job_completes_within_the_cluster(name, world, published):
+    result = run(name, world, published=published)
+    assert (result.jobs["status"] == "completed").all()
+    trace, cluster, rates = world
+    spent = (trace.total_steps / rates[:, 0] * trace.scale_factor).sum()
+    assert spent <= result.makespan * cluster.total_gpus * (1 + 1e-9)
+
+
+@examples(max_examples=10)
+@given(world=traces())
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_same_run_twice(name, world):
+    once, again = run(name, world), run(name, world)
+    assert once.jobs["completion_time"].tolist() == again.jobs["completion_time"].tolist()
+    assert once.policy_calls == again.policy_calls
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_resumed_run_is_the_run(name, published, tmp_path):
+    world = sixteen_jobs()
+    whole = run(name, world, published=published)
+    file = tmp_path / "run.checkpoint"
+    with pytest.raises(CrashError):
+        run(
+            name,
+            world,
+            published=published,
+            checkpoint=file,
+            checkpoint_every=5,
+            observers=[StopAt(len(whole.timeline) // 2)],
+        )
+    assert file.exists()
+    assert_same(run(name, world, published=published, checkpoint=file, resume=True), whole)
