@@ -47,6 +47,7 @@ _OWN_MODULES = (
     "pairing_rules",
     "shockwave.policy",
     "deadlines.elasticflow",
+    "deadlines.optimum",
     "deadlines.earliest",
 )
 

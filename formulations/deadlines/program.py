@@ -38,7 +38,7 @@ from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import JobPlan
 from throughputs import Configurations, InputError
 
-__all__ = ["DeadlineProgram", "DeadlineSolution", "MostDeadlines", "all_can_be_met", "solve_deadlines"]
+__all__ = ["DeadlineProgram", "DeadlineSolution", "MostDeadlines", "all_can_be_met", "most_value", "solve_deadlines"]
 
 Array = NDArray[np.float64]
 
@@ -175,7 +175,9 @@ class MostDeadlines(Objective):
 
     def met(self, x: Array) -> NDArray[np.bool_]:
         """(N,) whose work shares (C S,) do in time, but for one part in ten million."""
-        parts: Array = self.problem.work_rows() @ x
+        done = np.ravel(self.problem.done().T) * x
+        job = np.tile(self.problem.columns.job, len(self.problem.borders) - 1)
+        parts = np.bincount(job, done, minlength=len(self.problem.jobs))
         return np.asarray(parts >= 1.0 - _MET)
 
     def value(self, program: ColumnProgram, x: Array) -> float:
@@ -230,6 +232,12 @@ def solve_deadlines(
     return DeadlineSolution(met, float(np.add.reduce(gpu_time * answer.x, axis=None)), plans, answer)
 
 
+def most_value(program: DeadlineProgram, *, solver: str = "auto", seconds: float = inf) -> float:
+    """No more value than this can be had, as far as proven; parameters and errors as of `solve_deadlines`."""
+    goal = MostDeadlines(program)
+    return float(solve_columns(program.column_program(), goal, solver=solver, seconds=seconds).stages[0].bound)
+
+
 def all_can_be_met(jobs: Sequence[DeadlineJob], gpus: int, now: float, *, solver: str = "auto") -> bool:
     """Whether the bound leaves room for all deadlines; False proves that no schedule meets them all."""
     if any(job.deadline <= now for job in jobs):
@@ -246,7 +254,7 @@ def _plan(program: DeadlineProgram, x: Array, j: int) -> JobPlan | None:
     """The plan of a job by whole shares (C, S); None for one that never runs."""
     columns, job, borders = program.columns, program.jobs[j], program.borders
     own = slice(int(columns.offsets[j]), int(columns.offsets[j + 1]))
-    gpus = (columns.gpus[own] @ np.rint(x[own])).astype(int).tolist()
+    gpus = (columns.gpus[own, None] * np.rint(x[own])).sum(axis=0).astype(int).tolist()
     left = job.work
     starts: list[float] = []
     levels: list[int] = []

@@ -13,10 +13,11 @@ from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import Assignment, Plan
 from allocator.simulator import SimulationResult, preset, simulate
+from formulations import SolverError
 from throughputs import InputError, Trace
 from throughputs.configurations import Configurations
 
-NAMES = ("elasticflow", "elasticflow_no_admission", "edf", "edf_admission")
+NAMES = ("elasticflow", "elasticflow_no_admission", "elasticflow_mip", "edf", "edf_admission")
 LEVELS = (1, 2, 4, 8, 16)
 
 
@@ -110,6 +111,48 @@ def test_published_settings_run_too(workload) -> None:
     )  # fmt: skip
     assert set(result.jobs["status"]) <= {"completed", "rejected"}
     check_capacity(result, workload["gpus"])
+
+
+@given(workloads())
+@settings(max_examples=15)
+def test_the_program_keeps_promises_too(workload) -> None:
+    result = run("elasticflow_mip", **workload, slots=6)
+    assert late(result, workload) == 0
+    check_capacity(result, workload["gpus"])
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_the_program_admits_the_most_value(solver) -> None:
+    """On four GPUs until 100 s: the last job alone is worth more than those that come before it together."""
+    steps, slack, weights = [100.0, 150.0, 330.0], [100.0, 100.0, 100.0], np.array([1.0, 1.0, 2.5])
+    state = state_of(steps, slack, gpus=4, priority_weights=weights)
+    answer = get_policy("elasticflow_mip", solver=solver, margin_seconds=0.0).allocate(state)
+    assert answer.rejected == (0, 1)
+    assert (answer.objective, answer.bound, answer.gap) == (2.5, 2.5, 0.0)
+    assert (answer.status, answer.solver) == ("optimal", solver)
+    least = get_policy("elasticflow", margin_seconds=0.0).allocate(state)
+    assert least.rejected == (2,)
+
+
+def test_a_promise_comes_before_more_value() -> None:
+    policy = get_policy("elasticflow_mip", margin_seconds=0.0)
+    memory = policy.new_memory()
+    first = policy.plan(state_of([150.0], [100.0], gpus=4), memory)
+    assert not len(first.rejected)
+    state = state_of([150.0, 330.0], [100.0, 100.0], gpus=4, priority_weights=np.array([1.0, 9.0]))
+    assert policy.plan(state, memory).rejected.tolist() == [1]
+
+
+def test_a_solver_that_fails_is_named(monkeypatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise SolverError("highs: out of order")
+
+    monkeypatch.setattr("allocator.policies.deadlines.optimum.solve_deadlines", fails)
+    state = state_of([100.0, 150.0], [100.0, 100.0], gpus=4)
+    with pytest.warns(UserWarning, match="elasticflow_mip: highs: out of order"):
+        answer = get_policy("elasticflow_mip").allocate(state)
+    assert answer.rejected == ()
+    assert answer.objective == 2.0
 
 
 def test_one_impossible_job_rejects_its_batch_or_itself_alone() -> None:
@@ -247,11 +290,14 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost() -> None:
         ({"admission": "some"}, "admission"),
         ({"admission": "repair", "keep_promises": False}, "admission"),
         ({"repair_rounds": 0}, "repair_rounds"),
+        ({"slots": 0}, "slots"),
+        ({"time_limit_seconds": 0.0}, "time_limit_seconds"),
     ],
 )
 def test_bad_settings_say_so(options, message) -> None:
+    name = "elasticflow_mip" if message in ("slots", "time_limit_seconds") else "elasticflow"
     with pytest.raises(InputError, match=message):
-        get_policy("elasticflow", **options)
+        get_policy(name, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -25,6 +25,7 @@ ONE_TYPE = {
     "shockwave",
     "elasticflow",
     "elasticflow_no_admission",
+    "elasticflow_mip",
     "edf",
     "edf_admission",
     "gandiva_time_slicing",

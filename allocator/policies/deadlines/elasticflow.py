@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
+from allocator.policies.deadlines.base import PlannedJob
+from allocator.policies.deadlines.elastic import ElasticPolicy
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
-from formulations.deadlines import FreeProfile, JobPlan, Score, use_left_over
 from throughputs import InputError
 
 __all__ = ["ElasticFlow", "ElasticFlowNoAdmission"]
 
 Admission = Literal["each", "batch", "repair"]
-
-
-@dataclass(frozen=True)
-class _Elastic(DeadlinePolicy):
-    """Least shares in the order of deadlines, then what is left over."""
-
-    score: Score = "saving"
-
-    def _finished(
-        self,
-        state: ClusterState,
-        memory: DeadlineMemory,
-        pool: int,
-        planned: _Planned,
-        rejected: Sequence[int],
-        *,
-        keep_met: bool,
-    ) -> Plan:
-        """Use what is left over."""
-        jobs, plans, free = planned
-        use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=keep_met)
-        return self.as_plan(state, memory, pool, jobs, plans, rejected)
-
-
-_Planned = tuple[list[PlannedJob], list[JobPlan], FreeProfile]
 
 
 @register(
@@ -51,7 +25,7 @@ _Planned = tuple[list[PlannedJob], list[JobPlan], FreeProfile]
     program="admit j iff all keep C_j <= D_j with least shares in order of D; then max marginal saving of GPU time",
 )
 @dataclass(frozen=True)
-class ElasticFlow(_Elastic):
+class ElasticFlow(ElasticPolicy):
     """Admit jobs whose deadlines can be met beside those of all others, and scale them with the GPUs that are left.
 
     1. Least shares. Jobs i in the order of deadlines D_i take from the free GPUs f(t) what they need, late and thin::
@@ -104,64 +78,24 @@ class ElasticFlow(_Elastic):
         promises = Promises(
             self.filling, float(state.clock), int(state.capacity[pool]), repair_rounds, self.repair_jobs
         )
-        let_in = self._keeping_promises if self.keep_promises else self._anew
-        turned_away = let_in(jobs, memory, promises)
-        planned = promises.jobs, promises.plans, promises.left_over
-        rejected = [*unserved.tolist(), *(job.position for job in turned_away)]
-        plan = self._finished(state, memory, pool, planned, rejected, keep_met=self.keep_promises)
-        memory.promised = {job.label: made for job, made in zip(*planned[:2], strict=True) if job.deadline < inf}
-        memory.unpromised = {job.label for job in planned[0] if job.deadline == inf}
-        return plan
-
-    def _anew(self, jobs: Sequence[PlannedJob], memory: DeadlineMemory, promises: Promises) -> list[PlannedJob]:
-        """Plan all; returns who is turned away. As published."""
-        promises.add(job for job in jobs if memory.knows(job.label))
         new = [job for job in jobs if not memory.knows(job.label)]
-        turned_away = self._admit(promises, [job for job in new if job.due < inf])
-        promises.add(job for job in new if job.due == inf)
-        return turned_away
+        with_deadline = [job for job in new if job.due < inf]
+        if self.keep_promises:
+            late = self.keep(promises, jobs, memory)
+            turned_away = self._admit(promises, with_deadline)
+            self.serve(promises, late, (job for job in jobs if job.due == inf))
+        else:
+            promises.add(job for job in jobs if memory.knows(job.label))
+            turned_away = self._admit(promises, with_deadline)
+            promises.add(job for job in new if job.due == inf)
+        rejected = [*unserved.tolist(), *(job.position for job in turned_away)]
+        return self.finished(state, memory, pool, promises, rejected, keep_met=self.keep_promises)
 
     def _admit(self, promises: Promises, newcomers: list[PlannedJob]) -> list[PlannedJob]:
         """Let newcomers in; returns those that are not."""
         if self.admission == "batch":
             return [] if promises.admit(newcomers) else newcomers
         return [job for job in newcomers if not promises.admit([job])]
-
-    def _keeping_promises(
-        self, jobs: Sequence[PlannedJob], memory: DeadlineMemory, promises: Promises
-    ) -> list[PlannedJob]:
-        """Plan all; returns who is turned away. Whoever was promised a deadline meets it, as far as that can be."""
-        now = promises.now
-        promised = [job for job in jobs if job.label in memory.promised]
-        best_effort = [job for job in jobs if job.due == inf]
-        late = [job for job in jobs if job.label in memory.unpromised and job.due < inf]
-        newcomers = [job for job in jobs if job.due < inf and not memory.knows(job.label)]
-        if not _fill(promises, promised):
-            carried = {job.label: self.filling.carried_on(memory.promised[job.label], job, now) for job in promised}
-            broken = [job for job in promised if not carried[job.label].met]
-            promised = [job for job in promised if carried[job.label].met]
-            late += broken
-            filled = bool(broken) and _fill(promises, promised)
-            if not filled and not promises.fix(promised, [carried[job.label] for job in promised]):
-                # GPUs were lost
-                late += promised
-                promises.fix([], [])
-        turned_away = self._admit(promises, newcomers)
-        for job in late:
-            # what rounding has left of a job may still end within the margin
-            job.deadline = job.due + self.margin_seconds
-            if job.deadline <= now or not promises.admit([job]):
-                job.deadline = inf
-                best_effort.append(job)
-        promises.add(sorted(best_effort, key=_due))
-        return turned_away
-
-
-def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:
-    """Plan jobs with least shares; whether all meet their deadlines."""
-    promises.fix([], [])
-    promises.add(jobs)
-    return promises.all_met
 
 
 @register(
@@ -170,7 +104,7 @@ def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:
     program="least shares in order of D, as many GPUs as can be used once D cannot be kept; then max marginal saving",
 )
 @dataclass(frozen=True)
-class ElasticFlowNoAdmission(_Elastic):
+class ElasticFlowNoAdmission(ElasticPolicy):
     """ElasticFlow that lets everybody in: earliest deadline first with elastic scaling.
 
     A job that cannot meet its deadline keeps its place in the order of deadlines and takes what it can use. All else
@@ -187,9 +121,5 @@ class ElasticFlowNoAdmission(_Elastic):
         jobs, unserved = self.jobs(state, memory, pool)
         promises = Promises(self.filling, float(state.clock), int(state.capacity[pool]))
         promises.add(jobs)
-        planned = promises.jobs, promises.plans, promises.left_over
-        return self._finished(state, memory, pool, planned, unserved.tolist(), keep_met=self.score != "published")
-
-
-def _due(job: PlannedJob) -> float:
-    return job.due
+        keep_met = self.score != "published"
+        return self.finished(state, memory, pool, promises, unserved.tolist(), keep_met=keep_met)

@@ -1,0 +1,88 @@
+"""What the policies with elastic scaling have in common: promises that are kept, and GPUs that are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
+from allocator.policies.deadlines.memory import DeadlineMemory
+from allocator.policies.deadlines.promises import Promises
+from allocator.protocol import ClusterState, Plan
+from formulations.deadlines import Score, use_left_over
+
+__all__ = ["ElasticPolicy"]
+
+
+@dataclass(frozen=True)
+class ElasticPolicy(DeadlinePolicy):
+    """Least shares, then what is left over.
+
+    Parameters
+    ----------
+    score : whom what is left over goes to, see `formulations.deadlines.use_left_over`.
+    """
+
+    score: Score = "saving"
+
+    def keep(self, promises: Promises, jobs: Sequence[PlannedJob], memory: DeadlineMemory) -> list[PlannedJob]:
+        """Plan the jobs that were promised their deadlines; returns those with deadlines that have no promise any more.
+
+        Where filling anew does not find plans for all of them, those of before are carried on.
+        """
+        promised = [job for job in jobs if job.label in memory.promised]
+        late = [job for job in jobs if job.label in memory.unpromised and job.due < inf]
+        if _fill(promises, promised):
+            return late
+        carried = {
+            job.label: self.filling.carried_on(memory.promised[job.label], job, promises.now) for job in promised
+        }
+        broken = [job for job in promised if not carried[job.label].met]
+        promised = [job for job in promised if carried[job.label].met]
+        late += broken
+        filled = bool(broken) and _fill(promises, promised)
+        if not filled and not promises.fix(promised, [carried[job.label] for job in promised]):
+            # GPUs were lost
+            late += promised
+            promises.fix([], [])
+        return late
+
+    def serve(self, promises: Promises, late: Iterable[PlannedJob], best_effort: Iterable[PlannedJob]) -> None:
+        """Promise late jobs their deadlines where that can be done, and serve the others as best effort."""
+        others = list(best_effort)
+        for job in late:
+            # what rounding has left of a job may still end within the margin
+            job.deadline = job.due + self.margin_seconds
+            if job.deadline <= promises.now or not promises.admit([job]):
+                job.deadline = inf
+                others.append(job)
+        promises.add(sorted(others, key=_due))
+
+    def finished(
+        self,
+        state: ClusterState,
+        memory: DeadlineMemory,
+        pool: int,
+        promises: Promises,
+        rejected: Sequence[int],
+        *,
+        keep_met: bool,
+    ) -> Plan:
+        """The plan, once what is left over is used; the memory is then of it."""
+        jobs, plans = promises.jobs, promises.plans
+        use_left_over(self.filling, promises.left_over, jobs, plans, score=self.score, keep_met=keep_met)
+        memory.promised = {job.label: plan for job, plan in zip(jobs, plans, strict=True) if job.deadline < inf}
+        memory.unpromised = {job.label for job in jobs if job.deadline == inf}
+        return self.as_plan(state, memory, pool, jobs, plans, rejected)
+
+
+def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:
+    """Plan jobs with least shares; whether all meet their deadlines."""
+    promises.fix([], [])
+    promises.add(jobs)
+    return promises.all_met
+
+
+def _due(job: PlannedJob) -> float:
+    return job.due
