@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.deadlines import OptionRow, checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import FrameReader
 
@@ -35,6 +36,10 @@ class Trace:
     arrival_time : (N,) seconds from the start of the trace.
     priority_weight : (N,) weight of the job, 1 for an ordinary one.
     slo : (N,) allowed completion time as a multiple of the job's duration; nan for none.
+    deadline : (N,) seconds from the start of the trace by which the job should complete; nan for none. A job has an
+        `slo` or a `deadline`, not both; one that has neither is served as well as may be (best effort).
+    deadline_options : (N,) soft deadlines: for each job a tuple of (seconds from the start of the trace, value),
+        ascending in time and not in value; empty for none. `deadline` is the first of them.
     duration : (N,) seconds the job was said to run for, alone; nan where the trace does not say.
     mode : (N,) str, how the batch size changes while training: "static", "accordion" or "gns".
     command, working_directory, num_steps_arg : (N,) str, how to start the job on a real cluster; may be
@@ -47,7 +52,8 @@ class Trace:
     ------
     InputError
         Arrays of different length, an empty job type, an unknown mode, a scale factor below 1, non-positive
-        steps, SLOs or durations, times that are negative or not finite, or arrivals that are not in order.
+        steps, SLOs or durations, times that are negative or not finite, arrivals that are not in order, a job with
+        two kinds of deadline, or a deadline before its arrival.
     """
 
     job_type: NDArray[np.object_]
@@ -56,6 +62,8 @@ class Trace:
     arrival_time: NDArray[np.float64]
     priority_weight: NDArray[np.float64]
     slo: NDArray[np.float64]
+    deadline: NDArray[np.float64]
+    deadline_options: NDArray[np.object_]
     duration: NDArray[np.float64]
     mode: NDArray[np.object_]
     command: NDArray[np.object_]
@@ -74,6 +82,8 @@ class Trace:
         *,
         priority_weight: Sequence[float] | NDArray[np.float64] | None = None,
         slo: Sequence[float] | NDArray[np.float64] | None = None,
+        deadline: Sequence[float] | NDArray[np.float64] | None = None,
+        deadline_options: Sequence[OptionRow] | NDArray[np.object_] | None = None,
         duration: Sequence[float] | NDArray[np.float64] | None = None,
         mode: Sequence[str] | NDArray[np.object_] | None = None,
         command: Sequence[str] | NDArray[np.object_] | None = None,
@@ -99,6 +109,7 @@ class Trace:
         keep("arrival_time", arrival_time, np.float64, 0.0)
         keep("priority_weight", priority_weight, np.float64, 1.0)
         keep("slo", slo, np.float64, np.nan)
+        keep("deadline", deadline, np.float64, np.nan)
         keep("duration", duration, np.float64, np.nan)
         keep("mode", mode, object, "static")
         keep("command", command, object, "")
@@ -106,6 +117,7 @@ class Trace:
         keep("num_steps_arg", num_steps_arg, object, "")
         keep("needs_data_dir", needs_data_dir, np.bool_, False)
         keep("entity", entity, object, "")
+        object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
         object.__setattr__(self, "source", source)
         self._validate()
 
@@ -148,6 +160,23 @@ class Trace:
                 found=float(self.arrival_time[row]),
                 expected=f"at least the arrival before it, {self.arrival_time[row - 1]} s",
             )
+        self._settle_deadlines()
+
+    def _settle_deadlines(self) -> None:
+        """Take deadlines from the first options where there are any, and check them."""
+        first = np.array([row[0][0] if row else np.nan for row in self.deadline_options], dtype=np.float64)
+        deadline = np.where(np.isnan(self.deadline), first, self.deadline)
+        object.__setattr__(self, "deadline", deadline)
+        some = ~np.isnan(deadline)
+        for bad, expected in (
+            (some & ~np.isnan(self.slo), "nothing, as the job has an slo"),
+            (some & ~(np.isfinite(deadline) & (deadline >= self.arrival_time)), "seconds, not before the arrival"),
+            (~np.isnan(first) & (first != deadline), "the first of its deadline_options"),
+        ):
+            if bad.any():
+                row = int(np.argmax(bad))
+                found = float(deadline[row])
+                raise InputError(self.source, line=row + 1, field="deadline", found=found, expected=expected)
 
     @staticmethod
     def column_names() -> tuple[str, ...]:
@@ -159,6 +188,8 @@ class Trace:
             "arrival_time",
             "priority_weight",
             "slo",
+            "deadline",
+            "deadline_options",
             "duration",
             "mode",
             "command",
@@ -185,13 +216,18 @@ class Trace:
         optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
         reader.check_columns(_REQUIRED, (*optional, "job_id"))
         _check_job_ids(reader)
-        empty = {"priority_weight": 1.0, "slo": np.nan, "duration": np.nan}
+        empty = {"priority_weight": 1.0, "slo": np.nan, "deadline": np.nan, "duration": np.nan}
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }
         for name in ("mode", "command", "working_directory", "num_steps_arg", "entity"):
             if reader.has(name):
                 columns[name] = reader.text(name, empty="static" if name == "mode" else "")
+        if reader.has("deadline_options"):
+            texts = reader.text("deadline_options", empty="").tolist()
+            columns["deadline_options"] = [  # type: ignore[assignment]
+                option_row(text, source, line) for line, text in enumerate(texts, start=first_line)
+            ]
         if reader.has("needs_data_dir"):
             columns["needs_data_dir"] = reader.flags("needs_data_dir")
         required = (
@@ -210,6 +246,7 @@ class Trace:
         import pandas as pd
 
         frame = pd.DataFrame({name: getattr(self, name) for name in self.column_names()})
+        frame["deadline_options"] = np.array([option_text(row) for row in self.deadline_options], dtype=object)
         frame.index.name = "job_id"
         return frame
 

@@ -27,7 +27,7 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
         Throughputs without figures by number of GPUs, or configurations of other jobs or pools.
     """
     if isinstance(throughputs, ThroughputTable):
-        found = Configurations.from_table(throughputs, trace.job_type.tolist(), cluster.accelerators)
+        found = _configurations_of_table(trace, throughputs, cluster)
     elif isinstance(throughputs, Configurations):
         found = throughputs
     else:
@@ -40,9 +40,13 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
 
 
 def gang_rates(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> ArrayLike:
-    """(N, M) steps/s of each job with as many GPUs as its scale factor."""
+    """(N, M) steps/s of each job with as many GPUs as its scale factor.
+
+    On a cluster of one type, a job that a table does not have goes at the rate that the trace states, steps over
+    duration, where it states a duration.
+    """
     if isinstance(throughputs, ThroughputTable):
-        return throughputs.rates(trace.job_type, trace.scale_factor, cluster.accelerators)
+        return _rates_of_table(trace, throughputs, cluster)
     if isinstance(throughputs, Configurations):
         n, m = len(trace), len(cluster.accelerators)
         job, pool = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
@@ -51,3 +55,43 @@ def gang_rates(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Arra
         )
         return rates.reshape(n, m)
     return throughputs.rates if isinstance(throughputs, PackedColumns) else throughputs
+
+
+def _rates_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> NDArray[np.float64]:
+    known = table.has(trace.job_type, trace.scale_factor)
+    stated = ~known & _states_rate(trace, cluster)
+    if not stated.any():
+        return table.rates(trace.job_type, trace.scale_factor, cluster.accelerators)
+    rates = np.zeros((len(trace), 1))
+    rates[stated, 0] = trace.total_steps[stated] / trace.duration[stated]
+    if not stated.all():
+        told = table.rates(trace.job_type[~stated], trace.scale_factor[~stated], cluster.accelerators)
+        rates[~stated] = told
+    return rates
+
+
+def _configurations_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> Configurations:
+    """Those of the table; a job type that it does not have runs with its own number of GPUs only."""
+    known = np.isin(trace.job_type.astype(str), np.array(table.job_types, dtype=str))
+    stated = np.flatnonzero(~known & _states_rate(trace, cluster))
+    if not len(stated):
+        return Configurations.from_table(table, trace.job_type.tolist(), cluster.accelerators)
+    others = np.setdiff1d(np.arange(len(trace)), stated)
+    types = trace.job_type[others].tolist()
+    told = Configurations.from_table(table, types, cluster.accelerators) if types else None
+    job, pool, gpus, rate = (
+        [others[told.job], told.pool, told.gpus, told.rate] if told is not None else [np.zeros(0, dtype=np.int64)] * 4
+    )
+    return Configurations(
+        np.concatenate([job, stated]),
+        np.concatenate([pool, np.zeros(len(stated), dtype=np.int64)]),
+        np.concatenate([gpus, trace.scale_factor[stated]]),
+        np.concatenate([rate, trace.total_steps[stated] / trace.duration[stated]]),
+        jobs=range(len(trace)),
+        pools=cluster.accelerators,
+    )
+
+
+def _states_rate(trace: Trace, cluster: Cluster) -> NDArray[np.bool_]:
+    """(N,) whether a job's rate follows from the trace, as the type that its duration is of is the only one."""
+    return ~np.isnan(trace.duration) & (len(cluster.accelerators) == 1)

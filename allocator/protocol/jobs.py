@@ -24,6 +24,7 @@ from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
+from throughputs.deadlines import DeadlineOptions
 
 if TYPE_CHECKING:
     from throughputs.estimator.believed import BelievedColocation
@@ -60,9 +61,10 @@ class JobTable:
     ids : (N,) ids of the rows, ascending.
     job_type, scale_factor, priority_weight, total_steps, arrival_time, entity : (N,) as in the trace; times in seconds.
         Steps change with the batch size.
-    deadline : (N,) seconds on the clock, arrival_time + slo * duration; nan for a job without. A duration that the
-        trace does not tell is that of its steps on v100 if the cluster has it and the job runs there, else on its
-        fastest type.
+    deadline : (N,) seconds on the clock, that of the trace or arrival_time + slo * duration; nan for a job without. A
+        duration that the trace does not tell is that of its steps on v100 if the cluster has it and the job runs there,
+        else on its fastest type.
+    deadline_options : the deadlines of each job with their values; where the trace has none, `deadline` alone, worth 1.
     rates : (N, M) steps/s, as measured or profiled.
     membership : entities and whose each job is, or None; jobs in entities rank by their position.
     steps_done : (N,) steps trained so far; written by the world.
@@ -120,6 +122,7 @@ class JobTable:
         )
         self.rates = checked_rates(rates, trace, cluster, "rates")
         self.deadline = _deadlines(trace, self.rates, cluster)
+        self.deadline_options = _options(trace, self.deadline)
         self.steps_done = np.zeros(n)
         self.completion_time = np.full(n, np.nan)
         self.isolated_seconds = np.zeros(n)
@@ -206,6 +209,7 @@ class JobTable:
             self.colocation = appended(self.colocation, later.colocation)
         if self.configurations is not None and later.configurations is not None:
             self.configurations = self.configurations.joined(later.configurations)
+        self.deadline_options = self.deadline_options.joined(later.deadline_options)
         if self.training is not None and later.training is not None:
             self.training.append(later.training)
         self._rank_members()
@@ -233,6 +237,7 @@ class JobTable:
             self.colocation = take(self.colocation, kept, range(len(kept)), all_groups=True)
         if self.configurations is not None:
             self.configurations = self.configurations.of(kept)
+        self.deadline_options = self.deadline_options.take(kept)
         if self.training is not None:
             self.training.keep(kept)
         self._rank_members()
@@ -350,6 +355,8 @@ class JobTable:
             "isolated_seconds": lambda: np.maximum(self.isolated_seconds[at], 0.0),
             "current_accelerator": lambda: self.current_accelerator[at],
             "slo_seconds": lambda: _until(self.deadline[at], clock),
+            "deadlines": lambda: _until(self.deadline[at], 0.0),
+            "deadline_options": lambda: self.deadline_options.take(at) if Need.DEADLINE_OPTIONS in needs else None,
             "gpu_prices": lambda: np.ones(len(cluster.accelerators)) if gpu_prices is None else gpu_prices,
             "colocation": lambda: self._known_pairs(active) if Need.COLOCATION in needs else None,
             "current_partner": lambda: self._partner_positions(active),
@@ -417,4 +424,12 @@ def _deadlines(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> ND
             speed = np.where(reference > 0, reference, speed)
         with np.errstate(divide="ignore"):
             duration = np.where(np.isnan(duration), trace.total_steps / speed, duration)
-    return trace.arrival_time + trace.slo * duration
+    return np.where(np.isnan(trace.deadline), trace.arrival_time + trace.slo * duration, trace.deadline)
+
+
+def _options(trace: Trace, deadline: NDArray[np.float64]) -> DeadlineOptions:
+    """Those of the trace; of the `deadline` (N,) alone for a job without."""
+    if not trace.deadline_options.astype(bool).any():
+        return DeadlineOptions.of_deadlines(deadline)
+    rows = zip(trace.deadline_options, deadline.tolist(), strict=True)
+    return DeadlineOptions.of_rows([row or (((at, 1.0),) if np.isfinite(at) else ()) for row, at in rows])

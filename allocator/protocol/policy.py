@@ -32,6 +32,7 @@ class Need(Flag):
     COLOCATION : what jobs do when two of them share GPUs (`ClusterState.colocation`); the answer may have pairs.
     TRAINING : how jobs train, epoch by epoch (`ClusterState.training`).
     CONFIGURATIONS : throughput by number of GPUs (`ClusterState.configurations`).
+    DEADLINE_OPTIONS : all deadlines of jobs that have several, with values (`ClusterState.deadline_options`).
     ISOLATED_TIME : what the work done so far would have taken on isolated shares (`ClusterState.isolated_seconds`).
     """
 
@@ -40,6 +41,7 @@ class Need(Flag):
     TRAINING = auto()
     CONFIGURATIONS = auto()
     ISOLATED_TIME = auto()
+    DEADLINE_OPTIONS = auto()
 
 
 class Trigger(Flag):

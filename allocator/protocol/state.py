@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from allocator.protocol.training import TrainingView
     from formulations import WarmStart
     from throughputs.configurations import Configurations
+    from throughputs.deadlines import DeadlineOptions
 
 __all__ = ["ClusterState"]
 
@@ -62,6 +63,7 @@ _COLUMNS = {
     "isolated_seconds": _Column(0.0),
     "current_accelerator": _Column(-1, least=-1, whole=True),
     "slo_seconds": _Column(np.inf, least=-np.inf, finite=False),
+    "deadlines": _Column(np.inf, least=-np.inf, finite=False),
     "current_partner": _Column(-1, least=-1, whole=True),
     "gpu_prices": _Column(1.0, per_pool=True),
 }
@@ -87,6 +89,10 @@ class ClusterState:
         cluster, as it was when they were done (finish-time fairness).
     current_accelerator : (N,) type the job was last given by a policy that does not preempt, -1 for none.
     slo_seconds : (N,) seconds left to the job's deadline, below 0 when it is past; inf for a job without one.
+    deadlines : (N,) the same on the clock, seconds, exactly as the trace has it; of the two, one is enough to build a
+        state. With several deadlines it is the first.
+    deadline_options : all deadlines of the jobs with their values (`Need.DEADLINE_OPTIONS`); None where they are not
+        known.
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
@@ -116,12 +122,14 @@ class ClusterState:
     isolated_seconds: NDArray[np.float64]
     current_accelerator: NDArray[np.int64]
     slo_seconds: NDArray[np.float64]
+    deadlines: NDArray[np.float64]
     current_partner: NDArray[np.int64]
     gpu_prices: NDArray[np.float64]
     running: Assignment
     colocation: PackedColumns | None
     membership: Membership | None
     configurations: Configurations | None
+    deadline_options: DeadlineOptions | None
     training: TrainingView | None
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
@@ -135,6 +143,7 @@ class ClusterState:
         colocation: PackedColumns | None = None,
         membership: Membership | None = None,
         configurations: Configurations | None = None,
+        deadline_options: DeadlineOptions | None = None,
         training: TrainingView | None = None,
         running: Assignment | None = None,
         upcoming: UpcomingRounds | None = None,
@@ -147,10 +156,10 @@ class ClusterState:
         self.cluster, self.throughputs, self.clock = cluster, throughputs, clock
         self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
         self.colocation, self.membership, self.training = colocation, membership, training
-        self.configurations = configurations
+        self.configurations, self.deadline_options = configurations, deadline_options
         self.running = Assignment.none() if running is None else running
         self.upcoming, self.warm_start = upcoming, warm_start
-        self._set_columns(columns)
+        self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
 
     def _set_columns(self, given: dict[str, Any]) -> None:
@@ -182,6 +191,7 @@ class ClusterState:
             ("membership", None if self.membership is None else self.membership.of_job),
             ("training", None if self.training is None else self.training.rows),
             ("configurations", None if self.configurations is None else self.configurations.jobs),
+            ("deadline_options", self.deadline_options),
         ):
             if of_jobs is not None and len(of_jobs) != n:
                 raise InputError("cluster state", field=name, found=f"{len(of_jobs)} jobs", expected=f"{n} jobs")
@@ -237,6 +247,7 @@ class ClusterState:
             colocation=None if self.colocation is None else take(self.colocation, jobs),
             membership=None if self.membership is None else self.membership.take(jobs),
             configurations=None if self.configurations is None else self.configurations.of(jobs),
+            deadline_options=None if self.deadline_options is None else self.deadline_options.take(jobs),
             training=None if self.training is None else self.training.take(jobs),
             running=Assignment(position[running.jobs], running.pool, running.gpus, position[running.partner]),
             upcoming=self.upcoming,
@@ -286,3 +297,13 @@ class ClusterState:
     def capacity(self) -> NDArray[np.int64]:
         """(M,) GPUs of each type."""
         return self.cluster.capacity
+
+
+def _with_both_deadlines(columns: dict[str, Any], clock: float) -> dict[str, Any]:
+    """The columns with the time left to deadlines and the deadlines on the clock, where one of the two is given."""
+    left, deadlines = columns.get("slo_seconds"), columns.get("deadlines")
+    if left is None and deadlines is not None:
+        return columns | {"slo_seconds": np.asarray(deadlines, dtype=np.float64) - clock}
+    if deadlines is None and left is not None:
+        return columns | {"deadlines": np.asarray(left, dtype=np.float64) + clock}
+    return columns

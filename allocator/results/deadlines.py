@@ -20,7 +20,7 @@ PUBLISHED_SLOS: Mapping[float, float] = MappingProxyType({1.2: 0.33, 2.0: 0.34, 
 
 
 def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, float] = PUBLISHED_SLOS) -> Trace:
-    """The same jobs, each with an SLO drawn from `slos`; jobs that have one already keep it.
+    """The same jobs, each with an SLO drawn from `slos`; jobs that have one, or a deadline, keep it.
 
     One number is drawn for every job, whether or not it is needed, so that jobs draw alike whoever has an SLO already.
 
@@ -42,7 +42,7 @@ def assign_slos(trace: Trace, rng: np.random.Generator, slos: Mapping[float, flo
         raise InputError("slos", found=dict(slos), expected="positive multiples of the duration")
     drawn = factors[rng.choice(len(factors), size=len(trace), p=probabilities)]
     columns = {name: getattr(trace, name) for name in Trace.column_names()}
-    columns["slo"] = np.where(np.isnan(trace.slo), drawn, trace.slo)
+    columns["slo"] = np.where(np.isnan(trace.slo) & np.isnan(trace.deadline), drawn, trace.slo)
     return Trace(**columns, source=trace.source)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,7 @@ def preload(trace: Trace, cluster: Cluster) -> Trace:
 
     For each type in turn jobs are taken from the front of the trace until their gangs add up to its GPUs; these arrive
     at 0. The others keep the time between them, the first of them arriving at 0 too. A run then starts near its steady
-    state instead of with an empty cluster (Gavel, OSDI'20, public artifact).
+    state instead of with an empty cluster (Gavel, OSDI'20, public artifact). Deadlines keep their distance to arrivals.
 
     Raises
     ------
@@ -128,10 +129,16 @@ def preload(trace: Trace, cluster: Cluster) -> Trace:
                 )
             left -= int(trace.scale_factor[count])
             count += 1
-    columns = {name: getattr(trace, name) for name in Trace.column_names()}
+    columns: dict[str, Any] = {name: getattr(trace, name) for name in Trace.column_names()}
     arrival = trace.arrival_time.copy()
     if count < len(trace):
         arrival[count:] -= arrival[count]
     arrival[:count] = 0.0
     columns["arrival_time"] = arrival
+    earlier = trace.arrival_time - arrival
+    columns["deadline"] = trace.deadline - earlier
+    columns["deadline_options"] = [
+        tuple((seconds - by, value) for seconds, value in row)
+        for row, by in zip(trace.deadline_options, earlier.tolist(), strict=True)
+    ]
     return Trace(**columns, source=f"{trace.source}, preloaded")

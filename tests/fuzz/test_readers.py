@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
+from allocator.cluster_spec import read_cluster
 from allocator.instance import read_instance
 from allocator.protocol.entities import Entities
 from allocator.sweep import Sweep
@@ -38,6 +39,7 @@ from throughputs import (
     write_trace,
 )
 from throughputs.files import parse_json, parse_toml, read_frame
+from throughputs.tables.folder import read_folder
 from throughputs.traces.shockwave_generator import shockwave_trace
 from throughputs.training.rules import read_rules
 
@@ -114,6 +116,32 @@ accelerator_order = ["v100", "k80"]
 priority_digits = [3, 4]
 policy.choice = ["balanced", "published"]
 """
+ELASTICFLOW = """job_id,submit_time,iteration,model_name,ddl,batch_size,num_gpu,duration,best_effort
+a-1,0,7246,resnet50,5896,256,1,3930,0
+b-2,4686,19793,gpt2,11932,256,1,4830,1
+c-3,4600,9793,bert,9223372036854775807,64,16,630,0
+"""
+ITP = """job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration
+5dc7d9cd-c300,2266647,6503,bert,2267101,128,16,604
+5dc7d9cd-c301,2266648,503,bert,2267101,64,1,64
+"""
+CHRONUS = """job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,\
+expect_time_list,expect_value_list,best_effort,job_type
+2622,vc_0e4a51,1,1,4146,mobilenet_v2,174,25,239,10,0,strict
+7245,vc_ed69ec,0,1,8446,inception_v3,173,5,299-319-379-419,10-8-5-2,0,soft
+10856,vc_e13805,1,20,6946,mobilenet_v2,180,19,340-360-400-460,10-8-5-2,0,soft
+11,vc_e13805,2,25,69,alexnet,18,19,25,10,1,best
+"""
+SPEC = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n1,16,8,64,256\n"
+FOLDER = """global_batch_size,1,2,4,8,16,32,64
+64,6.030661553957379,8.643477263279834,10.3,11.06,10.98,10.6,9.2
+128,3.5749256045333064,5.679410396897942,8.45,9.99,nan,,0
+"""
+SOFT = """job_type,scale_factor,total_steps,arrival_time,deadline,deadline_options
+LM,1,250000,0,7200,
+LM,2,250000,60,,3600:10 7200.5:5 9000:2
+A3C,1,12000,90,,
+"""
 RULES = """accordion_start = 0.3
 [models.LM]
 samples_per_epoch = 50_000
@@ -189,6 +217,14 @@ class Format:
         return (mutations.of_bytes, mutations.of_tokens, mutations.of_lines)
 
 
+def cluster_of(path: Path) -> Cluster:
+    return read_cluster(path, "a100")
+
+
+def folder_of(path: Path) -> ThroughputTable:
+    return read_folder(path.parent, "a100")
+
+
 def jobs() -> Any:
     return gavel_trace(6, 600.0, multi_gpu=True, priorities=True, slos=True)
 
@@ -209,6 +245,12 @@ FORMATS = (
     Format("table.json.gz", read_table, written(write_table, small_table, "table.json.gz")),
     Format("table.csv", read_table, written(write_table, small_table, "table.csv")),
     Format("table.parquet", read_table, written(write_table, small_table, "table.parquet")),
+    Format("elasticflow.csv", read_trace, ELASTICFLOW),
+    Format("itp.csv", read_trace, ITP),
+    Format("chronus.csv", read_trace, CHRONUS),
+    Format("soft.csv", read_trace, SOFT),
+    Format("cluster.csv", cluster_of, SPEC),
+    Format("bert.csv", folder_of, FOLDER),
     Format("prices.csv", read_prices, PRICES),
     Format("moments.csv", read_prices, MOMENTS),
     Format("entities.toml", Entities.parse, ENTITIES_TOML),
@@ -272,6 +314,8 @@ def test_damage_under_a_whole_gzip(form, tmp_path):
     [
         ("jobs.parquet", read_trace, lambda: jobs().to_frame()),
         ("table.parquet", read_table, lambda: small_table().to_frame()),
+        ("soft.parquet", read_trace, lambda: pd.read_csv(io.StringIO(SOFT))),
+        ("elasticflow.parquet", read_trace, lambda: pd.read_csv(io.StringIO(ELASTICFLOW))),
         ("prices.parquet", read_prices, lambda: pd.read_csv(io.StringIO(PRICES))),
         ("moments.parquet", read_prices, lambda: pd.read_csv(io.StringIO(MOMENTS))),
         ("entities.parquet", Entities.parse, lambda: Entities.parse({"a": 1, "b": 2}).to_frame()),

@@ -9,9 +9,11 @@ import pkgutil
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import throughputs
+from allocator.cluster_spec import read_cluster
 from throughputs import Trace, default_table, read_configurations, read_prices, read_table, read_trace, write_trace
 
 FORMATS = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
@@ -28,6 +30,7 @@ def test_docstring_examples() -> None:
 def examples(tmp_path: Path) -> Path:
     """A folder with the fenced examples of the page, each under the name given after its language."""
     for name, text in re.findall(r"```\w+ (\S+)\n(.*?)```", FORMATS.read_text(), flags=re.DOTALL):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
@@ -53,6 +56,18 @@ def test_named_columns_example(examples: Path) -> None:
     trace = read_trace(examples / "trace.csv")
     assert trace.total_steps.tolist() == [250000, 90000.5]
     assert trace.priority_weight.tolist() == [1, 5]
+
+
+def test_examples_with_deadlines(examples: Path) -> None:
+    own = read_trace(examples / "deadlines.csv")
+    assert own.deadline.tolist()[:2] == [7200, 3600]
+    assert own.deadline_options[1] == ((3600, 10), (7200, 5), (9000, 2))
+    assert np.isnan(own.deadline[2])
+    assert read_trace(examples / "elasticflow.csv").deadline.tolist()[0] == 5896
+    assert read_trace(examples / "chronus.csv").deadline.tolist() == [240 * 60, 300 * 60]
+    table = read_table(examples / "throughputs_A100")
+    assert (table.accelerators, len(table.keys)) == (("a100",), 5)
+    assert str(read_cluster(examples / "cluster.csv", "a100")) == "a100:128"
 
 
 def test_prices_example(examples: Path) -> None:

@@ -20,6 +20,7 @@ from throughputs.errors import InputError
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.builder import TableBuilder
+from throughputs.tables.folder import read_folder
 from throughputs.tables.table import Key, ThroughputTable
 
 __all__ = ["read_table", "write_table"]
@@ -28,11 +29,13 @@ _KINDS = "a name ending in .json, .json.gz, .csv, .csv.gz or .parquet"
 _PATH_SEPARATOR = " / "
 
 
-def read_table(path: str | os.PathLike[str]) -> ThroughputTable:
-    """Throughput table from a file, its format told by the extension.
+def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> ThroughputTable:
+    """Throughput table from a file, its format told by the extension, or from a folder.
 
     ``.json``, ``.json.gz``: the public format of Gavel and Shockwave; ``.csv``, ``.csv.gz``, ``.parquet``:
-    the tidy form of `ThroughputTable.to_frame`.
+    the tidy form of `ThroughputTable.to_frame`; a folder: throughputs by number of GPUs on one accelerator type, as
+    ElasticFlow has them (`throughputs.tables.folder`). `accelerator` is that type where the folder's name does not tell
+    it; in a file it stands beside the figures.
 
     Raises
     ------
@@ -42,6 +45,8 @@ def read_table(path: str | os.PathLike[str]) -> ThroughputTable:
         The file cannot be opened.
     """
     path = Path(path)
+    if path.is_dir():
+        return read_folder(path, accelerator)
     kind = file_kind(path)
     if kind == "json":
         return _read_json(path)

@@ -149,6 +149,16 @@ class ThroughputTable:
         """The scale factors known for one job type, ascending."""
         return self._positions.sizes_of(job_type)
 
+    def has(
+        self,
+        job_types: Sequence[str] | NDArray[np.object_],
+        scale_factors: Sequence[int] | NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """(N,) whether the table has a job type with so many GPUs."""
+        keys = set(self.keys)
+        wanted = zip(job_types, np.asarray(scale_factors).tolist(), strict=True)
+        return np.fromiter((key in keys for key in wanted), dtype=np.bool_, count=len(job_types))
+
     def rates(
         self,
         job_types: Sequence[str] | NDArray[np.object_],

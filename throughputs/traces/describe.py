@@ -13,11 +13,12 @@ from throughputs.trace import Trace
 
 __all__ = ["describe_trace"]
 
+_REFERENCE = "v100"
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
 def describe_trace(
-    trace: Trace, table: ThroughputTable | None = None, reference_accelerator: str = "v100"
+    trace: Trace, table: ThroughputTable | None = None, reference_accelerator: str | None = None
 ) -> dict[str, Any]:
     """Summary of a trace, ready for JSON.
 
@@ -25,30 +26,30 @@ def describe_trace(
     ----------
     trace : the jobs.
     table : when given, durations are steps over throughput on `reference_accelerator`; jobs that cannot run
-        there are left out of them and counted in ``n_jobs_not_runnable``. Without a table the durations are
-        those that the trace states.
-    reference_accelerator : accelerator type of the durations and GPU hours.
+        there are left out of them and counted in ``n_jobs_not_runnable``. Without a table, and for jobs that it does
+        not have, which ``n_jobs_not_profiled`` counts, durations are those that the trace states.
+    reference_accelerator : accelerator type of the durations and GPU hours; v100 if the table has it, else its first.
 
     Returns
     -------
     dict with ``n_jobs``, ``first_arrival_s``, ``last_arrival_s``, ``arrivals_per_hour`` (None unless the
     arrivals span some time), counts by value in ``job_types``, ``scale_factors``, ``priority_weights`` and
-    ``modes``, ``n_jobs_with_slo``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by
-    probability (both None where no duration is known).
+    ``modes``, ``n_jobs_with_slo``, ``n_jobs_with_deadline``, ``n_jobs_with_deadline_options`` (several),
+    ``deadline_quantiles`` by probability (time from arrival to deadline over duration; None without deadlines),
+    ``n_jobs_not_profiled``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by probability (both
+    None where no duration is known).
 
     Raises
     ------
     InputError
-        The table does not know a job type, scale factor or the accelerator type.
+        The table does not know the accelerator type, or a job of which the trace does not state the duration.
     """
     n = len(trace)
-    durations = _durations(trace, table, reference_accelerator)
+    profiled = np.zeros(n, dtype=np.bool_) if table is None else table.has(trace.job_type, trace.scale_factor)
+    durations = _durations(trace, table, profiled, reference_accelerator)
     known = ~np.isnan(durations)
     first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
     span = last - first if first is not None and last is not None else 0.0
-    quantiles = (
-        dict(zip(_QUANTILES, np.quantile(durations[known], _QUANTILES).tolist(), strict=True)) if known.any() else None
-    )
     return {
         "n_jobs": n,
         "first_arrival_s": first,
@@ -59,20 +60,36 @@ def describe_trace(
         "priority_weights": _counts(trace.priority_weight),
         "modes": dict(Counter(trace.mode.tolist()).most_common()),
         "n_jobs_with_slo": int((~np.isnan(trace.slo)).sum()),
+        "n_jobs_with_deadline": int((~np.isnan(trace.deadline)).sum()),
+        "n_jobs_with_deadline_options": sum(len(row) > 1 for row in trace.deadline_options),
+        "deadline_quantiles": _quantiles((trace.deadline - trace.arrival_time) / durations),
+        "n_jobs_not_profiled": int((~profiled).sum()) if table is not None else 0,
         "n_jobs_not_runnable": int((~known).sum()) if table is not None else 0,
         "gpu_hours": float((durations * trace.scale_factor)[known].sum() / 3600) if known.any() else None,
-        "duration_quantiles_s": quantiles,
+        "duration_quantiles_s": _quantiles(durations),
     }
 
 
-def _durations(trace: Trace, table: ThroughputTable | None, accelerator: str) -> NDArray[np.float64]:
+def _durations(
+    trace: Trace, table: ThroughputTable | None, profiled: NDArray[np.bool_], accelerator: str | None
+) -> NDArray[np.float64]:
     """(N,) seconds, nan where unknown."""
     if table is None:
         return trace.duration
-    rates = table.rates(trace.job_type, trace.scale_factor, [accelerator])[:, 0]
-    durations = np.full(len(trace), np.nan)
-    np.divide(trace.total_steps, rates, out=durations, where=rates > 0)
+    if accelerator is None:
+        accelerator = _REFERENCE if _REFERENCE in table.accelerators else next(iter(table.accelerators), _REFERENCE)
+    asked = np.flatnonzero(profiled | np.isnan(trace.duration))
+    rates = table.rates(trace.job_type[asked], trace.scale_factor[asked], [accelerator])[:, 0]
+    durations = trace.duration.copy()
+    durations[asked] = np.nan
+    durations[asked[rates > 0]] = trace.total_steps[asked[rates > 0]] / rates[rates > 0]
     return durations
+
+
+def _quantiles(values: NDArray[np.float64]) -> dict[float, float] | None:
+    """By probability, of those that are known; None where none is."""
+    known = values[~np.isnan(values)]
+    return dict(zip(_QUANTILES, np.quantile(known, _QUANTILES).tolist(), strict=True)) if len(known) else None
 
 
 def _counts(values: NDArray[Any]) -> dict[Any, int]:

@@ -1,5 +1,7 @@
 """Reading and writing traces: the public text formats of Gavel and Shockwave, and tables of our own.
 
+Tables of other systems, which have other columns, are read (`throughputs.traces.deadline_traces`) and not written.
+
 The text formats have one job per line, fields separated by tabs, and no header:
 
     gavel      job_type command working_directory num_steps_arg needs_data_dir total_steps scale_factor
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, write_frame, write_text
 from throughputs.trace import Trace
+from throughputs.traces.deadline_traces import NAMED_FORMATS, format_of_columns
 
 __all__ = ["TRACE_FORMATS", "read_trace", "write_trace"]
 
@@ -111,26 +114,33 @@ TEXT_FORMATS: dict[str, dict[str, _Field]] = {
 }
 
 TRACE_FORMATS = (*TEXT_FORMATS, "table")
-"""Names of the formats of `read_trace` and `write_trace`."""
+"""Names of the formats of `write_trace`; `read_trace` knows those of `NAMED_FORMATS` too."""
+
+_READ_FORMATS = (*TRACE_FORMATS, *NAMED_FORMATS)
 
 # What a column holds when a format without it is read; duration follows from steps and throughput.
 _DEFAULTS: dict[str, object] = {
     "working_directory": "",
     "priority_weight": 1.0,
     "slo": np.nan,
+    "deadline": np.nan,
+    "deadline_options": (),
     "mode": "static",
     "entity": "",
 }
 
 
-def read_trace(path: str | os.PathLike[str], format: str = "auto") -> Trace:
+def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_seconds: float | None = None) -> Trace:
     """Trace from a file.
 
     Parameters
     ----------
     path : file; unpacked when its name ends in ``.gz``.
     format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
-        ``.csv.gz``, ``.parquet``), or "auto" to tell by the extension and the number of fields.
+        ``.csv.gz``, ``.parquet``), "elasticflow" and "chronus" (tables with the columns of those systems), or "auto" to
+        tell by the extension and the number of fields or the names of the columns.
+    time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow or Chronus. Where it is not said, 1,
+        and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
 
     Raises
     ------
@@ -140,10 +150,14 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto") -> Trace:
         The file cannot be opened.
     """
     path = Path(path)
-    _check_format(format)
-    if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
+    _check_format(format, _READ_FORMATS)
+    _check_unit(path, time_unit_seconds)
+    if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
         _check_table_extension(path)
         frame, first_line = read_frame(path)
+        format = format_of_columns(frame.columns.tolist()) if format == "auto" else format
+        if format in NAMED_FORMATS:
+            return NAMED_FORMATS[format](frame, str(path), first_line, time_unit_seconds)
         return Trace.from_frame(frame, source=str(path), first_line=first_line)
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
@@ -173,7 +187,7 @@ def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto"
     durations: they are dropped without complaint, as they follow from the steps and a throughput table.
     """
     path = Path(path)
-    _check_format(format)
+    _check_format(format, TRACE_FORMATS)
     if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
         _check_table_extension(path)
         write_frame(path, trace.to_frame())
@@ -183,11 +197,16 @@ def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto"
     write_text(path, _print(path, trace, format, lossy))
 
 
-def _check_format(format: str) -> None:
-    if format not in (*TRACE_FORMATS, "auto"):
-        hint = did_you_mean(format, TRACE_FORMATS)
-        expected = f"one of auto, {', '.join(TRACE_FORMATS)}{hint}"
+def _check_format(format: str, known: tuple[str, ...]) -> None:
+    if format not in (*known, "auto"):
+        hint = did_you_mean(format, known)
+        expected = f"one of auto, {', '.join(known)}{hint}"
         raise InputError("trace", field="format", found=format, expected=expected)
+
+
+def _check_unit(path: Path, seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < np.inf:
+        raise InputError(path, field="time_unit_seconds", found=seconds, expected="seconds above 0")
 
 
 def _check_table_extension(path: Path) -> None:
@@ -261,7 +280,7 @@ def _check_dropped(path: Path, trace: Trace, format: str) -> None:
         if name in TEXT_FORMATS[format]:
             continue
         values = getattr(trace, name)
-        lost = ~np.isnan(values) if name == "slo" else values != default
+        lost = np.array([value != default and value == value for value in values.tolist()], dtype=np.bool_)
         _refuse(path, name, values, lost, f"{default!r}, as the format {format} has no such field (or lossy=True)")
 
 

@@ -1,0 +1,55 @@
+"""The description of a cluster as a file: switches, nodes, GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from allocator.cluster_spec import read_cluster
+from throughputs import InputError
+
+HEADER = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node"
+
+
+def spec(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "cluster.csv"
+    path.write_text(text)
+    return path
+
+
+def test_servers_are_switches_times_nodes(tmp_path: Path) -> None:
+    cluster = read_cluster(spec(tmp_path, f"{HEADER}\n8,32,4,64,256"), "a100")
+    assert (cluster.gpus, cluster.gpus_per_server) == ({"a100": 1024}, {"a100": 4})
+    short = read_cluster(spec(tmp_path, "num_gpu_p_node,num_switch,num_node_p_switch\n8,1,2\n"), "t4")
+    assert str(short) == "t4:16"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "expected a header line"),
+        (HEADER, "found '0 rows', expected one row"),
+        (f"{HEADER}\n1,1,1,1,1\n1,1,1,1,1", "found '2 rows'"),
+        (f"{HEADER.replace('num_switch,', '')}\n1,1,1,1", "field 'num_switch'.*present"),
+        (f"{HEADER},nodes\n1,1,1,1,1,1", "field 'nodes'.*a known column"),
+        (f"{HEADER}\n0,1,1,1,1", "cluster.csv:2: field 'num_switch': found 0"),
+        (f"{HEADER}\n1,x,1,1,1", "cluster.csv:2: field 'num_node_p_switch': found 'x'"),
+        (f"{HEADER}\n1,1,,1,1", "cluster.csv:2: field 'num_gpu_p_node'"),
+        (f"{HEADER}\n1,1,1.5,1,1", "cluster.csv:2: field 'num_gpu_p_node'"),
+        (f"{HEADER}\n1000,1000,1000,1,1", "at most 1,000,000 GPUs"),
+    ],
+)
+def test_bad_files_are_named(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=told):
+        read_cluster(spec(tmp_path, text), "a100")
+
+
+def test_public_descriptions(public_data) -> None:
+    folder = public_data("elasticflow/cluster_specs")
+    found = {path.stem: read_cluster(path, "a100") for path in folder.glob("*.csv")}
+    for name, cluster in found.items():
+        # n1g2 is two servers of one GPU
+        nodes, gpus = (2, 1) if name == "n1g2" else map(int, name.removeprefix("n").split("g"))
+        assert (cluster.total_gpus, cluster.gpus_per_server["a100"]) == (nodes * gpus, gpus)
+    assert len(found) == 16
