@@ -13,11 +13,12 @@
 
 from formulations.leases.packing import greedy_choice, latest_slots, packs
 from formulations.leases.program import SIGNS, LeaseProgram
-from formulations.leases.solver import METHODS, LeaseSolution, solve_leases
+from formulations.leases.solver import METHODS, TIE_BREAKS, LeaseSolution, solve_leases
 
 __all__ = [
     "METHODS",
     "SIGNS",
+    "TIE_BREAKS",
     "LeaseProgram",
     "LeaseSolution",
     "greedy_choice",

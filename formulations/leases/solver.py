@@ -15,9 +15,10 @@ from formulations.leases.statement import Statement, demands, state
 from formulations.shockwave.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
 from throughputs import InputError
 
-__all__ = ["METHODS", "LeaseSolution", "solve_leases"]
+__all__ = ["METHODS", "TIE_BREAKS", "LeaseSolution", "solve_leases"]
 
 METHODS: Final = ("highs", "cbc", "greedy")
+TIE_BREAKS: Final = ("urgent", "solver")
 
 _WHOLE = 1e-6
 """Distance from a whole number up to which a variable counts as whole."""
@@ -67,15 +68,18 @@ def solve_leases(
     *,
     relative_gap: float | None = None,
     time_limit_seconds: float = 5.0,
+    tie_break: str = "urgent",
 ) -> LeaseSolution:
     """The best schedule that keeps all jobs; where there is none, the best of those that keep the most.
 
     What the options ask of the first slots, which is a small program, says which options to choose and how many GPUs to
     use in slot 0; where there is a schedule to that, it is optimal. Otherwise the program is solved as it is stated.
 
-    Among optimal schedules of the options chosen, one is taken in which those that run in slot 0 have the least sum of
-    ranks: by least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the
-    program. The choice among options of equal value, and in later slots, is that of the solver.
+    Optimal schedules abound, and only slot 0 is carried out before there is another program. Of those with the options
+    chosen, "urgent" takes one in which the jobs that run in slot 0 have the least sum of ranks: by least slack
+    (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the program. The choice
+    among options of equal value, and in later slots, is that of the solver. "solver" leaves all of it to the solver, as
+    the published code does, and takes the program as it is stated.
 
     Parameters
     ----------
@@ -84,14 +88,17 @@ def solve_leases(
     relative_gap : the search may stop that close to its bound; None: only where no GPU of slot 0 is left to gain, for
         values that are whole numbers.
     time_limit_seconds : for everything.
+    tie_break : "urgent" or "solver".
     """
+    if tie_break not in TIE_BREAKS:
+        raise InputError("lease program", field="tie_break", found=tie_break, expected=", ".join(TIE_BREAKS))
     if method not in METHODS:
         raise InputError("lease program", field="method", found=method, expected=", ".join(METHODS))
     started = perf_counter()
     if method == "greedy" or not program.n_jobs:
         option, schedule = greedy_choice(program)
         return _solution(program, option, schedule, np.inf, "greedy", method, "", started)
-    return _Search(program, method, relative_gap, started, time_limit_seconds).run()
+    return _Search(program, method, relative_gap, started, time_limit_seconds, ranks=tie_break == "urgent").run()
 
 
 _Schedule = tuple[Integers, NDArray[np.bool_]]
@@ -101,9 +108,16 @@ class _Search:
     """One program in one solver."""
 
     def __init__(
-        self, program: LeaseProgram, method: str, relative_gap: float | None, started: float, time_limit_seconds: float
+        self,
+        program: LeaseProgram,
+        method: str,
+        relative_gap: float | None,
+        started: float,
+        time_limit_seconds: float,
+        *,
+        ranks: bool,
     ) -> None:
-        self.program, self.method = program, method
+        self.program, self.method, self.ranks = program, method, ranks
         self.started, self.until = started, started + time_limit_seconds
         # half a GPU of slot 0, or half a unit of value where these do not count
         step = 0.5 * (abs(program.weight) or 1.0)
@@ -120,24 +134,31 @@ class _Search:
         if not program.possible.any():
             return _solution(program, nobody, idle, 0.0, "optimal", self.method, "no deadline can be met", self.started)
         for may_drop in (False, True):
-            asked = demands(program, may_drop=may_drop)
-            answer = self._optimise(asked.mixed)
-            if answer.infeasible:
-                continue
             statement = state(program, may_drop=may_drop)
-            if answer.columns is not None:
-                option, first_gpus = asked.read(answer.columns)
-                self._note_bound(answer, asked.keep, option)
-                found = self._schedule(statement.ranked(option, first_gpus))[0]
-                if found is not None and self._proven(found):
+            if self.ranks:
+                found, infeasible = self._by_demands(statement, may_drop=may_drop)
+                if infeasible:
+                    continue
+                if found is not None:
                     return self._found(found)
             found, answer = self._schedule(statement)
             if found is not None:
                 self._note_bound(answer, statement.keep, found[0])
-                return self._found(self._ranked(statement, found))
+                return self._found(self._ranked(statement, found) if self.ranks else found)
             if not answer.infeasible:
                 break
         return _solution(program, nobody, idle, np.inf, "failed", self.method, self.note, self.started)
+
+    def _by_demands(self, statement: Statement, *, may_drop: bool) -> tuple[_Schedule | None, bool]:
+        """A schedule with options and GPUs of slot 0 as demands have them; and whether these prove that none exists."""
+        asked = demands(self.program, may_drop=may_drop)
+        answer = self._optimise(asked.mixed)
+        if answer.columns is None:
+            return None, answer.infeasible
+        option, first_gpus = asked.read(answer.columns)
+        self._note_bound(answer, asked.keep, option)
+        found = self._schedule(statement.ranked(option, first_gpus))[0]
+        return (found if found is not None and self._proven(found) else None), False
 
     def _note_bound(self, answer: LinearAnswer, keep: float, option: Integers) -> None:
         """Take over a bound on the objective of schedules that keep as many jobs as `option`."""
