@@ -90,21 +90,34 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
     steps = []
     for number, step in enumerate(plan.steps):
         where = f"{source}, step {number} of the plan"
-        _check_seconds(step.seconds, where)
+        _check_seconds(step.seconds, where, last=number == len(plan.steps) - 1)
+        _check_head_start(step, where)
         _positions(step.assignment.jobs, state, where, "jobs", repeated=True)
         step.assignment.check(state.capacity, where)
         if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
             found = np.intersect1d(step.assignment.jobs, rejected).tolist()
             raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
         _check_known(step.assignment, state, where, needs)
-        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds))
+        steps.append(replace(step, assignment=step.assignment.in_pairs()))
     return replace(plan, steps=tuple(steps), rejected=rejected, hold=hold)
 
 
-def _check_seconds(seconds: float, where: str) -> None:
+def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
     known = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
-    if not (known and seconds > 0):
-        raise InputError(where, field="seconds", found=seconds, expected="a time above 0, inf for no end")
+    if not (known and (seconds > 0 or (seconds == 0 and not last))):
+        expected = "a time above 0, inf for no end; 0 before another step"
+        raise InputError(where, field="seconds", found=seconds, expected=expected)
+
+
+def _check_head_start(step: PlanStep, where: str) -> None:
+    ahead = step.head_start
+    if ahead is None:
+        return
+    if ahead.shape != step.assignment.jobs.shape or not (np.isfinite(ahead) & (ahead >= 0)).all():
+        expected = f"({len(step.assignment)},) times of at least 0"
+        raise InputError(where, field="head_start", found=ahead.tolist(), expected=expected)
+    if step.assignment.shares_gpus:
+        raise InputError(where, field="head_start", found="jobs that share GPUs", expected="jobs alone")
 
 
 def _positions(

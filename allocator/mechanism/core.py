@@ -226,6 +226,7 @@ class DecisionCore:
             rejected=rejected,
             before=self._running,
             moved=moved,
+            head_start=step.head_start,
         )
         self._last, self._running = (step, decision), step.assignment
         return decision

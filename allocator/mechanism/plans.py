@@ -78,7 +78,15 @@ class PlanBook(Executor[PlanPolicy]):
             state.settle()
         events = not self._in_rounds
         self._begin(
-            [Step(s.assignment.named(active), s.seconds if events else self._round_seconds, events) for s in plan.steps]
+            [
+                Step(
+                    s.assignment.named(active),
+                    s.seconds if events else self._round_seconds,
+                    events,
+                    head_start=s.head_start if events else None,
+                )
+                for s in plan.steps
+            ]
         )
         self._steps[0] = replace(self._steps[0], hold=active[plan.hold])
         first = plan.steps[0].assignment
@@ -108,7 +116,10 @@ class PlanBook(Executor[PlanPolicy]):
             step = replace(whole, seconds=self._ends_at - clock)
         if not self._someone_left:
             return step
-        return replace(step, assignment=step.assignment.among(self._active))
+        ahead = step.head_start
+        if ahead is not None:
+            ahead = ahead[among_ids(step.assignment.jobs, self._active)]
+        return replace(step, assignment=step.assignment.among(self._active), head_start=ahead)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -119,6 +130,7 @@ class PlanBook(Executor[PlanPolicy]):
             "rows": rows,
             "hold": self._steps[0].hold if self._steps else None,
             "seconds": [s.seconds for s in self._steps],
+            "head_start": [s.head_start for s in self._steps],
             "next": self._next,
             "ends_at": self._ends_at,
             "since_periodic": self._since_periodic,
@@ -131,8 +143,8 @@ class PlanBook(Executor[PlanPolicy]):
             self._memory.restore(state["memory"])
         self._active = state["active"]
         self._steps = [
-            Step(Assignment(*rows), seconds, not self._in_rounds)
-            for rows, seconds in zip(state["rows"], state["seconds"], strict=True)
+            Step(Assignment(*rows), seconds, not self._in_rounds, head_start=ahead)
+            for rows, seconds, ahead in zip(state["rows"], state["seconds"], state["head_start"], strict=True)
         ]
         if self._steps:
             self._steps[0] = replace(self._steps[0], hold=state["hold"])

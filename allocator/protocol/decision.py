@@ -31,6 +31,7 @@ class Decision:
     before : who ran as what before.
     moved : ids of jobs that have other GPUs than before although their pool and number of GPUs are the same; known
         only where `gpus` is not given.
+    head_start : (K,) seconds for which rows that start count as running already; None: none does.
     """
 
     assignment: Assignment
@@ -42,6 +43,7 @@ class Decision:
     rejected: NDArray[np.int64]
     before: Assignment
     moved: NDArray[np.int64]
+    head_start: NDArray[np.float64] | None = None
 
     @property
     def jobs(self) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
+from allocator.simulator.restarts import head_starts
 from allocator.simulator.rounds import servers_of, spread_gangs
 
 if TYPE_CHECKING:
@@ -72,12 +73,16 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self.leases.follow(decision, world.clock, table)
-        ready = table.columns["ready_time"]
-        if self._cost:
-            lost = self._cost.of_rows(decision, table)
-            ready[at] = np.where(lost > 0, world.clock + lost, ready[at])
+        ready, speed = table.columns["ready_time"], self._rates(decision)
+        lost = self._cost.of_rows(decision, table) if self._cost else np.zeros(len(at))
+        lost, trained = head_starts(decision, lost)
+        ready[at] = np.where(lost > 0, world.clock + lost, ready[at])
+        # a head start may be longer than what is left
+        ahead = np.minimum(trained * speed, table.total_steps[at] - table.steps_done[at])
+        early = np.subtract(trained, np.divide(ahead, speed, where=speed > 0, out=trained.copy()))
+        table.steps_done[at] += ahead
         begin = np.maximum(ready[at], world.clock)
-        self._pass_time(decision, rows.jobs, at, self._rates(decision), begin)
+        self._pass_time(decision, rows.jobs, at, speed, begin, early)
 
     def _note_standstill(self, until: float, *, trouble: bool) -> None:
         """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help."""
@@ -98,8 +103,13 @@ class EventExecution:
         gpus = tuple(self.world.core.gpus_of(job) for job in rows.jobs.tolist())
         return np.where(spread_gangs(gpus, self._server), slower, rates)
 
-    def _pass_time(self, decision: Decision, jobs: _Ids, at: _Ids, speed: _Floats, begin: _Floats) -> None:
-        """Let jobs go at `speed` (steps/s) from `begin` (seconds) on, until the first event."""
+    def _pass_time(
+        self, decision: Decision, jobs: _Ids, at: _Ids, speed: _Floats, begin: _Floats, early: _Floats | float = 0.0
+    ) -> None:
+        """Let jobs go at `speed` (steps/s) from `begin` (seconds) on, until the first event.
+
+        One that completes has completed `early` seconds ago.
+        """
         world, table, clock = self.world, self._table, self.world.clock
         left = table.total_steps[at] - table.steps_done[at]
         running = speed > 0
@@ -122,7 +132,7 @@ class EventExecution:
             self._tell_shares(decision, jobs, steps, speed, end, active)
         if done.any():
             self.leases.end(jobs[done], end, table)
-            world.complete(jobs[done], np.full(int(done.sum()), end), None)
+            world.complete(jobs[done], end - np.broadcast_to(early, len(jobs))[done], None)
         if decision.shares is None:
             used = int(decision.assignment.gpus[decision.assignment.firsts].sum())
             world.tell_stretch(self.leases.stretch(world.round, clock, end, active, (len(jobs), used)))
