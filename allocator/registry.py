@@ -43,6 +43,7 @@ _OWN_MODULES = (
     "orders.shortest_first",
     "pairing_rules",
     "shockwave.policy",
+    "chronus.policy",
 )
 
 

@@ -6,6 +6,7 @@
 720.0
 """
 
+from allocator.presets.chronus import CHRONUS, CHRONUS_ELASTICFLOW
 from allocator.presets.default import DEFAULT
 from allocator.presets.gavel import GAVEL
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset, nearest
@@ -14,7 +15,9 @@ from throughputs import InputError
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
 
-_PRESETS = {preset.name: preset for preset in (DEFAULT, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED)}
+_PRESETS = {
+    preset.name: preset for preset in (DEFAULT, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED, CHRONUS, CHRONUS_ELASTICFLOW)
+}
 
 
 def preset_names() -> tuple[str, ...]:
