@@ -111,7 +111,9 @@ class RoundMechanism(Executor[SharePolicy]):
 
     def placement(self, cluster: Cluster, rule: PlacementRule) -> Placement | RoundPlacement:
         """Whole rounds at once; blocks of powers of two are kept in proportion to what changes."""
-        return Placement(cluster, rule) if rule == "buddy" else RoundPlacement(cluster, rule == "consolidated")
+        if rule in ("buddy", "local_search"):
+            return Placement(cluster, rule)
+        return RoundPlacement(cluster, rule == "consolidated")
 
     def starved(self, step: Step, news: bool) -> bool:
         """Nobody runs although some are there, and something is news."""

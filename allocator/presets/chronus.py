@@ -27,7 +27,7 @@ _PUBLISHED: Mapping[str, Any] = {
 # Minutes, leases of 20, admission every 5; servers of 8 GPUs.
 CHRONUS = Preset(
     name="chronus",
-    mechanism=MechanismSettings(placement="consolidated"),
+    mechanism=MechanismSettings(placement="local_search"),
     simulator=SimulatorSettings(
         restart_penalty_seconds=_START_COST * 60.0,
         restart_penalty_per_doubling_seconds=_START_COST * 60.0,
