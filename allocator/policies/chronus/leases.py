@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.policies.chronus.admission import option_slots, unplanned_rows
-from allocator.policies.chronus.memory import ACCEPTED, UNACCEPTED, ChronusMemory
+from allocator.policies.chronus.memory import ACCEPTED, UNACCEPTED, Array, ChronusMemory
 from allocator.policies.chronus.rules import LeaseRules, rounded_gpus
 from formulations.leases import LeaseProgram, LeaseSolution, solve_leases
 
@@ -131,7 +131,8 @@ def _solve(
     method: str,
 ) -> LeaseSolution:
     """Plan jobs `rows` beside those that keep their plans; jobs that are dropped lose their promise."""
-    slots = [option_slots(memory.options[row][0], rules.clock.lease, lease) for row in rows]
+    open_options = [_open_options(memory, rules, row) for row in rows]
+    slots = [option_slots(due, rules.clock.lease, lease) for due, _ in open_options]
     horizon = max([1, *(int(each.max()) for each in slots)])
     capacity = np.full(horizon, rules.capacity)
     for row in planned:
@@ -144,7 +145,7 @@ def _solve(
         memory.needed[rows],
         np.repeat(np.arange(len(rows)), [len(each) for each in slots]),
         np.concatenate(slots) if slots else np.empty(0, dtype=np.int64),
-        np.concatenate([memory.options[row][1] for row in rows]) if rows else np.empty(0),
+        np.concatenate([value for _, value in open_options]) if rows else np.empty(0),
         np.maximum(capacity, 0),
         objective,
     )
@@ -156,22 +157,26 @@ def _solve(
         tie_break=rules.tie_break,
     )
     if solution.status != "failed":
-        _take_over(memory, rows, program, solution, lease)
+        _take_over(memory, rows, solution, lease)
     return solution
 
 
-def _take_over(
-    memory: ChronusMemory, rows: list[int], program: LeaseProgram, solution: LeaseSolution, lease: int
-) -> None:
-    first_option = np.searchsorted(program.job, np.arange(len(rows)))
-    for j, row in enumerate(rows):
-        option = int(solution.option[j])
+def _open_options(memory: ChronusMemory, rules: LeaseRules, row: int) -> tuple[Array, Array]:
+    """Deadlines that a job may be given leases for: none later than the one it was promised but as published."""
+    due, value = memory.options[row]
+    if rules.admission == "published":
+        return due, value
+    promised = int(memory.granted[row]) + 1
+    return due[:promised], value[:promised]
+
+
+def _take_over(memory: ChronusMemory, rows: list[int], solution: LeaseSolution, lease: int) -> None:
+    for row, option, runs in zip(rows, solution.option.tolist(), solution.schedule, strict=True):
         if option < 0:
             memory.leases[row] = None
             memory.kind[row] = UNACCEPTED
-            continue
-        memory.granted[row] = option - int(first_option[j])
-        memory.leases[row] = lease + np.flatnonzero(solution.schedule[j])
+        else:
+            memory.leases[row] = lease + np.flatnonzero(runs)
 
 
 def _keep_planned(memory: ChronusMemory, rules: LeaseRules, rows: list[int], lease: int) -> set[int]:
@@ -181,7 +186,7 @@ def _keep_planned(memory: ChronusMemory, rules: LeaseRules, rows: list[int], lea
     entries = [
         (-int(rounded_gpus(memory.gpus[row])), -int(slots), row, option)
         for row in rows
-        for option, slots in enumerate(option_slots(memory.options[row][0], rules.clock.lease, lease))
+        for option, slots in enumerate(option_slots(_open_options(memory, rules, row)[0], rules.clock.lease, lease))
     ]
     surplus = len(entries) - rules.max_search_options
     kept: set[int] = set()

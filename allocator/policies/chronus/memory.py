@@ -71,7 +71,7 @@ class ChronusMemory:
     overrun : whether it has run for its estimate.
     planned : whether it is to be given leases.
     needed : leases that it still needs.
-    granted : the option that it was admitted for, -1 for none.
+    granted : the option that it was promised, -1 for none.
     ran, seen : time that it ran up to `seen`.
     leased : whether it runs on a lease.
     urgency : how soon it is served among waiting jobs of its class.
