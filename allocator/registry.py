@@ -46,6 +46,7 @@ _OWN_MODULES = (
     "orders.shortest_first",
     "pairing_rules",
     "shockwave.policy",
+    "chronus.policy",
     "deadlines.elasticflow",
     "deadlines.optimum",
     "deadlines.earliest",

@@ -11,11 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import decisions, long_runs, planning, simulations, solvers
+from benchmarks import decisions, leases, long_runs, planning, simulations, solvers
 from throughputs.files import write_text
 
 STUDIES: dict[str, Any] = {
     "decisions": decisions,
+    "leases": leases,
     "long_runs": long_runs,
     "planning": planning,
     "simulations": simulations,

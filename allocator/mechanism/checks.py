@@ -91,21 +91,34 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
     steps = []
     for number, step in enumerate(plan.steps):
         where = f"{source}, step {number} of the plan"
-        _check_seconds(step.seconds, where)
+        _check_seconds(step.seconds, where, last=number == len(plan.steps) - 1)
+        _check_head_start(step, where)
         _positions(step.assignment.jobs, state, where, "jobs")
         step.assignment.check(state.capacity, where)
         if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
             found = np.intersect1d(step.assignment.jobs, rejected).tolist()
             raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
         _check_known(step.assignment, state, where, needs)
-        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds))
+        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds, step.head_start))
     return Plan(tuple(steps), rejected, hold, plan.allocation)
 
 
-def _check_seconds(seconds: float, where: str) -> None:
+def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
     known = isinstance(seconds, _NUMBERS) and not isinstance(seconds, bool)
-    if not (known and seconds > 0):
-        raise InputError(where, field="seconds", found=seconds, expected="a time above 0, inf for no end")
+    if not (known and (seconds > 0 or (seconds == 0 and not last))):
+        expected = "a time above 0, inf for no end; 0 before another step"
+        raise InputError(where, field="seconds", found=seconds, expected=expected)
+
+
+def _check_head_start(step: PlanStep, where: str) -> None:
+    ahead = step.head_start
+    if ahead is None:
+        return
+    if ahead.shape != step.assignment.jobs.shape or not (np.isfinite(ahead) & (ahead >= 0)).all():
+        expected = f"({len(step.assignment)},) times of at least 0"
+        raise InputError(where, field="head_start", found=ahead.tolist(), expected=expected)
+    if step.assignment.shares_gpus:
+        raise InputError(where, field="head_start", found="jobs that share GPUs", expected="jobs alone")
 
 
 def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:

@@ -254,6 +254,7 @@ class DecisionCore:
             rejected=rejected,
             before=self._running,
             change=change,
+            head_start=step.head_start,
         )
         self._last, self._running = (step, decision), step.assignment
         return decision

@@ -41,6 +41,7 @@ class Step:
     assignment : K rows, ids of jobs. A step that repeats the one before comes with the same object.
     seconds, interruptible, shares : as in `allocator.protocol.Decision`.
     hold : ids of jobs that must keep their GPUs.
+    head_start : as in `allocator.protocol.PlanStep`.
     """
 
     assignment: Assignment
@@ -48,6 +49,7 @@ class Step:
     interruptible: bool = False
     shares: NDArray[np.float64] | None = None
     hold: NDArray[np.int64] = field(default_factory=lambda: _NOBODY)
+    head_start: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)

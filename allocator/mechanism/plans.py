@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from allocator.mechanism.checks import checked_plan
 from allocator.mechanism.executor import Answer, Executor, Step
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import PlanStep
 from allocator.protocol.policy import Need, PlanPolicy
@@ -93,7 +93,7 @@ class PlanBook(Executor[PlanPolicy]):
     def _step(self, step: PlanStep, active: _Ids) -> Step:
         """A step of a plan, whose positions are those of `active` (ids)."""
         seconds = self._round_seconds if self._in_rounds else step.seconds
-        return Step(step.assignment.named(active), seconds, not self._in_rounds)
+        return Step(step.assignment.named(active), seconds, not self._in_rounds, head_start=step.head_start)
 
     def nobody(self, clock: float) -> None:  # noqa: ARG002
         """The coming step is empty."""
@@ -115,7 +115,10 @@ class PlanBook(Executor[PlanPolicy]):
             step = replace(whole, seconds=self._ends_at - clock)
         if not len(self._gone):
             return step
-        return replace(step, assignment=step.assignment.without(self._gone))
+        ahead = step.head_start
+        if ahead is not None:
+            ahead = ahead[~among_ids(step.assignment.jobs, np.sort(self._gone))]
+        return replace(step, assignment=step.assignment.without(self._gone), head_start=ahead)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -126,6 +129,7 @@ class PlanBook(Executor[PlanPolicy]):
             "rows": rows,
             "hold": self._steps[0].hold if self._steps else None,
             "seconds": [s.seconds for s in self._steps],
+            "head_start": [s.head_start for s in self._steps],
             "next": self._next,
             "ends_at": self._ends_at,
             "since_periodic": self._since_periodic,
@@ -137,8 +141,8 @@ class PlanBook(Executor[PlanPolicy]):
             self._memory.restore(state["memory"])
         self._gone = state["gone"]
         self._steps = [
-            Step(Assignment(*rows), seconds, not self._in_rounds)
-            for rows, seconds in zip(state["rows"], state["seconds"], strict=True)
+            Step(Assignment(*rows), seconds, not self._in_rounds, head_start=ahead)
+            for rows, seconds, ahead in zip(state["rows"], state["seconds"], state["head_start"], strict=True)
         ]
         if self._steps:
             self._steps[0] = replace(self._steps[0], hold=state["hold"])

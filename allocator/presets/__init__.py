@@ -6,6 +6,7 @@
 720.0
 """
 
+from allocator.presets.chronus import CHRONUS, CHRONUS_ELASTICFLOW
 from allocator.presets.default import DEFAULT
 from allocator.presets.elasticflow import ELASTICFLOW
 from allocator.presets.gavel import GAVEL
@@ -15,7 +16,8 @@ from throughputs import InputError
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
 
-_PRESETS = {preset.name: preset for preset in (DEFAULT, ELASTICFLOW, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED)}
+_ALL = (DEFAULT, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED, ELASTICFLOW, CHRONUS, CHRONUS_ELASTICFLOW)
+_PRESETS = {preset.name: preset for preset in _ALL}
 
 
 def preset_names() -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class Decision:
     rejected : ids of the jobs that the policy did not admit; they are gone.
     before : who ran as what before.
     change : what changes where placement has found it, who has other GPUs of the same pool included; else None.
+    head_start : (K,) seconds for which rows that start count as running already; None: none does.
     """
 
     assignment: Assignment
@@ -41,6 +42,7 @@ class Decision:
     rejected: NDArray[np.int64]
     before: Assignment
     change: Transition | None = None
+    head_start: NDArray[np.float64] | None = None
 
     @property
     def jobs(self) -> NDArray[np.int64]:

@@ -38,11 +38,15 @@ class PlanStep:
     ----------
     assignment : jobs are positions in the state that was planned for.
     seconds : length of the step; inf: until something happens that the policy wants to be asked about. Under a policy
-        that plans in rounds every step is one round, whatever it says here.
+        that plans in rounds every step is one round, whatever it says here. A step of 0 seconds before another one
+        stops whom it does not name, who may start anew in the next.
+    head_start : (K,) seconds for which a row that starts counts as running already; None: none does. No real world
+        gives that: some published simulators count time in the queue.
     """
 
     assignment: Assignment
     seconds: float = np.inf
+    head_start: NDArray[np.float64] | None = None
 
 
 def _nobody() -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
@@ -101,14 +102,22 @@ class EventExecution:
         self._pass_time(stretch, rates, rows.jobs, rates)
 
     def _begin(self, decision: Decision, at: _Ids) -> _Floats | float:
-        """When the rows begin to train, seconds; (K,) where starts cost time. `at` is where their jobs are."""
-        clock = self.world.clock
-        if not self._starts_cost:
+        """When the rows begin to train, seconds; (K,) where starts cost time. `at` is where their jobs are.
+
+        One with a head start began in the past.
+        """
+        clock, ahead = self.world.clock, decision.head_start
+        if not self._starts_cost and ahead is None:
             return clock
         ready: _Floats = self._table.columns["ready_time"]
-        lost = self._cost.of_rows(decision, self._table)
-        ready[at] = np.where(lost > 0, clock + lost, ready[at])
+        if self._starts_cost:
+            lost = self._cost.of_rows(decision, self._table)
+            ready[at] = np.where(lost > 0, clock + lost, ready[at])
         begin: _Floats = np.maximum(ready[at], clock)
+        if ahead is not None:
+            starts = among_ids(decision.jobs, decision.transition.start)
+            begin = np.where(starts, begin - ahead, begin)
+            ready[at] = np.where(starts, begin, ready[at])
         return begin
 
     def _through_at(self, stretch: Stretch, finish: _Floats) -> _Floats:
@@ -155,7 +164,7 @@ class EventExecution:
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
         finish = self._through_at(stretch, begin + quotient(left, speed, np.inf))
-        end = self.seen_at(min(float(finish[finish.argmin()]), self._horizon(decision)))
+        end = max(self.seen_at(min(float(finish[finish.argmin()]), self._horizon(decision))), clock)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
+from throughputs.numerics import log2
 
 __all__ = ["RestartCost"]
 
@@ -23,19 +24,21 @@ class RestartCost:
     Attributes
     ----------
     seconds : for every gang.
+    per_doubling : the same for each time that its number of GPUs doubles from 1.
     by_gpus : pairs (GPUs, seconds), ascending; a gang costs what the largest number that it reaches costs, and
-        `seconds` where it reaches none.
+        as above where it reaches none.
     by_job_type : pairs (job type, seconds), instead of the others for these types.
     moves : whether a job that runs on with other GPUs, or another number of them, starts anew too.
     """
 
     seconds: float = 0.0
+    per_doubling: float = 0.0
     by_gpus: tuple[tuple[int, float], ...] = ()
     by_job_type: tuple[tuple[str, float], ...] = ()
     moves: bool = True
 
     def __bool__(self) -> bool:
-        return self.seconds > 0 or bool(self.by_gpus) or bool(self.by_job_type)
+        return self.seconds > 0 or self.per_doubling > 0 or bool(self.by_gpus) or bool(self.by_job_type)
 
     def of_rows(self, decision: Decision, jobs: JobTable) -> _Floats:
         """(K,) seconds that each row of a decision loses at its start."""
@@ -50,10 +53,12 @@ class RestartCost:
     def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:
         """(K,) seconds that gangs of so many `gpus` of these types need to start."""
         cost = np.full(len(gpus), self.seconds)
+        if self.per_doubling:
+            cost += self.per_doubling * log2(gpus)
         if self.by_gpus:
             counts, seconds = (np.array(column) for column in zip(*self.by_gpus, strict=True))
             reached = np.searchsorted(counts, gpus, side="right") - 1
-            cost = np.where(reached >= 0, seconds[np.maximum(reached, 0)], self.seconds)
+            cost = np.where(reached >= 0, seconds[np.maximum(reached, 0)], cost)
         if self.by_job_type:
             known = dict(self.by_job_type)
             cost = np.array([known.get(kind, c) for kind, c in zip(job_type.tolist(), cost.tolist(), strict=True)])

@@ -61,6 +61,7 @@ class SimulatorSettings:
     restart_penalty_seconds : a gang that did not run the round before trains so much less; not in the first round.
     restart_penalty_slack_seconds : a gang that is done more than this before a full round is over pays no penalty;
         None: every gang pays.
+    restart_penalty_per_doubling_seconds : as much more for each time that its number of GPUs doubles from 1.
     restart_penalty_by_gpus : pairs (GPUs, seconds), ascending: what it costs to start a gang of so many GPUs or more,
         instead of restart_penalty_seconds; that is for gangs of fewer.
     restart_penalty_by_job_type : pairs (job type, seconds), instead of the others for these types.
@@ -112,6 +113,7 @@ class SimulatorSettings:
     deadline_measure: Literal["first", "last", "value"] = "first"
     restart_penalty_seconds: float = 0.0
     restart_penalty_slack_seconds: float | None = None
+    restart_penalty_per_doubling_seconds: float = 0.0
     restart_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
     restart_penalty_by_job_type: tuple[tuple[str, float], ...] = ()
     restart_when_moved: bool = False
@@ -140,6 +142,7 @@ class SimulatorSettings:
         """What it costs to start a gang."""
         return RestartCost(
             self.restart_penalty_seconds,
+            self.restart_penalty_per_doubling_seconds,
             self.restart_penalty_by_gpus,
             self.restart_penalty_by_job_type,
             self.restart_when_moved,
@@ -159,6 +162,7 @@ class SimulatorSettings:
             "max_clock_seconds",
             "restart_penalty_seconds",
             "restart_penalty_slack_seconds",
+            "restart_penalty_per_doubling_seconds",
             "finished_jobs_linger_rounds",
             "overtime_factor",
             "slot_seconds",

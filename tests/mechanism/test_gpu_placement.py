@@ -16,8 +16,8 @@ from allocator.protocol.assignment import Assignment
 from throughputs import InputError
 
 Gpus = tuple[int, ...]
-Rule = Literal["in_order", "consolidated", "buddy"]
-RULES: tuple[Rule, ...] = ("in_order", "consolidated", "buddy")
+Rule = Literal["in_order", "consolidated", "buddy", "local_search"]
+RULES: tuple[Rule, ...] = ("in_order", "consolidated", "buddy", "local_search")
 
 
 def _gangs(jobs: list[int], gpus: list[int], pool: int = 0) -> Assignment:
@@ -46,6 +46,20 @@ def test_consolidated_gangs_take_the_fullest_server_with_room() -> None:
     # Servers 0-3, 4-7 and the partial 8-9. The gang of 4 comes first, then 3, then 2 on the partial server, which it
     # fills, then the single job on what is left beside the gang of 3.
     assert placement.place(_gangs([0, 1, 2, 3], [2, 3, 1, 4])) == ((8, 9), (4, 5, 6), (7,), (0, 1, 2, 3))
+
+
+def test_local_search_places_smaller_gangs_first_where_that_leaves_gangs_on_fewer_servers() -> None:
+    # Servers of 4, 4 and 1. After the gang of 6 (4 and 2 of them) that of 3 would stand on two servers.
+    jobs = _gangs([0, 1], [6, 3])
+    larger_first = Placement(Cluster({"a": 9}, {"a": 4}), "consolidated").place(jobs)
+    assert larger_first == ((0, 1, 2, 3, 4, 5), (6, 7, 8))
+    assert Placement(Cluster({"a": 9}, {"a": 4}), "local_search").place(jobs) == ((3, 4, 5, 6, 7, 8), (0, 1, 2))
+
+
+def test_local_search_is_consolidation_where_all_gangs_stand_on_one_server() -> None:
+    jobs = _gangs([0, 1, 2, 3], [2, 3, 1, 4])
+    placed = [Placement(Cluster({"a": 10}, {"a": 4}), rule).place(jobs) for rule in ("consolidated", "local_search")]
+    assert placed[0] == placed[1]
 
 
 def test_the_fullest_server_is_neither_the_first_nor_the_one_with_most_room() -> None:

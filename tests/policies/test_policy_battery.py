@@ -23,6 +23,7 @@ PROGRAMS = [
 TYPES = ["v100", "p100", "k80"]
 ONE_TYPE = {
     "shockwave",
+    "chronus",
     "elasticflow",
     "elasticflow_no_admission",
     "elasticflow_mip",

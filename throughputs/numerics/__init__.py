@@ -8,13 +8,13 @@ the functions of this package in their place.
 
 - `dot`, `matmul`, `einsum`: products of vectors and matrices, as sums of one order.
 - `quotient`: division where it is possible.
-- `exp`, `log`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers of two.
+- `exp`, `log`, `log2`, `power_of_ten`: from additions, multiplications, divisions and exact scaling by powers of two.
 - `systems`: small dense systems, factors and eigenvalues.
 
 On other architectures sums may be fused with products; results then agree to rounding.
 """
 
-from throughputs.numerics.elementary import exp, log, power_of_ten
+from throughputs.numerics.elementary import exp, log, log2, power_of_ten
 from throughputs.numerics.products import dot, einsum, matmul, quotient
 
-__all__ = ["dot", "einsum", "exp", "log", "matmul", "power_of_ten", "quotient"]
+__all__ = ["dot", "einsum", "exp", "log", "log2", "matmul", "power_of_ten", "quotient"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["exp", "log", "power_of_ten"]
+__all__ = ["exp", "log", "log2", "power_of_ten"]
 
 Array = NDArray[np.float64]
 
@@ -45,6 +45,12 @@ def exp(x: ArrayLike) -> Array:
 def log(x: ArrayLike) -> Array:
     """Natural logarithm of each entry; -inf of 0 and nan of what is negative."""
     return _in_chunks(_log, np.asarray(x, dtype=np.float64))
+
+
+def log2(x: ArrayLike) -> Array:
+    """Binary logarithm of positive numbers, exact for powers of two."""
+    mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))
+    return np.where(mantissa == 0.5, exponent - 1.0, exponent + log(mantissa) / (_LN2_HIGH + _LN2_LOW))
 
 
 def power_of_ten(exponent: ArrayLike) -> Array:

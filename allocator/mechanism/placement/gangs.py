@@ -196,8 +196,11 @@ class Consolidated:
 
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
         """See PoolRule."""
+        return self._place_in_order(sorted(gangs, key=lambda gang: -gang[2]))
+
+    def _place_in_order(self, gangs: list[Gang]) -> dict[int, Gpus]:
         placed = {}
-        for _, job, size, grows in sorted(gangs, key=lambda gang: -gang[2]):
+        for _, job, size, grows in gangs:
             placed[job] = self._held[job] = self._grow(self._held[job], size) if grows else self._take(size)
         return placed
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
 from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
+from allocator.mechanism.placement.local_search import LocalSearch
 from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
@@ -27,7 +28,7 @@ from throughputs import InputError
 
 __all__ = ["Placement", "PlacementRule"]
 
-PlacementRule = Literal["in_order", "consolidated", "buddy"]
+PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search"]
 
 _Ids = NDArray[np.int64]
 
@@ -54,6 +55,9 @@ class Placement:
       of those it has, one that gets more keeps them all if that needs no more servers.
     - ``buddy``: aligned blocks of 1, 2, 4, ... GPUs (`allocator.mechanism.placement.buddy`); jobs that share or resize
       as with ``consolidated``. Where GPUs suffice but blocks do not, smaller gangs move.
+
+    - ``local_search``: as ``consolidated``, larger or smaller gangs first, whichever leaves gangs on fewer servers
+      (`allocator.mechanism.placement.local_search`).
 
     Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what
     changes: some array operations for all rows, Python for the others only.
@@ -289,10 +293,12 @@ def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], i
         capacity, per_server = int(cluster.gpus[name]), int(cluster.gpus_per_server[name])
         if rule == "in_order":
             rules.append(FirstFit(first, capacity, row_of))
-        elif rule == "consolidated" and per_server == 1:
+        elif rule in ("consolidated", "local_search") and per_server == 1:
             rules.append(FirstFit(first, capacity, None))
         elif rule == "consolidated":
             rules.append(Consolidated(first, capacity, per_server))
+        elif rule == "local_search":
+            rules.append(LocalSearch(first, capacity, per_server))
         else:
             rules.append(Buddy(first, capacity, per_server))
     return rules

@@ -1,0 +1,1 @@
+"""Chronus: jobs with strict, soft and no deadlines on leases."""

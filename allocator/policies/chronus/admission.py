@@ -1,0 +1,217 @@
+"""Who is promised a deadline: each arrival is packed, latest slot first, beside those that were promised theirs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from allocator.policies.chronus.memory import (
+    ACCEPTED,
+    BEST_EFFORT,
+    UNACCEPTED,
+    Array,
+    ChronusMemory,
+    Integers,
+)
+from allocator.policies.chronus.rules import LeaseRules, rounded_gpus
+from formulations.leases import packs
+
+__all__ = ["Newcomer", "admit", "option_slots", "unplanned_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomer:
+    """A job that is looked at for the first time.
+
+    Attributes
+    ----------
+    label, gpus, submitted : of the job; submitted in units.
+    duration : how long it runs alone, units.
+    due, value : its deadlines, units on the clock, and their values; empty for best effort.
+    """
+
+    label: object
+    gpus: int
+    submitted: float
+    duration: float
+    due: Array
+    value: Array
+
+
+@dataclass(eq=False)
+class _Pool:
+    """Options that are packed together: of jobs that have no plan yet."""
+
+    gpus: list[int] = field(default_factory=list)
+    needed: list[int] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+    job: list[int] = field(default_factory=list)
+
+    def add(self, gpus: int, needed: int, slots: Integers, job: int) -> None:
+        """The options of a job, by their numbers of slots."""
+        self.gpus += [gpus] * len(slots)
+        self.needed += [needed] * len(slots)
+        self.slots += slots.tolist()
+        self.job += [job] * len(slots)
+
+    def drop(self, count: int) -> None:
+        """Take the last options off."""
+        for column in (self.gpus, self.needed, self.slots, self.job):
+            del column[len(column) - count :]
+
+    def fits(self, capacity: int, taken: Integers) -> bool:
+        """Whether all options fit beside what is `taken` of the coming slots."""
+        if not self.job:
+            return True
+        free = np.full(max(0, *self.slots), capacity)
+        planned = taken[: len(free)]
+        free[: len(planned)] -= planned
+        return packs(free, *(np.array(column) for column in (self.gpus, self.needed, self.slots, self.job)))
+
+
+def option_slots(due: Array, lease: int, first: int) -> Integers:
+    """Whole leases from number `first` on before each deadline (units on the clock)."""
+    return np.floor(due / lease).astype(np.int64) - first
+
+
+def unplanned_rows(memory: ChronusMemory) -> list[int]:
+    """Jobs that were promised a deadline and still need leases, in the order of both lists."""
+    return [
+        row
+        for row in memory.waiting + memory.running
+        if memory.kind[row] == ACCEPTED and memory.planned[row] and memory.needed[row] > 0
+    ]
+
+
+def admit(memory: ChronusMemory, rules: LeaseRules, arrivals: list[Newcomer], now: int) -> None:
+    """Take new jobs over, one after the other, and promise those that fit a deadline (`now`: units)."""
+    first = rules.clock.running_lease(now) + 1
+    pool, taken = _promised(memory, rules, first)
+    for job in arrivals:
+        row = _enter(memory, rules, job, now)
+        if not len(job.due):
+            continue
+        if rules.admission == "published":
+            slots, fits = _as_published(memory, rules, pool, taken, row, first)
+        else:
+            slots, fits = _by_option(memory, rules, pool, taken, row, first)
+        memory.kind[row] = ACCEPTED if fits else UNACCEPTED
+        memory.planned[row] = True
+        if fits:
+            memory.due[row] = rules.clock.lease * (slots + first)
+        else:
+            memory.unaccepted += 1
+
+
+def _enter(memory: ChronusMemory, rules: LeaseRules, job: Newcomer, now: int) -> int:
+    """A row for the job, with what it is believed to need."""
+    duration = job.duration
+    if rules.noise > 0:
+        scale = 0.0
+        while not 0.5 < scale < 2:
+            scale = 1.0 + rules.noise * memory.normal()
+        duration = float(int(duration * scale))
+    estimate = int(rules.estimates(np.array([duration]), np.array([job.gpus]))[0])
+    return memory.add(
+        job.label,
+        (job.due, job.value),
+        gpus=job.gpus,
+        submitted=job.submitted,
+        duration=duration,
+        known_duration=job.duration,
+        estimate=estimate,
+        due=float(job.due[0]) if len(job.due) else math.inf,
+        kind=UNACCEPTED if len(job.due) else BEST_EFFORT,
+        needed=int(rules.leases_for(np.array([float(estimate)]))[0]),
+        seen=float(now),
+    )
+
+
+def _promised(memory: ChronusMemory, rules: LeaseRules, first: int) -> tuple[_Pool, Integers]:
+    """Promised jobs without a plan, and the GPUs that plans take of the slots from lease number `first` on."""
+    pool, plans = _Pool(), []
+    for row in unplanned_rows(memory):
+        leases = memory.leases[row]
+        if leases is None:
+            slots = option_slots(memory.options[row][0], rules.clock.lease, first)
+            if rules.admission != "published":
+                slots = np.floor_divide(memory.due[[row]], rules.clock.lease).astype(np.int64) - first
+            pool.add(int(rounded_gpus(memory.gpus[row])), int(memory.needed[row]), slots, row)
+        else:
+            plans.append((leases - first, int(memory.gpus[row])))
+    taken = np.zeros(max((int(slots[-1]) + 1 for slots, _ in plans if len(slots)), default=0), dtype=np.int64)
+    for slots, gpus in plans:
+        taken[slots[slots >= 0]] += gpus
+    return pool, taken
+
+
+def _by_option(
+    memory: ChronusMemory, rules: LeaseRules, pool: _Pool, taken: Integers, row: int, first: int
+) -> tuple[int, bool]:
+    """Slots of the first deadline for which there is room, and whether there is one.
+
+    With `tolerate_ratio` above 1 a deadline as much later counts as the last of the job's own.
+    """
+    due = memory.options[row][0]
+    gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
+    slots = option_slots(due, rules.clock.lease, first).tolist()
+    latest = math.floor(
+        (memory.submitted[row] + rules.tolerate_ratio * (due[-1] - memory.submitted[row])) / rules.clock.lease
+    )
+    for option, count in enumerate([*slots, *range(slots[-1] + 1, latest - first + 1)]):
+        if count < needed:
+            continue
+        pool.add(gpus, needed, np.array([count]), row)
+        if pool.fits(rules.capacity, taken):
+            memory.granted[row] = min(option, len(slots) - 1)
+            if option >= len(slots):
+                _extend(memory, row, float(rules.clock.lease * (count + first)))
+            return count, True
+        pool.drop(1)
+    return 0, False
+
+
+def _extend(memory: ChronusMemory, row: int, due: float) -> None:
+    """Put the last deadline of a job off."""
+    dates, values = memory.options[row]
+    memory.options[row] = (np.append(dates[:-1], due), values)
+
+
+def _as_published(
+    memory: ChronusMemory, rules: LeaseRules, pool: _Pool, taken: Integers, row: int, first: int
+) -> tuple[int, bool]:
+    """The same as the public code has it.
+
+    All options of the job are in the pool together, and of those that one is packed which has the least slack: the
+    others are of no consequence. A job that is rejected stays in the pool, at the earliest deadline that was found for
+    it, until all arrivals of the slot have been looked at.
+    """
+    due = memory.options[row][0]
+    gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
+    slots = option_slots(due, rules.clock.lease, first)
+    pool.add(gpus, needed, slots, row)
+    if needed <= slots[-1] and pool.fits(rules.capacity, taken):
+        memory.granted[row] = len(slots) - 1
+        return int(slots[-1]), True
+    # all slots that anybody of the pool or with a plan may use, and enough behind them
+    dates = [memory.options[other][0].max() for other in unplanned_rows(memory)]
+    horizon = int(np.floor(max(dates, default=0.0) / rules.clock.lease)) - first if dates else 0
+    pool.slots[-1] = max(pool.slots[-1], needed)
+    low, high = pool.slots[-1], max(*pool.slots, horizon) + needed + 1
+    while low < high:
+        pool.slots[-1] = low + (high - low) // 2
+        if pool.fits(rules.capacity, taken):
+            high = pool.slots[-1]
+        else:
+            low = pool.slots[-1] + 1
+    pool.slots[-1] = high
+    granted = rules.clock.lease * (high + first)
+    submitted, last = memory.submitted[row], due[-1]
+    if granted - submitted <= int((last - submitted) * rules.tolerate_ratio):
+        return high, True
+    if granted - last <= (rules.tolerate_ratio - 1) * 60:
+        _extend(memory, row, float(granted))
+        return high, True
+    return high, False

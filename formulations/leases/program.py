@@ -1,0 +1,136 @@
+"""The lease program: which deadlines are met, and in which leases each job runs. Source: Chronus, SoCC'21.
+
+Time is cut into leases of one length, slot 0 first. A job that is promised a deadline needs so many of the leases
+before it; all its GPUs work in each of them, and the leases need not follow each other.
+
+    max  sum_r v_r S_r  +  sigma w sum_j g_j x_j0
+    s.t. x_jt <= sum_{r of j, D_r > t} S_r     every job j and slot t
+         sum_t x_jt = n_j sum_{r of j} S_r     every job
+         sum_{r of j} S_r = 1                  every job
+         sum_j g_j x_jt <= C_t                 every slot
+         x, S binary
+
+A job may have several deadlines with values, its options r. The published statement has one row of slots for each
+option; with the options of a job merged into one row, as here, the same schedules and choices are feasible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs import InputError
+
+__all__ = ["SIGNS", "LeaseProgram"]
+
+Integers = NDArray[np.int64]
+Array = NDArray[np.float64]
+
+SIGNS: Final = {"minimize": -1.0, "maximize": 1.0, "random": 0.0}
+"""sigma: what the first lease's GPUs count, by name of the objective."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeaseProgram:
+    """J jobs, R options and T slots.
+
+    Attributes
+    ----------
+    gpus : (J,) GPUs g of each job, at least 1.
+    needed : (J,) leases n that each job needs, at least 1.
+    job : (R,) whose option each is; the options of a job follow each other, and jobs ascend.
+    deadline : (R,) slots D of each option: the job's leases are among the first D.
+    value : (R,) v of each option.
+    capacity : (T,) GPUs of each slot.
+    objective : "minimize" or "maximize": value first, then few or many GPUs in slot 0; "random": the value of the first
+        option alone, which leaves all other choices open (so in the published code).
+
+    The weight w of a GPU of slot 0 is 1 / max_t C_t, as published. All GPUs of slot 0 together then weigh at most 1:
+    value comes first where sums of values that differ do so by more than that.
+
+    Raises
+    ------
+    InputError
+        A column of the wrong length, or an impossible number.
+    """
+
+    gpus: Integers
+    needed: Integers
+    job: Integers
+    deadline: Integers
+    value: Array
+    capacity: Integers
+    objective: str = "minimize"
+
+    def __post_init__(self) -> None:
+        J, R = len(self.gpus), len(self.job)
+        for name, length in (("needed", J), ("deadline", R), ("value", R)):
+            if len(getattr(self, name)) != length:
+                found = len(getattr(self, name))
+                raise InputError("lease program", field=name, found=found, expected=f"{length} entries")
+        if self.objective not in SIGNS:
+            raise InputError("lease program", field="objective", found=self.objective, expected=", ".join(SIGNS))
+        if J and (self.gpus.min() < 1 or self.needed.min() < 1):
+            raise InputError("lease program", field="gpus, needed", found="a number below 1", expected="at least 1")
+        present = np.unique(self.job)
+        if not np.array_equal(present, np.arange(J)) or (np.diff(self.job) < 0).any():
+            raise InputError(
+                "lease program", field="job", found=self.job.tolist(), expected="jobs in order, all of them"
+            )
+        if not np.isfinite(self.value).all() or (self.value < 0).any():
+            raise InputError("lease program", field="value", found=self.value.tolist(), expected="values of at least 0")
+        if (self.capacity < 0).any():
+            raise InputError("lease program", field="capacity", found=self.capacity.tolist(), expected="at least 0")
+
+    @property
+    def n_jobs(self) -> int:
+        """J."""
+        return len(self.gpus)
+
+    @property
+    def n_slots(self) -> int:
+        """T."""
+        return len(self.capacity)
+
+    @property
+    def weight(self) -> float:
+        """sigma w: what one GPU of slot 0 counts."""
+        return SIGNS[self.objective] / max(float(self.capacity.max(initial=1)), 1.0)
+
+    @property
+    def option_values(self) -> Array:
+        """(R,) what each option counts in the objective."""
+        if self.objective != "random":
+            return self.value
+        return np.where(np.arange(len(self.value)) == 0, self.value, 0.0)
+
+    @property
+    def possible(self) -> NDArray[np.bool_]:
+        """(R,) options whose deadline leaves as many slots as the job needs, with room for its GPUs alone."""
+        room = self.capacity[None, :] >= self.gpus[:, None]
+        before = np.concatenate([np.zeros((self.n_jobs, 1), dtype=np.int64), room.cumsum(axis=1)], axis=1)
+        slots = np.clip(self.deadline, 0, self.n_slots)
+        return np.asarray(before[self.job, slots] >= self.needed[self.job])
+
+    def worth(self, option: Integers, schedule: NDArray[np.bool_]) -> tuple[float, int]:
+        """Value of the options (J,) (-1: none) and GPUs of slot 0 of a schedule (J, T)."""
+        chosen = option[option >= 0]
+        first = schedule[:, 0] if self.n_slots else np.zeros(self.n_jobs, dtype=np.bool_)
+        return float(self.option_values[chosen].sum()), int(self.gpus[first].sum())
+
+    def check(self, option: Integers, schedule: NDArray[np.bool_]) -> str:
+        """What is wrong with a choice and a schedule; empty for nothing."""
+        taken = option >= 0
+        if (self.job[option[taken]] != np.flatnonzero(taken)).any():
+            return "an option of another job"
+        if (schedule.sum(axis=1) != np.where(taken, self.needed, 0)).any():
+            return "a job without as many leases as it needs"
+        last = np.where(taken, self.deadline[np.maximum(option, 0)], 0)
+        if (schedule & (np.arange(self.n_slots) >= last[:, None])).any():
+            return "a lease after the deadline"
+        if ((schedule * self.gpus[:, None]).sum(axis=0) > self.capacity).any():
+            return "more GPUs than a slot has"
+        return ""

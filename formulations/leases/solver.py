@@ -1,0 +1,223 @@
+"""Solving the lease program: HiGHS, CBC through PuLP, and the greedy that published runs fell back to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.leases.packing import greedy_choice
+from formulations.leases.program import Array, Integers, LeaseProgram
+from formulations.leases.statement import Statement, demands, state
+from formulations.shockwave.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
+from throughputs import InputError
+
+__all__ = ["METHODS", "TIE_BREAKS", "LeaseSolution", "solve_leases"]
+
+METHODS: Final = ("highs", "cbc", "greedy")
+TIE_BREAKS: Final = ("urgent", "solver")
+
+_WHOLE = 1e-6
+"""Distance from a whole number up to which a variable counts as whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeaseSolution:
+    """Which deadlines are promised, and in which slots each job runs.
+
+    Attributes
+    ----------
+    option : (J,) option of each job, -1 for one that is dropped.
+    schedule : (J, T) slots in which each job runs.
+    value : sum of the values of the options.
+    first_gpus : GPUs that work in slot 0.
+    objective : value and weighted GPUs of slot 0.
+    bound : no schedule that keeps as many jobs has a larger objective; inf from the greedy.
+    gap : (bound - objective) / max(|objective|, 1).
+    status : "optimal"; "feasible", where the solver stopped before it had proven the optimum to the gap asked for;
+        "greedy"; "failed", where it stopped without a schedule: all jobs are dropped then.
+    method : "highs", "cbc" or "greedy".
+    note : what the solver said last.
+    seconds : time for everything.
+    """
+
+    option: Integers
+    schedule: NDArray[np.bool_]
+    value: float
+    first_gpus: int
+    objective: float
+    bound: float
+    gap: float
+    status: str
+    method: str
+    note: str
+    seconds: float
+
+    @property
+    def dropped(self) -> Integers:
+        """Positions of the jobs that no schedule with the others was found for."""
+        return np.flatnonzero(self.option < 0)
+
+
+def solve_leases(
+    program: LeaseProgram,
+    method: str = "highs",
+    *,
+    relative_gap: float | None = None,
+    time_limit_seconds: float = 5.0,
+    tie_break: str = "urgent",
+) -> LeaseSolution:
+    """The best schedule that keeps all jobs; where there is none, the best of those that keep the most.
+
+    What the options ask of the first slots, which is a small program, says which options to choose and how many GPUs to
+    use in slot 0; where there is a schedule to that, it is optimal. Otherwise the program is solved as it is stated.
+
+    Optimal schedules abound, and only slot 0 is carried out before there is another program. Of those with the options
+    chosen, "urgent" takes one in which the jobs that run in slot 0 have the least sum of ranks: by least slack
+    (deadline minus leases needed), then more GPUs, then more leases needed, then the order of the program. The choice
+    among options of equal value, and in later slots, is that of the solver. "solver" leaves all of it to the solver, as
+    the published code does, and takes the program as it is stated.
+
+    Parameters
+    ----------
+    program : the jobs.
+    method : "highs", "cbc", or "greedy": `formulations.leases.packing.greedy_choice`, which proves nothing.
+    relative_gap : the search may stop that close to its bound; None: only where no GPU of slot 0 is left to gain, for
+        values that are whole numbers.
+    time_limit_seconds : for everything.
+    tie_break : "urgent" or "solver".
+    """
+    if tie_break not in TIE_BREAKS:
+        raise InputError("lease program", field="tie_break", found=tie_break, expected=", ".join(TIE_BREAKS))
+    if method not in METHODS:
+        raise InputError("lease program", field="method", found=method, expected=", ".join(METHODS))
+    started = perf_counter()
+    if method == "greedy" or not program.n_jobs:
+        option, schedule = greedy_choice(program)
+        return _solution(program, option, schedule, np.inf, "greedy", method, "", started)
+    return _Search(program, method, relative_gap, started, time_limit_seconds, ranks=tie_break == "urgent").run()
+
+
+_Schedule = tuple[Integers, NDArray[np.bool_]]
+
+
+class _Search:
+    """One program in one solver."""
+
+    def __init__(
+        self,
+        program: LeaseProgram,
+        method: str,
+        relative_gap: float | None,
+        started: float,
+        time_limit_seconds: float,
+        *,
+        ranks: bool,
+    ) -> None:
+        self.program, self.method, self.ranks = program, method, ranks
+        self.started, self.until = started, started + time_limit_seconds
+        # half a GPU of slot 0, or half a unit of value where these do not count
+        step = 0.5 * (abs(program.weight) or 1.0)
+        self.exact = step / (float(np.abs(program.option_values).sum()) + 1.0)
+        self.gap = self.exact if relative_gap is None else relative_gap
+        self.bound = np.inf
+        self.note = ""
+
+    def run(self) -> LeaseSolution:
+        """The schedule, proof and status."""
+        program = self.program
+        nobody = np.full(program.n_jobs, -1, dtype=np.int64)
+        idle = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
+        if not program.possible.any():
+            return _solution(program, nobody, idle, 0.0, "optimal", self.method, "no deadline can be met", self.started)
+        for may_drop in (False, True):
+            statement = state(program, may_drop=may_drop)
+            if self.ranks:
+                found, infeasible = self._by_demands(statement, may_drop=may_drop)
+                if infeasible:
+                    continue
+                if found is not None:
+                    return self._found(found)
+            found, answer = self._schedule(statement)
+            if found is not None:
+                self._note_bound(answer, statement.keep, found[0])
+                return self._found(self._ranked(statement, found) if self.ranks else found)
+            if not answer.infeasible:
+                break
+        return _solution(program, nobody, idle, np.inf, "failed", self.method, self.note, self.started)
+
+    def _by_demands(self, statement: Statement, *, may_drop: bool) -> tuple[_Schedule | None, bool]:
+        """A schedule with options and GPUs of slot 0 as demands have them; and whether these prove that none exists."""
+        asked = demands(self.program, may_drop=may_drop)
+        answer = self._optimise(asked.mixed)
+        if answer.columns is None:
+            return None, answer.infeasible
+        option, first_gpus = asked.read(answer.columns)
+        self._note_bound(answer, asked.keep, option)
+        found = self._schedule(statement.ranked(option, first_gpus))[0]
+        return (found if found is not None and self._proven(found) else None), False
+
+    def _note_bound(self, answer: LinearAnswer, keep: float, option: Integers) -> None:
+        """Take over a bound on the objective of schedules that keep as many jobs as `option`."""
+        self.bound = min(self.bound, -answer.bound - keep * int((option >= 0).sum()))
+
+    def _proven(self, found: _Schedule) -> bool:
+        objective = _objective(self.program, *self.program.worth(*found))
+        return bool(self.bound - objective <= self.gap * max(abs(objective), 1.0) + _WHOLE)
+
+    def _ranked(self, statement: Statement, found: _Schedule) -> _Schedule:
+        """A schedule as good as the one found, whose jobs in slot 0 rank first."""
+        again, _ = self._schedule(statement.ranked(found[0], self.program.worth(*found)[1]))
+        return found if again is None else again
+
+    def _found(self, found: _Schedule) -> LeaseSolution:
+        status = "optimal" if self._proven(found) else "feasible"
+        return _solution(self.program, *found, self.bound, status, self.method, self.note, self.started)
+
+    def _schedule(self, statement: Statement) -> tuple[_Schedule | None, LinearAnswer]:
+        """Options and schedule, checked; None without any."""
+        answer = self._optimise(statement.mixed)
+        if answer.columns is not None and not _is_whole(answer.columns):
+            answer = self._optimise(statement.in_binaries)
+        if answer.columns is None or not _is_whole(answer.columns):
+            return None, answer
+        found = statement.read(answer.columns)
+        self.note = self.program.check(*found) or self.note
+        return (None if self.program.check(*found) else found), answer
+
+    def _optimise(self, mixed: MixedProgram) -> LinearAnswer:
+        try:
+            answer = solve_mixed(mixed, self.method, self.gap, self.until - perf_counter())
+        except RuntimeError as error:
+            answer = LinearAnswer(None, -np.inf, False, str(error))
+        self.note = answer.note
+        return answer
+
+
+def _is_whole(columns: Array) -> bool:
+    return bool(np.abs(columns - np.rint(columns)).max(initial=0.0) <= _WHOLE)
+
+
+def _objective(program: LeaseProgram, value: float, first_gpus: int) -> float:
+    return value + program.weight * first_gpus
+
+
+def _solution(
+    program: LeaseProgram,
+    option: Integers,
+    schedule: NDArray[np.bool_],
+    bound: float,
+    status: str,
+    method: str,
+    note: str,
+    started: float,
+) -> LeaseSolution:
+    value, first = program.worth(option, schedule)
+    objective = _objective(program, value, first)
+    bound = max(bound, objective)
+    gap = (bound - objective) / max(abs(objective), 1.0)
+    seconds = perf_counter() - started
+    return LeaseSolution(option, schedule, value, first, objective, bound, gap, status, method, note, seconds)

@@ -1,0 +1,178 @@
+"""The lease program: the dumped programs of the published scheduler, small programs by enumeration, and its greedy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.leases import LeaseProgram, packs, solve_leases
+from throughputs import InputError
+
+RECORDED = Path(__file__).resolve().parents[1] / "reference" / "chronus" / "lease_programs.json.gz"
+
+
+def recorded_programs() -> list[dict[str, Any]]:
+    """Programs as the public code stated them, with the optimum that Gurobi and HiGHS found."""
+    programs: list[dict[str, Any]] = json.loads(gzip.decompress(RECORDED.read_bytes()))
+    return programs
+
+
+def as_program(recorded: dict[str, Any]) -> LeaseProgram:
+    """The same with the options of each job together."""
+    number, value, gpus, needed, deadline = (np.array(column) for column in zip(*recorded["options"], strict=True))
+    first = number == 0
+    slots = max(int(deadline.max()), 1)
+    capacity = np.array(recorded["capacity"][:slots])
+    job = np.cumsum(first) - 1
+    return LeaseProgram(gpus[first], needed[first], job, deadline, value.astype(float), capacity, recorded["objective"])
+
+
+@pytest.mark.parametrize("method", ["highs", "cbc"])
+@pytest.mark.parametrize("recorded", recorded_programs(), ids=lambda each: each["name"])
+def test_optima_of_the_dumped_programs(recorded: dict[str, Any], method: str) -> None:
+    program = as_program(recorded)
+    found = solve_leases(program, method, time_limit_seconds=60.0)
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(recorded["optimum"], abs=1e-6)
+    # CBC stops within its gap, half a GPU of slot 0
+    assert 0 <= found.bound - found.objective <= 0.5 * (abs(program.weight) or 1.0) + 1e-6
+    assert program.check(found.option, found.schedule) == ""
+    assert not len(found.dropped)
+    if recorded["first_gpus"] is not None and recorded["objective"] != "random":
+        assert found.first_gpus == recorded["first_gpus"]
+    if recorded["other_first"] == 0:
+        rows = [int(found.option[j]) for j in np.flatnonzero(found.schedule[:, 0])]
+        assert rows == sorted(recorded["first_rows"])
+
+
+@st.composite
+def small_programs(draw: st.DrawFn) -> LeaseProgram:
+    jobs = draw(st.integers(1, 3))
+    slots = draw(st.integers(1, 4))
+    job, deadline, value = [], [], []
+    for j in range(jobs):
+        dues = sorted(draw(st.sets(st.integers(0, slots), min_size=1, max_size=2)))
+        job += [j] * len(dues)
+        deadline += dues
+        value += [10.0, 7.0][: len(dues)]
+    return LeaseProgram(
+        np.array([draw(st.sampled_from([1, 2, 3])) for _ in range(jobs)]),
+        np.array([draw(st.integers(1, 3)) for _ in range(jobs)]),
+        np.array(job),
+        np.array(deadline),
+        np.array(value),
+        np.array([draw(st.integers(1, 4)) for _ in range(slots)]),
+        draw(st.sampled_from(["minimize", "maximize"])),
+    )
+
+
+def enumerated(program: LeaseProgram) -> tuple[int, float]:
+    """Most jobs kept, and the best objective with so many, over all schedules."""
+    ways: list[list[tuple[int, tuple[int, ...]]]] = []
+    for j in range(program.n_jobs):
+        own: list[tuple[int, tuple[int, ...]]] = [(-1, (0,) * program.n_slots)]
+        for r in np.flatnonzero(program.job == j).tolist():
+            for slots in product((0, 1), repeat=program.n_slots):
+                due = int(program.deadline[r])
+                if sum(slots) == program.needed[j] and not any(slots[due:]):
+                    own.append((r, slots))
+        ways.append(own)
+    best = (-1, -np.inf)
+    for choice in product(*ways):
+        option = np.array([r for r, _ in choice])
+        schedule = np.array([slots for _, slots in choice], dtype=bool)
+        if program.check(option, schedule) == "":
+            value, first = program.worth(option, schedule)
+            best = max(best, (int((option >= 0).sum()), value + program.weight * first))
+    return best
+
+
+@settings(max_examples=60)
+@given(small_programs())
+def test_small_programs_by_enumeration(program: LeaseProgram) -> None:
+    found = solve_leases(program)
+    kept, objective = enumerated(program)
+    assert found.status == "optimal"
+    assert program.check(found.option, found.schedule) == ""
+    assert int((found.option >= 0).sum()) == kept
+    assert found.objective == pytest.approx(objective, abs=1e-6)
+
+
+def test_greedy_takes_the_latest_slots_of_the_most_valuable_option() -> None:
+    program = LeaseProgram(
+        np.array([1, 2]),
+        np.array([2, 1]),
+        np.array([0, 0, 1]),
+        np.array([2, 4, 2]),
+        np.array([10.0, 8.0, 10.0]),
+        np.array([2, 2, 2, 2]),
+    )
+    found = solve_leases(program, "greedy")
+    # the wide job comes first and takes slot 1; the other one finds only slot 0 before its first deadline
+    assert found.status == "greedy"
+    assert found.option.tolist() == [1, 2]
+    assert found.schedule.astype(int).tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
+    assert found.bound == np.inf
+
+
+def test_packing_fails_where_slots_run_out() -> None:
+    free = np.array([1, 1, 1])
+    one = np.array([1])
+    assert packs(free, one, np.array([3]), np.array([3]), np.array([0]))
+    assert not packs(free, one, np.array([3]), np.array([2]), np.array([0]))
+    assert not packs(free, one, np.array([1]), np.array([0]), np.array([0]))
+
+
+def test_a_job_too_many_is_dropped_not_hidden() -> None:
+    program = LeaseProgram(
+        np.array([1, 1, 1]),
+        np.array([2, 1, 1]),
+        np.arange(3),
+        np.array([2, 2, 2]),
+        np.array([10.0, 5.0, 5.0]),
+        np.array([1, 1]),
+    )
+    found = solve_leases(program)
+    assert found.status == "optimal"
+    assert found.dropped.tolist() == [0]
+    assert found.value == 10.0
+
+
+def test_a_solver_without_time_says_that_it_failed() -> None:
+    recorded = next(each for each in recorded_programs() if each["name"] == "MIX2_first150_minimize_t20")
+    program = as_program(recorded)
+    found = solve_leases(program, time_limit_seconds=-1.0)
+    assert found.status in ("failed", "feasible", "optimal")
+    assert (found.status == "failed") == (len(found.dropped) == program.n_jobs)
+
+
+def test_jobs_in_the_first_slot_are_the_most_urgent() -> None:
+    program = LeaseProgram(
+        np.ones(3, dtype=int),
+        np.array([1, 1, 1]),
+        np.arange(3),
+        np.array([5, 4, 3]),
+        np.full(3, 10.0),
+        np.array([1, 3, 3, 3, 3]),
+        "maximize",
+    )
+    found = solve_leases(program)
+    assert found.schedule[:, 0].tolist() == [False, False, True]
+
+
+def test_impossible_programs_are_refused() -> None:
+    one = np.array([1])
+    with pytest.raises(InputError, match="needed"):
+        LeaseProgram(one, np.array([0]), np.array([0]), one, np.array([1.0]), one)
+    with pytest.raises(InputError, match="objective"):
+        LeaseProgram(one, one, np.array([0]), one, np.array([1.0]), one, "most")
+    with pytest.raises(InputError, match="method"):
+        solve_leases(LeaseProgram(one, one, np.array([0]), one, np.array([1.0]), one), "gurobi")

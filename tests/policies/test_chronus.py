@@ -1,0 +1,207 @@
+"""Chronus: who is promised what, on examples worked by hand; and what happens when a solver gives up."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from allocator import Cluster, get_policy, simulate
+from allocator.policies.chronus import leases
+from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, UNACCEPTED, ChronusMemory
+from allocator.policies.chronus.policy import Chronus
+from allocator.presets import preset
+from allocator.protocol import ClusterState, Plan
+from formulations.leases import LeaseProgram, LeaseSolution, solve_leases
+from throughputs import InputError, ThroughputMatrix, Trace
+from throughputs.deadlines import DeadlineOptions, OptionRow
+
+MINUTE = 60.0
+LEASE = 20 * MINUTE
+
+
+def state_of(
+    durations: list[float], options: list[OptionRow], gpus: list[int] | None = None, capacity: int = 8
+) -> ClusterState:
+    """Jobs that arrive at 0, durations in minutes; deadlines in minutes with values."""
+    n = len(durations)
+    matrix = ThroughputMatrix(np.ones((n, 1)), range(n), ["v100"], gpus or [1] * n)
+    rows = [tuple((due * MINUTE, value) for due, value in row) for row in options]
+    due = DeadlineOptions.of_rows(rows)
+    return ClusterState(
+        Cluster({"v100": capacity}),
+        matrix,
+        steps_remaining=np.array(durations) * MINUTE,
+        deadlines=np.nan_to_num(due.tightest, nan=np.inf),
+        deadline_options=due,
+    )
+
+
+def looked_at(state: ClusterState, **settings: Any) -> tuple[Plan, ChronusMemory]:
+    policy = Chronus(**settings)
+    memory = policy.new_memory()
+    return policy.plan(state, memory), memory
+
+
+# A job of 85 minutes needs five leases of 20: (85 + 2.1) * 1.1 = 95.8. The first of them begins at 20 minutes.
+DURATION = 85.0
+
+
+def soft(*slots: int) -> OptionRow:
+    """Deadlines that leave so many leases after the one at the arrival."""
+    return tuple((20.0 * (1 + count), value) for count, value in zip(slots, (10.0, 8.0, 5.0, 2.0), strict=True))
+
+
+def test_published_admission_looks_at_the_first_deadline_only() -> None:
+    _, memory = looked_at(state_of([DURATION], [soft(4, 6, 8, 10)]), admission="published")
+    assert memory.needed.tolist() == [5]
+    assert memory.kind.tolist() == [UNACCEPTED]
+    _, memory = looked_at(state_of([DURATION], [soft(5, 6, 8, 10)]), admission="published")
+    assert memory.kind.tolist() == [ACCEPTED]
+    assert memory.due.tolist() == [220.0]
+
+
+def test_later_deadlines_help() -> None:
+    _, memory = looked_at(state_of([DURATION], [soft(4, 6, 8, 10)]))
+    assert memory.kind.tolist() == [ACCEPTED]
+    assert memory.granted.tolist() == [1]
+    assert memory.due.tolist() == [140.0]
+
+
+def test_a_deadline_that_is_too_short_is_not_promised_unless_it_may_be_put_off() -> None:
+    state = state_of([DURATION], [((110.0, 10.0),)])
+    assert looked_at(state)[1].kind.tolist() == [UNACCEPTED]
+    _, memory = looked_at(state, tolerate_ratio=1.1)
+    assert memory.kind.tolist() == [ACCEPTED]
+    assert memory.due.tolist() == [120.0]
+    assert memory.options[0][0].tolist() == [120.0]
+
+
+def test_a_rejected_job_is_in_the_way_of_others_only_as_published() -> None:
+    # the first needs eight leases on all GPUs and has five; the second needs thirteen of fourteen on one
+    options = [((120.0, 10.0),), ((300.0, 10.0),)]
+    state = state_of([120.0, 220.0], options, gpus=[8, 1])
+    assert looked_at(state)[1].kind.tolist() == [UNACCEPTED, ACCEPTED]
+    assert looked_at(state, admission="published")[1].kind.tolist() == [UNACCEPTED, UNACCEPTED]
+
+
+def test_jobs_without_deadline_run_at_once_and_come_behind_short_ones() -> None:
+    plan, memory = looked_at(state_of([30.0, 200.0, 40.0], [(), (), ()], gpus=[1, 1, 2], capacity=2))
+    assert memory.kind.tolist() == [BEST_EFFORT] * 3
+    # least GPU time first: 30, 80 (two GPUs), 200; the job of two does not fit beside the first
+    assert sorted(plan.steps[-1].assignment.jobs.tolist()) == [0, 1]
+    assert plan.steps[-1].seconds == 5 * MINUTE
+
+
+def test_noise_is_drawn_from_its_seed() -> None:
+    state = state_of([100.0] * 5, [((400.0, 10.0),)] * 5)
+    durations = [looked_at(state, noise=0.2, noise_seed=seed)[1].duration.tolist() for seed in (1, 1, 2)]
+    assert durations[0] == durations[1] != durations[2]
+    assert all(50 <= each <= 200 for each in durations[0])
+    assert looked_at(state)[1].duration.tolist() == [100.0] * 5
+
+
+def test_between_ticks_everybody_goes_on_until_the_next_slot() -> None:
+    policy = Chronus()
+    memory = policy.new_memory()
+    state = state_of([30.0], [()])
+    policy.plan(state, memory)
+    later = ClusterState(state.cluster, state.throughputs, clock=90.0, steps_remaining=state.steps_remaining - 90.0)
+    plan = policy.plan(later, memory)
+    assert plan.steps[0].assignment.jobs.tolist() == [0]
+    assert plan.steps[0].seconds == 5 * MINUTE - 90.0
+
+
+def workload(n: int = 40, seed: int = 3) -> Trace:
+    """Strict, soft and best-effort jobs over two hours."""
+    rng = np.random.default_rng(seed)
+    minutes = rng.integers(20, 120, n)
+    arrival = np.sort(rng.integers(0, 120, n)) * MINUTE
+    options: list[OptionRow] = []
+    for i in range(n):
+        due = arrival[i] + minutes[i] * MINUTE * rng.uniform(1.5, 4.0)
+        later = [(due + 40 * MINUTE * k, value) for k, value in enumerate((10.0, 8.0, 5.0, 2.0))]
+        options.append(tuple(later[: (1, 4, 0)[i % 3]]))
+    return Trace(["job"] * n, rng.choice([1, 1, 2, 4], n), minutes * MINUTE, arrival, deadline_options=options)
+
+
+class Promises(Chronus):
+    """Keeps who was promised what, by label."""
+
+    seen: dict[int, float]
+
+    def plan(self, state: ClusterState, memory: ChronusMemory) -> Plan:
+        plan = super().plan(state, memory)
+        for label, kind, due in zip(memory.labels, memory.kind.tolist(), memory.due.tolist(), strict=True):
+            if kind == ACCEPTED and isinstance(label, int):
+                self.seen.setdefault(label, due * MINUTE)
+        return plan
+
+
+@pytest.mark.parametrize("solver", ["highs", "cbc", "none"])
+def test_promises_are_kept(solver: str) -> None:
+    trace = workload()
+    policy = Promises(solver=solver, forced_guarantee=False)
+    object.__setattr__(policy, "seen", {})
+    chosen = preset("default").replace(restart_penalty_seconds=30.0, restart_penalty_per_doubling_seconds=30.0)
+    result = simulate(trace, Cluster({"v100": 8}, {"v100": 4}), policy, np.ones((len(trace), 1)), preset=chosen)
+    completion = result.jobs.completion_time.to_numpy()
+    assert len(policy.seen) >= 10
+    assert [job for job, due in policy.seen.items() if completion[job] > due] == []
+
+
+def test_a_solver_that_fails_is_told_of_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(program: LeaseProgram, method: str = "highs", **options: Any) -> LeaseSolution:
+        found = solve_leases(program, "greedy", **options)
+        return found if method == "greedy" else dataclasses.replace(found, status="failed", note="out of time")
+
+    monkeypatch.setattr(leases, "solve_leases", failing)
+    trace, cluster = workload(12), Cluster({"v100": 8})
+    with pytest.warns(RuntimeWarning, match=r"highs found no schedule .* \(out of time\)"):
+        result = simulate(trace, cluster, get_policy("chronus"), np.ones((12, 1)))
+    marks = {(allocation.status, allocation.fallbacks) for _, _, allocation in result.decisions}
+    assert marks == {("greedy", ("highs",))}
+    greedy = simulate(trace, cluster, get_policy("chronus", solver="none"), np.ones((12, 1)))
+    assert result.jobs.completion_time.tolist() == greedy.jobs.completion_time.tolist()
+    assert {(each.status, each.fallbacks) for _, _, each in greedy.decisions} == {("greedy", ())}
+
+
+def test_lease_programs_are_proven() -> None:
+    policy = get_policy("chronus")
+    result = simulate(workload(), Cluster({"v100": 8}), policy, np.ones((40, 1)))
+    statuses = {allocation.status for _, _, allocation in result.decisions}
+    assert statuses == {"optimal"}
+    assert all(allocation.gap <= 1e-6 for _, _, allocation in result.decisions)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"lease_seconds": 1230.0}, "lease_seconds"),
+        ({"objective": "most"}, "objective"),
+        ({"solver": "gurobi"}, "solver"),
+        ({"admission": "all"}, "admission"),
+        ({"filling": "always"}, "filling"),
+        ({"tie_break": "none"}, "tie_break"),
+        ({"noise": -0.1}, "noise"),
+        ({"margin": 0.9}, "margin"),
+        ({"max_search_options": 0}, "max_search_options"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        get_policy("chronus", **settings)
+
+
+def test_leases_do_not_tell_types_apart() -> None:
+    matrix = ThroughputMatrix(np.ones((1, 2)), ["job"], ["v100", "k80"])
+    with pytest.raises(InputError, match="GPUs of one type"):
+        get_policy("chronus").allocate(ClusterState(Cluster({"v100": 1, "k80": 1}), matrix))
+
+
+def test_wide_jobs_keep_their_plans_where_options_are_many() -> None:
+    policy = get_policy("chronus", max_search_options=3)
+    result = simulate(workload(), Cluster({"v100": 8}), policy, np.ones((40, 1)))
+    assert result.jobs.status.tolist() == ["completed"] * 40
