@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.policies.deadlines.runs import decide, state_of
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.deadlines import themis
 from formulations.solving.backends import BACKENDS
-from tests.policies.deadlines.runs import decide, state_of
 from throughputs import InputError
 
 TWO = Cluster({"a100": 2}, {"a100": 2})

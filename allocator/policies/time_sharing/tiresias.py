@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array
-from allocator.policies.deadlines.lines import in_order_of_arrival, positions_of
+from allocator.policies.time_sharing.lines import in_order_of_arrival, positions_of
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from throughputs import InputError

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array
-from allocator.policies.deadlines.lines import in_order_of_arrival, only_pool, positions_of
+from allocator.policies.time_sharing.lines import in_order_of_arrival, only_pool, positions_of
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
