@@ -27,13 +27,14 @@ from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Thre
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
+from formulations.interior_point.structured import solve_with_floors
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
 from formulations.prices.crossover import Crossover
 from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
 from formulations.prices.newton import Curvature, newton_step, shortened
 
-__all__ = ["solve", "solve_for_worth", "takes"]
+__all__ = ["solve", "solve_for_worth"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -80,13 +81,11 @@ _TIED_ERROR, _MANY_TIED = 1e-5, 0.2
 _LEAST_ERROR = 1e-10
 """What a step that does not move prices at all may be wrong by."""
 
+_FINEST = 1e-13
+"""Relative gap of an interior point at which crossover begins."""
+
 _NEGLIGIBLE_WORTH = 1e-5
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing at rough prices."""
-
-
-def takes(polytope: Polytope) -> bool:
-    """Whether the classes are many enough for this path to pay where there is no level."""
-    return polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY_CLASSES)
 
 
 def _contended(polytope: Polytope) -> bool:
@@ -145,8 +144,16 @@ class _PricesFirst(Method[Answer]):
 
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
-    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
-    return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
+    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails.
+
+    Where classes are few the interior point over all of them is as fast, and crossover begins there.
+    """
+    search = _Search(polytope, WorthGoal(polytope, gains, floors))
+    if polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY_CLASSES):
+        return search.run()
+    point = solve_with_floors(polytope, gains[:, None] * polytope.rates, floors, 0.0, precision=_FINEST)
+    vertex = search.crossover.from_interior(point)
+    return point if vertex is None else vertex
 
 
 def _alike(polytope: Polytope) -> bool:
