@@ -46,6 +46,9 @@ the level, and where they are curved: that is a sequence of programs."""
 _SMALLEST_WARM, _SMALLEST_WARM_CURVED, _SMALLEST_WARM_SUM = 1500, 500, 2500
 """The same for a start from prices; and where there is no level, but a sum."""
 
+_SMALLEST_HELD_ALONE = 128
+"""Number of classes from which it pays to look first whether a single job holds the level."""
+
 _MANY_CLASSES, _PROBED = 16_000, 256
 """Number of classes up to which jobs that run alike, or do not contend, are refused; how many are looked at."""
 
@@ -116,12 +119,11 @@ class _PricesFirst(Method[Answer]):
         return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run(self.start)
 
     def linear_level(self, objective: MaxMin) -> Answer:
-        self._check(objective, _SMALLEST, _SMALLEST_WARM)
-        return self._by_level(objective)
+        return self._by_level(objective, _SMALLEST, _SMALLEST_WARM)
 
     def level(self, objective: Threshold) -> Answer:
-        self._check(objective, _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT, _SMALLEST_WARM_CURVED)
-        return self._by_level(objective)
+        smallest = _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT
+        return self._by_level(objective, smallest, _SMALLEST_WARM_CURVED)
 
     def _check(self, objective: Objective, smallest: int, smallest_warm: int) -> None:
         """Whether this path is taken, from a number of classes on; another where there is a start."""
@@ -134,7 +136,12 @@ class _PricesFirst(Method[Answer]):
         if (polytope.n_jobs < _MANY_CLASSES or objective.curved or warm) and _alike(polytope):
             raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
-    def _by_level(self, objective: Threshold) -> Answer:
+    def _by_level(self, objective: Threshold, smallest: int, smallest_warm: int) -> Answer:
+        if self.start is None and _SMALLEST_HELD_ALONE <= self.polytope.n_jobs < _MANY_CLASSES:
+            answer = _held_alone(self.polytope, objective)
+            if answer is not None:
+                return answer
+        self._check(objective, smallest, smallest_warm)
         try:
             return _Search(self.polytope, LevelGoal(self.polytope, objective)).run(self.start)
         except _HeldAloneError:
@@ -161,6 +168,20 @@ def _alike(polytope: Polytope) -> bool:
     rates = polytope.rates[:: max(polytope.n_jobs // _PROBED, 1)]
     relative = np.round(rates / rates.max(axis=1, keepdims=True), 9)
     return 2 * len({row.tobytes() for row in relative}) < len(relative)
+
+
+def _held_alone(polytope: Polytope, objective: Threshold) -> Answer | None:
+    """Shares that meet all demands at the level that the hardest job attains alone; None where one pass finds none.
+
+    Where types are priced by what they yield beside each job's fastest, jobs spread over them nearly as far as they
+    can: one pass tells most programs that a single job holds from the others.
+    """
+    search = _Search(polytope, LevelGoal(polytope, objective))
+    prices = np.einsum("i,ij->j", polytope.loads / polytope.fastest, polytope.rates)
+    try:
+        return search.at_limit(Place(prices / prices.max(), objective.easiest_level(polytope.fastest)))
+    except _HeldAloneError:
+        return None
 
 
 def _alone(polytope: Polytope, objective: Threshold) -> Answer:
@@ -194,7 +215,7 @@ class _Search:
         if self.goal.is_limit(place.level) or (self.goal.gain is not None and not place.prices.any()):
             if start is not None:
                 raise NotAcceptedError("where capacity is worth nothing, prices are no start")
-            return self._at_limit(place)
+            return self.at_limit(place)
         for _ in range(_MOST_ROUNDS):
             undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST_START)
             start = None
@@ -268,7 +289,7 @@ class _Search:
         least = SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
         return Curvature.measured(usage, place.prices, np.where(place.size > 0, place.size, least), difference)
 
-    def _at_limit(self, place: Place) -> Answer:
+    def at_limit(self, place: Place) -> Answer:
         """Where capacity is worth nothing, any shares that meet the demands will do if they fit."""
         usage = self.everyone.choose(place).usage
         if (usage > self.capacity).any():
