@@ -203,8 +203,9 @@ class Crossover:
         free = np.flatnonzero((np.abs(x - mixed) > apart).any(axis=1))
         if len(free) > most_tied:
             return None
-        others = undecided.take(np.setdiff1d(np.arange(len(undecided)), free))
-        totals = keep(others.jobs, others.goal.market(place), others.states, others.jobs.loads)
+        loads = undecided.jobs.loads.copy()
+        loads[free] = 0.0
+        totals = keep(undecided.jobs, market, undecided.states, loads)
         tied, costly = undecided.take(free), place.prices > 0
         self.everyone.note(undecided)
         rates, wanted = tied.jobs.rates, tied.goal.market(place)
