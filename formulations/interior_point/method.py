@@ -8,15 +8,12 @@ The program, for K classes of `count` identical jobs on M accelerator types::
                 sum_k n_k s_k x_kj + z_j + g_j t = c_j    multiplier p_j (the price of type j)
                 x, v, y, z >= 0
 
-Newton's system splits: every job is a 2x2 block in (lambda_k, m_k), and only the M prices and t
+Newton's system splits (`newton_system`): every job is a 2x2 block in (lambda_k, m_k), and only the M prices and t
 are common, so an iteration costs O(K M^2) and one dense solve of size M + 1. Predictor-corrector steps after
 Mehrotra (SIAM J. Optim. 2(4), 1992).
 
 With budgets B the slack v_k is the throughput itself: its complementarity is v_k lambda_k = B_k where the other rows
 strive for 0, and everything else is the same.
-
-Near the optimum the blocks are singular to working precision. Their determinants and the diagonal of the common
-system are therefore written as sums of positive terms (pairs of types, leave-one-out sums), never as differences.
 """
 
 from __future__ import annotations
@@ -28,10 +25,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.interior_point.newton_system import Direction, NewtonSystem, Residuals
 from formulations.interior_point.progress import NEARLY_SOLVED, Progress
-from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import dot, einsum, matmul
-from throughputs.numerics.systems import Factors
 
 __all__ = ["Engine", "InteriorPoint", "StructuredProgram", "solve_structured"]
 
@@ -130,16 +126,13 @@ class _Iteration:
         self.h = program.curvature
         self.q = program.gains
         self.drift = np.zeros(M) if program.drift is None else program.drift
-        self.pairs = pairs_of(M)
-        first, second = self.pairs.first, self.pairs.second
-        self.difference_squared = (A[first] - A[second]) ** 2
-        self.product = A[first] * A[second]
-        # cross[pair, l] = (a_j - a_l)(a_k - a_l); zero for l in the pair
-        self.cross = (A[first][:, None, :] - A[None]) * (A[second][:, None, :] - A[None])
         self.fixed = program.slopes is None
         self.has_demand = not self.fixed or program.floors is not None or self.log
         self.slope = np.zeros(K) if program.slopes is None else program.slopes
         self.floors = np.zeros(K) if program.floors is None else program.floors
+        self.system = NewtonSystem(
+            A, s, n, slope=program.slopes, drift=self.drift, curvature=self.h, has_demand=self.has_demand
+        )
         self.size_of_capacity = np.abs(c) + np.abs(self.drift)
         # rows of X and S whose products vanish at the optimum
         self.vanishing = M + 1 + (self.has_demand and not self.log)
@@ -198,14 +191,14 @@ class _Iteration:
         for iteration in range(_MOST_ITERATIONS + 1):
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
-            self._residuals()
-            merit = max(relative, self._largest_residual()) if relative < NEARLY_SOLVED else relative
+            left = self._residuals()
+            merit = max(relative, self._largest(left)) if relative < NEARLY_SOLVED else relative
             if not np.isfinite(merit):
                 break
             last = iteration == _MOST_ITERATIONS
             progress.see(relative, merit, partial(self._snapshot, iteration), last=last)
             solved = relative < tolerance and not (self.log and self._off_budget() > 10.0 * tolerance)
-            if solved or progress.stopped or last or not self._step(gap):
+            if solved or progress.stopped or last or not self._step(gap, left):
                 break
         return progress.best
 
@@ -230,209 +223,118 @@ class _Iteration:
             return gap, float(self.n.sum())
         return gap, abs(dot(_sum(self.q * self.X[: self.M]), self.n))
 
-    def _residuals(self) -> None:
-        """Residuals of the equations: dual (M, K), demands (K,), time (K,), capacity (M,), level."""
+    def _residuals(self) -> Residuals:
         M, X, S = self.M, self.X, self.S
         x = X[:M]
-        rd = S[M] + self.s * self.p[:, None]
-        rd -= S[:M]
+        dual = self.s * self.p[:, None]
+        dual += S[M]
+        dual -= S[:M]
         if self.h is not None:
-            rd += self.h * x
+            dual += self.h * x
         if self.q is not None:
-            rd -= self.q
+            dual -= self.q
+        demand, level = np.zeros(0), 0.0
         if self.has_demand:
-            rd -= self.A * S[M + 1]
-            self.rp1 = self.floors + X[M + 1] - _sum(self.A * x)
+            dual -= self.A * S[M + 1]
+            demand = self.floors + X[M + 1]
+            demand -= _sum(self.A * x)
             if not self.fixed:
-                self.rp1 += self.slope * self.t
-                self.rt = dot(self.n, S[M + 1] * self.slope) + dot(self.p, self.drift) - 1.0
-        self.rd = rd
-        self.rp2 = _sum(x) + X[M] - 1.0
-        self.rp3 = matmul(x, self.ns) + self.z + self.drift * self.t - self.c
+                demand += self.slope * self.t
+                level = dot(self.n, S[M + 1] * self.slope) + dot(self.p, self.drift) - 1.0
+        time = _sum(x)
+        time += X[M]
+        time -= 1.0
+        return Residuals(dual, demand, time, matmul(x, self.ns) + self.z + self.drift * self.t - self.c, level)
 
-    def _largest_residual(self) -> float:
-        """Relative; the level's is left out: it only scales the multipliers, which the certificate does not mind."""
+    def _largest(self, left: Residuals) -> float:
+        """The largest residual, relative; the level's is left out: it only scales the multipliers, which the
+        certificate does not mind."""
         paid = float(self.S[self.M].max() + self.p.max() * self.s.max())
-        worst = max(float(np.abs(self.rp2).max()), float(np.abs(self.rp3 / self.size_of_capacity).max()))
-        worst = max(worst, float(np.abs(self.rd).max()) / max(paid, 1e-300))
+        worst = max(float(np.abs(left.time).max()), float(np.abs(left.capacity / self.size_of_capacity).max()))
+        worst = max(worst, float(np.abs(left.dual).max()) / max(paid, 1e-300))
         if self.log:
-            return max(worst, float(np.abs(self.rp1 / self.X[self.M + 1]).max()), self._off_budget())
-        return max(worst, float(np.abs(self.rp1).max())) if self.has_demand else worst
+            return max(worst, float(np.abs(left.demand / self.X[self.M + 1]).max()), self._off_budget())
+        return max(worst, float(np.abs(left.demand).max())) if self.has_demand else worst
 
     def _off_budget(self) -> float:
         """Largest relative distance of a product v lambda from its budget."""
         return float(np.abs(self.X[self.M + 1] * self.S[self.M + 1] / self.B - 1.0).max())
 
-    def _factor(self) -> None:
-        """Blocks of the jobs and the common (M + 1) x (M + 1) system."""
-        M, A, pairs = self.M, self.A, self.pairs
-        self.over_X = 1.0 / self.X
-        ratio = self.S * self.over_X
-        d = 1.0 / (ratio[:M] if self.h is None else ratio[:M] + self.h)
-        slack = 1.0 / ratio[M]
-        both = d.take(pairs.first, axis=0) * d.take(pairs.second, axis=0)
-        k22 = _sum(d) + slack
-        self.ratio, self.d, self.slack, self.over_k22 = ratio, d, slack, 1.0 / k22
-        self.zp = self.z / self.p
-        if not self.has_demand:
-            self._factor_prices(both, matmul(pairs.others, d) + slack, self.over_k22)
-            return
-        r = ratio[M + 1]
-        self.over_r = 1.0 / r
-        Ad = A * d
-        A2 = A * Ad
-        between = both * self.difference_squared
-        self.k12 = _sum(Ad)
-        over_det = 1.0 / (k22 + r * (slack * _sum(A2) + _sum(between)))
-        self.i11 = r * k22 * over_det
-        self.i12 = r * self.k12 * over_det
-        # sums over the other types, and over the pairs of other types
-        alone = matmul(pairs.others, d + r * slack * A2) + slack + r * matmul(pairs.without, between)
-        both *= 1.0 + r * (slack * self.product + einsum("pjk,jk->pk", self.cross, d))
-        self._factor_prices(both, alone, over_det)
-
-    def _factor_prices(self, both: Array, alone: Array, over_det: Array) -> None:
-        M, n, d, pairs = self.M, self.n, self.d, self.pairs
-        weight = self.ns * self.s * over_det
-        off = -matmul(both, weight)
-        G = np.zeros((M + 1, M + 1))
-        G[pairs.first, pairs.second] = off
-        G[pairs.second, pairs.first] = off
-        G[pairs.diagonal, pairs.diagonal] = matmul(d * alone, weight) + self.zp
-        # what a change of (b1, b2) does to the use of capacity, and to the level's equation
-        weighted = self.ns * d
-        self.R2 = np.empty((M + 1, self.K))
-        if self.has_demand:
-            lean = self.A - self.k12 * self.over_k22
-            self.R2[:M] = weighted * (self.over_k22 - self.i12 * lean)
-            self.R2[M] = n * self.slope * self.i12
-            self.R1 = np.empty((M + 1, self.K))
-            self.R1[:M] = weighted * (self.i11 * lean)
-            self.R1[M] = -(n * self.slope * self.i11)
-        else:
-            self.R2[:M], self.R2[M] = weighted * self.over_k22, 0.0
-        if self.fixed:
-            G[M, M] = 1.0
-        else:
-            column = matmul(self.R1, self.slope)
-            column[:M] += self.drift
-            G[:M, M], G[M, :M], G[M, M] = -column[:M], column[:M], -column[M]
-        self.factors = Factors(G)
-
-    def _direction(self, e: Array, ez: Array) -> tuple[Array, Array, Array, Array, float]:
-        """Newton direction (dX, dS, dz, dp, dt) for complementarity targets e over X, and ez over z."""
-        M = self.M
-        dX, d_lambda, omega, dz, dp, dt = self._towards(e, ez)
-        dS = np.empty_like(e)
-        dS[:M] = e[:M] - self.ratio[:M] * dX[:M]
-        dS[M] = -omega
-        if self.has_demand:
-            dS[M + 1] = d_lambda
-        return dX, dS, dz, dp, dt
-
-    def _towards(self, e: Array, ez: Array) -> tuple[Array, Array, Array, Array, Array, float]:
-        """The same without dS, of which the rows for demand and time are given: (dX, d lambda, -dm, dz, dp, dt)."""
-        M, A, d = self.M, self.A, self.d
-        g0 = d * (e[:M] - self.rd)
-        b2 = -self.rp2 - e[M] * self.slack - _sum(g0)
-        rhs = matmul(self.R2, b2)
-        rhs[:M] += self.rp3 + ez * self.zp + matmul(g0, self.ns)
-        if self.has_demand:
-            b1 = self.rp1 + e[M + 1] * self.over_r - _sum(A * g0)
-            rhs += matmul(self.R1, b1)
-        rhs[M] = 0.0 if self.fixed else rhs[M] - self.rt
-        solution = self.factors.solve(rhs)
-        dp, dt = solution[:M], float(solution[M])
-        paid = self.s * dp[:, None]
-        charge = d * paid
-        b2 += _sum(charge)
-        dX, d_lambda = np.empty_like(e), b2
-        if self.has_demand:
-            b1 += _sum(A * charge)
-            if not self.fixed:
-                b1 += self.slope * dt
-            d_lambda = self.i11 * b1 - self.i12 * b2
-            omega = (b2 - self.k12 * d_lambda) * self.over_k22
-            mix = A * d_lambda
-            mix += omega
-            dX[M + 1] = (e[M + 1] - d_lambda) * self.over_r
-        else:
-            omega = b2 * self.over_k22
-            mix = np.broadcast_to(omega, A.shape)
-        dX[:M] = g0 + d * (mix - paid)
-        dX[M] = self.slack * (e[M] + omega)
-        return dX, d_lambda, omega, self.zp * (ez - dp), dp, dt
-
-    def _step(self, gap: float) -> bool:
+    def _step(self, gap: float, left: Residuals) -> bool:
         """Predictor, corrector, and as far along as the boundary allows; False when no step can be found."""
-        self._factor()
+        self.system.factor(self.X, self.S, self.z, self.p)
         if self.log:
-            return self._step_with_budgets(gap)
-        S, z, p = self.S, self.z, self.p
-        dX, _, _, dz, dp, _ = self._towards(-S, -p)
+            return self._step_with_budgets(gap, left)
+        S, z, p, over_X = self.S, self.z, self.p, self.system.over_X
+        step = self.system.towards(left, -S, -p)
         # where all products are to vanish, X dS + S dX = -X S: what one of them changes by is known from the other
-        change = dX * self.over_X
-        bend_z = dz * dp
-        primal = min(1.0, -1.0 / min(float(change.min()), float((dz / z).min()), -1e-300))
-        dual = min(1.0, -1.0 / min(-1.0 - float(change.max()), float((dp / p).min()), -1e-300))
+        change = np.multiply(step.X, over_X, out=step.X)
+        bend_z = step.z * step.p
+        primal = min(1.0, -1.0 / min(float(change.min()), float((step.z / z).min()), -1e-300))
+        dual = min(1.0, -1.0 / min(-1.0 - float(change.max()), float((step.p / p).min()), -1e-300))
         # the products (X + primal dX) (S + dual dS), summed by powers of the change
-        of_change = self.products * change
+        of_change = np.multiply(self.products, change, out=self.products)
         after = (1.0 - dual) * self.gap_of_jobs + (primal * (1.0 - dual) - dual) * _total(of_change, self.n)
         of_change *= change
         after -= primal * dual * _total(of_change, self.n)
-        left = max((after + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
-        target = gap / self.size * left * left * left
+        part = max((after + dot(z + primal * step.z, p + dual * step.p)) / gap, 0.0)
+        target = gap / self.size * part * part * part
         # targets (target - dX dS) / X - S
-        e = (change + 1.0) * change
+        e = change + 1.0
+        e *= change
         e -= 1.0
         e *= S
-        e += target * self.over_X
-        dX, dS, dz, dp, dt = self._direction(e, (target - bend_z) / z - p)
-        primal, dual = self._lengths(dX, dS, dz, dp, _STEP_TO_BOUNDARY)
+        e += np.multiply(over_X, target, out=change)
+        step = self.system.towards(left, e, (target - bend_z) / z - p)
+        dS = self.system.of_duals(e, step)
+        primal, dual = self._lengths(step, dS, _STEP_TO_BOUNDARY)
         if self.h is not None:
             # with curvature, shares enter the dual equations: both sides must move together
             primal = dual = min(primal, dual)
-        return self._move(primal, dual, (dX, dS, dz, dp, dt))
+        return self._move(primal, dual, step, dS)
 
-    def _step_with_budgets(self, gap: float) -> bool:
+    def _step_with_budgets(self, gap: float, left: Residuals) -> bool:
         """The step where v lambda = B is wanted.
 
         The predictor's curvature (`bend`) is taken only as far as the predictor could go, and the other products
         shrink no faster than these near their budgets. Where even that leads straight into the boundary, the
         curvature says nothing: a step without it, back towards the centre.
         """
-        X, S, z, p, M = self.X, self.S, self.z, self.p, self.M
+        X, S, z, p, M, over_X = self.X, self.S, self.z, self.p, self.M, self.system.over_X
         e = -S
-        e[M + 1] += self.B * self.over_X[M + 1]
-        dX, dS, dz, dp, _ = self._direction(e, -p)
-        primal, dual = self._lengths(dX, dS, dz, dp, 1.0)
-        products = (X + primal * dX)[: M + 1] * (S + dual * dS)[: M + 1]
-        left = max((_total(products, self.n) + dot(z + primal * dz, p + dual * dp)) / gap, 0.0)
-        bend, bend_z, mean = dX * dS, dz * dp, gap / self.size
+        e[M + 1] += self.B * over_X[M + 1]
+        step = self.system.towards(left, e, -p)
+        dS = self.system.of_duals(e, step)
+        primal, dual = self._lengths(step, dS, 1.0)
+        products = (X + primal * step.X)[: M + 1] * (S + dual * dS)[: M + 1]
+        part = max((_total(products, self.n) + dot(z + primal * step.z, p + dual * step.p)) / gap, 0.0)
+        bend, bend_z, mean = step.X * dS, step.z * step.p, gap / self.size
         least = mean * min(_SLOWEST, max(_FASTEST, 2.0 * self._off_budget()))
-        target = max(mean * left * left * left, least, self.smallest)
+        target = max(mean * part * part * part, least, self.smallest)
         for weight, goal in ((primal * dual, target), (0.0, max(target, mean))):
-            e = (goal - weight * bend) * self.over_X - S
-            e[M + 1] += (self.B - goal) * self.over_X[M + 1]
-            direction = self._direction(e, (goal - weight * bend_z) / z - p)
-            primal, dual = self._lengths(*direction[:4], _STEP_WITH_BUDGETS)
+            e = (goal - weight * bend) * over_X - S
+            e[M + 1] += (self.B - goal) * over_X[M + 1]
+            step = self.system.towards(left, e, (goal - weight * bend_z) / z - p)
+            dS = self.system.of_duals(e, step)
+            primal, dual = self._lengths(step, dS, _STEP_WITH_BUDGETS)
             if min(primal, dual) > _SHORTEST:
                 break
-        return self._move(primal, dual, direction)
+        return self._move(primal, dual, step, dS)
 
-    def _move(self, primal: float, dual: float, direction: tuple[Array, Array, Array, Array, float]) -> bool:
+    def _lengths(self, step: Direction, dS: Array, share: float) -> tuple[float, float]:
+        """Largest primal and dual steps up to 1 that keep `share` of the way to the boundary."""
+        primal = -min(float((step.X * self.system.over_X).min()), float((step.z / self.z).min()), -1e-300)
+        dual = -min(float((dS / self.S).min()), float((step.p / self.p).min()), -1e-300)
+        return min(1.0, share / primal), min(1.0, share / dual)
+
+    def _move(self, primal: float, dual: float, step: Direction, dS: Array) -> bool:
         if not np.isfinite(primal + dual):
             return False
-        dX, dS, dz, dp, dt = direction
-        self.X += primal * dX
-        self.z += primal * dz
-        self.t += primal * dt
-        self.S += dual * dS
-        self.p += dual * dp
+        step.X *= primal
+        self.X += step.X
+        self.z += primal * step.z
+        self.t += primal * step.t
+        dS *= dual
+        self.S += dS
+        self.p += dual * step.p
         return True
-
-    def _lengths(self, dX: Array, dS: Array, dz: Array, dp: Array, share: float) -> tuple[float, float]:
-        """Largest primal and dual steps up to 1 that keep `share` of the way to the boundary."""
-        primal = -min(float((dX * self.over_X).min()), float((dz / self.z).min()), -1e-300)
-        dual = -min(float((dS / self.S).min()), float((dp / self.p).min()), -1e-300)
-        return min(1.0, share / primal), min(1.0, share / dual)

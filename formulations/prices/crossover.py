@@ -34,6 +34,9 @@ _APART, _MOST_TIED = 1e-7, 128
 """Difference of a share from that of the best mix, or of a throughput from the demand, by which a job counts as tied;
 how many such jobs may be."""
 
+_MOST_TIED_OF_ALL = 32
+"""The same where nobody was settled before: the system of their shares is dense."""
+
 _MANY_CLASSES = 5000
 """Number of classes from which a general method does not tell the undecided ones apart."""
 
@@ -67,8 +70,8 @@ class Crossover:
             if self._off(settled, place):
                 return None, place
             bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
-            exact = self._at_vertex(undecided, settled, point, place, max(_APART, bent))
-            if exact is not None and len(exact[0]) < np.count_nonzero(place.prices):
+            exact = self._at_vertex(undecided, settled, point.shares.T, place, max(_APART, bent))
+            if exact is not None and len(exact[0]) + (self.goal.gain is None) <= np.count_nonzero(place.prices):
                 break
         if exact is not None:
             return self._whole(*exact), place
@@ -77,6 +80,22 @@ class Crossover:
             undecided, point, place = clean
             undecided.choose(place)
         return self._whole(undecided, point.shares.T, place), place
+
+    def from_interior(self, point: Answer) -> Answer | None:
+        """The vertex next to a point of the interior over everyone, for a goal without a level.
+
+        None where too many jobs are tied, or rounding is in the way.
+        """
+        prices = self.goal.without_negligible(point.prices, self.capacity, _NEGLIGIBLE_WORTH)
+        place, settled = Place(prices, 0.0), Settled.nobody(len(prices))
+        found = self._at_vertex(self.everyone, settled, point.shares, place, _APART, _MOST_TIED_OF_ALL)
+        if found is None:
+            return None
+        try:
+            answer = self._whole(*found)
+        except RuntimeError:
+            return None
+        return answer if self.goal.is_met(self.polytope.throughput(answer.shares)) else None
 
     def _solved(
         self, active: ActiveSet, settled: Settled, place: Place, engine: Engine, precision: float, straight: float
@@ -163,22 +182,30 @@ class Crossover:
         )
 
     def _at_vertex(
-        self, undecided: ActiveSet, settled: Settled, point: InteriorPoint, place: Place, apart: float
+        self,
+        undecided: ActiveSet,
+        settled: Settled,
+        shares: Array,
+        place: Place,
+        apart: float,
+        most_tied: int = _MOST_TIED,
     ) -> tuple[ActiveSet, Array, Place] | None:
         """Shares of the jobs that are tied at the exact prices, and the exact level; None where rounding is in the way.
 
-        Tied is a job whose shares are `apart` from those of its best mix. The mixes of the others are noted.
+        Tied is a job whose shares, of those of the undecided (their number, M), are `apart` from those of its best
+        mix. The mixes of the others are noted.
         """
         undecided.choose(place)
         market = undecided.goal.market(place)
-        x = np.ascontiguousarray(point.shares.T)
+        x = np.ascontiguousarray(shares)
         mixed, multipliers = np.empty_like(x), np.empty(len(x))
         respond_all(undecided.jobs, market, undecided.states, mixed, multipliers)
         free = np.flatnonzero((np.abs(x - mixed) > apart).any(axis=1))
-        if len(free) > _MOST_TIED:
+        if len(free) > most_tied:
             return None
-        others = undecided.take(np.setdiff1d(np.arange(len(undecided)), free))
-        totals = keep(others.jobs, others.goal.market(place), others.states, others.jobs.loads)
+        loads = undecided.jobs.loads.copy()
+        loads[free] = 0.0
+        totals = keep(undecided.jobs, market, undecided.states, loads)
         tied, costly = undecided.take(free), place.prices > 0
         self.everyone.note(undecided)
         rates, wanted = tied.jobs.rates, tied.goal.market(place)

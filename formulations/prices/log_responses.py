@@ -227,8 +227,9 @@ class Nearness:
 def in_chunks(K: int, work: Callable[[Iterator[slice]], list[Result]], *, chunk: int = _CHUNK) -> list[Result]:
     """Results of `work` for all chunks of K jobs, in their order; each thread is given a contiguous run of chunks."""
     parts = [slice(at, min(at + chunk, K)) for at in range(0, K, chunk)]
-    threads = min(_THREADS, os.cpu_count() or 1, len(parts))
-    if threads <= 1:
+    # counting processors takes as long as a pass over some hundred jobs
+    threads = min(_THREADS, len(parts), os.cpu_count() or 1) if len(parts) > 1 else 1
+    if threads == 1:
         return work(iter(parts))
     ends = [len(parts) * t // threads for t in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:

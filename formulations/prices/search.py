@@ -27,13 +27,14 @@ from formulations.core.objectives import MaxMin, MaxSum, Method, Objective, Thre
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
 from formulations.core.warm_start import Start
+from formulations.interior_point.structured import solve_with_floors
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import Box, Jobs, respond_all, settle
 from formulations.prices.crossover import Crossover
 from formulations.prices.goals import SMALLEST_PRICE, Goal, LevelGoal, Place, WorthGoal
 from formulations.prices.newton import Curvature, newton_step, shortened
 
-__all__ = ["solve", "solve_for_worth", "takes"]
+__all__ = ["solve", "solve_for_worth"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -44,6 +45,9 @@ the level, and where they are curved: that is a sequence of programs."""
 
 _SMALLEST_WARM, _SMALLEST_WARM_CURVED, _SMALLEST_WARM_SUM = 1500, 500, 2500
 """The same for a start from prices; and where there is no level, but a sum."""
+
+_SMALLEST_HELD_ALONE = 128
+"""Number of classes from which it pays to look first whether a single job holds the level."""
 
 _MANY_CLASSES, _PROBED = 16_000, 256
 """Number of classes up to which jobs that run alike, or do not contend, are refused; how many are looked at."""
@@ -80,13 +84,11 @@ _TIED_ERROR, _MANY_TIED = 1e-5, 0.2
 _LEAST_ERROR = 1e-10
 """What a step that does not move prices at all may be wrong by."""
 
+_FINEST = 1e-13
+"""Relative gap of an interior point at which crossover begins."""
+
 _NEGLIGIBLE_WORTH = 1e-5
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing at rough prices."""
-
-
-def takes(polytope: Polytope) -> bool:
-    """Whether the classes are many enough for this path to pay where there is no level."""
-    return polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY_CLASSES)
 
 
 def _contended(polytope: Polytope) -> bool:
@@ -117,12 +119,11 @@ class _PricesFirst(Method[Answer]):
         return _Search(self.polytope, WorthGoal(self.polytope, objective.gains, None)).run(self.start)
 
     def linear_level(self, objective: MaxMin) -> Answer:
-        self._check(objective, _SMALLEST, _SMALLEST_WARM)
-        return self._by_level(objective)
+        return self._by_level(objective, _SMALLEST, _SMALLEST_WARM)
 
     def level(self, objective: Threshold) -> Answer:
-        self._check(objective, _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT, _SMALLEST_WARM_CURVED)
-        return self._by_level(objective)
+        smallest = _SMALLEST_CURVED if objective.curved else _SMALLEST_BENT
+        return self._by_level(objective, smallest, _SMALLEST_WARM_CURVED)
 
     def _check(self, objective: Objective, smallest: int, smallest_warm: int) -> None:
         """Whether this path is taken, from a number of classes on; another where there is a start."""
@@ -135,7 +136,12 @@ class _PricesFirst(Method[Answer]):
         if (polytope.n_jobs < _MANY_CLASSES or objective.curved or warm) and _alike(polytope):
             raise NotAcceptedError("many jobs run alike: they change their mix all at once")
 
-    def _by_level(self, objective: Threshold) -> Answer:
+    def _by_level(self, objective: Threshold, smallest: int, smallest_warm: int) -> Answer:
+        if self.start is None and _SMALLEST_HELD_ALONE <= self.polytope.n_jobs < _MANY_CLASSES:
+            answer = _held_alone(self.polytope, objective)
+            if answer is not None:
+                return answer
+        self._check(objective, smallest, smallest_warm)
         try:
             return _Search(self.polytope, LevelGoal(self.polytope, objective)).run(self.start)
         except _HeldAloneError:
@@ -145,8 +151,16 @@ class _PricesFirst(Method[Answer]):
 
 
 def solve_for_worth(polytope: Polytope, gains: Array, floors: Array | None) -> Answer:
-    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails."""
-    return _Search(polytope, WorthGoal(polytope, gains, floors)).run()
+    """Maximise ``sum_i n_i g_i u_i`` while every job keeps its floor ``u_i >= f_i`` (K,); RuntimeError if it fails.
+
+    Where classes are few the interior point over all of them is as fast, and crossover begins there.
+    """
+    search = _Search(polytope, WorthGoal(polytope, gains, floors))
+    if polytope.n_jobs >= (_SMALLEST if _contended(polytope) else _MANY_CLASSES):
+        return search.run()
+    point = solve_with_floors(polytope, gains[:, None] * polytope.rates, floors, 0.0, precision=_FINEST)
+    vertex = search.crossover.from_interior(point)
+    return point if vertex is None else vertex
 
 
 def _alike(polytope: Polytope) -> bool:
@@ -154,6 +168,20 @@ def _alike(polytope: Polytope) -> bool:
     rates = polytope.rates[:: max(polytope.n_jobs // _PROBED, 1)]
     relative = np.round(rates / rates.max(axis=1, keepdims=True), 9)
     return 2 * len({row.tobytes() for row in relative}) < len(relative)
+
+
+def _held_alone(polytope: Polytope, objective: Threshold) -> Answer | None:
+    """Shares that meet all demands at the level that the hardest job attains alone; None where one pass finds none.
+
+    Where types are priced by what they yield beside each job's fastest, jobs spread over them nearly as far as they
+    can: one pass tells most programs that a single job holds from the others.
+    """
+    search = _Search(polytope, LevelGoal(polytope, objective))
+    prices = np.einsum("i,ij->j", polytope.loads / polytope.fastest, polytope.rates)
+    try:
+        return search.at_limit(Place(prices / prices.max(), objective.easiest_level(polytope.fastest)))
+    except _HeldAloneError:
+        return None
 
 
 def _alone(polytope: Polytope, objective: Threshold) -> Answer:
@@ -187,7 +215,7 @@ class _Search:
         if self.goal.is_limit(place.level) or (self.goal.gain is not None and not place.prices.any()):
             if start is not None:
                 raise NotAcceptedError("where capacity is worth nothing, prices are no start")
-            return self._at_limit(place)
+            return self.at_limit(place)
         for _ in range(_MOST_ROUNDS):
             undecided, settled, place = self._approach(place, curvature, np.inf if start is None else _FURTHEST_START)
             start = None
@@ -261,7 +289,7 @@ class _Search:
         least = SMALLEST_PRICE * max(float(place.prices.max()), self.goal.most / float(self.capacity.sum()))
         return Curvature.measured(usage, place.prices, np.where(place.size > 0, place.size, least), difference)
 
-    def _at_limit(self, place: Place) -> Answer:
+    def at_limit(self, place: Place) -> Answer:
         """Where capacity is worth nothing, any shares that meet the demands will do if they fit."""
         usage = self.everyone.choose(place).usage
         if (usage > self.capacity).any():

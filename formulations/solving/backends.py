@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -50,7 +51,7 @@ class Backend:
     @property
     def missing(self) -> tuple[str, ...]:
         """Packages that are not installed."""
-        return tuple(package for package in self.requires if find_spec(package) is None)
+        return tuple(package for package in self.requires if not _installed(package))
 
     def load(self) -> Run:
         """The function that solves; raises InputError when a package is missing."""
@@ -63,6 +64,12 @@ class Backend:
             )
         run: Run = getattr(import_module(f"formulations.{self.module}"), self.function)
         return run
+
+
+@cache
+def _installed(package: str) -> bool:
+    """Looked up once: a package that was not imported yet is searched for on disk."""
+    return find_spec(package) is not None
 
 
 BACKENDS: dict[str, Backend] = {

@@ -263,7 +263,7 @@ def _choose(
     """One attempt; None when the engine does not solve it or not well enough, or leaves a choice without evenness."""
     worth = gains[:, None] * polytope.rates
     try:
-        if evenness == 0.0 and prices.takes(polytope):
+        if evenness == 0.0:
             answer = prices.solve_for_worth(polytope, gains, floors)
         else:
             answer = solve_with_floors(

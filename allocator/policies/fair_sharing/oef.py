@@ -27,8 +27,8 @@ _FORMS = ("cooperative", "non_cooperative")
 _ENVY = 1e-9
 """Part of a job's throughput by which another's GPU time may be worth more to it."""
 
-_MOST_ENVIED = 5
-"""Rows added at once for each job that envies others."""
+_MOST_ENVIED, _MOST_ENVIOUS = 2, 1
+"""Rows added at once for each job that envies others, and for each that is envied."""
 
 _ROUNDING = 1e-12
 """Relative distance from all of a job's time that is taken for none."""
@@ -196,18 +196,20 @@ class _Envy:
     Attributes
     ----------
     relative : (K, M) a.
+    gpus : (K,) GPUs per weight g, which r is made of.
     ratio : (K, K) r.
     owed : (K,) least share of time of a job, 0 for none.
     """
 
     relative: Array
+    gpus: Array
     ratio: Array
     owed: Array
 
     @classmethod
     def of_gpus(cls, relative: Array, gpus: Array) -> _Envy:
         """``r_ik = g_k / g_i``, g (K,) GPUs per weight: GPU time for GPU time."""
-        return cls(relative, gpus / gpus[:, None], np.zeros(len(gpus)))
+        return cls(relative, gpus, gpus / gpus[:, None], np.zeros(len(gpus)))
 
     @classmethod
     def within_time(cls, relative: Array, gpus: Array, time: Array) -> _Envy:
@@ -218,7 +220,8 @@ class _Envy:
         ratio = gpus / gpus[:, None]
         shorter = ratio * time > 1.0 + _ROUNDING
         np.fill_diagonal(shorter, False)
-        return cls(relative, np.where(shorter, 1.0 / time, ratio), np.where(shorter.any(axis=0), time, 0.0))
+        owed = np.where(shorter.any(axis=0), time, 0.0)
+        return cls(relative, gpus, np.where(shorter, 1.0 / time, ratio), owed)
 
     def columns(self, sizes: NDArray[np.int64], pools: tuple[str, ...]) -> Configurations:
         """Each class on each type that it runs on."""
@@ -257,7 +260,7 @@ class _Envy:
         return Rows(csr_array((value[there], (row[there], column[there])), shape=shape), lower=0.0)
 
     def violated(self, x: Array) -> Rows | None:
-        """The rows that shares `x` violate most, a few for each class that envies others; None where none does."""
+        """The rows that shares `x` violate most, a few for each class that envies or is envied; None where none is."""
         shares = self.table(x)
         # (K, K) a_i.x_k, in a fixed order of sums: the same rows whatever the processor
         worth = np.zeros(self.ratio.shape)
@@ -266,16 +269,13 @@ class _Envy:
         own = np.diagonal(worth)[:, None].copy()
         worth *= self.ratio
         excess = np.where(worth > own + _ENVY * np.maximum(own, _ENVY), worth - own, 0.0)
-        envious, envied = [], []
+        left, everyone = excess.copy(), np.arange(len(excess))
         for _ in range(_MOST_ENVIED):
-            most = np.argmax(excess, axis=1)
-            rows = np.flatnonzero(excess[np.arange(len(most)), most] > 0)
-            envious.append(rows)
-            envied.append(most[rows])
-            excess[rows, most[rows]] = 0.0
-        if not len(envious[0]):
-            return None
-        return self.among(np.concatenate(envious), np.concatenate(envied))
+            left[everyone, left.argmax(axis=1)] = 0.0
+        for _ in range(_MOST_ENVIOUS):
+            left[left.argmax(axis=0), everyone] = 0.0
+        envious, envied = np.nonzero(excess > left)
+        return self.among(envious, envied) if len(envious) else None
 
     def neighbours(self) -> tuple[Positions, Positions]:
         """Pairs of classes with similar relative rates, both ways: (E,) envious, (E,) envied.
@@ -284,11 +284,9 @@ class _Envy:
         and a piecewise linear one is convex when it is so from each piece to its neighbours.
         """
         direction = self.relative / self.relative.sum(axis=1, keepdims=True)
-        everyone = np.arange(len(direction))
-        groups = [everyone]
-        if self.owed.any():
-            # gangs that are owed equal time: between the others rows differ by more than their rates
-            groups += [np.flatnonzero(self.owed == time) for time in np.unique(self.owed)]
+        # between gangs with other GPUs rows differ by more than their rates, so that neighbours among equals count too
+        gpus, number = np.unique(self.gpus, return_counts=True)
+        groups = [np.arange(len(direction)), *(np.flatnonzero(self.gpus == equal) for equal in gpus[number > 1])]
         pairs = [members[_near(direction[members])] for members in groups]
         one, other = np.unique(np.sort(np.hstack(pairs), axis=0), axis=1)
         return np.concatenate([one, other]), np.concatenate([other, one])
