@@ -16,9 +16,8 @@ from formulations.floors.linear_fractional import MOST_RATIOS, NEGLIGIBLE_SPENDI
 from formulations.floors.worth import ACCEPTED_SHORTFALL, RELAXATIONS
 from formulations.packed.absent_types import prices_of_nobody, with_absent_types
 from formulations.packed.certificate import dual_bound, repaired
-from formulations.packed.engines import ENGINES, Engine, Solve, get_engine
+from formulations.packed.engines import Engine, Solve, engines_of
 from formulations.packed.expansion import of_jobs
-from formulations.packed.levels import PRECISION
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
@@ -27,12 +26,9 @@ from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot, matmul
 
-__all__ = ["IN_TURN", "maximise_packed_ratio", "maximise_packed_worth"]
+__all__ = ["maximise_packed_ratio", "maximise_packed_worth"]
 
 Array = NDArray[np.float64]
-
-IN_TURN = tuple(ENGINES[name] for name in ("class_pairs", "partners", "highs", "clarabel"))
-"""Engines in the order in which they are tried; with floors a vertex is near where generated columns begin."""
 
 
 def maximise_packed_worth(
@@ -186,7 +182,7 @@ class _Search:
 
     def __init__(self, program: PackedProgram, floors: Array, solver: str, tolerance: float) -> None:
         self.program, self.floors, self.enough = program, floors, tolerance
-        self.engines = list(IN_TURN) if solver == "auto" else [get_engine(solver)]
+        self.engines = engines_of(solver)
         self.running: dict[str, Solve] = {}
         self.attempts: list[Attempt] = []
 
@@ -222,12 +218,12 @@ class _Search:
 def _solved(solve: Solve, goal: Goal) -> PackedPoint:
     """Answer of an engine; where it starts from few pairs it may have to find those first that keep the floors."""
     try:
-        return solve(goal, PRECISION)
+        return solve(goal)
     except RuntimeError:
         if goal.floors is None:
             raise
-        solve(Goal(slopes=goal.floors), PRECISION)
-        return solve(goal, PRECISION)
+        solve(Goal(slopes=goal.floors))
+        return solve(goal)
 
 
 def _by_type(program: PackedProgram, point: PackedPoint) -> Array:

@@ -9,11 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.floors.attainable import UNMET, KeptFloors, fastest_mix, most_switched_on
-from formulations.floors.packed import IN_TURN
 from formulations.packed.certificate import dual_bound, repaired
-from formulations.packed.engines import Engine
-from formulations.packed.levels import PRECISION
-from formulations.packed.methods.sparse_form import Explicit, highs
+from formulations.packed.engines import ENGINES, Engine
+from formulations.packed.methods.sparse_form import Explicit
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, useful_pairs
 from formulations.packed.reduction import reduce
@@ -77,7 +75,7 @@ def _attainable(polytope: PackedPolytope, floors: Array) -> float:
     held, fractions = f > 0, [0.0]
 
     def attempt(engine: Engine) -> Judged[float]:
-        answer = engine.start(program)(Goal(slopes=f), PRECISION)
+        answer = engine.start(program)(Goal(slopes=f))
         u = program.throughput(repaired(program, answer))
         fractions.append(float((u[held] / f[held]).min()))
         weights = np.where(held, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
@@ -86,7 +84,7 @@ def _attainable(polytope: PackedPolytope, floors: Array) -> float:
         best = max(fractions)
         return Judged(best, 0.0 if best >= 1.0 - UNMET or proven else 1.0 - best)
 
-    turns = [Turn(engine.name, partial(attempt, engine)) for engine in IN_TURN]
+    turns = [Turn(engine.name, partial(attempt, engine)) for engine in ENGINES.values()]
     return solve_in_turn(turns, 0.0, [], declining_counts=True)[0]
 
 
@@ -100,7 +98,7 @@ def _largest_set(polytope: PackedPolytope, floors: Array, order: NDArray[np.intp
     program = reduction.program
     assert program is not None
     f = floors[reduction.first]
-    statement = Explicit(program, highs).statement(Goal(floors=f))
+    statement = Explicit(program).statement(Goal(floors=f))
     K, matrix = program.n_classes, statement.matrix.tocsr()
     held = np.flatnonzero(f > 0)
     R, S = matrix.shape[0] - K, len(held)

@@ -24,7 +24,7 @@ from formulations.core.closed_forms import proportional_throughput
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Solve
-from formulations.packed.levels import PRECISION, Proof
+from formulations.packed.levels import Proof
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
@@ -102,7 +102,7 @@ def _chosen(
     """One attempt; None when the engine finds nothing that keeps the level."""
     floors = objective.demand(objective.relaxed(level, relaxation))
     try:
-        answer = solve(Goal(floors=floors, gains=worth), PRECISION)
+        answer = solve(Goal(floors=floors, gains=worth))
     except (RuntimeError, np.linalg.LinAlgError):
         return None
     point = repaired(program, answer)

@@ -19,13 +19,10 @@ __all__ = ["Proof", "optimise", "prove"]
 
 Array = NDArray[np.float64]
 
-PRECISION = 1e-11
-"""Relative gap to which programs are solved; the certificate then decides."""
-
 T = TypeVar("T")
 
-_FIRST_PRECISION = 1e-4
-"""Relative gap of the first programs of a sequence."""
+_SETTLED, _UNMOVED = 4e-11, 1e-13
+"""Gap of a level that is not closed in on further, and a relative change of the level that is none."""
 
 _MOST_PROGRAMS = 40
 
@@ -67,10 +64,10 @@ class _Goals(_Packed[PackedPoint]):
     solve: Solve
 
     def weighted_sum(self, objective: MaxSum) -> PackedPoint:
-        return self.solve(Goal(gains=objective.gains), PRECISION)
+        return self.solve(Goal(gains=objective.gains))
 
     def linear_level(self, objective: MaxMin) -> PackedPoint:
-        return self.solve(Goal(slopes=objective.weights), PRECISION)
+        return self.solve(Goal(slopes=objective.weights))
 
     def level(self, objective: Threshold) -> PackedPoint:
         return _by_levels(self.program, objective, self.solve)
@@ -79,23 +76,20 @@ class _Goals(_Packed[PackedPoint]):
 def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
     """Close in on the level by max-min programs, each a Newton step on ``max k, u >= k demand(level)``, ``k = 1``.
 
-    The level only moves to proven bounds, so early programs may be solved roughly.
+    The level only moves to proven bounds.
     """
     level, bound = objective.first_guess(program.fastest), objective.easiest_level(program.fastest)
-    precision, iterations = _FIRST_PRECISION, 0
+    iterations = 0
     for _ in range(_MOST_PROGRAMS):
-        point = solve(Goal(slopes=objective.demand(level)), precision)
+        point = solve(Goal(slopes=objective.demand(level)))
         iterations += point.iterations
         weights = point.demand_multipliers
         dual = dual_bound(program, weights, point.time_multipliers, point.prices)
         bound = objective.worse(objective.bound(program.counts * weights, dual.supply), bound)
         attained = objective.level(program.throughput(repaired(program, point)))
-        gap, moved = objective.gap(attained, bound), objective.gap(level, bound)
-        if gap <= 4 * PRECISION or (precision == PRECISION and not moved > 1e-13):
+        if objective.gap(attained, bound) <= _SETTLED or not objective.gap(level, bound) > _UNMOVED:
             break
         level = bound
-        # a Newton step squares the error, up to what the next program can resolve
-        precision = max(PRECISION, min(_FIRST_PRECISION, min(gap, moved) ** 2 * 1e-2))
     return replace(point, iterations=iterations)
 
 

@@ -17,7 +17,7 @@ from formulations.core.solution import Attempt, Solution
 from formulations.levels.water_filling import WaterFilling, WaterLevel
 from formulations.packed.absent_types import prices_of_nobody, with_absent_types
 from formulations.packed.choice import PackedChoice, choose
-from formulations.packed.engines import Engine, Solve, auto, get_engine
+from formulations.packed.engines import Engine, Solve, engines_of
 from formulations.packed.expansion import of_jobs
 from formulations.packed.levels import Proof, optimise, prove
 from formulations.packed.polytope import PackedPolytope, Pairs
@@ -65,13 +65,12 @@ def solve_packed(
     Source: Narayanan et al., OSDI 2020, sections 3.1 and 4 (policies with space sharing).
     """
     started = perf_counter()
-    named = None if solver == "auto" else get_engine(solver)
+    engines = engines_of(solver)
     reduction = reduce(program, objective.key())
     if reduction.program is None:
         return no_jobs(program, reduction, objective.unit, efficiency_gap=0.0, seconds=perf_counter() - started)
     goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
-    engines = auto(reduction.program.n_classes) if named is None else [named]
     best, chosen, attempts, solved = goal.accept(_Programs(engines, reduction.program, tolerance))
     decided = perf_counter()
 

@@ -11,7 +11,7 @@ import formulations.floors.worth
 import formulations.packed.solver
 import formulations.solving.solver
 from formulations import FinishTimeFairness, Makespan, MaxMin, maximise_worth, solve, solve_packed
-from formulations.packed.engines import get_engine
+from formulations.packed.engines import ENGINES
 from formulations.packed.polytope import PackedPolytope
 from formulations.solving.backends import get_backend
 from throughputs.packed import PackedColumns
@@ -72,7 +72,7 @@ def test_with_floors_too(polytope_of, monkeypatch, loss, status):
 
 @pytest.mark.parametrize(("loss", "status"), LOSSES)
 def test_with_pairs_too(monkeypatch, loss, status):
-    exact = get_engine("class_pairs")
+    exact = ENGINES["class_pairs"]
 
     class RoughEngine:
         name = "rough"
@@ -80,13 +80,13 @@ def test_with_pairs_too(monkeypatch, loss, status):
         def start(self, program):
             solve_exactly = exact.start(program)
 
-            def run(goal, precision):
-                point = solve_exactly(goal, precision)
+            def run(goal):
+                point = solve_exactly(goal)
                 return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
 
             return run
 
-    monkeypatch.setattr(formulations.packed.solver, "get_engine", lambda _: RoughEngine())
+    monkeypatch.setattr(formulations.packed.solver, "engines_of", lambda _: [RoughEngine()])
     columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
     solution = solve_packed(PackedPolytope(columns, CAPACITY), OBJECTIVES["max_min"], solver="rough")
     assert solution.status == status

@@ -143,7 +143,7 @@ class ColumnGeneration:
         self.pairs = Columns.of(program, nothing, nothing, nothing)
         self._add(self._promising())
 
-    def __call__(self, goal: Goal, precision: float) -> PackedPoint:  # noqa: ARG002
+    def __call__(self, goal: Goal) -> PackedPoint:
         """Solve for a goal; RuntimeError when HiGHS stops short of an optimum."""
         self._aim(goal)
         iterations = 0
