@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from formulations.core.solution import Solution, SolverError
     from formulations.core.warm_start import WarmStart
     from formulations.floors.attainable import KeptFloors, keep_most_floors
-    from formulations.floors.linear_fractional import maximise_ratio
     from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
     from formulations.floors.packed_attainable import keep_most_packed_floors
-    from formulations.floors.worth import maximise_worth
+    from formulations.floors.worth import maximise_ratio, maximise_worth
     from formulations.levels.hierarchy import Hierarchy
     from formulations.levels.water_filling import WaterFilling
     from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
@@ -114,7 +113,7 @@ _HOME = {
     "keep_most_packed_floors": "formulations.floors.packed_attainable",
     "maximise_packed_ratio": "formulations.floors.packed",
     "maximise_packed_worth": "formulations.floors.packed",
-    "maximise_ratio": "formulations.floors.linear_fractional",
+    "maximise_ratio": "formulations.floors.worth",
     "maximise_worth": "formulations.floors.worth",
     "proportional_shares": "formulations.core.closed_forms",
     "proportional_throughput": "formulations.core.closed_forms",

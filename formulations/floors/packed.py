@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.objectives import relative_gap
 from formulations.core.solution import Attempt
-from formulations.floors.linear_fractional import MOST_RATIOS, NEGLIGIBLE_SPENDING, SAME_RATIO
-from formulations.floors.worth import ACCEPTED_SHORTFALL, RELAXATIONS
+from formulations.floors.worth import ACCEPTED_SHORTFALL, SAME_RATIO, checked_floors
 from formulations.packed.absent_types import prices_of_nobody, with_absent_types
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Engine, Solve, engines_of
@@ -127,7 +126,7 @@ def maximise_packed_ratio(
     search = _Search(program, f, solver, tolerance)
     ones, ratio, bound, proof_ratio = np.ones(program.rates.shape), 0.0, np.inf, 0.0
     best: tuple[float, _Found] | None = None
-    for _ in range(MOST_RATIOS):
+    for _ in range(_MOST_RATIOS):
         found = search.best(ones, ratio * cost)
         proven = ratio + max(found.bound, 0.0) / least
         if proven < bound:
@@ -144,12 +143,19 @@ def maximise_packed_ratio(
     gap = relative_gap(value, bound) if value < bound else 0.0
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
     paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
-    if paid <= NEGLIGIBLE_SPENDING * value * spent:
+    if paid <= _NEGLIGIBLE_SPENDING * value * spent:
         # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
         spent = least
     prices = with_absent_types(polytope, reduction, 1.0 + proof.multipliers, proof.time, proof.prices, proof_ratio * d)
     figures = _Figures(value, max(bound, value), gap, prices / spent, proof.multipliers / spent)
     return _solution(polytope, reduction, search, chosen, figures, unit, started, tolerance)
+
+
+_MOST_RATIOS = 40
+"""Programs of the sequence at most."""
+
+_NEGLIGIBLE_SPENDING = 1e-9
+"""Part of what is spent up to which GPUs and floors are worth nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,16 +194,12 @@ class _Search:
 
     def best(self, gains: Array, cost: Array) -> _Found:
         """Point of the most ``sum_kj n_k g_kj u_kj - d.v``: the first that is proven, else that of the smallest gap."""
-        turns = [
-            Turn(engine.name, partial(self._attempt, engine, gains, cost, relaxation))
-            for engine in self.engines
-            for relaxation in (RELAXATIONS if self.floors.any() else (0.0,))
-        ]
+        turns = [Turn(engine.name, partial(self._attempt, engine, gains, cost)) for engine in self.engines]
         return solve_in_turn(turns, self.enough, self.attempts, declining_counts=True)[0]
 
-    def _attempt(self, engine: Engine, gains: Array, cost: Array, relaxation: float) -> Judged[_Found]:
+    def _attempt(self, engine: Engine, gains: Array, cost: Array) -> Judged[_Found]:
         program, f = self.program, self.floors
-        floors = f * (1.0 - relaxation) if f.any() else None
+        floors = f if f.any() else None
         if engine.name not in self.running:
             self.running[engine.name] = engine.start(program)
         goal = Goal(floors=floors, gains=gains, gpu_cost=cost)
@@ -246,16 +248,10 @@ def _least_cost(program: PackedProgram, cost: Array) -> Array:
 
 def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Array) -> tuple[Reduction, Array]:
     """Classes of the jobs that agree in floors and gains, and their floors."""
-    needed = np.zeros(polytope.n_jobs) if floors is None else np.asarray(floors, dtype=np.float64)
-    if needed.shape != (polytope.n_jobs,) or not (np.isfinite(needed) & (needed >= 0)).all():
-        expected = f"{polytope.n_jobs} finite throughputs, at least 0"
-        raise InputError("packed program", field="floors", found=needed.tolist(), expected=expected)
+    anyone = np.ones(polytope.n_jobs, dtype=bool)
+    needed = checked_floors(floors, anyone, polytope.columns.jobs)
     reduction = reduce(polytope, np.column_stack([needed, gains]))
-    idle = ~reduction.served & (needed > 0)
-    if idle.any():
-        job = polytope.columns.jobs[int(np.argmax(idle))]
-        field, expected = f"floor of job {job!r}", "a floor of 0"
-        raise InputError("packed program", field=field, found="no column it runs in", expected=expected)
+    checked_floors(needed, reduction.served, polytope.columns.jobs)
     return reduction, needed[reduction.first]
 
 
