@@ -106,9 +106,7 @@ class Total(Objective):
 class Ratio(Objective):
     """``sum_c v_c x_c / sum_c d_c x_c``, where no allowed shares cost nothing: floors, for instance, see to that.
 
-    Dinkelbach's method (Management Science 13(7), 1967): the ratio is at most r exactly when no x is worth more than 0
-    in ``sum_c (v_c - r d_c) x_c``. The optimum of that at the ratio of one x has a better ratio, and the steps are
-    Newton's on a convex function. A bound b on that sum proves ``r + b / D``, where D bounds the costs from below.
+    A sequence of sums ``sum_c (v_c - r d_c) x_c`` (`formulations.columns.ratio`).
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from formulations.columns.engines import ENGINES, Engine, Found
 from formulations.columns.objectives import Objective
 from formulations.columns.order import canonical_rows, canonical_variables, undominated
 from formulations.columns.program import ColumnProgram, Rows
+from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.columns.solution import ColumnSolution, InfeasibleError, Stage
 from formulations.columns.written import Written, write_out
 from formulations.core.solution import Attempt, SolverError
@@ -35,15 +36,6 @@ _SMALLEST = 0.01
 
 _MOST_ROUNDS = 1000
 """Rounds of generated rows after which an engine is given up."""
-
-_MOST_RATIOS = 40
-"""Programs of the sequence that ends at the largest ratio."""
-
-_SAME_RATIO = 1e-14
-"""Relative improvement of a ratio below which it is taken for none."""
-
-_WORTHLESS = 1e-9
-"""Part of the value of a ratio up to which GPUs and floors are worth nothing."""
 
 
 def solve_columns(
@@ -231,28 +223,23 @@ class _Search:
         return _Proof(cost, z, value, bound, max(abs(value), smallest), smallest, found.multipliers)
 
     def _ratio(self, numerator: Array, denominator: Array) -> _Proof:
-        """The largest ratio, by a sequence of sums that begins where costs are least (see `Ratio`)."""
+        """The largest ratio, from that at the least costs on."""
         cheapest = self._proven(-denominator)
         least = -cheapest.bound
         if least <= 0:
             expected = "floors or rows that no shares without costs keep"
             raise InputError("objective", field="costs", found="shares that cost nothing", expected=expected)
-        z, bound, proof = cheapest.z, np.inf, cheapest
-        ratio, attained = -np.inf, _quotient(numerator, denominator, z)
-        for _ in range(_MOST_RATIOS):
-            if attained <= ratio + _SAME_RATIO * abs(ratio):
-                break
-            ratio, best = attained, z
+
+        def at(ratio: float) -> tuple[_Proof, float, float]:
             found = self._proven(numerator - ratio * denominator)
-            proven = ratio + max(found.bound, 0.0) / least
-            if proven < bound:
-                bound, proof = proven, found
-            z, attained = found.z, _quotient(numerator, denominator, found.z)
-        spent = float(np.add.reduce(denominator * best))
-        value, size = float(np.add.reduce(proof.cost * best)), float(np.abs(numerator * best).sum())
-        # where neither GPUs nor floors are worth anything, the ratio is attained by shares that cost next to nothing
-        unit = least if self._worthless(proof, size) else spent
-        return replace(proof, z=best, value=value, bound=bound, size=size, smallest=0.0, unit=unit)
+            return found, _quotient(numerator, denominator, found.z), found.bound
+
+        largest = largest_ratio(at, _quotient(numerator, denominator, cheapest.z), least)
+        proof, z = largest.proof, largest.best.z
+        value, size = float(np.add.reduce(proof.cost * z)), float(np.abs(numerator * z).sum())
+        # where neither GPUs nor floors are worth anything, the same ratio is attained at the least costs
+        unit = least if self._worthless(proof, size) else float(np.add.reduce(denominator * z))
+        return replace(proof, z=z, value=value, bound=largest.bound, size=size, smallest=0.0, unit=unit)
 
     def _worthless(self, proof: _Proof, size: float) -> bool:
         """Whether capacity and floors, at the multipliers of a sum, are worth next to nothing of `size`."""
@@ -261,7 +248,7 @@ class _Search:
         if not len(y):
             return False
         limits = np.where(np.isfinite(written.upper[rows]), written.upper[rows], written.lower[rows])
-        return bool(np.add.reduce(np.abs(y[rows] * limits)) <= _WORTHLESS * size)
+        return bool(np.add.reduce(np.abs(y[rows] * limits)) <= NEGLIGIBLE_SPENDING * size)
 
     def _optimum(self, cost: Array) -> Found:
         """The optimum, once no more rows are generated."""

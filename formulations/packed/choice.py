@@ -14,8 +14,8 @@ the engine, the same for the same jobs in whatever order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from formulations.core.closed_forms import proportional_throughput
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.packed.certificate import dual_bound, repaired
-from formulations.packed.engines import Solve
+from formulations.packed.engines import Engines, Solve
 from formulations.packed.levels import Proof
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
@@ -50,50 +50,37 @@ class PackedChoice:
     efficiency_gap: float
 
 
-def choose(
-    program: PackedProgram, objective: Objective, proof: Proof, engines: Sequence[Callable[[], Solve]]
-) -> PackedChoice:
+def choose(engines: Engines, objective: Objective, proof: Proof, solver: str) -> PackedChoice:
     """The efficient optimum; the point of `proof` should no better one be found.
 
-    `engines` are started and asked in turn, until one finds a choice that is proven.
+    The engine `solver` goes on from its proof; the others are asked in turn until one finds a choice that is proven.
     """
-    return objective.accept(_Choices(program, proof, engines))
+    return objective.accept(_Choices(engines, proof, solver))
 
 
 @dataclass(frozen=True, eq=False)
 class _Choices(Method[PackedChoice]):
-    program: PackedProgram
+    engines: Engines
     proof: Proof
-    engines: Sequence[Callable[[], Solve]]
+    solver: str
 
     def weighted_sum(self, objective: MaxSum) -> PackedChoice:
         # every throughput counts in a sum with positive gains
         return PackedChoice(self.proof.point, self.proof.gap if (objective.gains > 0).all() else np.nan)
 
     def level(self, objective: Threshold) -> PackedChoice:
-        return _choose_at_level(self.program, objective, self.proof, self.engines)
-
-
-def _choose_at_level(
-    program: PackedProgram, objective: Threshold, proof: Proof, engines: Sequence[Callable[[], Solve]]
-) -> PackedChoice:
-    worth = _worth(program)
-    first = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
-    if first.efficiency_gap <= _PROVEN:
-        return first
-    best = first
-    for start in engines:
-        try:
-            solve = start()
-        except RuntimeError:
-            continue
-        for relaxation in _RELAXATIONS:
+        program, proof = self.engines.program, self.proof
+        worth = _worth(program)
+        best = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
+        names = sorted(self.engines.names, key=lambda name: name != self.solver)
+        for name, relaxation in product(names, _RELAXATIONS):
+            if best.efficiency_gap <= _PROVEN:
+                break
+            solve = self.engines.running(name)
             chosen = _chosen(program, objective, objective.level(proof.throughput), relaxation, worth, solve)
             if chosen is not None and chosen.efficiency_gap < best.efficiency_gap:
                 best = chosen
-            if best.efficiency_gap <= _PROVEN:
-                return best
-    return best
+        return best
 
 
 def _chosen(

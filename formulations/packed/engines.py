@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
+from typing import TypeVar
 
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.solution import Attempt
 from formulations.packed.methods.class_pairs import ColumnGeneration
 from formulations.packed.methods.sparse_form import Explicit
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs import InputError
 
-__all__ = ["ENGINES", "Engine", "Solve", "engines_of"]
+__all__ = ["ENGINES", "Engine", "Engines", "Solve"]
+
+T = TypeVar("T")
 
 Solve = Callable[[Goal], PackedPoint]
 """Solves for a goal; RuntimeError when it cannot."""
@@ -36,12 +42,46 @@ ENGINES = {
 """Engines by name, in the order in which they are tried."""
 
 
-def engines_of(solver: str) -> list[Engine]:
-    """The engines that `solver` stands for: all in order for "auto"; InputError with a suggestion for none."""
-    if solver == "auto":
-        return list(ENGINES.values())
-    if solver not in ENGINES:
-        close = get_close_matches(solver, ENGINES, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise InputError("solver", found=solver, expected=f"'auto' or one of {', '.join(ENGINES)}{hint}")
-    return [ENGINES[solver]]
+class Engines:
+    """The engines that are asked about one program, and every attempt.
+
+    Parameters
+    ----------
+    solver : "auto" for all engines in order, or the name of one.
+    enough : gap within which an answer is proven well enough.
+
+    Raises
+    ------
+    InputError
+        The solver is not known.
+    """
+
+    def __init__(self, solver: str, program: PackedProgram, enough: float) -> None:
+        if solver not in ("auto", *ENGINES):
+            close = get_close_matches(solver, ENGINES, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise InputError("solver", found=solver, expected=f"'auto' or one of {', '.join(ENGINES)}{hint}")
+        self.names = list(ENGINES) if solver == "auto" else [solver]
+        self.program, self.enough = program, enough
+        self.attempts: list[Attempt] = []
+        self._running: dict[str, Solve] = {}
+
+    def running(self, name: str) -> Solve:
+        """The engine where it is, or at its start."""
+        if name not in self._running:
+            self._running[name] = ENGINES[name].start(self.program)
+        return self._running[name]
+
+    def ask(self, answer: Callable[[Solve], Judged[T]]) -> tuple[T, str]:
+        """The first answer that is proven well enough, else that of the smallest gap, and whose it is.
+
+        Raises
+        ------
+        SolverError
+            No engine returned an answer.
+        """
+        turns = [Turn(name, partial(self._turn, name, answer)) for name in self.names]
+        return solve_in_turn(turns, self.enough, self.attempts)
+
+    def _turn(self, name: str, answer: Callable[[Solve], Judged[T]]) -> Judged[T]:
+        return answer(self.running(name))

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import formulations.packed.solver
 import formulations.solving.solver
 from formulations import FinishTimeFairness, Makespan, MaxMin, maximise_worth, solve, solve_packed
 from formulations.columns import engines
@@ -85,7 +84,7 @@ def test_with_pairs_too(monkeypatch, loss, status):
 
             return run
 
-    monkeypatch.setattr(formulations.packed.solver, "engines_of", lambda _: [RoughEngine()])
+    monkeypatch.setitem(ENGINES, "rough", RoughEngine())
     columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
     solution = solve_packed(PackedPolytope(columns, CAPACITY), OBJECTIVES["max_min"], solver="rough")
     assert solution.status == status
