@@ -17,10 +17,10 @@ from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
 from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Engines, Solve
-from formulations.packed.methods.sparse_form import Explicit
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, useful_pairs
 from formulations.packed.reduction import reduce
+from formulations.packed.sparse_form import Explicit
 from formulations.solving.solver import solve
 from throughputs import Configurations
 from throughputs.numerics import dot

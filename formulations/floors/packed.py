@@ -12,8 +12,7 @@ from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, relative_gap
 from formulations.floors.worth import ACCEPTED_SHORTFALL, SAME_RATIO, checked_floors
-from formulations.packed.absent_types import with_absent_types
-from formulations.packed.certificate import dual_bound, repaired
+from formulations.packed.certificate import dual_bound, repaired, with_absent_types
 from formulations.packed.engines import Engines, Solve
 from formulations.packed.expansion import of_jobs
 from formulations.packed.polytope import PackedPolytope
@@ -47,7 +46,7 @@ def maximise_packed_worth(
     Parameters
     ----------
     gains : (N,) or by type (N, M), g, at least 0.
-    floors : (N,) f in steps/s, attainable together (`formulations.floors.packed_attainable`); none when omitted.
+    floors : (N,) f in steps/s, attainable together (`formulations.floors.attainable`); none when omitted.
     unit : unit of the worth.
     solver : "auto" or an engine of `formulations.packed.engines`.
 

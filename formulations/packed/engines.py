@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import TypeVar
 
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt
-from formulations.packed.methods.class_pairs import ColumnGeneration
-from formulations.packed.methods.sparse_form import Explicit
+from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from formulations.packed.sparse_form import Explicit
 from throughputs import InputError
 
-__all__ = ["ENGINES", "Engine", "Engines", "Solve"]
+__all__ = ["ENGINES", "Engines", "Solve"]
 
 T = TypeVar("T")
 
@@ -23,23 +22,8 @@ Solve = Callable[[Goal], PackedPoint]
 """Solves for a goal; RuntimeError when it cannot."""
 
 
-@dataclass(frozen=True)
-class Engine:
-    """One way: its name, how to start it on a program, and what it is."""
-
-    name: str
-    start: Callable[[PackedProgram], Solve]
-    description: str
-
-
-ENGINES = {
-    engine.name: engine
-    for engine in (
-        Engine("class_pairs", ColumnGeneration, "pairs of job classes, generated as they pay, in HiGHS"),
-        Engine("highs", Explicit, "times beside groups, written out, in HiGHS"),
-    )
-}
-"""Engines by name, in the order in which they are tried."""
+ENGINES: dict[str, Callable[[PackedProgram], Solve]] = {"class_pairs": ClassPairs, "highs": Explicit}
+"""Engines by name, in the order in which they are tried: how each is started on a program."""
 
 
 class Engines:
@@ -69,7 +53,7 @@ class Engines:
     def running(self, name: str) -> Solve:
         """The engine where it is, or at its start."""
         if name not in self._running:
-            self._running[name] = ENGINES[name].start(self.program)
+            self._running[name] = ENGINES[name](self.program)
         return self._running[name]
 
     def ask(self, answer: Callable[[Solve], Judged[T]]) -> tuple[T, str]:

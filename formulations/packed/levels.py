@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,9 @@ from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
-__all__ = ["Proof", "optimise", "prove"]
+__all__ = ["Proof", "solve_for"]
 
 Array = NDArray[np.float64]
-
-T = TypeVar("T")
 
 _SETTLED, _UNMOVED = 4e-11, 1e-13
 """Gap of a level that is not closed in on further, and a relative change of the level that is none."""
@@ -48,29 +45,38 @@ class Proof:
     excess: float = 0.0
 
 
-def optimise(program: PackedProgram, objective: Objective, solve: Solve) -> PackedPoint:
-    """Solve for an objective over the classes (K,)."""
-    return objective.accept(_Goals(program, solve))
+def solve_for(program: PackedProgram, objective: Objective, solve: Solve) -> Proof:
+    """Feasible times for an objective over the classes (K,), their value, and a bound by weak duality.
 
-
-class _Packed(Method[T]):
-    def refusal(self, objective: Objective) -> Exception:
-        return TypeError(f"no packed program for {type(objective).__name__}")
+    Multipliers and prices are in units of the objective.
+    """
+    return objective.accept(_Solved(program, solve))
 
 
 @dataclass(frozen=True, eq=False)
-class _Goals(_Packed[PackedPoint]):
+class _Solved(Method[Proof]):
     program: PackedProgram
     solve: Solve
 
-    def weighted_sum(self, objective: MaxSum) -> PackedPoint:
-        return self.solve(Goal(gains=objective.gains))
+    def weighted_sum(self, objective: MaxSum) -> Proof:
+        program, n = self.program, self.program.counts
+        answer = self.solve(Goal(gains=objective.gains))
+        point = repaired(program, answer)
+        u = program.throughput(point)
+        dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
+        value = dot(n * objective.gains, u)
+        point = replace(point, demand_multipliers=np.zeros_like(n))
+        proving = objective.gains, dual.time, dual.prices
+        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
 
-    def linear_level(self, objective: MaxMin) -> PackedPoint:
-        return self.solve(Goal(slopes=objective.weights))
+    def linear_level(self, objective: MaxMin) -> Proof:
+        return _prove_level(self.program, objective, self.solve(Goal(slopes=objective.weights)))
 
-    def level(self, objective: Threshold) -> PackedPoint:
-        return _by_levels(self.program, objective, self.solve)
+    def level(self, objective: Threshold) -> Proof:
+        return _prove_level(self.program, objective, _by_levels(self.program, objective, self.solve))
+
+    def refusal(self, objective: Objective) -> Exception:
+        return TypeError(f"no packed program for {type(objective).__name__}")
 
 
 def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
@@ -91,30 +97,6 @@ def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> Pa
             break
         level = bound
     return replace(point, iterations=iterations)
-
-
-def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> Proof:
-    """Feasible times, their value, and a bound by weak duality; multipliers and prices in units of the objective."""
-    return objective.accept(_Proofs(program, answer))
-
-
-@dataclass(frozen=True, eq=False)
-class _Proofs(_Packed[Proof]):
-    program: PackedProgram
-    answer: PackedPoint
-
-    def weighted_sum(self, objective: MaxSum) -> Proof:
-        program, answer, n = self.program, self.answer, self.program.counts
-        point = repaired(program, answer)
-        u = program.throughput(point)
-        dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
-        value = dot(n * objective.gains, u)
-        point = replace(point, demand_multipliers=np.zeros_like(n))
-        proving = objective.gains, dual.time, dual.prices
-        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
-
-    def level(self, objective: Threshold) -> Proof:
-        return _prove_level(self.program, objective, self.answer)
 
 
 def _prove_level(program: PackedProgram, objective: Threshold, answer: PackedPoint) -> Proof:

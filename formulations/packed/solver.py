@@ -14,11 +14,11 @@ from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
 from formulations.core.solution import Solution
 from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
-from formulations.packed.absent_types import prices_of_nobody, with_absent_types
+from formulations.packed.certificate import prices_of_nobody, with_absent_types
 from formulations.packed.choice import PackedChoice, choose
 from formulations.packed.engines import Engines, Solve
 from formulations.packed.expansion import of_jobs
-from formulations.packed.levels import Proof, optimise, prove
+from formulations.packed.levels import Proof, solve_for
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.reduction import Reduction, reduce
 
@@ -221,7 +221,7 @@ class _Programs(Method[_Answered]):
         program = self.engines.program
 
         def answer(solve: Solve) -> Judged[Proof]:
-            proof = prove(program, objective, optimise(program, objective, solve))
+            proof = solve_for(program, objective, solve)
             return Judged(proof, proof.gap)
 
         return self.engines.ask(answer)

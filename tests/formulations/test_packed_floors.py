@@ -209,12 +209,12 @@ def test_many_jobs_with_floors_of_their_own():
 
 
 def test_an_engine_that_fails_is_on_record(monkeypatch):
-    from formulations.packed.methods import class_pairs
+    from formulations.packed import class_pairs
 
     def fail(_self, _goal):
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(class_pairs.ColumnGeneration, "__call__", fail)
+    monkeypatch.setattr(class_pairs.ClassPairs, "__call__", fail)
     polytope, gains, _, _ = draw_floors(3)
     solution = maximise_packed_worth(polytope, gains)
     assert [attempt.solver for attempt in solution.attempts] == ["class_pairs", "highs"]

@@ -171,12 +171,12 @@ def test_types_with_next_to_no_gpus():
 
 
 def test_next_engine_is_tried_and_counted(monkeypatch):
-    from formulations.packed.methods import class_pairs
+    from formulations.packed import class_pairs
 
     def fail(_self, _goal):
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(class_pairs.ColumnGeneration, "__call__", fail)
+    monkeypatch.setattr(class_pairs.ClassPairs, "__call__", fail)
     polytope, objectives = draw_packed(3)
     solution = solve_packed(polytope, objectives["max_min"])
     assert [attempt.solver for attempt in solution.attempts] == ["class_pairs", "highs"]

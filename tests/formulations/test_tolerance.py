@@ -72,19 +72,16 @@ def test_with_floors_too(polytope_of, monkeypatch, loss, status):
 def test_with_pairs_too(monkeypatch, loss, status):
     exact = ENGINES["class_pairs"]
 
-    class RoughEngine:
-        name = "rough"
+    def start(program):
+        solve_exactly = exact(program)
 
-        def start(self, program):
-            solve_exactly = exact.start(program)
+        def run(goal):
+            point = solve_exactly(goal)
+            return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
 
-            def run(goal):
-                point = solve_exactly(goal)
-                return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
+        return run
 
-            return run
-
-    monkeypatch.setitem(ENGINES, "rough", RoughEngine())
+    monkeypatch.setitem(ENGINES, "rough", start)
     columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
     solution = solve_packed(PackedPolytope(columns, CAPACITY), OBJECTIVES["max_min"], solver="rough")
     assert solution.status == status
