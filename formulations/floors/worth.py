@@ -21,6 +21,7 @@ from formulations.interior_point.method import Engine, solve_structured
 from formulations.interior_point.structured import solve_with_floors
 from formulations.solving.absent_types import prices_of_none, with_absent_types
 from formulations.solving.solver import TOLERANCE, solve
+from formulations.solving.uniqueness import is_unique
 from throughputs import Configurations, InputError, PlainColumns
 from throughputs.numerics import dot
 
@@ -33,6 +34,9 @@ ACCEPTED_SHORTFALL = 1e-7
 
 SAME_RATIO = 1e-12
 """Relative distance below which two columns have the same ratio."""
+
+_HOLDING_MULTIPLIER = 1e-7
+"""Worth of a floor, relative to that of the job's columns, from which it holds the job's throughput."""
 
 _RELAXATIONS = (1e-10, 1e-9)
 """Fractions by which floors are relaxed so that even shares have an interior to be searched in, tried in turn."""
@@ -64,7 +68,7 @@ def maximise_worth(
     worth : (N, M) q, of any sign.
     floors : (N,) f in steps/s, which must be attainable together (`formulations.floors.attainable`); none when omitted.
     evenness : e > 0 makes the shares the unique ones that maximise ``q . x - e/2 sum_i max_j |q_ij| |x_i|^2``, at a
-        loss of at most e/2 of the worth.
+        loss of at most e/2 of the worth. Where the optimum is the only one it is returned as it is.
     unit : unit of the worth.
     solver : "auto" or an engine of `formulations.columns`.
 
@@ -84,7 +88,7 @@ def maximise_worth(
     found = reduced.solve(Total(reduced.of_classes(value)), solver, tolerance)
     shares = reduced.feasible(found)
     attained = reduced.total(value, shares)
-    if evenness > 0 and found.status == "optimal":
+    if evenness > 0 and found.status == "optimal" and not reduced.settled(value, found):
         even = _evened(reduced, value, shares, evenness)
         at_even = reduced.total(value, even)
         if at_even >= found.bound or relative_gap(at_even, found.bound) <= tolerance:
@@ -191,6 +195,19 @@ class _Reduced:
             raise SolverError("; ".join(f"{attempt.solver}: missed a floor" for attempt in found.attempts))
         return shares
 
+    def settled(self, worth: Array, found: ColumnSolution) -> bool:
+        """Whether prices and multipliers prove that no other shares are worth as much."""
+        multipliers, prices = self.marginals(found)
+        from_floors = multipliers[:, None] * self.part.rates
+        held = from_floors.max(axis=1) > _HOLDING_MULTIPLIER * np.abs(worth).max(axis=1)
+        return is_unique(self.part, worth + from_floors, prices, held)
+
+    def marginals(self, found: ColumnSolution) -> tuple[Array, Array]:
+        """(K,) multipliers of the floor of one job of each class, and prices of the types."""
+        stage = found.stages[0]
+        # a floor of a class is one for each of its jobs
+        return np.nan_to_num(stage.multipliers) / self.part.counts, np.nan_to_num(stage.prices)
+
     def keeps(self, shares: Array) -> bool:
         """Whether shares of the classes keep all floors."""
         return bool((self.part.throughput(shares) >= self.floors * (1.0 - ACCEPTED_SHORTFALL)).all())
@@ -202,17 +219,15 @@ class _Reduced:
         N, M = polytope.rates.shape
         whole, prices, multipliers, served = np.zeros((N, M)), np.zeros(M), np.zeros(N), np.zeros(N, dtype=bool)
         whole[np.ix_(self.jobs, self.types)] = np.where(self.part.rates > 0, shares, 0.0)[self.classes.of]
-        stage = found.stages[0]
-        prices[self.types] = np.nan_to_num(stage.prices)
-        # a floor of a class is one for each of its jobs
-        multipliers[self.jobs] = (np.nan_to_num(stage.multipliers) / self.part.counts)[self.classes.of]
+        of_classes, prices[self.types] = self.marginals(found)
+        multipliers[self.jobs] = of_classes[self.classes.of]
         served[self.jobs] = True
-        gap = relative_gap(value, stage.bound) if value < stage.bound else 0.0
+        gap = relative_gap(value, found.bound) if value < found.bound else 0.0
         return Solution(
             shares=whole,
             status="optimal" if gap <= tolerance else "feasible",
             objective=value,
-            bound=max(stage.bound, value),
+            bound=max(found.bound, value),
             gap=gap,
             efficiency_gap=np.nan,
             prices=_with_absent_types(polytope, worth, multipliers, prices),
