@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, relative_gap
-from formulations.floors.worth import ACCEPTED_SHORTFALL, SAME_RATIO, checked_floors
-from formulations.packed.certificate import dual_bound, repaired, with_absent_types
+from formulations.floors.worth import SAME_RATIO, checked_floors
+from formulations.packed.certificate import with_absent_types
 from formulations.packed.engines import Engines, Solve
 from formulations.packed.expansion import of_jobs
+from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
@@ -71,10 +72,11 @@ def maximise_packed_worth(
     g = g[reduction.first]
     at_all = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
     g = at_all[:, reduction.types]
-    search = _Search(program, f, Engines(solver, program, tolerance))
-    found = search.best(g, np.zeros(len(program.capacity)))
-    prices = with_absent_types(polytope, reduction, at_all + found.multipliers[:, None], found.time, found.prices)
-    solution = search.solution(polytope, reduction, found, found.value, found.bound, prices, found.multipliers)
+    search = _Search(program, f if f.any() else None, Engines(solver, program, tolerance))
+    proof, name = search.best(g)
+    held, time, dual_prices = proof.proving
+    prices = with_absent_types(polytope, reduction, at_all + held[:, None], time, dual_prices)
+    solution = search.solution(polytope, reduction, proof.point, name, (proof.objective, proof.bound), prices, held)
     return replace(solution, unit=unit, seconds=perf_counter() - started)
 
 
@@ -123,80 +125,57 @@ def maximise_packed_ratio(
     least = dot(program.counts * f, _least_cost(program, cost))
     search = _Search(program, f, Engines(solver, program, tolerance))
 
-    def at(ratio: float) -> tuple[_Found, float, float]:
-        found = search.best(ones, ratio * cost)
-        attained = dot(program.counts, program.throughput(found.point)) / dot(cost, _in_use(program, found.point))
-        return found, attained, found.bound
+    def at(ratio: float) -> tuple[tuple[Proof, str], float, float]:
+        proof, name = search.best(ones, ratio * cost)
+        attained = dot(program.counts, proof.throughput) / dot(cost, program.used(proof.point))
+        return (proof, name), attained, proof.bound
 
     largest = largest_ratio(at, 0.0, least)
-    proof, spent = largest.proof, dot(cost, _in_use(program, largest.best.point))
+    (best, name), (proof, _) = largest.best, largest.proof
+    held, time, dual_prices = proof.proving
+    spent = dot(cost, program.used(best.point))
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
-    paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
+    paid = np.add.reduce(dual_prices * program.capacity) + np.add.reduce(program.counts * held * f)
     if paid <= NEGLIGIBLE_SPENDING * largest.ratio * spent:
         # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
         spent = least
-    weights, due = 1.0 + proof.multipliers, largest.proven_at * d
-    prices = with_absent_types(polytope, reduction, weights, proof.time, proof.prices, due) / spent
-    solution = search.solution(
-        polytope, reduction, largest.best, largest.ratio, largest.bound, prices, proof.multipliers / spent
-    )
+    prices = with_absent_types(polytope, reduction, 1.0 + held, time, dual_prices, largest.proven_at * d) / spent
+    figures = largest.ratio, largest.bound
+    solution = search.solution(polytope, reduction, best.point, name, figures, prices, held / spent)
     return replace(solution, unit=unit, seconds=perf_counter() - started)
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """A feasible point that keeps the floors, over classes, with its worth and what is proven about it."""
-
-    point: PackedPoint
-    value: float
-    bound: float
-    prices: Array
-    time: Array
-    multipliers: Array
-    solver: str = ""
-
-
-@dataclass(frozen=True, eq=False)
 class _Search:
-    """Engines that go on from one goal to the next, all with the same floors (K,)."""
+    """Engines that go on from one goal to the next, all with the same floors (K,), None for none."""
 
     program: PackedProgram
-    floors: Array
+    floors: Array | None
     engines: Engines
 
-    def best(self, gains: Array, cost: Array) -> _Found:
-        """Point of the most ``sum_kj n_k g_kj u_kj - d.v``: the first that is proven, else that of the smallest gap."""
-        program, f = self.program, self.floors
-        goal = Goal(floors=f if f.any() else None, gains=gains, gpu_cost=cost)
+    def best(self, gains: Array, cost: Array | None = None) -> tuple[Proof, str]:
+        """The most ``sum_kj n_k g_kj u_kj - d.v``, and whose it is: the first that is proven, else the smallest gap."""
+        goal = Goal(floors=self.floors, gains=gains, gpu_cost=cost)
 
-        def answer(solve: Solve) -> Judged[_Found]:
-            answer = _solved(solve, goal)
-            point = repaired(program, answer)
-            if (program.throughput(point) < f * (1.0 - ACCEPTED_SHORTFALL)).any():
-                raise RuntimeError("missed a floor")
-            multipliers = np.where(f > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
-            dual = dual_bound(program, gains + multipliers[:, None], answer.time_multipliers, answer.prices, cost)
-            bound = dual.supply - dot(program.counts * multipliers, f)
-            earned = dot(program.counts, (gains * _by_type(program, point)).sum(axis=1))
-            value = earned - dot(cost, _in_use(program, point))
-            found = _Found(point, value, max(bound, value), dual.prices, dual.time, multipliers)
-            return Judged(found, max(bound - value, 0.0) / max(earned, 1e-300))
+        def answer(solve: Solve) -> Judged[Proof]:
+            proof = solve_for_sum(self.program, goal, solve)
+            return Judged(proof, proof.gap)
 
-        found, solver = self.engines.ask(answer)
-        return replace(found, solver=solver)
+        return self.engines.ask(answer)
 
     def solution(
         self,
         polytope: PackedPolytope,
         reduction: Reduction,
-        found: _Found,
-        value: float,
-        bound: float,
+        point: PackedPoint,
+        solver: str,
+        figures: tuple[float, float],
         prices: Array,
         multipliers: Array,
     ) -> PackedSolution:
-        """For all jobs, with the value and what is proven of it: prices (M,), multipliers by class."""
-        shares, pairs = of_jobs(reduction, found.point, len(polytope.capacity))
+        """For all jobs, with value and bound, prices (M,) of all types, and multipliers by class."""
+        shares, pairs = of_jobs(reduction, point, len(polytope.capacity))
+        value, bound = figures
         gap = relative_gap(value, bound) if value < bound else 0.0
         return packed_solution(
             polytope,
@@ -211,32 +190,11 @@ class _Search:
             prices=prices,
             multipliers=multipliers,
             unit="",
-            solver=found.solver,
+            solver=solver,
             seconds=0.0,
-            iterations=found.point.iterations,
+            iterations=point.iterations,
             attempts=tuple(self.engines.attempts),
         )
-
-
-def _solved(solve: Solve, goal: Goal) -> PackedPoint:
-    """Answer of an engine; where it starts from few pairs it may have to find those first that keep the floors."""
-    try:
-        return solve(goal)
-    except RuntimeError:
-        if goal.floors is None:
-            raise
-        solve(Goal(slopes=goal.floors))
-        return solve(goal)
-
-
-def _by_type(program: PackedProgram, point: PackedPoint) -> Array:
-    """(K, M) throughput of one job of each class on each type."""
-    return np.asarray(program.rates * point.alone + (program.partner_rates * point.shared).sum(axis=1))
-
-
-def _in_use(program: PackedProgram, point: PackedPoint) -> Array:
-    """(M,) GPUs in use."""
-    return np.asarray(matmul(program.counts * program.gangs, point.alone + 0.5 * point.shared.sum(axis=1)))
 
 
 def _least_cost(program: PackedProgram, cost: Array) -> Array:

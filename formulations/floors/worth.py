@@ -19,18 +19,16 @@ from formulations.core.solution import Solution, SolverError
 from formulations.interior_point.compiled import compiled_engine
 from formulations.interior_point.method import Engine, solve_structured
 from formulations.interior_point.structured import solve_with_floors
+from formulations.packed.levels import ACCEPTED_SHORTFALL
 from formulations.solving.absent_types import prices_of_none, with_absent_types
 from formulations.solving.solver import TOLERANCE, solve
 from formulations.solving.uniqueness import is_unique
 from throughputs import Configurations, InputError, PlainColumns
 from throughputs.numerics import dot
 
-__all__ = ["ACCEPTED_SHORTFALL", "SAME_RATIO", "checked_floors", "maximise_ratio", "maximise_worth"]
+__all__ = ["SAME_RATIO", "checked_floors", "maximise_ratio", "maximise_worth"]
 
 Array = NDArray[np.float64]
-
-ACCEPTED_SHORTFALL = 1e-7
-"""Fraction of a floor that shares may miss."""
 
 SAME_RATIO = 1e-12
 """Relative distance below which two columns have the same ratio."""

@@ -26,7 +26,7 @@ def repaired(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     In order: time of each class, balance of each pair of groups, no job beside itself, capacity of each type. As each
     step only lowers (the last one lowers both sides of a pair alike), no step undoes an earlier one.
     """
-    n, g = program.counts, program.group
+    g = program.group
     x = np.clip(np.nan_to_num(point.alone), 0.0, None)
     y = np.where(program.useful[g], np.clip(np.nan_to_num(point.shared), 0.0, None), 0.0)
     busy = np.maximum(x.sum(1) + y.sum((1, 2)), 1.0)
@@ -35,7 +35,7 @@ def repaired(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     side = program.total(y)
     lower = np.minimum(side, side.transpose(1, 0, 2))
     y *= np.divide(lower, side, out=np.zeros_like(side), where=side > 0)[g]
-    used = matmul(n * program.gangs, x + 0.5 * y.sum(1))
+    used = program.used(replace(point, alone=x, shared=y))
     fits = np.divide(program.capacity, used, out=np.ones_like(used), where=used > program.capacity)
     return replace(point, alone=x * fits, shared=y * fits)
 

@@ -14,9 +14,12 @@ from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
-__all__ = ["Proof", "solve_for"]
+__all__ = ["ACCEPTED_SHORTFALL", "Proof", "solve_for", "solve_for_sum"]
 
 Array = NDArray[np.float64]
+
+ACCEPTED_SHORTFALL = 1e-7
+"""Fraction of a floor that an answer may miss."""
 
 _SETTLED, _UNMOVED = 4e-11, 1e-13
 """Gap of a level that is not closed in on further, and a relative change of the level that is none."""
@@ -59,15 +62,8 @@ class _Solved(Method[Proof]):
     solve: Solve
 
     def weighted_sum(self, objective: MaxSum) -> Proof:
-        program, n = self.program, self.program.counts
-        answer = self.solve(Goal(gains=objective.gains))
-        point = repaired(program, answer)
-        u = program.throughput(point)
-        dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
-        value = dot(n * objective.gains, u)
-        point = replace(point, demand_multipliers=np.zeros_like(n))
-        proving = objective.gains, dual.time, dual.prices
-        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
+        proof = solve_for_sum(self.program, Goal(gains=objective.gains), self.solve)
+        return replace(proof, proving=(objective.gains, *proof.proving[1:]))
 
     def linear_level(self, objective: MaxMin) -> Proof:
         return _prove_level(self.program, objective, self.solve(Goal(slopes=objective.weights)))
@@ -77,6 +73,35 @@ class _Solved(Method[Proof]):
 
     def refusal(self, objective: Objective) -> Exception:
         return TypeError(f"no packed program for {type(objective).__name__}")
+
+
+def solve_for_sum(program: PackedProgram, goal: Goal, solve: Solve) -> Proof:
+    """Feasible times of the most worth, less the cost of GPUs in use, that keep the floors of a goal.
+
+    What proves the bound are multipliers of the floors, at least 0, the worth of time, and prices.
+    """
+    try:
+        answer = solve(goal)
+    except RuntimeError:
+        if goal.floors is None:
+            raise
+        # an engine that starts from few pairs may have to find those first that keep the floors
+        solve(Goal(slopes=goal.floors))
+        answer = solve(goal)
+    n, gains, cost = program.counts, goal.gains_by_type(program), goal.costs(program)
+    floors = np.zeros_like(n) if goal.floors is None else goal.floors
+    point = repaired(program, answer)
+    u = program.throughput(point)
+    if (u < floors * (1.0 - ACCEPTED_SHORTFALL)).any():
+        raise RuntimeError("missed a floor")
+    held = np.where(floors > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
+    dual = dual_bound(program, gains + held[:, None], answer.time_multipliers, answer.prices, cost)
+    bound = dual.supply - dot(n * held, floors)
+    earned = dot(n, (gains * program.throughput_by_type(point)).sum(axis=1))
+    value = earned - dot(cost, program.used(point))
+    gap = max(bound - value, 0.0) / max(earned, 1e-300)
+    point = replace(point, demand_multipliers=held)
+    return Proof(point, u, value, max(bound, value), gap, dual.prices, (held, dual.time, dual.prices))
 
 
 def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
