@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, relative_gap
-from formulations.floors.worth import SAME_RATIO, checked_floors
+from formulations.floors.worth import SAME_RATIO, checked_floors, with_ratio
 from formulations.packed.certificate import with_absent_types
 from formulations.packed.engines import Engines, Solve
 from formulations.packed.expansion import of_jobs
@@ -22,7 +22,7 @@ from formulations.packed.reduction import Reduction, reduce
 from formulations.packed.solver import PackedSolution, no_jobs, packed_solution, solve_packed
 from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
-from throughputs.numerics import dot, matmul
+from throughputs.numerics import dot
 
 __all__ = ["maximise_packed_ratio", "maximise_packed_worth"]
 
@@ -240,20 +240,7 @@ def _without_floors(polytope: PackedPolytope, cost: Array, solver: str, toleranc
     )
     part = PackedPolytope(best, polytope.capacity)
     filled = solve_packed(part, MaxSum(np.ones(polytope.n_jobs)), solver=solver, tolerance=tolerance)
-    sizes, pairs = columns.scale_factors, filled.pairs
-    used = matmul(sizes, filled.shares) + np.bincount(
-        pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(cost)
-    )
-    value = float(polytope.throughput(filled.shares, pairs).sum()) / dot(cost, used)
-    gap = relative_gap(value, most) if value < most else 0.0
-    return replace(
-        filled,
-        status="optimal" if gap <= tolerance else "feasible",
-        objective=value,
-        bound=max(most, value),
-        gap=gap,
-        # more GPUs let more run, at the same ratio; of a better type the first would change it at once
-        prices=np.where(better, np.nan, 0.0),
-        multipliers=np.zeros(polytope.n_jobs),
-        served=reduce(polytope, np.zeros((polytope.n_jobs, 1))).served,
-    )
+    gained = float(polytope.throughput(filled.shares, filled.pairs).sum())
+    value = gained / dot(cost, polytope.used(filled.shares, filled.pairs))
+    served = reduce(polytope, np.zeros((polytope.n_jobs, 1))).served
+    return with_ratio(filled, value, most, served, better, tolerance)

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +27,7 @@ from formulations.solving.uniqueness import is_unique
 from throughputs import Configurations, InputError, PlainColumns
 from throughputs.numerics import dot
 
-__all__ = ["SAME_RATIO", "checked_floors", "maximise_ratio", "maximise_worth"]
+__all__ = ["SAME_RATIO", "checked_floors", "maximise_ratio", "maximise_worth", "with_ratio"]
 
 Array = NDArray[np.float64]
 
@@ -335,17 +336,33 @@ def _without_floors(polytope: Polytope, gains: Array, cost: Array, tolerance: fl
     if filled.status == "empty":
         return replace(filled, prices=prices_of_none(polytope.rates))
     spent, gained = (dot(polytope.counts, (each * filled.shares).sum(axis=1)) for each in (cost, worth))
-    value = gained / spent
-    gap = relative_gap(value, most) if value < most else 0.0
-    # more GPUs let more run, at the same ratio; of a better type the first would change it at once
+    served = np.asarray((worth[:, polytope.capacity > 0] > 0).any(axis=1))
     better = ~(polytope.capacity > 0) & (worth / cost > most).any(axis=0)
+    return with_ratio(filled, gained / spent, most, served, better, tolerance)
+
+
+S = TypeVar("S", bound=Solution)
+
+
+def with_ratio(
+    filled: S, value: float, most: float, served: NDArray[np.bool_], better: NDArray[np.bool_], tolerance: float
+) -> S:
+    """The solution that runs nothing but the best columns, with its ratio `value` as objective; none exceeds `most`.
+
+    Parameters
+    ----------
+    served : (N,) jobs that gain something somewhere.
+    better : (M,) types without GPUs on which there are better columns.
+    """
+    gap = relative_gap(value, most) if value < most else 0.0
     return replace(
         filled,
         status="optimal" if gap <= tolerance else "feasible",
         objective=value,
         bound=max(most, value),
         gap=gap,
+        # more GPUs let more run, at the same ratio; of a better type the first would change it at once
         prices=np.where(better, np.nan, 0.0),
-        multipliers=np.zeros(polytope.n_jobs),
-        served=np.asarray((worth[:, polytope.capacity > 0] > 0).any(axis=1)),
+        multipliers=np.zeros(len(served)),
+        served=served,
     )

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from formulations.core.closed_forms import proportional_throughput
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
-from formulations.packed.certificate import dual_bound, repaired
 from formulations.packed.engines import Engines, Solve
-from formulations.packed.levels import Proof
+from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
@@ -87,21 +86,14 @@ def _chosen(
     program: PackedProgram, objective: Threshold, level: float, relaxation: float, worth: Array, solve: Solve
 ) -> PackedChoice | None:
     """One attempt; None when the engine finds nothing that keeps the level."""
-    floors = objective.demand(objective.relaxed(level, relaxation))
+    goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=worth)
     try:
-        answer = solve(Goal(floors=floors, gains=worth))
+        found = solve_for_sum(program, goal, solve)
     except (RuntimeError, np.linalg.LinAlgError):
         return None
-    point = repaired(program, answer)
-    u = program.throughput(point)
-    loss = level - objective.level(u) if objective.higher_level_is_better else objective.level(u) - level
-    if not loss <= _ACCEPTED_LOSS * abs(level):
-        return None
-    multipliers = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
-    most = dual_bound(program, worth + multipliers, answer.time_multipliers, answer.prices).supply
-    most -= dot(program.counts * multipliers, floors)
-    total = dot(program.counts * worth, u)
-    return PackedChoice(point, max(most - total, 0.0) / most if most > 0 else np.inf)
+    attained = objective.level(found.throughput)
+    loss = level - attained if objective.higher_level_is_better else attained - level
+    return PackedChoice(found.point, found.gap) if loss <= _ACCEPTED_LOSS * abs(level) else None
 
 
 def _worth(program: PackedProgram) -> Array:
