@@ -119,7 +119,7 @@ def maximise_ratio(
     polytope : over N jobs and M types, with rates T.
     gains : (N,) g, positive: worth of a step.
     cost : (N, M) d, positive: cost of a column while it runs, per hour for instance.
-    floors, unit, solver : as in `maximise_worth`; `unit` is that of the ratio.
+    floors, unit, solver : as in `maximise_worth`; `unit` is that of the ratio, `solver` without floors any of `solve`.
 
     Returns the shares with the ratio as objective, its proven bound and gap, the improvement of the ratio per GPU of
     each type, and the multipliers of the floors in the same unit.
@@ -140,7 +140,7 @@ def maximise_ratio(
     worth = g[:, None] * polytope.rates
     reduced = _reduced(polytope, floors, worth, d)
     if not reduced.floors.any():
-        solution = _without_floors(polytope, g, d, tolerance)
+        solution = _without_floors(polytope, g, d, solver, tolerance)
     else:
         numerator, denominator = reduced.columns
         goal = Ratio(reduced.of_classes(numerator), reduced.of_classes(denominator))
@@ -325,14 +325,14 @@ def _evened(reduced: _Reduced, worth: Array, best: Array, evenness: float) -> Ar
     return best
 
 
-def _without_floors(polytope: Polytope, gains: Array, cost: Array, tolerance: float) -> Solution:
+def _without_floors(polytope: Polytope, gains: Array, cost: Array, solver: str, tolerance: float) -> Solution:
     """The best columns, as much of them as the cluster has room for."""
     worth = gains[:, None] * polytope.rates
     usable = np.where(polytope.capacity > 0, worth / cost, 0.0)
     most = float(usable.max(initial=0.0))
     chosen = (usable >= most * (1.0 - SAME_RATIO)) & (usable > 0)
     best = PlainColumns(polytope.columns.matrix.with_rates(np.where(chosen, polytope.rates, 0.0)))
-    filled = solve(Polytope(best, polytope.capacity, polytope.counts), MaxSum(gains))
+    filled = solve(Polytope(best, polytope.capacity, polytope.counts), MaxSum(gains), solver=solver)
     if filled.status == "empty":
         return replace(filled, prices=prices_of_none(polytope.rates))
     spent, gained = (dot(polytope.counts, (each * filled.shares).sum(axis=1)) for each in (cost, worth))
