@@ -32,11 +32,9 @@ if TYPE_CHECKING:
     from formulations.core.polytope import Polytope
     from formulations.core.solution import Solution, SolverError
     from formulations.core.warm_start import WarmStart
-    from formulations.floors.attainable import KeptFloors, keep_most_floors
-    from formulations.floors.linear_fractional import maximise_ratio
+    from formulations.floors.attainable import KeptFloors, keep_most_floors, keep_most_packed_floors
     from formulations.floors.packed import maximise_packed_ratio, maximise_packed_worth
-    from formulations.floors.packed_attainable import keep_most_packed_floors
-    from formulations.floors.worth import maximise_worth
+    from formulations.floors.worth import maximise_ratio, maximise_worth
     from formulations.levels.hierarchy import Hierarchy
     from formulations.levels.water_filling import WaterFilling
     from formulations.packed import PackedPolytope, PackedSolution, Pairs, solve_packed
@@ -111,10 +109,10 @@ _HOME = {
     "isolated_shares": "formulations.core.closed_forms",
     "isolated_throughput": "formulations.core.closed_forms",
     "keep_most_floors": "formulations.floors.attainable",
-    "keep_most_packed_floors": "formulations.floors.packed_attainable",
+    "keep_most_packed_floors": "formulations.floors.attainable",
     "maximise_packed_ratio": "formulations.floors.packed",
     "maximise_packed_worth": "formulations.floors.packed",
-    "maximise_ratio": "formulations.floors.linear_fractional",
+    "maximise_ratio": "formulations.floors.worth",
     "maximise_worth": "formulations.floors.worth",
     "proportional_shares": "formulations.core.closed_forms",
     "proportional_throughput": "formulations.core.closed_forms",

@@ -8,7 +8,7 @@
 ('optimal', 2.9, [2, 1])
 """
 
-from formulations.columns.objectives import Least, MostFloors, Objective, Total
+from formulations.columns.objectives import Least, MostFloors, Objective, Ratio, Total
 from formulations.columns.program import ColumnProgram, Rows
 from formulations.columns.solution import ColumnSolution, InfeasibleError, Stage
 from formulations.columns.solver import solve_columns
@@ -20,6 +20,7 @@ __all__ = [
     "Least",
     "MostFloors",
     "Objective",
+    "Ratio",
     "Rows",
     "Stage",
     "Total",

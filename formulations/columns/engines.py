@@ -30,8 +30,6 @@ _WHOLE = 1e-10
 """Distance from a whole number up to which a vertex of the relaxation counts as whole."""
 
 _BELOW_ONE = 0.99
-_COUNT = 1e-6
-"""Rounding of a bound on whole numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +77,7 @@ class Highs:
     """HiGHS: the relaxation first, branch and bound where its vertex is not whole."""
 
     def __init__(self, written: Written, seconds: float) -> None:
-        self._whole = written.whole
+        self._whole, self._counts = written.whole, written.counts
         self._solver = with_model(
             written.matrix,
             np.zeros(len(written.least)),
@@ -96,6 +94,8 @@ class Highs:
         scale = _scale(cost)
         # HiGHS minimises
         self._solver.changeColsCost(V, np.arange(V, dtype=np.int32), -cost / scale)
+        # rows are few: what presolve saves of them costs more than it saves
+        self._solver.setOptionValue("presolve", "off")
         self._solver.setOptionValue("solve_relaxation", True)
         z = self._run()
         multipliers = -scale * np.asarray(self._solver.getSolution().row_dual)
@@ -103,12 +103,12 @@ class Highs:
         fraction = np.abs(z - np.rint(z))[self._whole]
         if fraction.max(initial=0.0) > _WHOLE:
             # a whole number within less than 1 of its bound is the largest
-            counted = not (cost[~self._whole].any() or (cost != np.rint(cost)).any())
-            self._solver.setOptionValue("mip_abs_gap", _BELOW_ONE / scale if counted else _EXACT["mip_abs_gap"])
+            aim = _BELOW_ONE / scale if self._counts(cost) else _EXACT["mip_abs_gap"]
+            self._solver.setOptionValue("mip_abs_gap", aim)
+            self._solver.setOptionValue("presolve", "choose")
             self._solver.setOptionValue("solve_relaxation", False)
             z = self._run()
             bound = -scale * float(self._solver.getInfo().mip_dual_bound)
-            bound = np.floor(bound + _COUNT) if counted else bound
         return Found(np.where(self._whole, np.rint(z), z), multipliers, bound)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.columns.program import ColumnProgram
 from throughputs import Configurations, InputError
 
-__all__ = ["Least", "MostFloors", "Objective", "Terms", "Total"]
+__all__ = ["Least", "MostFloors", "Objective", "Ratio", "Terms", "Total"]
 
 Array = NDArray[np.float64]
 
@@ -22,6 +22,8 @@ class Terms:
     """An objective in matrices: ``cost x + extra_cost e`` with E variables e of its own and R rows::
 
     lower <= rows x + extra_rows e <= upper,   least <= e <= most,   e_k whole where `whole`
+
+    Of a ratio `cost` is the numerator, and `denominator` (C S,) what it is divided by; None: a linear objective.
     """
 
     cost: Array
@@ -33,17 +35,17 @@ class Terms:
     least: Array
     most: Array
     whole: NDArray[np.bool_]
+    denominator: Array | None = None
 
     @classmethod
-    def linear(cls, cost: Array) -> Terms:
+    def linear(cls, cost: Array, denominator: Array | None = None) -> Terms:
         """``cost x`` alone."""
         from scipy.sparse import csr_array
 
         nothing = np.zeros(0)
         none = nothing.astype(bool)
-        return cls(
-            cost, nothing, csr_array((0, len(cost))), csr_array((0, 0)), nothing, nothing, nothing, nothing, none
-        )
+        rows, of_extras = csr_array((0, len(cost))), csr_array((0, 0))
+        return cls(cost, nothing, rows, of_extras, nothing, nothing, nothing, nothing, none, denominator)
 
 
 class Objective(ABC):
@@ -98,6 +100,38 @@ class Total(Objective):
         """By value; throughput does not count."""
         values = program.spread("values", self.values)
         return [values if self.maximise else -values], False
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio(Objective):
+    """``sum_c v_c x_c / sum_c d_c x_c``, where no allowed shares cost nothing: floors, for instance, see to that.
+
+    A sequence of sums ``sum_c (v_c - r d_c) x_c`` (`formulations.columns.ratio`).
+
+    Parameters
+    ----------
+    values : (C,) v, or (C, S) by slot.
+    costs : d, at least 0, in the same shape.
+    """
+
+    values: ArrayLike
+    costs: ArrayLike
+
+    def terms(self, program: ColumnProgram) -> Terms:
+        """Both sums."""
+        costs = program.spread("costs", self.costs)
+        if (costs < 0).any():
+            raise InputError("objective", field="costs", found=float(costs.min()), expected="at least 0")
+        return Terms.linear(program.spread("values", self.values), costs)
+
+    def value(self, program: ColumnProgram, x: Array) -> float:
+        """The ratio of the sums."""
+        values, costs = program.spread("values", self.values), program.spread("costs", self.costs)
+        return float(np.add.reduce(values * x)) / float(np.add.reduce(costs * x))
+
+    def compares(self, program: ColumnProgram) -> tuple[list[Array], bool] | None:
+        """By value, and by cost."""
+        return [program.spread("values", self.values), -program.spread("costs", self.costs)], False
 
 
 @dataclass(frozen=True, eq=False)

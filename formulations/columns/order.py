@@ -93,7 +93,8 @@ def _content(program: ColumnProgram, written: Written, pool: Positions) -> Array
     job = np.concatenate([columns.job, columns.partner[paired]])
     own = np.concatenate([columns.rate, columns.partner_rate[paired]])
     other = np.concatenate([columns.partner_rate, columns.rate[paired]])
-    values = [np.reshape(cost[: program.n_variables], (program.n_slots, -1)) for cost in written.costs]
+    sums = [*written.costs, *(each for each in written.denominators if each is not None)]
+    values = [np.reshape(each[: program.n_variables], (program.n_slots, -1)) for each in sums]
     figures: list[NDArray[np.generic]] = [own, other, (columns.partner >= 0)[column], pool[column]]
     figures += [array[column] for array in (columns.gpus, columns.batch_size, program.whole, program.most)]
     figures += [slot[column] for table in values for slot in table]

@@ -38,6 +38,7 @@ class Stage:
         where the solver has none.
     multipliers : (N,) improvement per unit by which the floor of a job is lowered, per steps/s.
     solver : what answered.
+    unit : what a unit of a ratio is in its last sum, ``sum_c (v_c - r d_c) x_c``: the costs; 1 of other objectives.
     """
 
     status: str
@@ -47,6 +48,7 @@ class Stage:
     prices: Array
     multipliers: Array
     solver: str
+    unit: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +14,7 @@ from formulations.columns.engines import ENGINES, Engine, Found
 from formulations.columns.objectives import Objective
 from formulations.columns.order import canonical_rows, canonical_variables, undominated
 from formulations.columns.program import ColumnProgram, Rows
+from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
 from formulations.columns.solution import ColumnSolution, InfeasibleError, Stage
 from formulations.columns.written import Written, write_out
 from formulations.core.solution import Attempt, SolverError
@@ -26,6 +27,9 @@ Generator = Callable[[Array], Rows | None]
 
 _FEASIBLE = 1e-7
 """Largest violation of a row, relative to its limit, up to which a point is accepted."""
+
+_ROUNDING_OF_A_COUNT = 1e-6
+"""What a bound on a whole number may be above it."""
 
 _SMALLEST = 0.01
 """Part of the largest coefficient of an objective below which its value counts as 0 when a gap is taken."""
@@ -155,6 +159,28 @@ class _Answer:
     generated: int
 
 
+@dataclass(frozen=True, eq=False)
+class _Proof:
+    """A point with what is proven of one objective.
+
+    Attributes
+    ----------
+    cost : (V,) the sum that was made large; of a ratio that at the ratio which is proven.
+    z : (V,) the point. value : of the sum there. bound : on the objective.
+    size, smallest : what a loss of the sum is measured by, and the least that a gap is.
+    multipliers : (rows,) of the sum, and what of it makes one `unit` of the objective.
+    """
+
+    cost: Array
+    z: Array
+    value: float
+    bound: float
+    size: float
+    smallest: float
+    multipliers: Array
+    unit: float = 1.0
+
+
 class _Search:
     """One engine on one program, through all objectives."""
 
@@ -166,27 +192,63 @@ class _Search:
 
     def answer(self, hold: float, tolerance: float) -> _Answer:
         """Shares after the last objective, and what is proven of each."""
-        program, goals = self.ordered.program, self.ordered.goals
-        proofs: list[tuple[float, Found]] = []
-        for k, cost in enumerate(self.ordered.written.costs):
-            found = self._optimum(cost)
-            z = np.clip(found.z, self.written.least, self.written.most) + 0.0
-            violation = self.written.violation(z)
-            if violation > _FEASIBLE:
-                raise RuntimeError(f"rows violated by {violation:.1e}")
-            bound = found.bound
-            if len(found.multipliers):
-                bound = min(bound, self.written.dual_bound(cost, found.multipliers))
-            proofs.append((bound, found))
+        program, goals, written = self.ordered.program, self.ordered.goals, self.ordered.written
+        proofs: list[_Proof] = []
+        for k, (cost, denominator) in enumerate(zip(written.costs, written.denominators, strict=True)):
+            proof = self._proven(cost) if denominator is None else self._ratio(cost, denominator)
+            proofs.append(proof)
             if k + 1 < len(goals):
-                value = float(np.add.reduce(cost * z))
-                self._add(*_row(cost, value - hold * max(abs(value), _SMALLEST * float(np.abs(cost).max(initial=0.0)))))
-        x = self.ordered.shares(z)
+                self._add(*_row(proof.cost, proof.value - hold * proof.size))
+        x = self.ordered.shares(proof.z)
         stages = tuple(
-            self._stage(goal, goal.value(program, x), cost, bound, found, tolerance)
-            for goal, cost, (bound, found) in zip(goals, self.ordered.written.costs, proofs, strict=True)
+            self._stage(goal, goal.value(program, x), proof, tolerance)
+            for goal, proof in zip(goals, proofs, strict=True)
         )
         return _Answer(x, stages, self.generated)
+
+    def _proven(self, cost: Array) -> _Proof:
+        """The optimum of a sum, with its bound."""
+        found = self._optimum(cost)
+        z = np.clip(found.z, self.written.least, self.written.most) + 0.0
+        violation = self.written.violation(z)
+        if violation > _FEASIBLE:
+            raise RuntimeError(f"rows violated by {violation:.1e}")
+        bound = found.bound
+        if len(found.multipliers):
+            bound = min(bound, self.written.dual_bound(cost, found.multipliers))
+        if np.isfinite(bound) and self.written.counts(cost):
+            bound = float(np.floor(bound + _ROUNDING_OF_A_COUNT))
+        value = float(np.add.reduce(cost * z))
+        smallest = _SMALLEST * float(np.abs(cost).max(initial=0.0))
+        return _Proof(cost, z, value, bound, max(abs(value), smallest), smallest, found.multipliers)
+
+    def _ratio(self, numerator: Array, denominator: Array) -> _Proof:
+        """The largest ratio, from that at the least costs on."""
+        cheapest = self._proven(-denominator)
+        least = -cheapest.bound
+        if least <= 0:
+            expected = "floors or rows that no shares without costs keep"
+            raise InputError("objective", field="costs", found="shares that cost nothing", expected=expected)
+
+        def at(ratio: float) -> tuple[_Proof, float, float]:
+            found = self._proven(numerator - ratio * denominator)
+            return found, _quotient(numerator, denominator, found.z), found.bound
+
+        largest = largest_ratio(at, _quotient(numerator, denominator, cheapest.z), least)
+        proof, z = largest.proof, largest.best.z
+        value, size = float(np.add.reduce(proof.cost * z)), float(np.abs(numerator * z).sum())
+        # where neither GPUs nor floors are worth anything, the same ratio is attained at the least costs
+        unit = least if self._worthless(proof, size) else float(np.add.reduce(denominator * z))
+        return replace(proof, z=z, value=value, bound=largest.bound, size=size, smallest=0.0, unit=unit)
+
+    def _worthless(self, proof: _Proof, size: float) -> bool:
+        """Whether capacity and floors, at the multipliers of a sum, are worth next to nothing of `size`."""
+        written, y = self.ordered.written, proof.multipliers
+        rows = np.concatenate([written.capacity_rows, written.floor_rows])
+        if not len(y):
+            return False
+        limits = np.where(np.isfinite(written.upper[rows]), written.upper[rows], written.lower[rows])
+        return bool(np.add.reduce(np.abs(y[rows] * limits)) <= NEGLIGIBLE_SPENDING * size)
 
     def _optimum(self, cost: Array) -> Found:
         """The optimum, once no more rows are generated."""
@@ -221,12 +283,12 @@ class _Search:
         self.written = self.written.with_rows(matrix, lower, upper)
         self.engine.add(matrix, lower, upper)
 
-    def _stage(self, goal: Objective, value: float, cost: Array, bound: float, found: Found, tolerance: float) -> Stage:
-        """What is proven of one objective; `bound` is on what is made large."""
-        program, signed = self.ordered.program, value if goal.maximise else -value
-        size = max(abs(signed), abs(bound), _SMALLEST * float(np.abs(cost).max(initial=0.0)), 1e-300)
+    def _stage(self, goal: Objective, value: float, proof: _Proof, tolerance: float) -> Stage:
+        """What is proven of one objective."""
+        program, signed, bound = self.ordered.program, value if goal.maximise else -value, proof.bound
+        size = max(abs(signed), abs(bound), proof.smallest, 1e-300)
         gap = float(max(bound - signed, 0.0) / size) if np.isfinite(bound) else np.inf
-        written, y = self.ordered.written, found.multipliers
+        written, y = self.ordered.written, proof.multipliers / proof.unit
         multipliers = np.full(program.columns.n_jobs, np.nan if not len(y) else 0.0)
         prices = np.full(len(written.capacity_rows), np.nan)
         if len(y):
@@ -243,7 +305,12 @@ class _Search:
             prices=by_slot[0] if program.capacity.ndim == 1 else by_slot.T.copy(),
             multipliers=np.maximum(multipliers, 0.0),
             solver=self.name,
+            unit=proof.unit,
         )
+
+
+def _quotient(numerator: Array, denominator: Array, z: Array) -> float:
+    return float(np.add.reduce(numerator * z)) / float(np.add.reduce(denominator * z))
 
 
 def _row(cost: Array, least: float) -> tuple[Any, Array, Array]:

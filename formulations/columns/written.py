@@ -30,7 +30,8 @@ class Written:
     matrix : A (rows, V), compressed by rows.
     lower, upper : limits of the rows; least, most : limits of the variables.
     whole : (V,) variables that are whole.
-    costs : for each objective (V,), to be made as large as possible.
+    costs : for each objective (V,), to be made as large as possible; of a ratio the numerator.
+    denominators : for each objective what it is divided by (V,), None for nothing.
     capacity_rows : positions of the rows of pools, slot after slot.
     floor_rows, floor_jobs : positions of the rows of floors, and the job of each.
     """
@@ -42,6 +43,7 @@ class Written:
     most: Array
     whole: NDArray[np.bool_]
     costs: tuple[Array, ...]
+    denominators: tuple[Array | None, ...]
     capacity_rows: NDArray[np.intp]
     floor_rows: NDArray[np.intp]
     floor_jobs: NDArray[np.intp]
@@ -68,6 +70,7 @@ class Written:
             most=self.most[kept],
             whole=self.whole[kept],
             costs=tuple(cost[kept] for cost in self.costs),
+            denominators=tuple(None if each is None else each[kept] for each in self.denominators),
         )
 
     def with_row_order(self, order: NDArray[np.intp]) -> Written:
@@ -82,6 +85,10 @@ class Written:
             capacity_rows=place[self.capacity_rows],
             floor_rows=place[self.floor_rows],
         )
+
+    def counts(self, cost: Array) -> bool:
+        """Whether `cost` z is a whole number at every point."""
+        return not (cost[~self.whole].any() or (cost != np.rint(cost)).any())
 
     def violation(self, z: Array) -> float:
         """Largest violation of a row or a bound, relative to its limit where that is above 1."""
@@ -153,6 +160,9 @@ def write_out(program: ColumnProgram, objectives: Sequence[Objective]) -> Writte
         most=np.concatenate([np.tile(program.most, S), *(each.most for each in terms)]),
         whole=np.concatenate([np.tile(program.whole, S), *(each.whole for each in terms)]),
         costs=tuple(_cost(objectives, terms, extras, k) for k in range(len(terms))),
+        denominators=tuple(
+            None if each.denominator is None else np.concatenate([each.denominator, np.zeros(V - C)]) for each in terms
+        ),
         capacity_rows=N * S + np.arange(M * S),
         floor_rows=(N + M) * S + np.arange(len(held)),
         floor_jobs=held,

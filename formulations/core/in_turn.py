@@ -34,13 +34,11 @@ class Turn(Generic[T]):
     warm: bool = False
 
 
-def solve_in_turn(
-    turns: Iterable[Turn[T]], enough: float, attempts: list[Attempt], *, declining_counts: bool = False
-) -> tuple[T, str]:
+def solve_in_turn(turns: Iterable[Turn[T]], enough: float, attempts: list[Attempt]) -> tuple[T, str]:
     """The first answer that is proven within `enough`, else that of the smallest gap; and whose it is.
 
-    Every attempt is added to `attempts`. An engine that does not take a program (`NotAcceptedError`) has not been tried
-    unless `declining_counts`.
+    Every attempt is added to `attempts`. An engine that does not take a program (`NotAcceptedError`) has not been
+    tried.
 
     Raises
     ------
@@ -55,7 +53,7 @@ def solve_in_turn(
         try:
             found = turn.run()
         except (RuntimeError, np.linalg.LinAlgError) as error:
-            if isinstance(error, NotAcceptedError) and not declining_counts:
+            if isinstance(error, NotAcceptedError):
                 declined.append(f"{turn.name}: {error}")
             else:
                 attempts.append(Attempt(turn.name, np.inf, perf_counter() - began, str(error), warm=turn.warm))

@@ -1,7 +1,8 @@
-"""Floors of throughput that cannot all be kept: as few as possible are given up."""
+"""Floors of throughput that cannot all be kept: as few as possible are given up, with space sharing and without."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,18 +10,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.columns import ColumnProgram, MostFloors, solve_columns
-from formulations.core.highs_model import with_model
+from formulations.core.highs_model import run_to_optimum, with_model
+from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxMin
 from formulations.core.polytope import Polytope
 from formulations.core.solution import SolverError
+from formulations.packed.certificate import dual_bound, repaired
+from formulations.packed.engines import Engines, Solve
+from formulations.packed.polytope import PackedPolytope
+from formulations.packed.program import Goal, useful_pairs
+from formulations.packed.reduction import reduce
+from formulations.packed.sparse_form import Explicit
 from formulations.solving.solver import solve
 from throughputs import Configurations
+from throughputs.numerics import dot
 
-__all__ = ["UNMET", "KeptFloors", "fastest_mix", "keep_most_floors", "most_switched_on"]
+__all__ = ["KeptFloors", "keep_most_floors", "keep_most_packed_floors"]
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
-UNMET = 1e-6
+_UNMET = 1e-6
 """Fraction of a floor that may be missing for it to count as attainable: what branch and bound resolves."""
 
 
@@ -35,11 +45,11 @@ class KeptFloors:
     floors : (N,) steps/s that are kept, 0 where none is.
     """
 
-    kept: NDArray[np.bool_]
-    dropped: NDArray[np.bool_]
+    kept: Flags
+    dropped: Flags
     floors: Array
 
-    def among(self, jobs: NDArray[np.bool_], needed: Array) -> KeptFloors:
+    def among(self, jobs: Flags, needed: Array) -> KeptFloors:
         """The same of more jobs, of which `jobs` (N,) marks those of this set; what others need (N,) is given up."""
         kept, dropped, floors = np.zeros(len(jobs), dtype=bool), np.asarray(needed > 0), np.zeros(len(jobs))
         kept[jobs], dropped[jobs], floors[jobs] = self.kept, self.dropped, self.floors
@@ -61,83 +71,151 @@ def keep_most_floors(polytope: Polytope, floors: ArrayLike, order: ArrayLike | N
     floors : (N,) f in steps/s; 0 for a job without, inf for one that cannot be kept at all.
     order : (N,) positions of the jobs in an order that is always the same; as they come when omitted.
     """
-    needed = np.asarray(floors, dtype=np.float64)
     types = np.flatnonzero(polytope.capacity > 0)
-    fits = np.minimum(1.0, polytope.capacity[types] / polytope.scale_factors[:, None])
-    # alone on the cluster a job goes as fast as its best mix of types
+    every = np.arange(len(polytope.capacity))
+
+    def attainable(asked: Array) -> float:
+        jobs = np.flatnonzero(asked)
+        return float(solve(polytope.restricted(jobs, every), MaxMin(asked[jobs])).objective)
+
+    def largest_set(asked: Array, order: NDArray[np.intp]) -> Flags:
+        jobs = order[asked[order] > 0]
+        part = polytope.restricted(jobs, types)
+        program, goal = (
+            ColumnProgram(Configurations.from_matrix(part.columns.matrix), part.capacity),
+            MostFloors(asked[jobs]),
+        )
+        kept = np.zeros(len(asked), dtype=bool)
+        kept[jobs] = goal.kept(program, solve_columns(program, goal, solver="highs").x)
+        return kept
+
+    fastest = _fastest_mix(polytope.rates[:, types], polytope.capacity[types] / polytope.scale_factors[:, None])
+    return _keep_most(floors, fastest, order, attainable, largest_set)
+
+
+def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: ArrayLike | None = None) -> KeptFloors:
+    """Give up as few floors as possible so that the others can all be kept::
+
+        max  sum_i y_i      y_i in {0, 1},   x, z in the packed polytope,   u_i >= f_i y_i
+
+    As `keep_most_floors`, with pairs. Jobs without a floor, and those whose floor is given up, may still be somebody's
+    partner.
+
+    Parameters
+    ----------
+    floors, order : as in `keep_most_floors`.
+
+    Raises
+    ------
+    SolverError
+        No engine found whether all floors can be kept, or branch and bound did not finish.
+    """
+    columns, types = polytope.columns, polytope.capacity > 0
+    jobs = np.bincount(columns.group, minlength=len(columns.alone)).astype(np.float64)
+    sizes = columns.group_scale_factors.astype(np.float64)
+    useful = useful_pairs(columns.alone, columns.together, sizes, jobs)
+    # no job has more throughput than this, whoever it shares with
+    fastest = np.maximum(columns.alone, np.where(useful, columns.together, 0.0).max(axis=1))[:, types]
+    return _keep_most(
+        floors,
+        _fastest_mix(fastest, polytope.capacity[types] / sizes[:, None])[columns.group],
+        order,
+        lambda asked: _attainable_in_pairs(polytope, asked),
+        lambda asked, listed: _largest_set_in_pairs(polytope, asked, listed),
+    )
+
+
+def _keep_most(
+    floors: ArrayLike,
+    fastest: Array,
+    order: ArrayLike | None,
+    attainable: Callable[[Array], float],
+    largest_set: Callable[[Array, NDArray[np.intp]], Flags],
+) -> KeptFloors:
+    """Those that can be kept together.
+
+    Parameters
+    ----------
+    fastest : (N,) no job has more throughput than this.
+    attainable : the largest fraction of floors (N,) that can be kept together, as far as it matters whether that is 1.
+    largest_set : (N,) a largest set of jobs whose floors can be kept, listed in an order (N,).
+    """
+    needed = np.asarray(floors, dtype=np.float64)
     wanted = needed > 0
-    hopeless = wanted & ~(fastest_mix(polytope.rates[:, types], fits) >= needed * (1.0 - UNMET))
-    open_ = np.flatnonzero(wanted & ~hopeless)
-    if not len(open_):
-        return KeptFloors(np.zeros(len(needed), dtype=bool), hopeless, np.zeros(len(needed)))
-    kept, level = open_, _attainable(polytope, open_, needed)
-    if level < 1.0 - UNMET:
-        listed = open_ if order is None else np.asarray(order)[np.isin(order, open_)]
-        kept = _branch_and_bound(polytope, listed, needed)
-        level = _attainable(polytope, kept, needed) if len(kept) else 1.0
-    mask = np.zeros(len(needed), dtype=bool)
-    mask[kept] = True
+    kept = np.asarray(wanted & (fastest >= needed * (1.0 - _UNMET)))
+    asked = np.where(kept, needed, 0.0)
+    level = attainable(asked) if kept.any() else 1.0
+    if level < 1.0 - _UNMET:
+        kept = largest_set(asked, np.arange(len(needed)) if order is None else np.asarray(order))
+        asked = np.where(kept, needed, 0.0)
+        level = attainable(asked) if kept.any() else 1.0
     # what falls short by rounding is asked for as far as it goes
-    return KeptFloors(mask, wanted & ~mask, np.where(mask, needed, 0.0) * min(level, 1.0))
+    return KeptFloors(kept, wanted & ~kept, asked * min(level, 1.0))
 
 
-def fastest_mix(rates: Array, fits: Array) -> Array:
+def _fastest_mix(rates: Array, room: Array) -> Array:
     """(N,) throughput of each job when it has the cluster to itself: fastest types first until its time is used.
 
     Parameters
     ----------
     rates : (N, M) steps/s.
-    fits : (N, M) share of time for which a type has room for the job's gang.
+    room : (N, M) gangs of the job that a type has GPUs for.
     """
     order = np.argsort(-rates, axis=1, kind="stable")
-    ranked, room = np.take_along_axis(rates, order, axis=1), np.take_along_axis(fits, order, axis=1)
-    before = np.cumsum(room, axis=1) - room
-    return np.asarray((ranked * np.clip(1.0 - before, 0.0, room)).sum(axis=1))
+    ranked, fits = np.take_along_axis(rates, order, axis=1), np.minimum(np.take_along_axis(room, order, axis=1), 1.0)
+    before = np.cumsum(fits, axis=1) - fits
+    return np.asarray((ranked * np.clip(1.0 - before, 0.0, fits)).sum(axis=1))
 
 
-def _attainable(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> float:
-    """Largest fraction of the floors of `jobs` that can be kept together."""
-    part = polytope.restricted(jobs, np.arange(len(polytope.capacity)))
-    return float(solve(part, MaxMin(floors[jobs])).objective)
+def _attainable_in_pairs(polytope: PackedPolytope, floors: Array) -> float:
+    reduction = reduce(polytope, floors[:, None])
+    program, f = reduction.program, floors[reduction.first]
+    if program is None:
+        return 1.0
+    held, fractions = f > 0, [0.0]
+
+    def attempt(solve_goal: Solve) -> Judged[float]:
+        answer = solve_goal(Goal(slopes=f))
+        u = program.throughput(repaired(program, answer))
+        fractions.append(float((u[held] / f[held]).min()))
+        weights = np.where(held, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
+        most = dual_bound(program, weights, answer.time_multipliers, answer.prices).supply
+        proven = most < (1.0 - _UNMET) * dot(program.counts * weights, f)
+        best = max(fractions)
+        return Judged(best, 0.0 if best >= 1.0 - _UNMET or proven else 1.0 - best)
+
+    return Engines("auto", program, 0.0).ask(attempt)[0]
 
 
-def _branch_and_bound(polytope: Polytope, jobs: NDArray[np.intp], floors: Array) -> NDArray[np.intp]:
-    """A largest set among `jobs` whose floors can be kept."""
-    part = polytope.restricted(jobs, np.flatnonzero(polytope.capacity > 0))
-    program = ColumnProgram(Configurations.from_matrix(part.columns.matrix), part.capacity)
-    goal = MostFloors(floors[jobs])
-    return jobs[goal.kept(program, solve_columns(program, goal, solver="highs").x)]
+def _largest_set_in_pairs(polytope: PackedPolytope, floors: Array, order: NDArray[np.intp]) -> Flags:
+    """By branch and bound over a switch for each floor; every job with a floor is a class of its own."""
+    from scipy.sparse import csr_array, hstack, vstack
 
-
-def most_switched_on(rows: Any, lower: Array, upper: Array, n_switches: int) -> NDArray[np.bool_]:
-    """Which of the last columns are 1 when as many as possible are, by HiGHS's branch and bound::
-
-        max  sum y      lower <= rows (x, y) <= upper,   0 <= x <= 1,   y_i in {0, 1}
-
-    Parameters
-    ----------
-    rows : sparse (R, C), its last `n_switches` columns those of y.
-    lower, upper : (R,), -inf and inf for no limit.
-
-    Raises
-    ------
-    SolverError
-        HiGHS did not finish.
-    """
-    import highspy
-
-    C, K = rows.shape[1], n_switches
-    cost = np.concatenate([np.zeros(C - K), np.ones(K)])
+    rank = np.empty(len(floors))
+    rank[order] = np.arange(1, len(floors) + 1)
+    reduction = reduce(polytope, np.where(floors > 0, rank, 0.0)[:, None])
+    program = reduction.program
+    assert program is not None
+    f = floors[reduction.first]
+    statement = Explicit(program).statement(Goal(floors=f))
+    K, matrix = program.n_classes, statement.matrix.tocsr()
+    held = np.flatnonzero(f > 0)
+    R, S = matrix.shape[0] - K, len(held)
+    switches = csr_array((f[held] / program.fastest[held], (np.arange(S), np.arange(S))), shape=(S, S))
+    blocks = [(matrix[:R], csr_array((R, S))), (matrix[R + held], switches)]
+    rows = csr_array(vstack([hstack(block) for block in blocks], format="csr"))
+    upper = np.concatenate([statement.limit[:R], np.zeros(S)])
+    lower = np.where(np.append(statement.equal[:R], np.zeros(S, dtype=bool)), upper, -np.inf)
+    is_switch = np.arange(rows.shape[1]) >= rows.shape[1] - S
     # a count within less than 1 of its bound is the largest
-    options = {"mip_rel_gap": 0.0, "mip_abs_gap": 0.99}
+    options: dict[str, Any] = {"mip_rel_gap": 0.0, "mip_abs_gap": 0.99}
     try:
         solver = with_model(
-            rows, cost, (lower, upper), upper=1.0, maximise=True, whole=np.arange(C) >= C - K, options=options
+            rows, is_switch.astype(float), (lower, upper), upper=1.0, maximise=True, whole=is_switch, options=options
         )
+        values, _ = run_to_optimum(solver)
     except RuntimeError as error:
-        raise SolverError(str(error)) from error
-    solver.run()
-    status = solver.getModelStatus()
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise SolverError(f"HiGHS on the floors to keep: {solver.modelStatusToString(status)}")
-    return np.asarray(np.asarray(solver.getSolution().col_value)[-K:] > 0.5)
+        raise SolverError(f"floors to keep: {error}") from error
+    kept = np.zeros(len(floors), dtype=bool)
+    kept[reduction.first[held]] = values[is_switch] > 0.5
+    return kept

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.core.in_turn import Judged, Turn, solve_in_turn
-from formulations.core.objectives import relative_gap
-from formulations.core.solution import Attempt
-from formulations.floors.linear_fractional import MOST_RATIOS, NEGLIGIBLE_SPENDING, SAME_RATIO
-from formulations.floors.worth import ACCEPTED_SHORTFALL, RELAXATIONS
-from formulations.packed.absent_types import prices_of_nobody, with_absent_types
-from formulations.packed.certificate import dual_bound, repaired
-from formulations.packed.engines import ENGINES, Engine, Solve, get_engine
+from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
+from formulations.core.in_turn import Judged
+from formulations.core.objectives import MaxSum, relative_gap
+from formulations.floors.worth import SAME_RATIO, checked_floors, with_ratio
+from formulations.packed.certificate import with_absent_types
+from formulations.packed.engines import Engines, Solve
 from formulations.packed.expansion import of_jobs
-from formulations.packed.levels import PRECISION
+from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.reduction import Reduction, reduce
-from formulations.packed.solver import PackedSolution, no_jobs
+from formulations.packed.solver import PackedSolution, no_jobs, packed_solution, solve_packed
 from formulations.solving.solver import TOLERANCE
 from throughputs import InputError, PackedColumns
-from throughputs.numerics import dot, matmul
+from throughputs.numerics import dot
 
-__all__ = ["IN_TURN", "maximise_packed_ratio", "maximise_packed_worth"]
+__all__ = ["maximise_packed_ratio", "maximise_packed_worth"]
 
 Array = NDArray[np.float64]
-
-IN_TURN = tuple(ENGINES[name] for name in ("class_pairs", "partners", "highs", "clarabel"))
-"""Engines in the order in which they are tried; with floors a vertex is near where generated columns begin."""
 
 
 def maximise_packed_worth(
@@ -53,7 +47,7 @@ def maximise_packed_worth(
     Parameters
     ----------
     gains : (N,) or by type (N, M), g, at least 0.
-    floors : (N,) f in steps/s, attainable together (`formulations.floors.packed_attainable`); none when omitted.
+    floors : (N,) f in steps/s, attainable together (`formulations.floors.attainable`); none when omitted.
     unit : unit of the worth.
     solver : "auto" or an engine of `formulations.packed.engines`.
 
@@ -78,12 +72,12 @@ def maximise_packed_worth(
     g = g[reduction.first]
     at_all = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
     g = at_all[:, reduction.types]
-    search = _Search(program, f, solver, tolerance)
-    found = search.best(g, np.zeros(len(program.capacity)))
-    gap = relative_gap(found.value, found.bound) if found.value < found.bound else 0.0
-    prices = with_absent_types(polytope, reduction, at_all + found.multipliers[:, None], found.time, found.prices)
-    figures = _Figures(found.value, found.bound, gap, prices, found.multipliers)
-    return _solution(polytope, reduction, search, found, figures, unit, started, tolerance)
+    search = _Search(program, f if f.any() else None, Engines(solver, program, tolerance))
+    proof, name = search.best(g)
+    held, time, dual_prices = proof.proving
+    prices = with_absent_types(polytope, reduction, at_all + held[:, None], time, dual_prices)
+    solution = search.solution(polytope, reduction, proof.point, name, (proof.objective, proof.bound), prices, held)
+    return replace(solution, unit=unit, seconds=perf_counter() - started)
 
 
 def maximise_packed_ratio(
@@ -99,8 +93,8 @@ def maximise_packed_ratio(
 
         max  sum_ij u_ij / sum_j d_j v_j      x, z in the packed polytope, not 0,   sum_j u_ij >= f_i
 
-    u_ij: throughput of job i on type j; v_j: GPUs of type j in use, those of a pair counted once. Dinkelbach's method,
-    as in `linear_fractional`. At a ratio r and multipliers whose bound on ``u - r d.v`` is e, no ratio
+    u_ij: throughput of job i on type j; v_j: GPUs of type j in use, those of a pair counted once. By the sequence of
+    `formulations.columns.ratio`: at a ratio r and multipliers whose bound on ``u - r d.v`` is e, no ratio
     exceeds ``r + e / D``, where D is the least that the floors can cost: each step at the lowest cost of any column,
     half a pair's for each of its two jobs. Without floors the best column is all that runs, as much of it as there is
     room for.
@@ -125,119 +119,82 @@ def maximise_packed_ratio(
     if program is None:
         return no_jobs(polytope, reduction, unit, efficiency_gap=np.nan, seconds=0.0)
     if not f.any():
-        return _without_floors(polytope, d, unit, solver, tolerance, started)
-    cost = d[reduction.types]
+        solution = _without_floors(polytope, d, solver, tolerance)
+        return replace(solution, unit=unit, seconds=perf_counter() - started)
+    cost, ones = d[reduction.types], np.ones(program.rates.shape)
     least = dot(program.counts * f, _least_cost(program, cost))
-    search = _Search(program, f, solver, tolerance)
-    ones, ratio, bound, proof_ratio = np.ones(program.rates.shape), 0.0, np.inf, 0.0
-    best: tuple[float, _Found] | None = None
-    for _ in range(MOST_RATIOS):
-        found = search.best(ones, ratio * cost)
-        proven = ratio + max(found.bound, 0.0) / least
-        if proven < bound:
-            bound, proof, proof_ratio = proven, found, ratio
-        attained = dot(program.counts, program.throughput(found.point)) / dot(cost, _in_use(program, found.point))
-        if best is not None and attained <= best[0] * (1.0 + 1e-14):
-            break
-        best, ratio = (attained, found), attained
-        if bound <= attained * (1.0 + 1e-11):
-            break
-    assert best is not None
-    value, chosen = best
-    spent = dot(cost, _in_use(program, chosen.point))
-    gap = relative_gap(value, bound) if value < bound else 0.0
+    search = _Search(program, f, Engines(solver, program, tolerance))
+
+    def at(ratio: float) -> tuple[tuple[Proof, str], float, float]:
+        proof, name = search.best(ones, ratio * cost)
+        attained = dot(program.counts, proof.throughput) / dot(cost, program.used(proof.point))
+        return (proof, name), attained, proof.bound
+
+    largest = largest_ratio(at, 0.0, least)
+    (best, name), (proof, _) = largest.best, largest.proof
+    held, time, dual_prices = proof.proving
+    spent = dot(cost, program.used(best.point))
     # the ratio improves by 1 / D for each unit of N - r D; the prices are those at the last ratio
-    paid = np.add.reduce(proof.prices * program.capacity) + np.add.reduce(program.counts * proof.multipliers * f)
-    if paid <= NEGLIGIBLE_SPENDING * value * spent:
+    paid = np.add.reduce(dual_prices * program.capacity) + np.add.reduce(program.counts * held * f)
+    if paid <= NEGLIGIBLE_SPENDING * largest.ratio * spent:
         # where neither GPUs nor floors are worth anything, the same ratio is attained with no more than the floors
         spent = least
-    prices = with_absent_types(polytope, reduction, 1.0 + proof.multipliers, proof.time, proof.prices, proof_ratio * d)
-    figures = _Figures(value, max(bound, value), gap, prices / spent, proof.multipliers / spent)
-    return _solution(polytope, reduction, search, chosen, figures, unit, started, tolerance)
+    prices = with_absent_types(polytope, reduction, 1.0 + held, time, dual_prices, largest.proven_at * d) / spent
+    figures = largest.ratio, largest.bound
+    solution = search.solution(polytope, reduction, best.point, name, figures, prices, held / spent)
+    return replace(solution, unit=unit, seconds=perf_counter() - started)
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """A feasible point that keeps the floors, over classes, with its worth and what is proven about it."""
-
-    point: PackedPoint
-    value: float
-    bound: float
-    gap: float
-    prices: Array
-    time: Array
-    multipliers: Array
-    solver: str
-
-
-@dataclass(frozen=True, eq=False)
-class _Figures:
-    """What is reported; prices over all types, multipliers over classes."""
-
-    objective: float
-    bound: float
-    gap: float
-    prices: Array
-    multipliers: Array
-
-
 class _Search:
-    """Engines that go on from one goal to the next, all with the same floors (K,)."""
+    """Engines that go on from one goal to the next, all with the same floors (K,), None for none."""
 
-    def __init__(self, program: PackedProgram, floors: Array, solver: str, tolerance: float) -> None:
-        self.program, self.floors, self.enough = program, floors, tolerance
-        self.engines = list(IN_TURN) if solver == "auto" else [get_engine(solver)]
-        self.running: dict[str, Solve] = {}
-        self.attempts: list[Attempt] = []
+    program: PackedProgram
+    floors: Array | None
+    engines: Engines
 
-    def best(self, gains: Array, cost: Array) -> _Found:
-        """Point of the most ``sum_kj n_k g_kj u_kj - d.v``: the first that is proven, else that of the smallest gap."""
-        turns = [
-            Turn(engine.name, partial(self._attempt, engine, gains, cost, relaxation))
-            for engine in self.engines
-            for relaxation in (RELAXATIONS if self.floors.any() else (0.0,))
-        ]
-        return solve_in_turn(turns, self.enough, self.attempts, declining_counts=True)[0]
+    def best(self, gains: Array, cost: Array | None = None) -> tuple[Proof, str]:
+        """The most ``sum_kj n_k g_kj u_kj - d.v``, and whose it is: the first that is proven, else the smallest gap."""
+        goal = Goal(floors=self.floors, gains=gains, gpu_cost=cost)
 
-    def _attempt(self, engine: Engine, gains: Array, cost: Array, relaxation: float) -> Judged[_Found]:
-        program, f = self.program, self.floors
-        floors = f * (1.0 - relaxation) if f.any() else None
-        if engine.name not in self.running:
-            self.running[engine.name] = engine.start(program)
-        goal = Goal(floors=floors, gains=gains, gpu_cost=cost)
-        answer = _solved(self.running[engine.name], goal)
-        point = repaired(program, answer)
-        if (program.throughput(point) < f * (1.0 - ACCEPTED_SHORTFALL)).any():
-            raise RuntimeError("missed a floor")
-        multipliers = np.where(f > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
-        dual = dual_bound(program, gains + multipliers[:, None], answer.time_multipliers, answer.prices, cost)
-        bound = dual.supply - dot(program.counts * multipliers, f)
-        earned = dot(program.counts, (gains * _by_type(program, point)).sum(axis=1))
-        value = earned - dot(cost, _in_use(program, point))
-        gap = max(bound - value, 0.0) / max(earned, 1e-300)
-        found = _Found(point, value, max(bound, value), gap, dual.prices, dual.time, multipliers, engine.name)
-        return Judged(found, gap)
+        def answer(solve: Solve) -> Judged[Proof]:
+            proof = solve_for_sum(self.program, goal, solve)
+            return Judged(proof, proof.gap)
 
+        return self.engines.ask(answer)
 
-def _solved(solve: Solve, goal: Goal) -> PackedPoint:
-    """Answer of an engine; where it starts from few pairs it may have to find those first that keep the floors."""
-    try:
-        return solve(goal, PRECISION)
-    except RuntimeError:
-        if goal.floors is None:
-            raise
-        solve(Goal(slopes=goal.floors), PRECISION)
-        return solve(goal, PRECISION)
-
-
-def _by_type(program: PackedProgram, point: PackedPoint) -> Array:
-    """(K, M) throughput of one job of each class on each type."""
-    return np.asarray(program.rates * point.alone + (program.partner_rates * point.shared).sum(axis=1))
-
-
-def _in_use(program: PackedProgram, point: PackedPoint) -> Array:
-    """(M,) GPUs in use."""
-    return np.asarray(matmul(program.counts * program.gangs, point.alone + 0.5 * point.shared.sum(axis=1)))
+    def solution(
+        self,
+        polytope: PackedPolytope,
+        reduction: Reduction,
+        point: PackedPoint,
+        solver: str,
+        figures: tuple[float, float],
+        prices: Array,
+        multipliers: Array,
+    ) -> PackedSolution:
+        """For all jobs, with value and bound, prices (M,) of all types, and multipliers by class."""
+        shares, pairs = of_jobs(reduction, point, len(polytope.capacity))
+        value, bound = figures
+        gap = relative_gap(value, bound) if value < bound else 0.0
+        return packed_solution(
+            polytope,
+            reduction,
+            shares,
+            pairs,
+            status="optimal" if gap <= self.engines.enough else "feasible",
+            objective=value,
+            bound=bound,
+            gap=gap,
+            efficiency_gap=np.nan,
+            prices=prices,
+            multipliers=multipliers,
+            unit="",
+            solver=solver,
+            seconds=0.0,
+            iterations=point.iterations,
+            attempts=tuple(self.engines.attempts),
+        )
 
 
 def _least_cost(program: PackedProgram, cost: Array) -> Array:
@@ -250,22 +207,14 @@ def _least_cost(program: PackedProgram, cost: Array) -> Array:
 
 def _reduced(polytope: PackedPolytope, floors: ArrayLike | None, gains: Array) -> tuple[Reduction, Array]:
     """Classes of the jobs that agree in floors and gains, and their floors."""
-    needed = np.zeros(polytope.n_jobs) if floors is None else np.asarray(floors, dtype=np.float64)
-    if needed.shape != (polytope.n_jobs,) or not (np.isfinite(needed) & (needed >= 0)).all():
-        expected = f"{polytope.n_jobs} finite throughputs, at least 0"
-        raise InputError("packed program", field="floors", found=needed.tolist(), expected=expected)
+    anyone = np.ones(polytope.n_jobs, dtype=bool)
+    needed = checked_floors(floors, anyone, polytope.columns.jobs)
     reduction = reduce(polytope, np.column_stack([needed, gains]))
-    idle = ~reduction.served & (needed > 0)
-    if idle.any():
-        job = polytope.columns.jobs[int(np.argmax(idle))]
-        field, expected = f"floor of job {job!r}", "a floor of 0"
-        raise InputError("packed program", field=field, found="no column it runs in", expected=expected)
+    checked_floors(needed, reduction.served, polytope.columns.jobs)
     return reduction, needed[reduction.first]
 
 
-def _without_floors(
-    polytope: PackedPolytope, cost: Array, unit: str, solver: str, tolerance: float, started: float
-) -> PackedSolution:
+def _without_floors(polytope: PackedPolytope, cost: Array, solver: str, tolerance: float) -> PackedSolution:
     """The best columns, as much of them as the cluster has room for."""
     columns = polytope.columns
     jobs = np.bincount(columns.group, minlength=len(columns.alone))
@@ -289,58 +238,9 @@ def _without_floors(
         jobs=columns.jobs,
         accelerators=columns.accelerators,
     )
-    filled = maximise_packed_worth(
-        PackedPolytope(best, polytope.capacity), np.ones(polytope.n_jobs), solver=solver, tolerance=tolerance
-    )
-    sizes, pairs = columns.scale_factors, filled.pairs
-    used = matmul(sizes, filled.shares) + np.bincount(
-        pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=len(cost)
-    )
-    value = float(polytope.throughput(filled.shares, pairs).sum()) / dot(cost, used)
-    gap = relative_gap(value, most) if value < most else 0.0
-    return replace(
-        filled,
-        status="optimal" if gap <= tolerance else "feasible",
-        objective=value,
-        bound=max(most, value),
-        gap=gap,
-        # more GPUs let more run, at the same ratio; of a better type the first would change it at once
-        prices=np.where(better, np.nan, 0.0),
-        multipliers=np.zeros(polytope.n_jobs),
-        served=reduce(polytope, np.zeros((polytope.n_jobs, 1))).served,
-        unit=unit,
-        seconds=perf_counter() - started,
-    )
-
-
-def _solution(
-    polytope: PackedPolytope,
-    reduction: Reduction,
-    search: _Search,
-    found: _Found,
-    figures: _Figures,
-    unit: str,
-    started: float,
-    tolerance: float,
-) -> PackedSolution:
-    """From classes to jobs."""
-    shares, pairs = of_jobs(reduction, found.point, len(polytope.capacity))
-    multipliers = np.zeros(polytope.n_jobs)
-    multipliers[reduction.jobs] = figures.multipliers[reduction.of]
-    return PackedSolution(
-        shares=shares,
-        pairs=pairs,
-        status="optimal" if figures.gap <= tolerance else "feasible",
-        objective=figures.objective,
-        bound=figures.bound,
-        gap=figures.gap,
-        efficiency_gap=np.nan,
-        prices=figures.prices + prices_of_nobody(polytope, reduction.served),
-        multipliers=multipliers,
-        served=reduction.served,
-        unit=unit,
-        solver=found.solver,
-        seconds=perf_counter() - started,
-        iterations=found.point.iterations,
-        attempts=tuple(search.attempts),
-    )
+    part = PackedPolytope(best, polytope.capacity)
+    filled = solve_packed(part, MaxSum(np.ones(polytope.n_jobs)), solver=solver, tolerance=tolerance)
+    gained = float(polytope.throughput(filled.shares, filled.pairs).sum())
+    value = gained / dot(cost, polytope.used(filled.shares, filled.pairs))
+    served = reduce(polytope, np.zeros((polytope.n_jobs, 1))).served
+    return with_ratio(filled, value, most, served, better, tolerance)

@@ -1,128 +1,50 @@
-"""Programs in which jobs have a throughput to keep: the worth of the shares is maximised."""
+"""Programs in which jobs have a throughput to keep: the most worth, or the most worth per cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from time import perf_counter
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.columns import ColumnProgram, Total, solve_columns
-from formulations.core.in_turn import Judged, Turn, solve_in_turn
-from formulations.core.objectives import relative_gap
+from formulations.columns import ColumnProgram, ColumnSolution, Objective, Ratio, Total, solve_columns
+from formulations.columns.engines import ENGINES
+from formulations.core.objectives import MaxSum, relative_gap
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import Classes, classes_of
-from formulations.core.solution import Answer, Attempt, Solution, SolverError
+from formulations.core.solution import Solution, SolverError
 from formulations.interior_point.compiled import compiled_engine
-from formulations.interior_point.method import solve_structured
+from formulations.interior_point.method import Engine, solve_structured
 from formulations.interior_point.structured import solve_with_floors
-from formulations.solving.absent_types import with_absent_types
-from formulations.solving.solver import TOLERANCE
-from throughputs import Configurations, InputError
+from formulations.packed.levels import ACCEPTED_SHORTFALL
+from formulations.solving.absent_types import prices_of_none, with_absent_types
+from formulations.solving.solver import TOLERANCE, solve
+from formulations.solving.uniqueness import is_unique
+from throughputs import Configurations, InputError, PlainColumns
 from throughputs.numerics import dot
 
-__all__ = [
-    "ACCEPTED_SHORTFALL",
-    "RELAXATIONS",
-    "Reduced",
-    "maximise_worth",
-    "priced",
-    "reduce_with_floors",
-    "solve_reduced",
-    "worth_bound",
-]
+__all__ = ["SAME_RATIO", "checked_floors", "maximise_ratio", "maximise_worth", "with_ratio"]
 
 Array = NDArray[np.float64]
 
-RELAXATIONS = (0.0, 1e-10, 1e-9)
-"""Fractions by which floors are relaxed so that there is an interior to search, tried in turn."""
+SAME_RATIO = 1e-12
+"""Relative distance below which two columns have the same ratio."""
+
+_HOLDING_MULTIPLIER = 1e-7
+"""Worth of a floor, relative to that of the job's columns, from which it holds the job's throughput."""
+
+_RELAXATIONS = (1e-10, 1e-9)
+"""Fractions by which floors are relaxed so that even shares have an interior to be searched in, tried in turn."""
 
 _NEGLIGIBLE_SHARE = 1e-9
 """Part of a job's largest share below which a share is taken for none."""
 
-_AIMED_GAP = 1e-8
-"""Gap, as a part of the most worth, that all paths are tried for."""
-
-ACCEPTED_SHORTFALL = 1e-7
-"""Fraction of a floor that shares may miss."""
-
-
-@dataclass(frozen=True, eq=False)
-class Reduced:
-    """A program with floors over classes of identical jobs; jobs that gain nothing anywhere take no part.
-
-    Attributes
-    ----------
-    polytope : over K classes and the types with GPUs.
-    worth : (K, types) of the columns.
-    floors : (K,) throughput to keep.
-    jobs, types, classes : the jobs and types that take part, and the class of each of these jobs.
-    """
-
-    polytope: Polytope
-    worth: Array
-    floors: Array
-    jobs: NDArray[np.intp]
-    types: NDArray[np.intp]
-    classes: Classes
-
-    def multipliers(self, answer: Answer) -> Array:
-        """(K,) multipliers of the floors, at least 0; those of other jobs are 0."""
-        return np.where(self.floors > 0, np.clip(np.nan_to_num(answer.multipliers), 0.0, None), 0.0)
-
-    def expand(self, shares: Array, shape: tuple[int, ...]) -> Array:
-        """Shares (N, M) of all jobs from those of the classes."""
-        whole = np.zeros(shape)
-        whole[np.ix_(self.jobs, self.types)] = np.where(self.polytope.rates > 0, shares, 0.0)[self.classes.of]
-        return whole
-
-    def solution(self, answer: Answer, shape: tuple[int, ...], **figures: Any) -> Solution:
-        """The answer for all jobs; `figures` are the other fields of `Solution`."""
-        prices, multipliers, served = np.zeros(shape[1]), np.zeros(shape[0]), np.zeros(shape[0], dtype=bool)
-        prices[self.types] = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-        multipliers[self.jobs] = self.multipliers(answer)[self.classes.of]
-        served[self.jobs] = True
-        return Solution(
-            shares=self.expand(answer.shares, shape),
-            prices=prices,
-            multipliers=multipliers,
-            served=served,
-            iterations=answer.iterations,
-            **figures,
-        )
-
-
-def reduce_with_floors(polytope: Polytope, floors: ArrayLike | None, *columns: Array) -> tuple[Reduced, list[Array]]:
-    """Classes of the jobs that agree in rates, gang, floor and `columns` (N, k); and the columns by classes.
-
-    The order of the classes depends on their content alone, so an answer does not depend on the order of the jobs.
-
-    Raises
-    ------
-    InputError
-        A floor is negative or not finite, or a job with a floor gains nothing anywhere.
-    """
-    needed = np.zeros(polytope.n_jobs) if floors is None else np.asarray(floors, dtype=np.float64)
-    if needed.shape != (polytope.n_jobs,) or not (np.isfinite(needed) & (needed >= 0)).all():
-        expected = f"{polytope.n_jobs} finite throughputs, at least 0"
-        raise InputError("floors", field="floors", found=needed.tolist(), expected=expected)
-    types = np.flatnonzero(polytope.capacity > 0)
-    able = (polytope.rates[:, types] > 0).any(axis=1)
-    if (needed[~able] > 0).any():
-        job = polytope.columns.matrix.jobs[int(np.argmax(~able & (needed > 0)))]
-        raise InputError("floors", field=f"floor of job {job!r}", found="no type it runs on", expected="a floor of 0")
-    jobs = np.flatnonzero(able)
-    figures = [*polytope.rates.T[types], polytope.scale_factors.astype(np.float64), polytope.counts, needed]
-    figures += [column for table in columns for column in np.reshape(table, (polytope.n_jobs, -1)).T]
-    classes = classes_of([figure[jobs] for figure in figures]) if len(jobs) else Classes.single(0)
-    first = jobs[classes.first]
-    part = polytope.restricted(first, types, classes.counts * polytope.counts[first])
-    reduced = Reduced(part, np.zeros(part.rates.shape), needed[first], jobs, types, classes)
-    return reduced, [table[np.ix_(first, types)] if table.ndim == 2 else table[first] for table in columns]
+_ENGINES: tuple[Engine, ...] = (compiled_engine, solve_structured)
+"""What finds even shares; the first takes small programs only."""
 
 
 def maximise_worth(
@@ -145,173 +67,302 @@ def maximise_worth(
     worth : (N, M) q, of any sign.
     floors : (N,) f in steps/s, which must be attainable together (`formulations.floors.attainable`); none when omitted.
     evenness : e > 0 makes the shares the unique ones that maximise ``q . x - e/2 sum_i max_j |q_ij| |x_i|^2``, at a
-        loss of at most e/2 of the worth.
+        loss of at most e/2 of the worth. Where the optimum is the only one it is returned as it is.
     unit : unit of the worth.
-    solver : "auto" (the first path proven to be within tolerance), "compiled", "structured" or "highs".
-
-    The bound holds for any prices p and multipliers l of the floors, by weak duality::
-
-        q . x  <=  sum_i max(0, max_j (q_ij + l_i T_ij - s_i p_j))  +  c . p  -  l . f
+    solver : "auto" or an engine of `formulations.columns`.
 
     Raises
     ------
     InputError
-        As `reduce_with_floors`.
+        A floor is negative or not finite, or a job with a floor gains nothing anywhere.
     SolverError
-        No path returned shares that keep the floors.
+        No shares that keep the floors were found, or the solver takes no floors.
     """
     started = perf_counter()
-    shape = polytope.rates.shape
-    reduced, (columns,) = reduce_with_floors(polytope, floors, np.asarray(worth, dtype=np.float64))
-    reduced = replace(reduced, worth=np.where(reduced.polytope.rates > 0, columns, np.minimum(columns, 0.0)))
+    q = np.asarray(worth, dtype=np.float64)
+    reduced = _reduced(polytope, floors, np.where(polytope.rates > 0, q, np.minimum(q, 0.0)))
     if not len(reduced.jobs):
-        nothing = Answer(np.zeros(reduced.worth.shape), np.zeros(0), np.zeros(len(reduced.types)))
-        figures: dict[str, Any] = {"status": "empty", "objective": np.nan, "bound": np.nan, "gap": 0.0, "solver": ""}
-        empty = reduced.solution(nothing, shape, efficiency_gap=np.nan, unit=unit, seconds=0.0, **figures)
-        return replace(empty, prices=priced(polytope, np.asarray(worth, dtype=np.float64), empty))
-    best, path, attempts = solve_reduced(reduced, solver=solver, tolerance=tolerance)
-    value, bound = _value(reduced, best.shares), worth_bound(reduced, best)
-    gap = relative_gap(value, bound) if value < bound else 0.0
-    if evenness > 0 and gap <= tolerance:
-        even = _evened(reduced, best, value, evenness)
-        at_even = _value(reduced, even.shares)
-        gap_at_even = relative_gap(at_even, bound) if at_even < bound else 0.0
-        if gap_at_even <= tolerance:
-            best, value, gap = even, at_even, gap_at_even
-    solution = reduced.solution(
-        best,
-        shape,
-        status="optimal" if gap <= tolerance else "feasible",
-        objective=value,
-        bound=max(bound, value),
-        gap=gap,
+        return _empty(polytope, q, unit)
+    (value,) = reduced.columns
+    found = reduced.solve(Total(reduced.of_classes(value)), solver, tolerance)
+    shares = reduced.feasible(found)
+    attained = reduced.total(value, shares)
+    if evenness > 0 and found.status == "optimal" and not reduced.settled(value, found):
+        even = _evened(reduced, value, shares, evenness)
+        at_even = reduced.total(value, even)
+        if at_even >= found.bound or relative_gap(at_even, found.bound) <= tolerance:
+            shares, attained = even, at_even
+    solution = reduced.solution(polytope, found, shares, attained, q, tolerance)
+    return replace(solution, unit=unit, seconds=perf_counter() - started)
+
+
+def maximise_ratio(
+    polytope: Polytope,
+    gains: ArrayLike,
+    cost: ArrayLike,
+    floors: ArrayLike | None = None,
+    *,
+    unit: str = "",
+    solver: str = "auto",
+    tolerance: float = TOLERANCE,
+) -> Solution:
+    """The largest gain per cost at which every job keeps its throughput::
+
+        max_x  sum_ij g_i T_ij x_ij / sum_ij d_ij x_ij      x in the polytope, not 0,   sum_j T_ij x_ij >= f_i
+
+    A linear-fractional program over columns (`formulations.columns.Ratio`). Without floors a ratio of sums is largest
+    where its best column is, ``r = max_ij g_i T_ij / d_ij``: the optimum runs nothing but the columns of that ratio. Of
+    all such shares those of the largest gain are returned.
+
+    Parameters
+    ----------
+    polytope : over N jobs and M types, with rates T.
+    gains : (N,) g, positive: worth of a step.
+    cost : (N, M) d, positive: cost of a column while it runs, per hour for instance.
+    floors, unit, solver : as in `maximise_worth`; `unit` is that of the ratio, `solver` without floors any of `solve`.
+
+    Returns the shares with the ratio as objective, its proven bound and gap, the improvement of the ratio per GPU of
+    each type, and the multipliers of the floors in the same unit.
+
+    Raises
+    ------
+    InputError
+        A gain or cost is not positive, or a floor as in `maximise_worth`.
+    SolverError
+        As in `maximise_worth`.
+    """
+    started = perf_counter()
+    g, d = np.asarray(gains, dtype=np.float64), np.asarray(cost, dtype=np.float64)
+    for name, values, shape in (("gains", g, (polytope.n_jobs,)), ("cost", d, polytope.rates.shape)):
+        if values.shape != shape or not (np.isfinite(values) & (values > 0)).all():
+            expected = f"positive numbers of shape {shape}"
+            raise InputError("linear-fractional program", field=name, found=values.tolist(), expected=expected)
+    worth = g[:, None] * polytope.rates
+    reduced = _reduced(polytope, floors, worth, d)
+    if not reduced.floors.any():
+        solution = _without_floors(polytope, g, d, solver, tolerance)
+    else:
+        numerator, denominator = reduced.columns
+        goal = Ratio(reduced.of_classes(numerator), reduced.of_classes(denominator))
+        found = reduced.solve(goal, solver, tolerance)
+        shares = reduced.feasible(found)
+        value = reduced.total(numerator, shares) / reduced.total(denominator, shares)
+        left = (worth - value * d) / found.stages[0].unit
+        solution = reduced.solution(polytope, found, shares, value, left, tolerance)
+    return replace(solution, unit=unit, seconds=perf_counter() - started)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reduced:
+    """A program with floors over classes of identical jobs; jobs that gain nothing anywhere take no part.
+
+    Attributes
+    ----------
+    part : the polytope over K classes and the types with GPUs.
+    columns : figures (K, types) of the columns. floors : (K,) throughput to keep.
+    jobs, types, classes : the jobs and types that take part, and the class of each of these jobs.
+    """
+
+    part: Polytope
+    columns: list[Array]
+    floors: Array
+    jobs: NDArray[np.intp]
+    types: NDArray[np.intp]
+    classes: Classes
+
+    def of_classes(self, figures: Array) -> Array:
+        """(K types,) what all jobs of a class together come to in each column."""
+        return np.ravel(self.part.counts[:, None] * figures)
+
+    def total(self, figures: Array, shares: Array) -> float:
+        """The sum over all jobs."""
+        return dot(self.part.counts, (figures * shares).sum(axis=1))
+
+    def solve(self, goal: Objective, solver: str, tolerance: float) -> ColumnSolution:
+        """The program over columns."""
+        if solver not in ("auto", *ENGINES):
+            raise SolverError(f"{solver}: takes no floors; auto, {', '.join(ENGINES)} do")
+        part = self.part
+        columns = Configurations.from_matrix(part.columns.matrix)
+        program = ColumnProgram(columns, part.capacity, floors=self.floors, counts=part.counts)
+        return solve_columns(program, goal, solver=solver, tolerance=tolerance)
+
+    def feasible(self, found: ColumnSolution) -> Array:
+        """(K, types) shares without the excess that solvers leave; SolverError where they miss a floor."""
+        shares = self.part.repaired(found.x.reshape(self.part.rates.shape))
+        if not self.keeps(shares):
+            raise SolverError("; ".join(f"{attempt.solver}: missed a floor" for attempt in found.attempts))
+        return shares
+
+    def settled(self, worth: Array, found: ColumnSolution) -> bool:
+        """Whether prices and multipliers prove that no other shares are worth as much."""
+        multipliers, prices = self.marginals(found)
+        from_floors = multipliers[:, None] * self.part.rates
+        held = from_floors.max(axis=1) > _HOLDING_MULTIPLIER * np.abs(worth).max(axis=1)
+        return is_unique(self.part, worth + from_floors, prices, held)
+
+    def marginals(self, found: ColumnSolution) -> tuple[Array, Array]:
+        """(K,) multipliers of the floor of one job of each class, and prices of the types."""
+        stage = found.stages[0]
+        # a floor of a class is one for each of its jobs
+        return np.nan_to_num(stage.multipliers) / self.part.counts, np.nan_to_num(stage.prices)
+
+    def keeps(self, shares: Array) -> bool:
+        """Whether shares of the classes keep all floors."""
+        return bool((self.part.throughput(shares) >= self.floors * (1.0 - ACCEPTED_SHORTFALL)).all())
+
+    def solution(
+        self, polytope: Polytope, found: ColumnSolution, shares: Array, value: float, worth: Array, tolerance: float
+    ) -> Solution:
+        """For all jobs; `worth` (N, M) of the columns in units of the objective prices types without GPUs."""
+        N, M = polytope.rates.shape
+        whole, prices, multipliers, served = np.zeros((N, M)), np.zeros(M), np.zeros(N), np.zeros(N, dtype=bool)
+        whole[np.ix_(self.jobs, self.types)] = np.where(self.part.rates > 0, shares, 0.0)[self.classes.of]
+        of_classes, prices[self.types] = self.marginals(found)
+        multipliers[self.jobs] = of_classes[self.classes.of]
+        served[self.jobs] = True
+        gap = relative_gap(value, found.bound) if value < found.bound else 0.0
+        return Solution(
+            shares=whole,
+            status="optimal" if gap <= tolerance else "feasible",
+            objective=value,
+            bound=max(found.bound, value),
+            gap=gap,
+            efficiency_gap=np.nan,
+            prices=_with_absent_types(polytope, worth, multipliers, prices),
+            multipliers=multipliers,
+            served=served,
+            unit="",
+            solver=found.solver,
+            seconds=found.seconds,
+            attempts=found.attempts,
+        )
+
+
+def _reduced(polytope: Polytope, floors: ArrayLike | None, *columns: Array) -> _Reduced:
+    """Classes of the jobs that agree in rates, gang, floor and `columns` (N, M).
+
+    The order of the classes depends on their content alone, so an answer does not depend on the order of the jobs.
+    """
+    types = np.flatnonzero(polytope.capacity > 0)
+    able = np.asarray((polytope.rates[:, types] > 0).any(axis=1))
+    needed = checked_floors(floors, able, polytope.columns.matrix.jobs)
+    jobs = np.flatnonzero(able)
+    figures = [*polytope.rates.T[types], polytope.scale_factors.astype(np.float64), polytope.counts, needed]
+    figures += [column for table in columns for column in table.T]
+    classes = classes_of([figure[jobs] for figure in figures]) if len(jobs) else Classes.single(0)
+    first = jobs[classes.first]
+    part = polytope.restricted(first, types, classes.counts * polytope.counts[first])
+    return _Reduced(part, [table[np.ix_(first, types)] for table in columns], needed[first], jobs, types, classes)
+
+
+def checked_floors(floors: ArrayLike | None, able: NDArray[np.bool_], labels: Sequence[Hashable]) -> Array:
+    """(N,) throughput that each job has to keep, 0 where `floors` is None.
+
+    Raises
+    ------
+    InputError
+        A floor is negative or not finite, or one is that of a job which is not `able` (N,) to run anywhere.
+    """
+    N = len(able)
+    needed = np.zeros(N) if floors is None else np.asarray(floors, dtype=np.float64)
+    if needed.shape != (N,) or not (np.isfinite(needed) & (needed >= 0)).all():
+        expected = f"{N} finite throughputs, at least 0"
+        raise InputError("floors", field="floors", found=needed.tolist(), expected=expected)
+    idle = ~able & (needed > 0)
+    if idle.any():
+        job = labels[int(np.argmax(idle))]
+        raise InputError("floors", field=f"floor of job {job!r}", found="nothing it runs on", expected="a floor of 0")
+    return needed
+
+
+def _empty(polytope: Polytope, worth: Array, unit: str) -> Solution:
+    """Where no job can run."""
+    N, M = polytope.rates.shape
+    return Solution(
+        shares=np.zeros((N, M)),
+        status="empty",
+        objective=np.nan,
+        bound=np.nan,
+        gap=0.0,
         efficiency_gap=np.nan,
+        prices=_with_absent_types(polytope, worth, np.zeros(N), np.zeros(M)),
+        multipliers=np.zeros(N),
+        served=np.zeros(N, dtype=bool),
         unit=unit,
-        solver=path,
-        seconds=perf_counter() - started,
-        attempts=attempts,
+        solver="",
+        seconds=0.0,
     )
-    return replace(solution, prices=priced(polytope, np.asarray(worth, dtype=np.float64), solution))
 
 
-def priced(polytope: Polytope, worth: Array, solution: Solution) -> Array:
-    """(M,) prices of all types, given those of the types with GPUs, where columns are of `worth` (N, M)."""
+def _with_absent_types(polytope: Polytope, worth: Array, multipliers: Array, prices: Array) -> Array:
+    """`prices` (M,) completed by those of types without GPUs, where columns are of `worth` (N, M)."""
     if (polytope.capacity > 0).all():
-        return solution.prices
-    earned = np.where(polytope.rates > 0, worth + solution.multipliers[:, None] * polytope.rates, 0.0)
-    return with_absent_types(earned, polytope.scale_factors, solution.prices, polytope.capacity)
+        return prices
+    earned = np.where(polytope.rates > 0, worth + multipliers[:, None] * polytope.rates, 0.0)
+    return with_absent_types(earned, polytope.scale_factors, prices, polytope.capacity)
 
 
-def solve_reduced(
-    reduced: Reduced, *, solver: str = "auto", tolerance: float = TOLERANCE
-) -> tuple[Answer, str, tuple[Attempt, ...]]:
-    """Best answer over classes, the path that found it, and all attempts; the first within `tolerance` is taken."""
-    paths = [(name, path) for name, path in _PATHS if solver in ("auto", name)]
-    if not paths:
-        known = ", ".join(name for name, _ in _PATHS)
-        raise SolverError(f"{solver}: takes no floors; auto, {known} do")
-
-    def turn(name: str, path: Callable[[Reduced], Answer]) -> Turn[Answer]:
-        def run() -> Judged[Answer]:
-            answer = path(reduced)
-            if not _keeps(reduced, answer.shares):
-                # shares that miss a floor may be worth more than those that keep them
-                raise RuntimeError("missed a floor")
-            missing = worth_bound(reduced, answer) - _value(reduced, answer.shares)
-            return Judged(answer, max(missing / max(_scale(reduced), 1e-300), 0.0))
-
-        return Turn(name, run)
-
-    attempts: list[Attempt] = []
-    turns = [turn(name, path) for name, path in paths]
-    answer, path = solve_in_turn(turns, min(tolerance, _AIMED_GAP), attempts, declining_counts=True)
-    return answer, path, tuple(attempts)
-
-
-def worth_bound(reduced: Reduced, answer: Answer) -> float:
-    """Most that any shares which keep the floors are worth, proven by the prices and multipliers of `answer`."""
-    program = reduced.polytope
-    multipliers = reduced.multipliers(answer)
-    prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    owed = dot(program.counts * multipliers, reduced.floors)
-    return program.supply(reduced.worth + multipliers[:, None] * program.rates, prices) - owed
-
-
-def _by_engine(engine: Callable[..., Any]) -> Callable[[Reduced], Answer]:
-    def run(reduced: Reduced) -> Answer:
-        scale = _scale(reduced)
-        floors = reduced.floors if reduced.floors.any() else None
-        last: Exception = RuntimeError("no attempt")
-        relaxations = RELAXATIONS if floors is not None else (0.0,)
-        for relaxation in relaxations:
-            needed = None if floors is None else floors * (1.0 - relaxation)
-            try:
-                answer = solve_with_floors(reduced.polytope, reduced.worth / scale, needed, 0.0, engine=engine)
-            except RuntimeError as error:
-                last = error
-                continue
-            shares = _without_negligible(reduced.polytope.repaired(np.nan_to_num(answer.shares)))
-            found = Answer(shares, answer.multipliers * scale, answer.prices * scale, answer.iterations)
-            proven = worth_bound(reduced, found) - _value(reduced, shares) <= 1e-9 * scale
-            if (proven and _keeps(reduced, shares)) or relaxation == relaxations[-1]:
-                return found
-        raise last
-
-    return run
-
-
-def _by_simplex(reduced: Reduced) -> Answer:
-    """The program over columns, in HiGHS."""
-    program = reduced.polytope
-    columns = Configurations.from_matrix(program.columns.matrix)
-    stated = ColumnProgram(columns, program.capacity, floors=reduced.floors, counts=program.counts)
-    value = (program.counts[:, None] * reduced.worth).ravel()
-    found = solve_columns(stated, Total(value), solver="highs")
-    stage = found.stages[0]
-    # a floor of a class is one for each of its jobs
-    return Answer(found.x.reshape(reduced.worth.shape), stage.multipliers / program.counts, stage.prices, 1)
-
-
-_PATHS: tuple[tuple[str, Callable[[Reduced], Answer]], ...] = (
-    ("compiled", _by_engine(compiled_engine)),
-    ("structured", _by_engine(solve_structured)),
-    ("highs", _by_simplex),
-)
-
-
-def _evened(reduced: Reduced, best: Answer, value: float, evenness: float) -> Answer:
-    """The same worth to e/2 with shares as even as possible; the answer itself where that is not found."""
-    program, scale = reduced.polytope, _scale(reduced)
-    needed = np.minimum(reduced.floors, program.throughput(best.shares))
-    for engine, relaxation in product((compiled_engine, solve_structured), RELAXATIONS[1:]):
+def _evened(reduced: _Reduced, worth: Array, best: Array, evenness: float) -> Array:
+    """The same worth to e/2 with shares as even as possible; those at hand where that is not found."""
+    part, value = reduced.part, reduced.total(worth, best)
+    most = np.abs(worth).max(axis=1, initial=0.0)
+    # the most valuable GPUs' worth
+    scale = max(float((most * np.minimum(part.counts, part.capacity.sum() / part.scale_factors)).max()), 1e-300)
+    needed = np.minimum(reduced.floors, part.throughput(best))
+    for engine, relaxation in product(_ENGINES, _RELAXATIONS):
         floors = needed * (1.0 - relaxation) if needed.any() else None
         try:
             even = solve_with_floors(
-                program, reduced.worth / scale, floors, evenness, start=best.shares, precision=1e-13, engine=engine
-            )
+                part, worth / scale, floors, evenness, start=best, precision=1e-13, engine=engine
+            ).shares
         except RuntimeError:
             continue
-        shares = _without_negligible(program.repaired(np.nan_to_num(even.shares)))
-        if value - _value(reduced, shares) <= evenness * scale and _keeps(reduced, shares):
-            return replace(best, shares=shares)
+        shares = part.repaired(np.nan_to_num(even))
+        shares = np.where(shares < _NEGLIGIBLE_SHARE * shares.max(axis=1, keepdims=True), 0.0, shares)
+        if value - reduced.total(worth, shares) <= evenness * scale and reduced.keeps(shares):
+            return shares
     return best
 
 
-def _value(reduced: Reduced, shares: Array) -> float:
-    return dot(reduced.polytope.counts, (reduced.worth * shares).sum(axis=1))
+def _without_floors(polytope: Polytope, gains: Array, cost: Array, solver: str, tolerance: float) -> Solution:
+    """The best columns, as much of them as the cluster has room for."""
+    worth = gains[:, None] * polytope.rates
+    usable = np.where(polytope.capacity > 0, worth / cost, 0.0)
+    most = float(usable.max(initial=0.0))
+    chosen = (usable >= most * (1.0 - SAME_RATIO)) & (usable > 0)
+    best = PlainColumns(polytope.columns.matrix.with_rates(np.where(chosen, polytope.rates, 0.0)))
+    filled = solve(Polytope(best, polytope.capacity, polytope.counts), MaxSum(gains), solver=solver)
+    if filled.status == "empty":
+        return replace(filled, prices=prices_of_none(polytope.rates))
+    spent, gained = (dot(polytope.counts, (each * filled.shares).sum(axis=1)) for each in (cost, worth))
+    served = np.asarray((worth[:, polytope.capacity > 0] > 0).any(axis=1))
+    better = ~(polytope.capacity > 0) & (worth / cost > most).any(axis=0)
+    return with_ratio(filled, gained / spent, most, served, better, tolerance)
 
 
-def _scale(reduced: Reduced) -> float:
-    """What the worth is measured by: the most valuable GPUs' worth of it."""
-    program = reduced.polytope
-    most = np.abs(reduced.worth).max(axis=1, initial=0.0)
-    busy = np.minimum(program.counts, program.capacity.sum() / program.scale_factors)
-    return max(float((most * busy).max(initial=0.0)), 1e-300)
+S = TypeVar("S", bound=Solution)
 
 
-def _keeps(reduced: Reduced, shares: Array) -> bool:
-    return bool((reduced.polytope.throughput(shares) >= reduced.floors * (1.0 - ACCEPTED_SHORTFALL)).all())
+def with_ratio(
+    filled: S, value: float, most: float, served: NDArray[np.bool_], better: NDArray[np.bool_], tolerance: float
+) -> S:
+    """The solution that runs nothing but the best columns, with its ratio `value` as objective; none exceeds `most`.
 
-
-def _without_negligible(shares: Array) -> Array:
-    return np.where(shares < _NEGLIGIBLE_SHARE * shares.max(axis=1, keepdims=True, initial=0.0), 0.0, shares)
+    Parameters
+    ----------
+    served : (N,) jobs that gain something somewhere.
+    better : (M,) types without GPUs on which there are better columns.
+    """
+    gap = relative_gap(value, most) if value < most else 0.0
+    return replace(
+        filled,
+        status="optimal" if gap <= tolerance else "feasible",
+        objective=value,
+        bound=max(most, value),
+        gap=gap,
+        # more GPUs let more run, at the same ratio; of a better type the first would change it at once
+        prices=np.where(better, np.nan, 0.0),
+        multipliers=np.zeros(len(served)),
+        served=served,
+    )

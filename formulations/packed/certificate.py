@@ -1,4 +1,4 @@
-"""The judge: feasible times, and bounds by weak duality, from products that no backend had a hand in."""
+"""The judge: feasible times, and bounds and prices by weak duality, from products that no backend had a hand in."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.packed.polytope import PackedPolytope
 from formulations.packed.program import PackedPoint, PackedProgram
+from formulations.packed.reduction import Reduction
 from throughputs.numerics import matmul
 
-__all__ = ["Dual", "best_other", "dual_bound", "repaired"]
+__all__ = ["Dual", "dual_bound", "prices_of_nobody", "repaired", "with_absent_types"]
 
 Array = NDArray[np.float64]
 
@@ -24,7 +26,7 @@ def repaired(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     In order: time of each class, balance of each pair of groups, no job beside itself, capacity of each type. As each
     step only lowers (the last one lowers both sides of a pair alike), no step undoes an earlier one.
     """
-    n, g = program.counts, program.group
+    g = program.group
     x = np.clip(np.nan_to_num(point.alone), 0.0, None)
     y = np.where(program.useful[g], np.clip(np.nan_to_num(point.shared), 0.0, None), 0.0)
     busy = np.maximum(x.sum(1) + y.sum((1, 2)), 1.0)
@@ -33,7 +35,7 @@ def repaired(program: PackedProgram, point: PackedPoint) -> PackedPoint:
     side = program.total(y)
     lower = np.minimum(side, side.transpose(1, 0, 2))
     y *= np.divide(lower, side, out=np.zeros_like(side), where=side > 0)[g]
-    used = matmul(n * program.gangs, x + 0.5 * y.sum(1))
+    used = program.used(replace(point, alone=x, shared=y))
     fits = np.divide(program.capacity, used, out=np.ones_like(used), where=used > program.capacity)
     return replace(point, alone=x * fits, shared=y * fits)
 
@@ -102,13 +104,13 @@ def _paid(program: PackedProgram, weights: Array, m: Array, prices: Array, gpu_c
         profit = weights[:, None, :] * program.partner_rates - m[:, None, None]
         partner = np.maximum.reduceat(profit, program.starts).transpose(1, 0, 2)[g]
         k = np.arange(len(g))
-        partner[k, g] = best_other(program, profit[k, g])
+        partner[k, g] = _best_other(program, profit[k, g])
         lacking = np.where(program.useful[g], profit + partner - program.gangs[:, None, None] * due, 0.0)
         m = m + 0.5 * np.maximum(lacking.max(axis=(1, 2)), 0.0)
     return float(matmul(program.counts, m) + matmul(program.capacity, prices)), m
 
 
-def best_other(program: PackedProgram, profit: Array) -> Array:
+def _best_other(program: PackedProgram, profit: Array) -> Array:
     """(K, M) best of `profit` (K, M) among the other jobs of the group: a single job is not its own partner."""
     best = np.maximum.reduceat(profit, program.starts)[program.group]
     at_top = profit >= best
@@ -116,3 +118,57 @@ def best_other(program: PackedProgram, profit: Array) -> Array:
     unrivalled = at_top & single & (np.add.reduceat(at_top, program.starts, dtype=np.int64)[program.group] == 1)
     second = np.maximum.reduceat(np.where(unrivalled, -np.inf, profit), program.starts)[program.group]
     return np.where(unrivalled, second, best)
+
+
+def with_absent_types(
+    polytope: PackedPolytope,
+    reduction: Reduction,
+    weights: Array,
+    time: Array,
+    prices: Array,
+    gpu_cost: Array | None = None,
+) -> Array:
+    """(M,) prices of all types, given those of the types with GPUs (see `formulations.solving.absent_types`).
+
+    The least price at which no column of a type without GPUs earns more than the time of its jobs is worth.
+
+    Parameters
+    ----------
+    weights : (K,) or (K, M) worth of a unit of throughput, by class.
+    time : (K,) worth of one job's time.
+    prices : of the types with GPUs, in the order of `reduction.types`.
+    gpu_cost : (M,) cost of a GPU in use; none when omitted.
+    """
+    completed = np.zeros(len(polytope.capacity))
+    completed[reduction.types] = prices
+    absent, program = np.flatnonzero(~(polytope.capacity > 0)), reduction.program
+    if not len(absent) or program is None:
+        return completed
+    columns = polytope.columns
+    groups = columns.group[reduction.first[program.starts]]
+    weights = np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, (len(time), len(completed)))[
+        :, absent
+    ]
+    alone = (weights * columns.alone[groups][program.group][:, absent] - time[:, None]) / program.gangs[:, None]
+    worth = alone.max(axis=0)
+    together = columns.together[np.ix_(groups, groups, absent)]
+    met = (together > 0) | (together > 0).transpose(1, 0, 2)
+    if met.any():
+        g, k = program.group, np.arange(len(time))
+        profit = weights[:, None, :] * together[g] - time[:, None, None]
+        partner = np.maximum.reduceat(profit, program.starts).transpose(1, 0, 2)[g]
+        partner[k, g] = _best_other(program, profit[k, g])
+        paired = np.where(met[g], (profit + partner) / program.gangs[:, None, None], 0.0)
+        worth = np.maximum(worth, paired.max(axis=(0, 1)))
+    cost = np.zeros(len(absent)) if gpu_cost is None else gpu_cost[absent]
+    completed[absent] = np.maximum(worth - cost, 0.0)
+    return completed
+
+
+def prices_of_nobody(polytope: PackedPolytope, served: NDArray[np.bool_]) -> Array:
+    """(M,) not known for types that jobs run on which take no part: on any of its GPUs they would."""
+    columns = polytope.columns
+    outside, all_groups = np.unique(columns.group[~served]), np.unique(columns.group)
+    runs = (columns.alone[outside] > 0).any(axis=0)
+    runs |= (columns.together[np.ix_(outside, all_groups)] > 0).any(axis=(0, 1))
+    return np.where(runs & ~(polytope.capacity > 0), np.nan, 0.0)

@@ -14,17 +14,16 @@ the engine, the same for the same jobs in whatever order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.closed_forms import proportional_throughput
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
-from formulations.packed.certificate import dual_bound, repaired
-from formulations.packed.engines import Solve
-from formulations.packed.levels import PRECISION, Proof
+from formulations.packed.engines import Engines, Solve
+from formulations.packed.levels import Proof, solve_for_sum
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
@@ -50,71 +49,51 @@ class PackedChoice:
     efficiency_gap: float
 
 
-def choose(
-    program: PackedProgram, objective: Objective, proof: Proof, engines: Sequence[Callable[[], Solve]]
-) -> PackedChoice:
+def choose(engines: Engines, objective: Objective, proof: Proof, solver: str) -> PackedChoice:
     """The efficient optimum; the point of `proof` should no better one be found.
 
-    `engines` are started and asked in turn, until one finds a choice that is proven.
+    The engine `solver` goes on from its proof; the others are asked in turn until one finds a choice that is proven.
     """
-    return objective.accept(_Choices(program, proof, engines))
+    return objective.accept(_Choices(engines, proof, solver))
 
 
 @dataclass(frozen=True, eq=False)
 class _Choices(Method[PackedChoice]):
-    program: PackedProgram
+    engines: Engines
     proof: Proof
-    engines: Sequence[Callable[[], Solve]]
+    solver: str
 
     def weighted_sum(self, objective: MaxSum) -> PackedChoice:
         # every throughput counts in a sum with positive gains
         return PackedChoice(self.proof.point, self.proof.gap if (objective.gains > 0).all() else np.nan)
 
     def level(self, objective: Threshold) -> PackedChoice:
-        return _choose_at_level(self.program, objective, self.proof, self.engines)
-
-
-def _choose_at_level(
-    program: PackedProgram, objective: Threshold, proof: Proof, engines: Sequence[Callable[[], Solve]]
-) -> PackedChoice:
-    worth = _worth(program)
-    first = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
-    if first.efficiency_gap <= _PROVEN:
-        return first
-    best = first
-    for start in engines:
-        try:
-            solve = start()
-        except RuntimeError:
-            continue
-        for relaxation in _RELAXATIONS:
+        program, proof = self.engines.program, self.proof
+        worth = _worth(program)
+        best = PackedChoice(proof.point, _gap_by_multipliers(program, worth, proof))
+        names = sorted(self.engines.names, key=lambda name: name != self.solver)
+        for name, relaxation in product(names, _RELAXATIONS):
+            if best.efficiency_gap <= _PROVEN:
+                break
+            solve = self.engines.running(name)
             chosen = _chosen(program, objective, objective.level(proof.throughput), relaxation, worth, solve)
             if chosen is not None and chosen.efficiency_gap < best.efficiency_gap:
                 best = chosen
-            if best.efficiency_gap <= _PROVEN:
-                return best
-    return best
+        return best
 
 
 def _chosen(
     program: PackedProgram, objective: Threshold, level: float, relaxation: float, worth: Array, solve: Solve
 ) -> PackedChoice | None:
     """One attempt; None when the engine finds nothing that keeps the level."""
-    floors = objective.demand(objective.relaxed(level, relaxation))
+    goal = Goal(floors=objective.demand(objective.relaxed(level, relaxation)), gains=worth)
     try:
-        answer = solve(Goal(floors=floors, gains=worth), PRECISION)
+        found = solve_for_sum(program, goal, solve)
     except (RuntimeError, np.linalg.LinAlgError):
         return None
-    point = repaired(program, answer)
-    u = program.throughput(point)
-    loss = level - objective.level(u) if objective.higher_level_is_better else objective.level(u) - level
-    if not loss <= _ACCEPTED_LOSS * abs(level):
-        return None
-    multipliers = np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None)
-    most = dual_bound(program, worth + multipliers, answer.time_multipliers, answer.prices).supply
-    most -= dot(program.counts * multipliers, floors)
-    total = dot(program.counts * worth, u)
-    return PackedChoice(point, max(most - total, 0.0) / most if most > 0 else np.inf)
+    attained = objective.level(found.throughput)
+    loss = level - attained if objective.higher_level_is_better else attained - level
+    return PackedChoice(found.point, found.gap) if loss <= _ACCEPTED_LOSS * abs(level) else None
 
 
 def _worth(program: PackedProgram) -> Array:

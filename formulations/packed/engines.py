@@ -3,55 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from typing import TypeVar
 
-from formulations.packed.methods.class_pairs import ColumnGeneration
-from formulations.packed.methods.partners import Partners
-from formulations.packed.methods.sparse_form import Explicit, clarabel, highs
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.solution import Attempt
+from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
+from formulations.packed.sparse_form import Explicit
 from throughputs import InputError
 
-__all__ = ["ENGINES", "Engine", "Solve", "auto", "get_engine"]
+__all__ = ["ENGINES", "Engines", "Solve"]
 
-Solve = Callable[[Goal, float], PackedPoint]
-"""Solves for a goal to a relative gap; RuntimeError when it cannot."""
+T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Engine:
-    """One way: its name, how to start it on a program, and what it is."""
-
-    name: str
-    start: Callable[[PackedProgram], Solve]
-    description: str
+Solve = Callable[[Goal], PackedPoint]
+"""Solves for a goal; RuntimeError when it cannot."""
 
 
-ENGINES = {
-    engine.name: engine
-    for engine in (
-        Engine("class_pairs", ColumnGeneration, "pairs of job classes, generated as they pay, in HiGHS"),
-        Engine("partners", Partners, "times beside groups, interior point on prices of types and of partners"),
-        Engine("highs", partial(Explicit, run=highs), "times beside groups, written out, in HiGHS"),
-        Engine("clarabel", partial(Explicit, run=clarabel), "times beside groups, written out, in Clarabel"),
-    )
-}
-
-_MOST_CLASSES_FOR_PAIRS = 800
-"""Classes above which times beside groups are faster than a simplex method with two rows per class."""
+ENGINES: dict[str, Callable[[PackedProgram], Solve]] = {"class_pairs": ClassPairs, "highs": Explicit}
+"""Engines by name, in the order in which they are tried: how each is started on a program."""
 
 
-def auto(n_classes: int) -> list[Engine]:
-    """The engines that ``solver="auto"`` tries, in order, until one is proven to be within tolerance."""
-    first = ("class_pairs", "partners") if n_classes <= _MOST_CLASSES_FOR_PAIRS else ("partners", "class_pairs")
-    return [ENGINES[name] for name in (*first, "highs", "clarabel")]
+class Engines:
+    """The engines that are asked about one program, and every attempt.
 
+    Parameters
+    ----------
+    solver : "auto" for all engines in order, or the name of one.
+    enough : gap within which an answer is proven well enough.
 
-def get_engine(name: str) -> Engine:
-    """Engine by name; InputError with a suggestion otherwise."""
-    if name not in ENGINES:
-        close = get_close_matches(name, ENGINES, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise InputError("solver", found=name, expected=f"'auto' or one of {', '.join(ENGINES)}{hint}")
-    return ENGINES[name]
+    Raises
+    ------
+    InputError
+        The solver is not known.
+    """
+
+    def __init__(self, solver: str, program: PackedProgram, enough: float) -> None:
+        if solver not in ("auto", *ENGINES):
+            close = get_close_matches(solver, ENGINES, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise InputError("solver", found=solver, expected=f"'auto' or one of {', '.join(ENGINES)}{hint}")
+        self.names = list(ENGINES) if solver == "auto" else [solver]
+        self.program, self.enough = program, enough
+        self.attempts: list[Attempt] = []
+        self._running: dict[str, Solve] = {}
+
+    def running(self, name: str) -> Solve:
+        """The engine where it is, or at its start."""
+        if name not in self._running:
+            self._running[name] = ENGINES[name](self.program)
+        return self._running[name]
+
+    def ask(self, answer: Callable[[Solve], Judged[T]]) -> tuple[T, str]:
+        """The first answer that is proven well enough, else that of the smallest gap, and whose it is.
+
+        Raises
+        ------
+        SolverError
+            No engine returned an answer.
+        """
+        turns = [Turn(name, partial(self._turn, name, answer)) for name in self.names]
+        return solve_in_turn(turns, self.enough, self.attempts)
+
+    def _turn(self, name: str, answer: Callable[[Solve], Judged[T]]) -> Judged[T]:
+        return answer(self.running(name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +14,15 @@ from formulations.packed.engines import Solve
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from throughputs.numerics import dot
 
-__all__ = ["Proof", "optimise", "prove"]
+__all__ = ["ACCEPTED_SHORTFALL", "Proof", "solve_for", "solve_for_sum"]
 
 Array = NDArray[np.float64]
 
-PRECISION = 1e-11
-"""Relative gap to which programs are solved; the certificate then decides."""
+ACCEPTED_SHORTFALL = 1e-7
+"""Fraction of a floor that an answer may miss."""
 
-T = TypeVar("T")
-
-_FIRST_PRECISION = 1e-4
-"""Relative gap of the first programs of a sequence."""
+_SETTLED, _UNMOVED = 4e-11, 1e-13
+"""Gap of a level that is not closed in on further, and a relative change of the level that is none."""
 
 _MOST_PROGRAMS = 40
 
@@ -51,76 +48,80 @@ class Proof:
     excess: float = 0.0
 
 
-def optimise(program: PackedProgram, objective: Objective, solve: Solve) -> PackedPoint:
-    """Solve for an objective over the classes (K,)."""
-    return objective.accept(_Goals(program, solve))
+def solve_for(program: PackedProgram, objective: Objective, solve: Solve) -> Proof:
+    """Feasible times for an objective over the classes (K,), their value, and a bound by weak duality.
+
+    Multipliers and prices are in units of the objective.
+    """
+    return objective.accept(_Solved(program, solve))
 
 
-class _Packed(Method[T]):
+@dataclass(frozen=True, eq=False)
+class _Solved(Method[Proof]):
+    program: PackedProgram
+    solve: Solve
+
+    def weighted_sum(self, objective: MaxSum) -> Proof:
+        proof = solve_for_sum(self.program, Goal(gains=objective.gains), self.solve)
+        return replace(proof, proving=(objective.gains, *proof.proving[1:]))
+
+    def linear_level(self, objective: MaxMin) -> Proof:
+        return _prove_level(self.program, objective, self.solve(Goal(slopes=objective.weights)))
+
+    def level(self, objective: Threshold) -> Proof:
+        return _prove_level(self.program, objective, _by_levels(self.program, objective, self.solve))
+
     def refusal(self, objective: Objective) -> Exception:
         return TypeError(f"no packed program for {type(objective).__name__}")
 
 
-@dataclass(frozen=True, eq=False)
-class _Goals(_Packed[PackedPoint]):
-    program: PackedProgram
-    solve: Solve
+def solve_for_sum(program: PackedProgram, goal: Goal, solve: Solve) -> Proof:
+    """Feasible times of the most worth, less the cost of GPUs in use, that keep the floors of a goal.
 
-    def weighted_sum(self, objective: MaxSum) -> PackedPoint:
-        return self.solve(Goal(gains=objective.gains), PRECISION)
-
-    def linear_level(self, objective: MaxMin) -> PackedPoint:
-        return self.solve(Goal(slopes=objective.weights), PRECISION)
-
-    def level(self, objective: Threshold) -> PackedPoint:
-        return _by_levels(self.program, objective, self.solve)
+    What proves the bound are multipliers of the floors, at least 0, the worth of time, and prices.
+    """
+    try:
+        answer = solve(goal)
+    except RuntimeError:
+        if goal.floors is None:
+            raise
+        # an engine that starts from few pairs may have to find those first that keep the floors
+        solve(Goal(slopes=goal.floors))
+        answer = solve(goal)
+    n, gains, cost = program.counts, goal.gains_by_type(program), goal.costs(program)
+    floors = np.zeros_like(n) if goal.floors is None else goal.floors
+    point = repaired(program, answer)
+    u = program.throughput(point)
+    if (u < floors * (1.0 - ACCEPTED_SHORTFALL)).any():
+        raise RuntimeError("missed a floor")
+    held = np.where(floors > 0, np.clip(np.nan_to_num(answer.demand_multipliers), 0.0, None), 0.0)
+    dual = dual_bound(program, gains + held[:, None], answer.time_multipliers, answer.prices, cost)
+    bound = dual.supply - dot(n * held, floors)
+    earned = dot(n, (gains * program.throughput_by_type(point)).sum(axis=1))
+    value = earned - dot(cost, program.used(point))
+    gap = max(bound - value, 0.0) / max(earned, 1e-300)
+    point = replace(point, demand_multipliers=held)
+    return Proof(point, u, value, max(bound, value), gap, dual.prices, (held, dual.time, dual.prices))
 
 
 def _by_levels(program: PackedProgram, objective: Threshold, solve: Solve) -> PackedPoint:
     """Close in on the level by max-min programs, each a Newton step on ``max k, u >= k demand(level)``, ``k = 1``.
 
-    The level only moves to proven bounds, so early programs may be solved roughly.
+    The level only moves to proven bounds.
     """
     level, bound = objective.first_guess(program.fastest), objective.easiest_level(program.fastest)
-    precision, iterations = _FIRST_PRECISION, 0
+    iterations = 0
     for _ in range(_MOST_PROGRAMS):
-        point = solve(Goal(slopes=objective.demand(level)), precision)
+        point = solve(Goal(slopes=objective.demand(level)))
         iterations += point.iterations
         weights = point.demand_multipliers
         dual = dual_bound(program, weights, point.time_multipliers, point.prices)
         bound = objective.worse(objective.bound(program.counts * weights, dual.supply), bound)
         attained = objective.level(program.throughput(repaired(program, point)))
-        gap, moved = objective.gap(attained, bound), objective.gap(level, bound)
-        if gap <= 4 * PRECISION or (precision == PRECISION and not moved > 1e-13):
+        if objective.gap(attained, bound) <= _SETTLED or not objective.gap(level, bound) > _UNMOVED:
             break
         level = bound
-        # a Newton step squares the error, up to what the next program can resolve
-        precision = max(PRECISION, min(_FIRST_PRECISION, min(gap, moved) ** 2 * 1e-2))
     return replace(point, iterations=iterations)
-
-
-def prove(program: PackedProgram, objective: Objective, answer: PackedPoint) -> Proof:
-    """Feasible times, their value, and a bound by weak duality; multipliers and prices in units of the objective."""
-    return objective.accept(_Proofs(program, answer))
-
-
-@dataclass(frozen=True, eq=False)
-class _Proofs(_Packed[Proof]):
-    program: PackedProgram
-    answer: PackedPoint
-
-    def weighted_sum(self, objective: MaxSum) -> Proof:
-        program, answer, n = self.program, self.answer, self.program.counts
-        point = repaired(program, answer)
-        u = program.throughput(point)
-        dual = dual_bound(program, objective.gains, answer.time_multipliers, answer.prices)
-        value = dot(n * objective.gains, u)
-        point = replace(point, demand_multipliers=np.zeros_like(n))
-        proving = objective.gains, dual.time, dual.prices
-        return Proof(point, u, value, dual.supply, relative_gap(value, dual.supply), dual.prices, proving)
-
-    def level(self, objective: Threshold) -> Proof:
-        return _prove_level(self.program, objective, self.answer)
 
 
 def _prove_level(program: PackedProgram, objective: Threshold, answer: PackedPoint) -> Proof:

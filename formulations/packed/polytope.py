@@ -91,17 +91,22 @@ class PackedPolytope:
         u += np.bincount(pairs.first, of_first, minlength=self.n_jobs)
         return np.asarray(u + np.bincount(pairs.second, of_second, minlength=self.n_jobs))
 
+    def used(self, shares: Array, pairs: Pairs) -> Array:
+        """(M,) GPUs in use, those of a pair counted once."""
+        sizes, M = self.columns.scale_factors, shares.shape[1]
+        of_pairs = np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=M)
+        return np.asarray(matmul(sizes, shares) + of_pairs)
+
     def violation(self, shares: Array, pairs: Pairs) -> float:
         """Largest violation of a row, as a fraction of its right-hand side (of 1 GPU where capacity is below)."""
-        N, M = shares.shape
+        N = len(shares)
         if N == 0:
             return 0.0
         sizes = self.columns.scale_factors
         time = shares.sum(axis=1)
         for member in (pairs.first, pairs.second):
             time = time + np.bincount(member, pairs.share, minlength=N)
-        used = matmul(sizes, shares) + np.bincount(pairs.accelerator, sizes[pairs.first] * pairs.share, minlength=M)
-        over_capacity = (used - self.capacity) / np.maximum(self.capacity, 1.0)
+        over_capacity = (self.used(shares, pairs) - self.capacity) / np.maximum(self.capacity, 1.0)
         uneven = float(pairs.share[sizes[pairs.first] != sizes[pairs.second]].sum())
         least = min(float(shares.min()), float(pairs.share.min(initial=0.0)))
         return max(float(time.max()) - 1.0, float(over_capacity.max()), -least, uneven, 0.0)

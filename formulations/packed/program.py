@@ -26,6 +26,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import matmul
+
 __all__ = ["Goal", "PackedPoint", "PackedProgram", "useful_pairs"]
 
 Array = NDArray[np.float64]
@@ -89,6 +91,14 @@ class PackedProgram:
         """(G, ...) sum of `times` (K, ...) of one job over the jobs of each group."""
         counts = self.counts.reshape(-1, *(1,) * (times.ndim - 1))
         return np.asarray(np.add.reduceat(counts * times, self.starts))
+
+    def used(self, point: PackedPoint) -> Array:
+        """(M,) GPUs in use, those of a pair counted once."""
+        return np.asarray(matmul(self.counts * self.gangs, point.alone + 0.5 * point.shared.sum(axis=1)))
+
+    def throughput_by_type(self, point: PackedPoint) -> Array:
+        """(K, M) throughput of one job of each class on each type."""
+        return np.asarray(self.rates * point.alone + (self.partner_rates * point.shared).sum(axis=1))
 
     def throughput(self, point: PackedPoint) -> Array:
         """(K,) throughput of one job of each class."""

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.certificate import relative_gap
-from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.in_turn import Judged
 from formulations.core.objectives import MaxSum, Method, Objective, Threshold
-from formulations.core.solution import Attempt, Solution
-from formulations.levels.water_filling import WaterFilling, WaterLevel
-from formulations.packed.absent_types import prices_of_nobody, with_absent_types
+from formulations.core.solution import Solution
+from formulations.levels.water_filling import PROVEN_ALONE, Level, WaterFilling, WaterLevel, fill
+from formulations.packed.certificate import prices_of_nobody, with_absent_types
 from formulations.packed.choice import PackedChoice, choose
-from formulations.packed.engines import Engine, Solve, auto, get_engine
+from formulations.packed.engines import Engines, Solve
 from formulations.packed.expansion import of_jobs
-from formulations.packed.levels import Proof, optimise, prove
+from formulations.packed.levels import Proof, solve_for
 from formulations.packed.polytope import PackedPolytope, Pairs
-from formulations.packed.program import PackedProgram
 from formulations.packed.reduction import Reduction, reduce
-from formulations.packed.water_filling import fill_packed
 
-__all__ = ["PackedSolution", "no_jobs", "solve_packed"]
+__all__ = ["PackedSolution", "no_jobs", "packed_solution", "solve_packed"]
 
 Array = NDArray[np.float64]
 
@@ -62,55 +59,94 @@ def solve_packed(
     SolverError
         No engine returned an answer.
 
-    Source: Narayanan et al., OSDI 2020, sections 3.1 and 4 (policies with space sharing).
+    Source: Narayanan et al., OSDI 2020, sections 3.1 and 4 (policies with space sharing; water filling: 4.3).
     """
     started = perf_counter()
-    named = None if solver == "auto" else get_engine(solver)
     reduction = reduce(program, objective.key())
     if reduction.program is None:
         return no_jobs(program, reduction, objective.unit, efficiency_gap=0.0, seconds=perf_counter() - started)
+    engines = Engines(solver, reduction.program, tolerance)
     goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
-    engines = auto(reduction.program.n_classes) if named is None else [named]
-    best, chosen, attempts, solved = goal.accept(_Programs(engines, reduction.program, tolerance))
+    proof, answered, chosen, solved = goal.accept(_Programs(engines))
     decided = perf_counter()
 
-    N, M = program.n_jobs, len(program.capacity)
-    shares, pairs = of_jobs(reduction, chosen.point, M)
-    value, gap = _attained(program, objective, reduction, best.proof, shares, pairs)
-    if best.proof.gap <= tolerance < gap:
+    shares, pairs = of_jobs(reduction, chosen.point, len(program.capacity))
+    value, gap = _attained(program, objective, reduction, proof, shares, pairs)
+    if proof.gap <= tolerance < gap:
         # the choice cost the last digits of a proven optimum
-        chosen = PackedChoice(best.proof.point, np.nan)
-        shares, pairs = of_jobs(reduction, chosen.point, M)
-        value, gap = _attained(program, objective, reduction, best.proof, shares, pairs)
-    weights, time, dual_prices = best.proof.proving
-    prices, multipliers = with_absent_types(program, reduction, weights, time, dual_prices), np.zeros(N)
-    prices = goal.reported_prices(prices, best.proof.bound) + prices_of_nobody(program, reduction.served)
-    if goal.has_demands:
-        multipliers[reduction.jobs] = weights[reduction.of]
+        chosen = PackedChoice(proof.point, np.nan)
+        shares, pairs = of_jobs(reduction, chosen.point, len(program.capacity))
+        value, gap = _attained(program, objective, reduction, proof, shares, pairs)
+    weights, time, dual_prices = proof.proving
+    prices = goal.reported_prices(with_absent_types(program, reduction, weights, time, dual_prices), proof.bound)
     done = perf_counter()
-    return PackedSolution(
-        shares=shares,
-        pairs=pairs,
+    return packed_solution(
+        program,
+        reduction,
+        shares,
+        pairs,
         status="optimal" if gap <= tolerance else "feasible",
         objective=value,
-        bound=best.proof.bound,
+        bound=proof.bound,
         gap=gap,
         efficiency_gap=chosen.efficiency_gap if np.isfinite(chosen.efficiency_gap) else np.nan,
         prices=prices,
-        multipliers=multipliers,
-        served=reduction.served,
+        multipliers=weights if goal.has_demands else np.zeros_like(weights),
         unit=objective.unit,
-        solver=best.solver,
+        solver=answered,
         seconds=done - started,
-        iterations=best.proof.point.iterations,
-        attempts=tuple(attempts),
+        iterations=proof.point.iterations,
+        attempts=tuple(engines.attempts),
         phases={
             "build": built - started,
             "solve": solved - built,
             "choose": decided - solved,
             "expand": done - decided,
         },
+    )
+
+
+def packed_solution(
+    polytope: PackedPolytope,
+    reduction: Reduction,
+    shares: Array,
+    pairs: Pairs,
+    *,
+    prices: Array,
+    multipliers: Array,
+    **figures: Any,
+) -> PackedSolution:
+    """The solution for all jobs from `prices` (M,) and from `multipliers` (K,) by class; the others as they are."""
+    of_jobs = np.zeros(polytope.n_jobs)
+    of_jobs[reduction.jobs] = multipliers[reduction.of]
+    return PackedSolution(
+        shares=shares,
+        pairs=pairs,
+        prices=prices + prices_of_nobody(polytope, reduction.served),
+        multipliers=of_jobs,
+        served=reduction.served,
+        **figures,
+    )
+
+
+def no_jobs(polytope: PackedPolytope, reduction: Reduction, unit: str, **figures: Any) -> PackedSolution:
+    """The solution of a program in which no job can run."""
+    N, M = polytope.n_jobs, len(polytope.capacity)
+    return packed_solution(
+        polytope,
+        reduction,
+        np.zeros((N, M)),
+        Pairs.none(),
+        status="empty",
+        objective=np.nan,
+        bound=np.nan,
+        gap=0.0,
+        prices=np.zeros(M),
+        multipliers=np.zeros(0),
+        unit=unit,
+        solver="",
+        **figures,
     )
 
 
@@ -123,17 +159,15 @@ def _attained(
     return value, max(relative_gap(value, proof.bound), gap)
 
 
-_Answered = tuple["_Best", PackedChoice, list[Attempt], float]
-"""The best answer, what was chosen, all attempts, and when the last of them was done."""
+_Answered = tuple[Proof, str, PackedChoice, float]
+"""The best proof, whose it is, what was chosen, and when the last program was solved."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Programs(Method[_Answered]):
     """One program for an objective, or as many as it has levels."""
 
-    engines: list[Engine]
-    program: PackedProgram
-    enough: float
+    engines: Engines
 
     def weighted_sum(self, objective: MaxSum) -> _Answered:
         return self._one(objective)
@@ -142,89 +176,52 @@ class _Programs(Method[_Answered]):
         return self._one(objective)
 
     def sequence(self, objective: WaterFilling) -> _Answered:
-        best, chosen, attempts = _fill(self.engines, self.program, objective, self.enough)
-        return best, chosen, attempts, perf_counter()
+        """Water filling, each level proven.
+
+        Complementary slackness holds for packed programs too: a class whose demand has a positive multiplier is held
+        at its demand in every allocation that attains the level. What ends a level may be company instead of capacity,
+        when the time of somebody's partners is used up, so there may be more levels than types. Point and throughput
+        are those of the last level, bound, prices and multipliers those of the first; the gap is the largest of any.
+        """
+        fastest = self.engines.program.fastest
+
+        def solve_level(level: WaterLevel) -> Level:
+            proof, solver = self._proven(level)
+            multipliers = proof.point.demand_multipliers
+            return Level(proof.objective, proof.gap, proof.throughput, multipliers, (proof, solver))
+
+        levels = fill(objective, fastest, solve_level)
+        (first, solver), (last, _) = levels[0].source, levels[-1].source
+        iterations = sum(level.source[0].point.iterations for level in levels)
+        most = objective.value(fastest)
+        proof: Proof = replace(
+            first,
+            point=replace(last.point, demand_multipliers=first.point.demand_multipliers, iterations=iterations),
+            throughput=last.throughput,
+            objective=min(first.objective, most),
+            bound=min(first.bound, most),
+            gap=max(level.gap for level in levels),
+        )
+        if first.bound >= most * (1.0 - PROVEN_ALONE):
+            # a member of the top can have no more, whatever the first level costs
+            held = objective.held_by(fastest)
+            proof = replace(proof, proving=(held, held * fastest, np.zeros_like(first.prices)))
+        # where nobody can rise without another's loss, no other choice is more efficient
+        return proof, solver, PackedChoice(proof.point, proof.gap), perf_counter()
 
     def refusal(self, objective: Objective) -> Exception:
         return TypeError(f"no packed program for {type(objective).__name__}")
 
     def _one(self, objective: Objective) -> _Answered:
-        best, attempts = _ask_in_turn(self.engines, self.program, objective, self.enough, {})
+        proof, solver = self._proven(objective)
         solved = perf_counter()
-        others = [engine for engine in self.engines if engine.name != best.solver]
-        starts: list[Callable[[], Solve]] = [lambda: best.solve]
-        starts += [partial(engine.start, self.program) for engine in others]
-        return best, choose(self.program, objective, best.proof, starts), attempts, solved
+        return proof, solver, choose(self.engines, objective, proof, solver), solved
 
+    def _proven(self, objective: Objective) -> tuple[Proof, str]:
+        program = self.engines.program
 
-@dataclass(frozen=True, eq=False)
-class _Best:
-    """The answer with the smallest proven gap, whose it is, and the engine to go on with."""
+        def answer(solve: Solve) -> Judged[Proof]:
+            proof = solve_for(program, objective, solve)
+            return Judged(proof, proof.gap)
 
-    proof: Proof
-    solver: str
-    solve: Solve
-
-
-def _fill(
-    engines: list[Engine], program: PackedProgram, objective: WaterFilling, enough: float
-) -> tuple[_Best, PackedChoice, list[Attempt]]:
-    """Water filling, each level proven; engines go on from one level to the next."""
-    attempts: list[Attempt] = []
-    started: dict[str, Solve] = {}
-    solvers: list[_Best] = []
-
-    def solve_level(level: WaterLevel) -> Proof:
-        best, tried = _ask_in_turn(engines, program, level, enough, started)
-        attempts.extend(tried)
-        solvers.append(best)
-        return best.proof
-
-    proof = fill_packed(program, objective, solve_level)
-    # where nobody can rise without another's loss, no other choice is more efficient
-    return replace(solvers[0], proof=proof), PackedChoice(proof.point, proof.gap), attempts
-
-
-def _ask_in_turn(
-    engines: list[Engine], program: PackedProgram, objective: Objective, enough: float, started: dict[str, Solve]
-) -> tuple[_Best, list[Attempt]]:
-    """Ask the engines in turn until one is proven within `enough`; the best answer, and all attempts.
-
-    Engines in `started` go on from where they are; others are started, and added.
-    """
-    attempts: list[Attempt] = []
-
-    def turn(engine: Engine) -> Turn[tuple[Proof, Solve]]:
-        def run() -> Judged[tuple[Proof, Solve]]:
-            if engine.name not in started:
-                started[engine.name] = engine.start(program)
-            solve = started[engine.name]
-            proof = prove(program, objective, optimise(program, objective, solve))
-            return Judged((proof, solve), proof.gap)
-
-        return Turn(engine.name, run)
-
-    (proof, solve), solver = solve_in_turn([turn(engine) for engine in engines], enough, attempts)
-    return _Best(proof, solver, solve), attempts
-
-
-def no_jobs(
-    polytope: PackedPolytope, reduction: Reduction, unit: str, *, efficiency_gap: float, seconds: float
-) -> PackedSolution:
-    """The solution of a program in which no job can run."""
-    N, M = polytope.n_jobs, len(polytope.capacity)
-    return PackedSolution(
-        shares=np.zeros((N, M)),
-        pairs=Pairs.none(),
-        status="empty",
-        objective=np.nan,
-        bound=np.nan,
-        gap=0.0,
-        efficiency_gap=efficiency_gap,
-        prices=prices_of_nobody(polytope, reduction.served),
-        multipliers=np.zeros(N),
-        served=reduction.served,
-        unit=unit,
-        solver="",
-        seconds=seconds,
-    )
+        return self.engines.ask(answer)

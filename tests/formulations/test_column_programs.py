@@ -16,6 +16,7 @@ from formulations.columns import (
     InfeasibleError,
     Least,
     MostFloors,
+    Ratio,
     Rows,
     Total,
     solve_columns,
@@ -420,3 +421,36 @@ def test_bad_rows_objectives_and_solvers_are_named():
         solve_columns(program, [])
     with pytest.raises(InputError, match=r"gurobi.*auto, highs, cbc"):
         solve_columns(program, Total(ways.rate), solver="gurobi")
+
+
+@settings(max_examples=40, deadline=None)
+@given(programs(whole=False, rows=False), SEEDS)
+def test_the_largest_ratio_is_that_of_the_transformed_program(program, seed):
+    """Against the linear program of Charnes and Cooper (Naval Research Logistics Quarterly 9, 1962)."""
+    rng = np.random.default_rng(seed)
+    C = program.columns.n_columns
+    values, costs = rng.uniform(-1, 5, C), rng.uniform(0.5, 2, C)
+    scaled, size = cp.Variable(C, nonneg=True), cp.Variable(nonneg=True)
+    x, constraints = stated(program)
+    if cp.Problem(cp.Minimize(costs @ x), constraints).solve(solver=cp.HIGHS) == np.inf:
+        with pytest.raises(InfeasibleError):
+            solve_columns(program, Ratio(values, costs))
+        return
+    if not (program.floors > 0).any():
+        with pytest.raises(InputError, match="shares that cost nothing"):
+            solve_columns(program, Ratio(values, costs))
+        return
+    columns = program.columns
+    every = [columns.time @ scaled <= size, scaled <= program.most * size, costs @ scaled == 1]
+    every += [columns.usage @ scaled <= program.capacity * size, columns.rates @ scaled >= program.floors * size]
+    best = cp.Problem(cp.Maximize(values @ scaled), every).solve(solver=cp.HIGHS)
+    found = solve_columns(program, Ratio(values, costs))
+    assert found.status == "optimal"
+    assert allowed(program, found.x)
+    assert found.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert found.bound >= best - 1e-6
+    assert found.objective == pytest.approx((values @ found.x) / (costs @ found.x), rel=1e-12)
+    # held: the least cost among the shares of that ratio
+    cheapest = solve_columns(program, [Ratio(values, costs), Total(costs, maximise=False)])
+    assert cheapest.stages[0].objective == pytest.approx(found.objective, rel=1e-6, abs=1e-6)
+    assert cheapest.stages[1].objective <= costs @ found.x + 1e-6

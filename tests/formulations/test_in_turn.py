@@ -48,9 +48,6 @@ def test_failures_are_on_record_and_refusals_are_not():
         ("singular", "singular", False),
         ("another", "", True),
     ]
-    counted: list[Attempt] = []
-    solve_in_turn(turns, 1e-7, counted, declining_counts=True)
-    assert [each.solver for each in counted] == ["small", "broken", "singular", "another"]
 
 
 def test_nobody_has_an_answer():

@@ -87,7 +87,7 @@ def test_a_job_is_not_its_own_partner():
     """One long job and two short ones of a group: the long one cannot fill more than half of the time in pairs."""
     columns = PackedColumns([0, 0, 0], [[1.0]], [[[0.9]]])
     steps = np.array([10.0, 1.0, 1.5])
-    for solver in ("class_pairs", "partners", "highs"):
+    for solver in ("class_pairs", "highs"):
         polytope = PackedPolytope(columns, [1.0])
         solution = solve_packed(polytope, Makespan(steps), solver=solver)
         assert 1 / solution.objective == pytest.approx(explicit(polytope, np.ones(3, bool), weights=steps), rel=1e-8)

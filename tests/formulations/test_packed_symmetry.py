@@ -62,7 +62,7 @@ def test_distinct_jobs_in_another_order_get_the_same_pairs_to_the_last_bit():
         np.testing.assert_array_equal(one.shares[order], other.shares)
 
 
-@pytest.mark.parametrize("solver", ["class_pairs", "partners"])
+@pytest.mark.parametrize("solver", ["class_pairs", "highs"])
 def test_identical_jobs_get_identical_shares(solver):
     """Equal times alone, equal times beside each group of jobs, equal throughput."""
     for seed in range(5000, 5040):

@@ -52,7 +52,7 @@ def normalised(polytope, objective, solution):
 
 @pytest.mark.parametrize(
     ("engine", "entities"),
-    [("auto", False), ("auto", True), ("class_pairs", False), ("class_pairs", True), ("partners", False)],
+    [("auto", False), ("auto", True), ("class_pairs", False), ("class_pairs", True), ("highs", False)],
 )
 def test_is_what_trying_every_job_finds(engine, entities):
     for seed in range(40 if engine == "auto" else 10):

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import formulations.floors.worth
-import formulations.packed.solver
 import formulations.solving.solver
 from formulations import FinishTimeFairness, Makespan, MaxMin, maximise_worth, solve, solve_packed
-from formulations.packed.engines import get_engine
+from formulations.columns import engines
+from formulations.packed.engines import ENGINES
 from formulations.packed.polytope import PackedPolytope
 from formulations.solving.backends import get_backend
 from throughputs.packed import PackedColumns
@@ -58,35 +57,31 @@ def test_an_answer_is_optimal_up_to_the_tolerance(polytope_of, monkeypatch, kind
 
 @pytest.mark.parametrize(("loss", "status"), LOSSES)
 def test_with_floors_too(polytope_of, monkeypatch, loss, status):
-    path = dict(formulations.floors.worth._PATHS)["structured"]
+    class RoughHighs(engines.Highs):
+        def optimise(self, cost):
+            found = super().optimise(cost)
+            return replace(found, z=found.z * (1.0 - loss))
 
-    def rough(reduced):
-        answer = path(reduced)
-        return replace(answer, shares=answer.shares * (1.0 - loss))
-
-    monkeypatch.setattr(formulations.floors.worth, "_PATHS", (("rough", rough),))
-    solution = maximise_worth(polytope_of(RATES, SCALES, CAPACITY), RATES, solver="rough")
+    monkeypatch.setitem(engines.ENGINES, "highs", RoughHighs)
+    solution = maximise_worth(polytope_of(RATES, SCALES, CAPACITY), RATES, solver="highs")
     assert solution.status == status
     assert solution.gap == pytest.approx(loss, rel=0.01, abs=1e-9)
 
 
 @pytest.mark.parametrize(("loss", "status"), LOSSES)
 def test_with_pairs_too(monkeypatch, loss, status):
-    exact = get_engine("class_pairs")
+    exact = ENGINES["class_pairs"]
 
-    class RoughEngine:
-        name = "rough"
+    def start(program):
+        solve_exactly = exact(program)
 
-        def start(self, program):
-            solve_exactly = exact.start(program)
+        def run(goal):
+            point = solve_exactly(goal)
+            return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
 
-            def run(goal, precision):
-                point = solve_exactly(goal, precision)
-                return replace(point, alone=point.alone * (1.0 - loss), shared=point.shared * (1.0 - loss))
+        return run
 
-            return run
-
-    monkeypatch.setattr(formulations.packed.solver, "get_engine", lambda _: RoughEngine())
+    monkeypatch.setitem(ENGINES, "rough", start)
     columns = PackedColumns(np.arange(3), RATES, np.broadcast_to(0.6 * RATES[:, None, :], (3, 3, 2)))
     solution = solve_packed(PackedPolytope(columns, CAPACITY), OBJECTIVES["max_min"], solver="rough")
     assert solution.status == status

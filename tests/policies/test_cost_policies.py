@@ -78,7 +78,7 @@ def test_largest_worth_is_that_of_a_plain_linear_program(seed):
     assert polytope.violation(solution.shares) <= 1e-12
 
 
-@pytest.mark.parametrize("solver", ["compiled", "structured", "highs"])
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
 def test_paths_with_floors_agree(solver):
     rates, sizes, floors, capacity = draw(4)
     polytope = polytope_of(rates, sizes, capacity)
@@ -288,9 +288,8 @@ def test_gpus_left_unused_for_their_price_stay_unused():
         assert Trigger.PRICES in get_policy(name).triggers
 
 
-def test_worth_without_floors_of_more_jobs_than_the_first_path_takes():
+def test_worth_without_floors():
     rates = np.random.default_rng(0).uniform(1.0, 9.0, (200, 3))
     found = maximise_worth(polytope_of(rates, np.ones(200, int), [20, 20, 20]), rates)
     assert found.status == "optimal"
-    assert "compiled" in [attempt.solver for attempt in found.attempts]
-    assert found.solver != "compiled"
+    assert [attempt.solver for attempt in found.attempts] == ["highs"]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.policies.deadlines.runs import decide, state_of
+from tests.policies.time_sharing.runs import decide, state_of
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
-from allocator.policies.deadlines import themis
+from allocator.policies.time_sharing import themis
 from formulations.solving.backends import BACKENDS
 from throughputs import InputError
 

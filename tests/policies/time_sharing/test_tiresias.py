@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.policies.deadlines.runs import decide, state_of, who_runs
+from tests.policies.time_sharing.runs import decide, state_of, who_runs
 
 from allocator import Cluster, get_policy
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tests.policies.deadlines.runs import traces
+from tests.policies.time_sharing.runs import traces
 
 from allocator import Cluster, get_policy, simulate
 from allocator.presets import preset

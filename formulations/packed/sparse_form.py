@@ -1,8 +1,7 @@
-"""The program over times beside groups written out as a sparse one, for solvers that know nothing of its structure."""
+"""The program over times beside groups written out as a sparse one, for HiGHS, which knows nothing of its structure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,9 @@ from numpy.typing import NDArray
 from formulations.core.highs_model import TIGHT, run_to_optimum, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
-__all__ = ["Explicit", "Statement", "clarabel", "highs"]
+__all__ = ["Explicit", "Statement"]
 
 Array = NDArray[np.float64]
-
-_PRECISION = 1e-10
-"""Relative gap asked of Clarabel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +26,6 @@ class Statement:
     equal: NDArray[np.bool_]
 
 
-Run = Callable[[Statement], tuple[Array, Array]]
-"""Returns columns and row multipliers; RuntimeError when it finds no optimum."""
-
-
 class Explicit:
     """Columns: K M times alone, times beside groups class by class, the level.
 
@@ -41,11 +33,11 @@ class Explicit:
     demands (K).
     """
 
-    def __init__(self, program: PackedProgram, run: Run) -> None:
-        self.program, self.run = program, run
+    def __init__(self, program: PackedProgram) -> None:
+        self.program = program
         self.k, self.b, self.j = np.nonzero(program.useful[program.group])
 
-    def __call__(self, goal: Goal, precision: float) -> PackedPoint:  # noqa: ARG002
+    def __call__(self, goal: Goal) -> PackedPoint:
         """Solve for a goal."""
         program = self.program
         K, M = program.rates.shape
@@ -56,7 +48,7 @@ class Explicit:
             if goal.gains is not None
             else 1.0
         )
-        columns, dual = self.run(self.statement(goal, top, most))
+        columns, dual = _optimum(self.statement(goal, top, most))
         shared = np.zeros((K, len(program.alone), M))
         shared[self.k, self.b, self.j] = columns[K * M : K * M + len(self.k)]
         of_demand = dual[-K:] if goal.slopes is not None or goal.floors is not None else np.zeros(K)
@@ -135,8 +127,8 @@ class Explicit:
         return csr_array((value, (row, C - len(self.k) + inside[at])), shape=(len(single), C))
 
 
-def highs(statement: Statement) -> tuple[Array, Array]:
-    """HiGHS, from scratch and with its own choice of algorithm."""
+def _optimum(statement: Statement) -> tuple[Array, Array]:
+    """Columns and row multipliers, by HiGHS from scratch; RuntimeError when it finds no optimum."""
     matrix = statement.matrix.tocsr()
     options = {**TIGHT, "solver": "ipm"} if matrix.shape[1] > _MOST_COLUMNS_FOR_SIMPLEX else TIGHT
     rows = np.where(statement.equal, statement.limit, -np.inf), statement.limit
@@ -145,28 +137,3 @@ def highs(statement: Statement) -> tuple[Array, Array]:
 
 _MOST_COLUMNS_FOR_SIMPLEX = 10_000
 """Columns up to which HiGHS uses its simplex method here; its interior point method with crossover beyond."""
-
-
-def clarabel(statement: Statement) -> tuple[Array, Array]:
-    """Clarabel's interior point method."""
-    import clarabel as package
-    from scipy.sparse import csc_matrix, identity, vstack
-
-    equal = statement.equal
-    matrix = statement.matrix.tocsr()
-    rows, columns = matrix.shape
-    order = np.concatenate([np.flatnonzero(equal), np.flatnonzero(~equal)])
-    stacked = csc_matrix(vstack([matrix[order], -identity(columns, format="csr")]))
-    limit = np.concatenate([statement.limit[order], np.zeros(columns)])
-    settings: Any = package.DefaultSettings()
-    settings.verbose = False
-    settings.max_threads = 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = _PRECISION
-    cones = [package.ZeroConeT(int(equal.sum())), package.NonnegativeConeT(int((~equal).sum()) + columns)]
-    quadratic = csc_matrix((columns, columns))
-    solution: Any = package.DefaultSolver(quadratic, -statement.cost, stacked, limit, cones, settings).solve()
-    if solution.status != package.SolverStatus.Solved:
-        raise RuntimeError(f"Clarabel stopped with status {solution.status}")
-    dual = np.zeros(rows)
-    dual[order] = np.asarray(solution.z)[:rows]
-    return np.asarray(solution.x), np.abs(dual)

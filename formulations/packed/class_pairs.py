@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.highs_model import TIGHT, new_solver
+from formulations.core.highs_model import TIGHT, with_model
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 
-__all__ = ["ColumnGeneration"]
+__all__ = ["ClassPairs"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -120,7 +120,7 @@ class Partnering:
         return Columns.of(program, code // M // K, code // M % K, code % M)
 
 
-class ColumnGeneration:
+class ClassPairs:
     """A model in HiGHS that grows by the pairs that pay.
 
     Rows: time (K, at most 1 per job), capacity (M, as a fraction), demands (K, in units of the fastest rate). Columns:
@@ -135,15 +135,14 @@ class ColumnGeneration:
         self.partnering = Partnering(program)
         K, M = program.rates.shape
         self.K, self.M = K, M
-        self.solver: Any = new_solver({"presolve": "off", "small_matrix_value": 1e-12, **TIGHT})
         self.gains, self.gpu_cost, self.gain_scale = np.zeros((K, M)), np.zeros(M), 1.0
         self.level_scale = 1.0
-        self._pass_rows()
+        self.solver = self._without_pairs()
         nothing = np.zeros(0, dtype=np.intp)
         self.pairs = Columns.of(program, nothing, nothing, nothing)
         self._add(self._promising())
 
-    def __call__(self, goal: Goal, precision: float) -> PackedPoint:  # noqa: ARG002
+    def __call__(self, goal: Goal) -> PackedPoint:
         """Solve for a goal; RuntimeError when HiGHS stops short of an optimum."""
         self._aim(goal)
         iterations = 0
@@ -158,29 +157,21 @@ class ColumnGeneration:
                 break
         return point
 
-    def _pass_rows(self) -> None:
+    def _without_pairs(self) -> Any:
         """The model with the level and the columns alone."""
+        from scipy.sparse import csr_array
+
         program, K, M = self.program, self.K, self.M
-        n, fastest = program.counts, program.fastest
-        k, j = np.repeat(np.arange(K), M), np.tile(np.arange(M), K)
-        rows = np.stack([k, K + j, K + M + k], axis=1).ravel()
-        use = (n * program.gangs)[:, None] / program.capacity
-        values = np.stack([np.ones(K * M), use.ravel(), -(program.rates / fastest[:, None]).ravel()], axis=1).ravel()
-        model = self.highs.HighsLp()
-        model.num_row_, model.num_col_ = 2 * K + M, 1 + K * M
-        model.sense_ = self.highs.ObjSense.kMaximize
-        model.col_cost_ = np.zeros(1 + K * M)
-        model.col_lower_ = np.zeros(1 + K * M)
-        model.col_upper_ = np.full(1 + K * M, self.highs.kHighsInf)
-        model.row_lower_ = np.full(2 * K + M, -self.highs.kHighsInf)
-        model.row_upper_ = np.concatenate([np.ones(K + M), np.full(K, self.highs.kHighsInf)])
-        model.a_matrix_.format_ = self.highs.MatrixFormat.kColwise
-        model.a_matrix_.num_row_, model.a_matrix_.num_col_ = 2 * K + M, 1 + K * M
-        model.a_matrix_.start_ = np.concatenate([[0], K + 3 * np.arange(K * M + 1)])
-        model.a_matrix_.index_ = np.concatenate([K + M + np.arange(K), rows])
-        model.a_matrix_.value_ = np.concatenate([np.ones(K), values])
-        if self.solver.passModel(model) == self.highs.HighsStatus.kError:
-            raise RuntimeError("HiGHS refused the model")
+        k, j, column = np.repeat(np.arange(K), M), np.tile(np.arange(M), K), 1 + np.arange(K * M)
+        use = (program.counts * program.gangs)[:, None] / program.capacity
+        rates = program.rates / program.fastest[:, None]
+        values = np.concatenate([np.ones(K * M), use.ravel(), -rates.ravel(), np.ones(K)])
+        rows = np.concatenate([k, K + j, K + M + k, K + M + np.arange(K)])
+        columns = np.concatenate([column, column, column, np.zeros(K, dtype=np.intp)])
+        matrix = csr_array((values, (rows, columns)), shape=(2 * K + M, 1 + K * M))
+        limits = -np.inf, np.concatenate([np.ones(K + M), np.full(K, np.inf)])
+        options = {"presolve": "off", "small_matrix_value": 1e-12, **TIGHT}
+        return with_model(matrix, np.zeros(1 + K * M), limits, maximise=True, options=options)
 
     def _promising(self) -> Columns:
         """For each class and type the two groups beside which both sides keep most of their speed."""

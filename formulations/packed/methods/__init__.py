@@ -1,1 +1,0 @@
-"""Ways to solve a packed program."""
