@@ -203,10 +203,6 @@ class WaterLevel(Threshold):
         """``d_i`` times the growth of its time; 0 for jobs that are fixed, full or waiting."""
         return np.asarray(self.units * self.filling.times(level)[1][self.rows])
 
-    def scaled(self, level: float) -> Array:
-        """What jobs get beyond their base; nothing for those that are fixed or waiting."""
-        return np.asarray(self.units * self.filling.times(level)[0][self.rows])
-
     def levels(self, u: Array) -> Array:
         """(N,) level whose demand `u` meets; below 0 for a fixed job that lost throughput."""
         given = u / self.units - self.base
