@@ -29,16 +29,18 @@ from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import solve
 
-__all__ = ["EQUILIBRATIONS", "NO_ENTRY", "REGULARISATION", "EmbeddedProgram", "Layout", "Scaling", "System"]
+__all__ = ["EQUILIBRATIONS", "NO_ENTRY", "REGULARISATION", "EmbeddedProgram", "Layout", "Scaling", "System", "divisors"]
 
 Array = NDArray[np.float64]
 
 REGULARISATION = 7e-8
 """delta: what the published solver adds to (subtracts from) the diagonal of the equilibrated system."""
 
-# Passes of the equilibration, and largest entry up to which a row or column counts as empty.
 EQUILIBRATIONS = 3
+"""Passes of the equilibration."""
+
 NO_ENTRY = 1e-6
+"""Largest entry up to which a row or column counts as empty."""
 
 # Refinement: sensitivity of a share to its reduced cost from which it is needed, and when it is done.
 _LOOSE = 1e5
@@ -127,8 +129,8 @@ class Scaling:
             by_row[-1] = entries[-1].max(axis=1)[:, None]
             if program.levelled:
                 by_row[1] = np.maximum(largest[1], of_y)
-            by_row = _divisors(by_row)
-            by_column = _divisors(entries.max(axis=0))
+            by_row = divisors(by_row)
+            by_column = divisors(entries.max(axis=0))
             if program.levelled:
                 by_column_y = float(np.sqrt(of_y.max()))
                 of_y /= by_row[1, 0] * by_column_y
@@ -141,7 +143,7 @@ class Scaling:
         self.squares = squares * squares
 
 
-def _divisors(largest: Array) -> Array:
+def divisors(largest: Array) -> Array:
     """Roots; 1 for a row or column without entries."""
     return np.asarray(np.sqrt(np.where(largest < NO_ENTRY, 1.0, largest)))
 
