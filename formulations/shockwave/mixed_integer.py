@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from formulations.core.highs_model import with_model
 from formulations.reference.cbc import run_cbc
 from throughputs.numerics import dot
 
-__all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "solve_linear", "solve_mixed"]
+__all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "at_vertex", "solve_linear", "solve_mixed"]
 
 Array = NDArray[np.float64]
 
 _LARGEST_COST = 1e6
 """Larger coefficients of an objective are scaled down to this, as solvers' tolerances are absolute."""
+
+_WHOLE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,19 @@ def solve_linear(program: MixedProgram) -> LinearAnswer:
     """Solve without the demand for whole variables, in HiGHS; with the multipliers of the rows."""
     scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
     return _run_highs(_highs_model(program, scale, relaxed=True), scale, mixed=False)
+
+
+def at_vertex(program: MixedProgram, columns: Array, n_columns: int) -> Array | None:
+    """An answer whose first columns are whole, as at a vertex they are once all those are that are asked to be.
+
+    A solver's answer may have these whole and yet be no vertex of the rest.
+    """
+    first = columns[:n_columns]
+    if np.abs(first - np.round(first)).max(initial=0.0) <= _WHOLE_TOLERANCE:
+        return columns
+    lower = np.where(program.whole, np.round(columns), program.lower)
+    upper = np.where(program.whole, np.round(columns), program.upper)
+    return solve_linear(replace(program, lower=lower, upper=upper)).columns
 
 
 def _highs_model(program: MixedProgram, scale: float, *options: tuple[str, float | int], relaxed: bool = False) -> Any:
