@@ -91,7 +91,7 @@ def run_cbc(
         found = [constraint.pi or 0.0 for constraint in model.constraints.values()]
     status = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-        none = model.sol_status in (pulp.LpSolutionInfeasible, pulp.LpSolutionUnbounded)
+        none = model.status in (pulp.LpStatusInfeasible, pulp.LpStatusUnbounded)
         return CbcAnswer(None, np.zeros(0), False, none, status)
     duals = np.bincount(of_row, found, minlength=len(rows[0])).astype(np.float64)
     point = np.array([variable.value() or 0.0 for variable in x])
