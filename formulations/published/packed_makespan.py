@@ -15,7 +15,7 @@ Source: D. Narayanan et al., OSDI 2020, sections 3.1 and 4.2, public artifact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from formulations.core.objectives import Makespan, relative_gap
 from formulations.packed.polytope import PackedPolytope, Pairs
 from formulations.packed.solver import PackedSolution
 from formulations.published.ecos_path import EcosPath
-from formulations.published.ecos_system import EQUILIBRATIONS, REGULARISATION, divisors
+from formulations.published.ecos_system import EQUILIBRATIONS, REGULARISATION, PathLayout, PathSystem, divisors
 from formulations.solving.choice import bisected_makespan
 from throughputs.numerics.systems import cholesky, solve_cholesky
 
@@ -99,14 +99,6 @@ class _Rows:
         return X[: self.n], pairs
 
 
-@dataclass(frozen=True, eq=False)
-class _Layout:
-    """Where the parts of a stacked vector ``[x, bounds, common rows]`` lie."""
-
-    rows: int
-    size: int
-
-
 def _equilibrated(matrix: Any) -> Array:
     """(columns, bounds, common rows) squared divisors, as in `ecos_system.Scaling`."""
     from scipy.sparse import diags_array
@@ -122,10 +114,10 @@ def _equilibrated(matrix: Any) -> Array:
     return squares
 
 
-class _System:
-    """The matrix ``[[D, G'], [G, -V]]`` of `EcosPath` and its solutions."""
+class _System(PathSystem):
+    """The matrix and its solutions; stacked vectors are ``[x, bounds, common rows]``."""
 
-    def __init__(self, matrix: Any, layout: _Layout, squares: Array) -> None:
+    def __init__(self, matrix: Any, layout: PathLayout, squares: Array) -> None:
         self.matrix, self.transposed, self.layout = matrix, matrix.T.tocsr(), layout
         self.regularisation = REGULARISATION * squares
         self.diagonal = self.regularisation
@@ -161,23 +153,13 @@ class _System:
         x = free - self.d * (self.transposed @ common)
         return np.concatenate([x, -(x + b[m : 2 * m]) * self.of_bounds, common])
 
-    def refine(self, solutions: Array, b: Array) -> None:
-        """One step of iterative refinement in place."""
-        if not len(b):
-            return
-        m = self.layout.rows
-        residual = b - np.stack([self.apply(solution) for solution in solutions])
-        residual[:, :m] -= self.diagonal[:m] * solutions[:, :m]
-        residual[:, m:] += self.diagonal[m:] * solutions[:, m:]
-        solutions += self.solve(residual)
-
 
 class _Path(EcosPath):
     """One walk on the packed program, in which every column and row stands for itself."""
 
     def __init__(self, rows: _Rows, capacity: Array, floors: Array) -> None:
         n_common, n_columns = rows.matrix.shape
-        at = self.at = _Layout(n_columns, 2 * n_columns + n_common)
+        at = self.at = PathLayout(n_columns, 2 * n_columns + n_common)
         squares = _equilibrated(rows.matrix)
         self.system = _System(rows.matrix, at, squares)
         self.weights = np.ones(at.size)
