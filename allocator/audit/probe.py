@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from allocator.audit.case import Case
 from allocator.audit.record import Property
-from allocator.tie_order import tie_order
 from formulations import PackedPolytope, Polytope, SolverError
 from throughputs import InputError, PackedColumns, PlainColumns
 from throughputs.numerics import dot
+from throughputs.tie_order import tie_order
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.protocol import ClusterState, Need, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from allocator.tie_order import tie_order
 from formulations import Pairs, isolated_shares
 from throughputs import InputError, PackedColumns
 from throughputs.numerics import dot
+from throughputs.tie_order import tie_order
 
 __all__ = ["FifoPacked", "Gandiva", "Packing", "fifo_packed", "gandiva", "pair_gain"]
 

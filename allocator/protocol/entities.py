@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from allocator.tie_order import tie_order
 from formulations import Hierarchy
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
 from throughputs.frames import FrameReader
+from throughputs.tie_order import tie_order
 
 if TYPE_CHECKING:
     import pandas as pd

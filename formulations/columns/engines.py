@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from formulations.columns.solution import InfeasibleError
 from formulations.columns.written import Written
 from formulations.core.highs_model import TIGHT, with_model
+from formulations.reference.cbc import run_cbc
 from throughputs.numerics import dot
 
 __all__ = ["ENGINES", "Engine", "Found"]
@@ -147,56 +147,32 @@ class Cbc:
 
     def optimise(self, cost: Array) -> Found:
         """The point of the most `cost` z."""
-        with warnings.catch_warnings():
-            # PuLP 3 announces PuLP 4, which the pinned range excludes
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return self._optimise(cost, _scale(cost))
+        written, scale = self._written, _scale(cost)
+        answer = run_cbc(
+            written.matrix,
+            cost / scale,
+            (written.lower, written.upper),
+            lower=written.least,
+            upper=written.most,
+            maximise=True,
+            whole=written.whole,
+            seconds=self._seconds if self._seconds < 1e9 else None,
+            options=("primalT", "1e-9", "dualT", "1e-9", "integerT", "1e-9", "randomCbcSeed", "1"),
+        )
+        if answer.infeasible:
+            # every variable is bounded
+            raise InfeasibleError(f"CBC: {answer.status}")
+        if answer.columns is None:
+            raise RuntimeError(f"CBC stopped with status {answer.status}")
+        point = np.where(written.whole, np.rint(answer.columns), answer.columns)
+        if written.whole.any():
+            # CBC tells PuLP no bound; that it searched everything is its word
+            return Found(point, np.zeros(0), dot(cost, point) if answer.proven else np.inf)
+        return Found(point, scale * answer.row_duals, np.inf)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:
         """Rows that hold from now on."""
         self._written = self._written.with_rows(matrix, lower, upper)
-
-    def _optimise(self, cost: Array, scale: float) -> Found:
-        import pulp
-
-        written = self._written
-        model = pulp.LpProblem("columns", pulp.LpMaximize)
-        z = [
-            pulp.LpVariable(f"z{k}", float(low), float(high), "Integer" if whole else "Continuous")
-            for k, (low, high, whole) in enumerate(zip(written.least, written.most, written.whole, strict=True))
-        ]
-        model += pulp.lpSum(float(value) / scale * z[k] for k, value in enumerate(cost) if value)
-        matrix = written.matrix
-        for r, (low, high) in enumerate(zip(written.lower.tolist(), written.upper.tolist(), strict=True)):
-            entries = slice(matrix.indptr[r], matrix.indptr[r + 1])
-            terms = zip(matrix.indices[entries].tolist(), matrix.data[entries].tolist(), strict=True)
-            row = pulp.LpAffineExpression([(z[k], value) for k, value in terms])
-            if not len(row):
-                if low > 0 or high < 0:
-                    raise InfeasibleError("CBC: infeasible, a row without entries")
-                continue
-            if high < np.inf:
-                model += row <= high, f"high{r}"
-            if low > -np.inf:
-                model += row >= low, f"low{r}"
-        tolerances = ["primalT", "1e-9", "dualT", "1e-9", "integerT", "1e-9", "randomCbcSeed", "1"]
-        seconds = self._seconds if self._seconds < 1e9 else None
-        model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, gapRel=0.0, timeLimit=seconds, options=tolerances))
-        if model.sol_status in (pulp.LpSolutionInfeasible, pulp.LpSolutionUnbounded):
-            # every variable is bounded
-            raise InfeasibleError("CBC: infeasible")
-        if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-            raise RuntimeError(f"CBC stopped with status {pulp.LpStatus[model.status]}")
-        point = np.array([variable.value() or 0.0 for variable in z])
-        point = np.where(written.whole, np.rint(point), point)
-        if written.whole.any():
-            # CBC tells PuLP no bound; that it searched everything is its word
-            proven = model.sol_status == pulp.LpSolutionOptimal
-            return Found(point, np.zeros(0), dot(cost, point) if proven else np.inf)
-        duals = {name: constraint.pi or 0.0 for name, constraint in model.constraints.items()}
-        rows = range(len(written.lower))
-        found = [duals.get(f"high{r}", 0.0) + duals.get(f"low{r}", 0.0) for r in rows]
-        return Found(point, scale * np.array(found), np.inf)
 
 
 ENGINES: dict[str, type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from formulations.columns.objectives import Objective
 from formulations.columns.program import ColumnProgram
 from formulations.columns.written import Written
+from throughputs.tie_order import tie_order
 
 __all__ = ["canonical_rows", "canonical_variables", "undominated"]
 
@@ -155,10 +156,7 @@ def _nth(sorted_keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _rank(labels: Sequence[Hashable]) -> Positions:
-    """(N,) rank of each label: whole numbers ascending, then all others by their text."""
-    keys = [
-        (False, int(label), "") if isinstance(label, int | np.integer) else (True, 0, str(label)) for label in labels
-    ]
+    """(N,) rank of each label in the order of ties."""
     rank = np.empty(len(labels), dtype=np.intp)
-    rank[sorted(range(len(labels)), key=keys.__getitem__)] = np.arange(len(labels))
+    rank[tie_order(labels)] = np.arange(len(labels))
     return rank

@@ -27,11 +27,15 @@ class Judged(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class Turn(Generic[T]):
-    """An engine by name, and what it does: solve and prove, or raise RuntimeError; `warm`: from an earlier decision."""
+    """An engine by name, and what it does: solve and prove, or raise RuntimeError.
+
+    `warm`: from an earlier decision; `note`: what it is asked for, where that is not the same for all.
+    """
 
     name: str
     run: Callable[[], Judged[T]]
     warm: bool = False
+    note: str = ""
 
 
 def solve_in_turn(turns: Iterable[Turn[T]], enough: float, attempts: list[Attempt]) -> tuple[T, str]:
@@ -56,10 +60,11 @@ def solve_in_turn(turns: Iterable[Turn[T]], enough: float, attempts: list[Attemp
             if isinstance(error, NotAcceptedError):
                 declined.append(f"{turn.name}: {error}")
             else:
-                attempts.append(Attempt(turn.name, np.inf, perf_counter() - began, str(error), warm=turn.warm))
+                note = f"{turn.note}: {error}" if turn.note else str(error)
+                attempts.append(Attempt(turn.name, np.inf, perf_counter() - began, note, warm=turn.warm))
             continue
         name = found.solver or turn.name
-        attempts.append(Attempt(name, found.gap, perf_counter() - began, warm=turn.warm))
+        attempts.append(Attempt(name, found.gap, perf_counter() - began, turn.note, warm=turn.warm))
         if best is None or found.gap < best.gap:
             best, solver = found, name
         if best.gap <= enough:

@@ -19,19 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.certificate import Certificate
-from formulations.core.polytope import Polytope
+from formulations.core.polytope import Polytope, parts
 from formulations.core.solution import Answer
 from throughputs.numerics import dot, log
 
 if TYPE_CHECKING:
     from formulations.core.objectives import NashWelfare
 
-__all__ = ["certify_log", "gap_to_bound"]
+__all__ = ["certify_log"]
 
 Array = NDArray[np.float64]
-
-_CHUNK = 16384
-"""Jobs at a time: their arrays stay in the processor's cache."""
 
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of all budgets below which the worth of a type's capacity is taken for nothing."""
@@ -49,91 +46,51 @@ def certify_log(polytope: Polytope, objective: NashWelfare, answer: Answer) -> C
     Prices are in units of the objective per GPU, multipliers are ``B_i / u_i``. A job without throughput makes the
     value -inf and the gap inf.
     """
-    shares = _repaired(polytope, answer.shares)
+    shares = polytope.repaired(answer.shares)
     prices = np.clip(np.nan_to_num(answer.prices), 0.0, None)
-    total = _total(objective.budgets, polytope.counts)
-    u = np.empty(polytope.n_jobs)
-    for part in _parts(polytope.n_jobs):
-        u[part] = np.einsum("ij,ij->i", polytope.rates[part], shares[part])
+    budgets, total = objective.budgets, _total(objective.budgets, polytope.counts)
+    u = polytope.throughput(shares)
     if not (u > 0).all():
         return Certificate(shares, -np.inf, np.inf, np.inf, prices, np.zeros(polytope.n_jobs), prices)
     value = objective.value(u)
-    figures = polytope.rates, polytope.scale_factors, polytope.counts, polytope.capacity, objective.budgets, u
-    excess, multipliers = _proof(*figures, prices)
+    excess, multipliers = _proof(polytope, budgets, u, prices)
     significant = np.where(prices * polytope.capacity <= _NEGLIGIBLE_WORTH * total, 0.0, prices)
     if (significant != prices).any():
         # zeros for the negligible prices of an interior point, unless that proves less
-        excess_significant, multipliers_significant = _proof(*figures, significant)
+        excess_significant, multipliers_significant = _proof(polytope, budgets, u, significant)
         if excess_significant <= max(excess, _ACCEPTED_GAP * total):
             excess, prices, multipliers = excess_significant, significant, multipliers_significant
     # rounding may leave a value above its own bound by as much
     gap = max(excess, 0.0) / total
     proving = None if multipliers is None else (multipliers, prices)
-    return Certificate(shares, value, value + max(excess, 0.0), gap, prices, objective.budgets / u, prices, proving)
+    return Certificate(shares, value, value + max(excess, 0.0), gap, prices, budgets / u, prices, proving)
 
 
-def gap_to_bound(
-    rates: Array,
-    scale_factors: NDArray[np.int64] | Array,
-    counts: Array,
-    capacity: Array,
-    budgets: Array,
-    u: Array,
-    prices: Array,
-) -> float:
-    """``bound - value``: how much better than throughputs `u` (N,) any allocation can be, proven by `prices` (M,).
+def _proof(polytope: Polytope, budgets: Array, u: Array, prices: Array) -> tuple[float, Array | None]:
+    """``bound - value`` at throughputs `u` (N,), proven by `prices` (M,), and the multipliers (N,) that prove it.
 
-    The multipliers are ``B / u``. Where they prove little, as they do where a job takes turns and u is not exact, the
-    best ones at these prices are taken.
+    These are ``B / u`` (None). Where they prove little, as they do where a job takes turns and u is not exact, the best
+    ones at these prices are taken.
     """
-    return _proof(rates, scale_factors, counts, capacity, budgets, u, prices)[0]
-
-
-def _proof(
-    rates: Array,
-    scale_factors: NDArray[np.int64] | Array,
-    counts: Array,
-    capacity: Array,
-    budgets: Array,
-    u: Array,
-    prices: Array,
-) -> tuple[float, Array | None]:
-    """``bound - value`` and the multipliers (N,) that prove it; None: ``B / u``."""
-    excess = dot(capacity, prices)
-    for part in _parts(len(u)):
-        a, B = np.ascontiguousarray(rates[part].T), budgets[part]
-        excess += _total(counts[part], _surplus(a, B / u[part], scale_factors[part], prices) - B)
-    if excess <= _ACCEPTED_GAP * _total(counts, budgets):
+    excess = dot(polytope.capacity, prices)
+    for part in parts(len(u)):
+        a, B = np.ascontiguousarray(polytope.rates[part].T), budgets[part]
+        excess += _total(polytope.counts[part], _surplus(a, B / u[part], polytope.scale_factors[part], prices) - B)
+    if excess <= _ACCEPTED_GAP * _total(polytope.counts, budgets):
         return excess, None
-    return _gap_at_best_multipliers(rates, scale_factors, counts, capacity, budgets, u, prices)
-
-
-def _gap_at_best_multipliers(
-    rates: Array,
-    scale_factors: NDArray[np.int64] | Array,
-    counts: Array,
-    capacity: Array,
-    budgets: Array,
-    u: Array,
-    prices: Array,
-) -> tuple[float, Array]:
-    excess, order = dot(capacity, prices), np.argsort(prices, kind="stable")
+    excess, order = dot(polytope.capacity, prices), np.argsort(prices, kind="stable")
     multipliers = np.empty(len(u))
-    for part in _parts(len(u)):
-        a, B = np.ascontiguousarray(rates[part].T), budgets[part]
-        s = scale_factors[part].astype(np.float64)
+    for part in parts(len(u)):
+        a, B = np.ascontiguousarray(polytope.rates[part].T), budgets[part]
+        s = polytope.scale_factors[part].astype(np.float64)
         best = _best_multiplier(a, B / s, prices, order) * s * _ROUNDED_DOWN
         with np.errstate(all="ignore"):
             at_best = B * log(B / (best * u[part])) + _surplus(a, best, s, prices)
         # weak duality holds for any multiplier: where rounding spoils the best one, the other will do
         at_other = _surplus(a, B / u[part], s, prices)
         multipliers[part] = np.where(at_best <= at_other, best, B / u[part])
-        excess += _total(counts[part], np.fmin(at_best, at_other) - B)
+        excess += _total(polytope.counts[part], np.fmin(at_best, at_other) - B)
     return excess, multipliers
-
-
-def _parts(n_jobs: int) -> list[slice]:
-    return [slice(at, min(at + _CHUNK, n_jobs)) for at in range(0, n_jobs, _CHUNK)]
 
 
 def _total(weights: Array, values: Array) -> float:
@@ -163,19 +120,3 @@ def _best_multiplier(a: Array, b: Array, prices: Array, order: NDArray[np.intp])
                     value = np.maximum(value, (prices[k] - prices[j]) / (a[k] - a[j]))
             best = np.minimum(best, value)
     return best
-
-
-def _repaired(polytope: Polytope, shares: Array) -> Array:
-    """The nearest feasible shares below these (see `Polytope.repaired`), chunk by chunk."""
-    repaired, used = np.empty(shares.shape), np.zeros(shares.shape[1])
-    for part in _parts(len(shares)):
-        x = repaired[part]
-        # not a number becomes 0
-        np.fmin(np.fmax(shares[part], 0.0, out=x), 1.0, out=x)
-        x /= np.maximum(np.einsum("ij->i", x), 1.0)[:, None]
-        used += np.einsum("i,ij->j", polytope.loads[part], x)
-    fits = np.divide(polytope.capacity, used, out=np.ones_like(used), where=used > polytope.capacity)
-    if (fits < 1.0).any():
-        for part in _parts(len(shares)):
-            repaired[part] *= fits
-    return repaired

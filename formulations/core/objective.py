@@ -213,10 +213,6 @@ class Threshold(Objective):
     def slope(self, level: float) -> Array:
         """(N,) how fast each demand grows when the level improves."""
 
-    def scaled(self, level: float) -> Array:
-        """(N,) part of each demand that a step towards the level scales: all of it, or only what still grows."""
-        return self.demand(level)
-
     @abstractmethod
     def levels(self, u: Array) -> Array:
         """(N,) best level that throughputs `u` attain for each job alone."""

@@ -103,7 +103,7 @@ class _Structured(_WithEngine):
 def _solve_by_levels(
     polytope: Polytope, objective: Threshold, engine: Engine, finest: float, start: Start | None = None
 ) -> Answer:
-    """Close in on the level by max-min programs, each a Newton step on its dual (see `reference.linear`).
+    """Close in on the level by max-min programs, each a Newton step on its dual.
 
     The level only ever moves to a proven bound, so early programs are solved roughly: an inexact program costs
     progress, never correctness. With prices to start from, the first level is the bound that they prove.

@@ -89,6 +89,14 @@ class Hierarchy:
         return np.column_stack([self.of_job, np.where(ordered, self.rank, 0.0)])
 
     @cached_property
+    def top(self) -> Index:
+        """(N,) member of the top that each job belongs to: an entity, or E and its own number for itself."""
+        entities, jobs = np.arange(len(self.parent)), np.arange(len(self.of_job))
+        for entity in np.flatnonzero(self.parent != TOP):
+            entities[entity] = entities[self.parent[entity]]
+        return np.where(self.of_job == TOP, len(entities) + jobs, np.append(entities, TOP)[self.of_job])
+
+    @cached_property
     def members(self) -> tuple[tuple[Index, Index], ...]:
         """For each entity its jobs, by rank, and its sub-entities."""
         order = np.argsort(self.rank, kind="stable")

@@ -113,39 +113,22 @@ class WaterFilling(Objective):
 
         A job has ``u_i / d_i``, an entity what its jobs have in all. Without entities: ``min u_i / (w_i d_i)``.
         """
-        levels, _ = self._tops(u)
-        return float(levels.min())
+        return float(self._of_tops(u).min())
 
     def held_by(self, u: Array) -> Array:
         """(N,) multipliers with which the least member of the top holds the value: it is linear in its jobs' u."""
-        levels, top = self._tops(u)
-        least, E = int(levels.argmin()), len(self.hierarchy.parent)
-        weights = np.append(self.hierarchy.weights, self.weights)[least]
-        held = top == least
-        return np.where(held, (1.0 if least < E else 1.0 / self.counts) / (weights * self.units), 0.0)
+        least, top = int(self._of_tops(u).argmin()), self.hierarchy.top
+        weight = np.append(self.hierarchy.weights, self.weights)[least]
+        alone = self.hierarchy.of_job == TOP
+        return np.where(top == least, np.where(alone, 1.0 / self.counts, 1.0) / (weight * self.units), 0.0)
 
-    def _tops(self, u: Array) -> tuple[Array, NDArray[np.intp]]:
-        """(E + N,) what entities and jobs at the top have per weight, inf elsewhere; (N,) where each job is in that."""
-        time, hierarchy = u / self.units, self.hierarchy
-        E, N = len(hierarchy.parent), len(self.units)
-        loose = hierarchy.of_job == TOP
-        levels, top = np.full(E + N, np.inf), np.where(loose, E + np.arange(N), hierarchy.of_job)
-        levels[E:][loose] = time[loose] / self.weights[loose]
-        if loose.all():
-            return levels, top
-        inside = hierarchy.of_job[~loose]
-        of_entity = np.bincount(inside, (self.counts * time)[~loose], E).astype(np.float64)
-        peopled = np.bincount(inside, minlength=E) > 0
-        highest = np.arange(E)
-        for entity in np.flatnonzero(hierarchy.parent != TOP).tolist():
-            highest[entity] = highest[hierarchy.parent[entity]]
-        for entity in reversed(np.flatnonzero(hierarchy.parent != TOP).tolist()):
-            of_entity[hierarchy.parent[entity]] += of_entity[entity]
-            peopled[hierarchy.parent[entity]] |= peopled[entity]
-        tops = np.flatnonzero((hierarchy.parent == TOP) & peopled)
-        levels[tops] = of_entity[tops] / hierarchy.weights[tops]
-        top[~loose] = highest[inside]
-        return levels, top
+    def _of_tops(self, u: Array) -> Array:
+        """(E + N,) what entities and jobs at the top have per weight; inf for others, and for entities without jobs."""
+        time, top = u / self.units, self.hierarchy.top
+        time = np.where(self.hierarchy.of_job == TOP, time, self.counts * time)
+        weights = np.append(self.hierarchy.weights, self.weights)
+        given = np.bincount(top, time, minlength=len(weights)) / weights
+        return np.where(np.bincount(top, minlength=len(weights)) > 0, given, np.inf)
 
     def statement(self, cp: Any, u: Any) -> Any:  # noqa: ARG002
         """None: a lexicographic optimum is no single program."""
@@ -202,10 +185,6 @@ class WaterLevel(Threshold):
     def slope(self, level: float) -> Array:
         """``d_i`` times the growth of its time; 0 for jobs that are fixed, full or waiting."""
         return np.asarray(self.units * self.filling.times(level)[1][self.rows])
-
-    def scaled(self, level: float) -> Array:
-        """What jobs get beyond their base; nothing for those that are fixed or waiting."""
-        return np.asarray(self.units * self.filling.times(level)[0][self.rows])
 
     def levels(self, u: Array) -> Array:
         """(N,) level whose demand `u` meets; below 0 for a fixed job that lost throughput."""

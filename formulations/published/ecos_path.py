@@ -29,7 +29,6 @@ THIRD_PARTY.md says what is on record about them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ from numpy.typing import NDArray
 from formulations.core.objectives import MaxMin, MaxSum, Method, Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer, NotAcceptedError
-from formulations.published.ecos_system import EmbeddedProgram, Layout, Scaling, System
+from formulations.published.ecos_system import EmbeddedProgram, Layout, PathLayout, PathSystem, Scaling, System
 from throughputs.numerics import dot, matmul
 
 __all__ = ["EcosPath", "feasible_point", "solve"]
@@ -124,42 +123,6 @@ def _walk(
     )
     with np.errstate(all="ignore"):
         return ClassPath(program).walk()
-
-
-class PathLayout(Protocol):
-    """The stacked vector: columns first, then rows."""
-
-    @property
-    def rows(self) -> int:
-        """Where the rows begin."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many columns and rows there are."""
-        ...
-
-
-class PathSystem(Protocol):
-    """``K = [[D, G'], [G, -V]]``, factored anew for each V; `diagonal` is that of D and V."""
-
-    diagonal: Array
-
-    def apply(self, stacked: Array) -> Array:
-        """``[G'z, G x]``."""
-        ...
-
-    def factor(self, ratio: Array) -> None:
-        """Take V from s/z (rows,)."""
-        ...
-
-    def solve(self, b: Array) -> Array:
-        """Solutions (B, size) for right-hand sides (B, size)."""
-        ...
-
-    def refine(self, solutions: Array, b: Array) -> None:
-        """Refine solutions in place."""
-        ...
 
 
 class EcosPath:

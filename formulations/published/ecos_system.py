@@ -20,6 +20,7 @@ sums of positive terms, never differences, as in `interior_point.method`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,16 +30,29 @@ from formulations.interior_point.type_pairs import pairs_of
 from throughputs.numerics import matmul
 from throughputs.numerics.systems import solve
 
-__all__ = ["EQUILIBRATIONS", "NO_ENTRY", "REGULARISATION", "EmbeddedProgram", "Layout", "Scaling", "System"]
+__all__ = [
+    "EQUILIBRATIONS",
+    "NO_ENTRY",
+    "REGULARISATION",
+    "EmbeddedProgram",
+    "Layout",
+    "PathLayout",
+    "PathSystem",
+    "Scaling",
+    "System",
+    "divisors",
+]
 
 Array = NDArray[np.float64]
 
 REGULARISATION = 7e-8
 """delta: what the published solver adds to (subtracts from) the diagonal of the equilibrated system."""
 
-# Passes of the equilibration, and largest entry up to which a row or column counts as empty.
 EQUILIBRATIONS = 3
+"""Passes of the equilibration."""
+
 NO_ENTRY = 1e-6
+"""Largest entry up to which a row or column counts as empty."""
 
 # Refinement: sensitivity of a share to its reduced cost from which it is needed, and when it is done.
 _LOOSE = 1e5
@@ -63,18 +77,75 @@ class EmbeddedProgram:
     gains: Array | None = None
 
 
-class Layout:
+@dataclass(eq=False)
+class PathLayout:
+    """Where the rows of a stacked vector of columns and rows begin, and how long it is."""
+
+    rows: int
+    size: int
+
+
+class PathSystem(ABC):
+    """``K = [[D, G'], [G, -V]]``, factored anew for each V: `factor` before `multiply`, `solve` and `refine`.
+
+    Attributes
+    ----------
+    diagonal : (size,) that of D and V.
+    d : sensitivity of each share to its reduced cost.
+    """
+
+    layout: PathLayout
+    diagonal: Array
+    d: Array
+
+    @abstractmethod
+    def apply(self, stacked: Array) -> Array:
+        """``[G'z, G x]``."""
+
+    @abstractmethod
+    def factor(self, ratio: Array) -> None:
+        """Take ``V = ratio + delta F^2``, one entry per row."""
+
+    @abstractmethod
+    def solve(self, b: Array) -> Array:
+        """Solutions (B, size) for right-hand sides (B, size)."""
+
+    def multiply(self, stacked: Array) -> Array:
+        """The whole matrix times a vector."""
+        rows = self.layout.rows
+        scaled = self.diagonal * stacked
+        out = self.apply(stacked)
+        out[:rows] += scaled[:rows]
+        out[rows:] -= scaled[rows:]
+        return out
+
+    def refine(self, solutions: Array, b: Array) -> None:
+        """Iterative refinement in place, where shares are held so loosely that rounding shows.
+
+        Each round shrinks the error about as much as the one before, so a small correction is the last.
+        """
+        if not len(b) or self.d.max() < _LOOSE:
+            return
+        for _ in range(_MOST_REFINEMENTS):
+            residual = b - np.stack([self.multiply(solution) for solution in solutions])
+            correction = self.solve(residual)
+            solutions += correction
+            if np.abs(correction).max() <= _REFINED * np.abs(solutions).max():
+                return
+
+
+class Layout(PathLayout):
     """Where the parts of a stacked vector ``[x (M K), y, z (M K), l (K), m (K), p (M)]`` lie; l only with demands."""
 
     def __init__(self, M: int, K: int, has_demand: bool) -> None:
         self.M, self.K, self.has_demand = M, K, has_demand
         self.y = M * K
-        self.rows = self.y + 1
-        self.bounds = slice(self.rows, self.rows + M * K)
+        rows = self.y + 1
+        self.bounds = slice(rows, rows + M * K)
         self.demand = slice(self.bounds.stop, self.bounds.stop + (K if has_demand else 0))
         self.time = slice(self.demand.stop, self.demand.stop + K)
         self.prices = slice(self.time.stop, self.time.stop + M)
-        self.size = self.prices.stop
+        super().__init__(rows, self.prices.stop)
 
     def stack(
         self,
@@ -127,8 +198,8 @@ class Scaling:
             by_row[-1] = entries[-1].max(axis=1)[:, None]
             if program.levelled:
                 by_row[1] = np.maximum(largest[1], of_y)
-            by_row = _divisors(by_row)
-            by_column = _divisors(entries.max(axis=0))
+            by_row = divisors(by_row)
+            by_column = divisors(entries.max(axis=0))
             if program.levelled:
                 by_column_y = float(np.sqrt(of_y.max()))
                 of_y /= by_row[1, 0] * by_column_y
@@ -141,20 +212,21 @@ class Scaling:
         self.squares = squares * squares
 
 
-def _divisors(largest: Array) -> Array:
+def divisors(largest: Array) -> Array:
     """Roots; 1 for a row or column without entries."""
     return np.asarray(np.sqrt(np.where(largest < NO_ENTRY, 1.0, largest)))
 
 
-class System:
-    """The matrix above and its solutions; `factor` before `multiply` and `solve`.
+class System(PathSystem):
+    """The matrix above and its solutions.
 
     Without demands the coefficients a are 0 and 1/V of their rows is 0: every l is then 0.
     """
 
     def __init__(self, program: EmbeddedProgram, layout: Layout, scaling: Scaling) -> None:
         M, K = layout.M, layout.K
-        self.layout, self.pairs = layout, pairs_of(M)
+        self.layout: Layout = layout
+        self.pairs = pairs_of(M)
         self.levelled, self.has_demand = program.levelled, layout.has_demand
         self.n, self.s = program.counts, program.scale_factors
         self.ns = self.n * self.s
@@ -195,15 +267,6 @@ class System:
         out[at.bounds] = -stacked[: at.y]
         out[at.time] = x.sum(axis=0)
         out[at.prices] = matmul(x, self.ns)
-        return out
-
-    def multiply(self, stacked: Array) -> Array:
-        """The whole matrix times a vector."""
-        rows = self.layout.rows
-        scaled = self.diagonal * stacked
-        out = self.apply(stacked)
-        out[:rows] += scaled[:rows]
-        out[rows:] -= scaled[rows:]
         return out
 
     def factor(self, ratio: Array) -> None:
@@ -253,20 +316,6 @@ class System:
         if self.levelled:
             by[M, 0], by[M, 1] = self.from_b1, -self.from_b2
         self.owed = by.reshape(M + 1, -1).T
-
-    def refine(self, solutions: Array, b: Array) -> None:
-        """Iterative refinement in place, where shares are held so loosely that rounding shows.
-
-        Each round shrinks the error about as much as the one before, so a small correction is the last.
-        """
-        if not len(b) or self.d.max() < _LOOSE:
-            return
-        for _ in range(_MOST_REFINEMENTS):
-            residual = b - np.stack([self.multiply(solution) for solution in solutions])
-            correction = self.solve(residual)
-            solutions += correction
-            if np.abs(correction).max() <= _REFINED * np.abs(solutions).max():
-                return
 
     def solve(self, b: Array) -> Array:
         """Solutions (B, size) for right-hand sides b (B, size)."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.objectives import MaxSum, Method, NashWelfare, Objective, Threshold
+from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
-from formulations.core.solution import Answer, NotAcceptedError
-from formulations.reference.linear import LinearProgram, solve_by_linear_programs
+from formulations.core.solution import Answer
 
-__all__ = ["feasible_point", "solve_clarabel", "solve_ecos", "solve_highs", "solve_scs", "state"]
+__all__ = ["feasible_point", "solve_clarabel", "solve_ecos", "solve_scs", "state"]
 
 # Tighter than the solvers' defaults, which leave up to 3e-4 on finish-time fairness.
 _CLARABEL = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 200}
@@ -81,27 +79,6 @@ def solve_scs(polytope: Polytope, objective: Objective) -> Answer:
     return _solve(polytope, objective, "SCS", _SCS)
 
 
-def solve_highs(polytope: Polytope, objective: Objective) -> Answer:
-    """The statement in HiGHS; finish-time fairness, which is not linear, as a sequence of linear programs."""
-    return objective.accept(_InHighs(polytope))
-
-
-@dataclass(frozen=True, eq=False)
-class _InHighs(Method[Answer]):
-    polytope: Polytope
-
-    def weighted_sum(self, objective: MaxSum) -> Answer:
-        return _solve(self.polytope, objective, "HIGHS", {})
-
-    def level(self, objective: Threshold) -> Answer:
-        if objective.curved:
-            return solve_by_linear_programs(self.polytope, objective, _linear_highs)
-        return _solve(self.polytope, objective, "HIGHS", {})
-
-    def log_sum(self, objective: NashWelfare) -> Answer:  # noqa: ARG002
-        raise NotAcceptedError("HiGHS takes no logarithms")
-
-
 def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[str, Any]) -> Answer:
     problem, x = state(polytope, objective, solver)
     _run(problem, solver, options)
@@ -124,15 +101,3 @@ def _run(problem: Any, solver: str, options: dict[str, Any]) -> None:
             problem.solve(solver=solver, **options)
         except cp.error.SolverError as error:
             raise RuntimeError(f"{solver} failed: {error}") from error
-
-
-def _linear_highs(program: LinearProgram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    cp = _cvxpy()
-
-    x = cp.Variable(len(program.cost), nonneg=True)
-    rows = program.matrix @ x <= program.limit
-    problem = cp.Problem(cp.Maximize(program.cost @ x), [rows])
-    _run(problem, "HIGHS", {})
-    if x.value is None:
-        raise RuntimeError(f"HIGHS stopped with status {problem.status}")
-    return np.asarray(x.value), np.abs(np.asarray(rows.dual_value))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,25 +67,22 @@ class DivisibleKnapsack:
     gains: Array
     widths: Integers
     gpus: int
-    levels: tuple[_Level, ...]
 
-    def __init__(self, gains: Array, widths: Integers, gpus: int) -> None:
-        object.__setattr__(self, "gains", gains)
-        object.__setattr__(self, "widths", widths)
-        object.__setattr__(self, "gpus", gpus)
-        n_rounds = gains.shape[1]
-        distinct = [int(width) for width in np.unique(widths) if width <= gpus]
+    @cached_property
+    def levels(self) -> tuple[_Level, ...]:
+        """The widths that the cluster holds, narrowest first."""
+        n_rounds = self.gains.shape[1]
+        distinct = [int(width) for width in np.unique(self.widths) if width <= self.gpus]
         levels = []
-        for at, width in enumerate(distinct):
-            rows = np.flatnonzero(widths == width)
+        for width, wider in pairwise([*distinct, 0]):
+            rows = np.flatnonzero(self.widths == width)
             flat = (rows[:, None] * n_rounds + np.arange(n_rounds)).ravel()
-            best_first = flat[np.argsort(-gains.ravel()[flat], kind="stable")]
-            wider = distinct[at + 1] if at + 1 < len(distinct) else 0
+            best_first = flat[np.argsort(-self.gains.ravel()[flat], kind="stable")]
             group = wider // width if wider else 1
-            per_round = gpus // width
-            single = n_rounds * (per_round - group * (gpus // wider) if wider else per_round)
+            per_round = self.gpus // width
+            single = n_rounds * (per_round - group * (self.gpus // wider) if wider else per_round)
             levels.append(_Level(width, best_first, per_round, single, group))
-        object.__setattr__(self, "levels", tuple(levels))
+        return tuple(levels)
 
     def fits(self, rounds_per_job: Integers) -> bool:
         """Whether these numbers of rounds fulfil the rows."""

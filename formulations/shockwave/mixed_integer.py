@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.highs_model import with_model
+from formulations.reference.cbc import run_cbc
 from throughputs.numerics import dot
 
-__all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "solve_linear", "solve_mixed"]
+__all__ = ["LinearAnswer", "MixedProgram", "RowBuilder", "at_vertex", "solve_linear", "solve_mixed"]
 
 Array = NDArray[np.float64]
 
 _LARGEST_COST = 1e6
 """Larger coefficients of an objective are scaled down to this, as solvers' tolerances are absolute."""
+
+_WHOLE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +43,11 @@ class MixedProgram:
 class LinearAnswer:
     """What a solver returned: columns, a proven lower bound of the cost, and its word for how it ended.
 
-    `columns` is None where it found none; `infeasible` says that it proved that there are none.
+    `columns` is None where it found none.
     """
 
     columns: Array | None
     bound: float
-    infeasible: bool
     note: str
     row_duals: Array | None = None
 
@@ -114,6 +115,19 @@ def solve_linear(program: MixedProgram) -> LinearAnswer:
     return _run_highs(_highs_model(program, scale, relaxed=True), scale, mixed=False)
 
 
+def at_vertex(program: MixedProgram, columns: Array, n_columns: int) -> Array | None:
+    """An answer whose first columns are whole, as at a vertex they are once all those are that are asked to be.
+
+    A solver's answer may have these whole and yet be no vertex of the rest.
+    """
+    first = columns[:n_columns]
+    if np.abs(first - np.round(first)).max(initial=0.0) <= _WHOLE_TOLERANCE:
+        return columns
+    lower = np.where(program.whole, np.round(columns), program.lower)
+    upper = np.where(program.whole, np.round(columns), program.upper)
+    return solve_linear(replace(program, lower=lower, upper=upper)).columns
+
+
 def _highs_model(program: MixedProgram, scale: float, *options: tuple[str, float | int], relaxed: bool = False) -> Any:
     return with_model(
         program.matrix,
@@ -141,8 +155,6 @@ def _run_highs(solver: Any, scale: float, *, mixed: bool) -> LinearAnswer:
     solver.run()
     status = solver.getModelStatus()
     note = str(solver.modelStatusToString(status))
-    if status == highspy.HighsModelStatus.kInfeasible:
-        return LinearAnswer(None, math.inf, True, note)
     info = solver.getInfo()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     solution = solver.getSolution()
@@ -152,55 +164,23 @@ def _run_highs(solver: Any, scale: float, *, mixed: bool) -> LinearAnswer:
     else:
         bound = float(info.objective_function_value) if status == highspy.HighsModelStatus.kOptimal else -math.inf
     duals = np.asarray(solution.row_dual) * scale if feasible and not mixed else None
-    return LinearAnswer(columns, bound * scale if math.isfinite(bound) else -math.inf, False, note, duals)
+    return LinearAnswer(columns, bound * scale if math.isfinite(bound) else -math.inf, note, duals)
 
 
 def _with_cbc(program: MixedProgram, scale: float, relative_gap: float, time_limit_seconds: float) -> LinearAnswer:
-    with warnings.catch_warnings():
-        # PuLP 3 announces PuLP 4, which the pinned range excludes
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return _cbc_answer(program, scale, relative_gap, time_limit_seconds)
-
-
-def _cbc_answer(program: MixedProgram, scale: float, relative_gap: float, time_limit_seconds: float) -> LinearAnswer:
-    import pulp
-
-    matrix = program.matrix
-    model = pulp.LpProblem("planning", pulp.LpMinimize)
-    x = [
-        pulp.LpVariable(
-            f"x{at}", float(low), None if math.isinf(high) else float(high), "Integer" if whole else "Continuous"
-        )
-        for at, (low, high, whole) in enumerate(zip(program.lower, program.upper, program.whole, strict=True))
-    ]
-    model += pulp.lpSum(float(cost) / scale * x[column] for column, cost in enumerate(program.cost) if cost)
-    for row, (low, high) in enumerate(zip(program.row_lower, program.row_upper, strict=True)):
-        entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        expression = pulp.LpAffineExpression(
-            [
-                (x[column], float(value))
-                for column, value in zip(matrix.indices[entries], matrix.data[entries], strict=True)
-            ]
-        )
-        if low == high:
-            model += expression == float(low)
-            continue
-        if math.isfinite(high):
-            model += expression <= float(high)
-        if math.isfinite(low):
-            model += expression >= float(low)
-    model.solve(
-        pulp.PULP_CBC_CMD(
-            msg=False, threads=1, gapRel=relative_gap, timeLimit=time_limit_seconds, options=["randomCbcSeed", "1"]
-        )
+    answer = run_cbc(
+        program.matrix,
+        program.cost / scale,
+        (program.row_lower, program.row_upper),
+        lower=program.lower,
+        upper=program.upper,
+        whole=program.whole,
+        relative_gap=relative_gap,
+        seconds=time_limit_seconds,
+        options=("randomCbcSeed", "1"),
     )
-    note = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
-    if model.sol_status == pulp.LpSolutionInfeasible:
-        return LinearAnswer(None, math.inf, True, note)
-    if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-        return LinearAnswer(None, -math.inf, False, note)
-    columns = np.array([variable.value() or 0.0 for variable in x])
-    cost = dot(program.cost, columns)
+    if answer.columns is None:
+        return LinearAnswer(None, -math.inf, answer.status)
+    cost = dot(program.cost, answer.columns)
     # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
-    proven = model.sol_status == pulp.LpSolutionOptimal
-    return LinearAnswer(columns, cost - relative_gap * abs(cost) if proven else -math.inf, False, note)
+    return LinearAnswer(answer.columns, cost - relative_gap * abs(cost) if answer.proven else -math.inf, answer.status)

@@ -35,14 +35,21 @@ class RoundsAnswer:
     objective : its value.
     excess : no other numbers are better by more than this.
     reference : size of the objective that the gap is relative to.
-    programs : knapsacks that were solved.
+    solver : whose numbers these are.
+    schedule : (N, R) their places, where they came with them.
     """
 
     rounds_per_job: Integers
     objective: float
     excess: float
     reference: float
-    programs: int
+    solver: str = "knapsack"
+    schedule: NDArray[np.bool_] | None = None
+
+    @property
+    def gap(self) -> float:
+        """Distance from what is possible, relative to the objective."""
+        return relative_gap_of(self.excess, self.reference)
 
 
 def solve_rounds(
@@ -93,8 +100,7 @@ def solve_rounds(
         candidate = int(np.argmax(search.promise))
         excess = float(search.promise[candidate])
         if relative_gap_of(excess, search.reference) <= relative_gap or time.monotonic() > deadline:
-            size = search.reference
-            return RoundsAnswer(search.incumbent, search.objective, max(excess, 0.0), size, search.programs)
+            return RoundsAnswer(search.incumbent, search.objective, max(excess, 0.0), search.reference)
 
 
 class _Search:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import combinations
-
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, solve_linear
+from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, at_vertex
 from formulations.shockwave.program import PlanningProgram
 
-__all__ = ["ordering_in_binaries", "rounds_of", "significant", "state"]
+__all__ = ["rounds_of", "significant", "state"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-_WHOLE_TOLERANCE = 1e-6
-
 
 def state(program: PlanningProgram, weights: Array, *, fairness: bool, form: str) -> MixedProgram:
     """``min k L - sum_j weight_j U_j`` over the rows of `PlanningProgram`, in one of three forms.
 
-    - "binaries": as published, with N R binaries ``s_jr``, and binaries ``y_jb`` that keep the pieces of the logarithm
-      next to each other (a concave utility keeps them together by itself, so the other forms have none);
+    - "binaries": as published, with N R binaries ``s_jr``, but without those that keep the pieces of the logarithm next
+      to each other, as a concave utility does by itself;
     - "counts": ``s_jr`` from 0 to 1, whole ``n_j``, and whole numbers ``u_wr`` of jobs of each width above 1 in each
       round. Once these are settled the rest is a transportation problem, so the optimum is that of "binaries";
     - "rounds": whole ``n_j`` alone, a relaxation.
@@ -46,23 +41,21 @@ def state(program: PlanningProgram, weights: Array, *, fairness: bool, form: str
     rows.add(N, [(jobs, columns.longest, 1.0), (jobs, columns.p, d)], program.remaining_seconds, np.inf)
     if fairness:
         _add_fairness(rows, program, columns)
-    if form == "binaries":
-        _add_neighbours(rows, columns)
     cost = np.zeros(columns.n_columns)
     cost[columns.z] = -weights[:, None] * program.log_bases
     cost[columns.longest] = program.makespan_weight
     upper = np.full(columns.n_columns, np.inf)
-    upper[columns.rounds] = upper[columns.y] = 1.0
+    upper[columns.rounds] = 1.0
     upper[columns.numbers] = program.rounds
     upper[columns.u] = (program.gpus // columns.wider)[:, None]
     whole = np.zeros(columns.n_columns, dtype=np.bool_)
-    for kind in (columns.numbers, columns.y, columns.u, columns.rounds if form == "binaries" else columns.y):
-        whole[kind] = True
+    whole[columns.numbers] = whole[columns.u] = True
+    whole[columns.rounds] = form == "binaries"
     return rows.program(cost, np.zeros(columns.n_columns), upper, whole)
 
 
 class _Columns:
-    """Positions of the columns: s (N, R), n (N,), p (N,), z (N, B), L (1,), y (N, B), u (W, R); those absent are empty.
+    """Positions of the columns: s (N, R), n (N,), p (N,), z (N, B), L (1,), u (W, R); those absent are empty.
 
     `wider` (W,) are the widths above 1.
     """
@@ -76,7 +69,6 @@ class _Columns:
         self.p = self._next(N, 1)[:, 0]
         self.z = self._next(N, B)
         self.longest = self._next(1, 1)[:, 0]
-        self.y = self._next(N if form == "binaries" else 0, B)
         self.u = self._next(len(self.wider), R)
 
     def _next(self, n_rows: int, n_each: int) -> NDArray[np.intp]:
@@ -117,45 +109,15 @@ def _add_fairness(rows: RowBuilder, program: PlanningProgram, columns: _Columns)
     rows.add(len(due), blocks, needed[due], np.inf)
 
 
-def _add_neighbours(rows: RowBuilder, columns: _Columns) -> None:
-    """At most two pieces of each logarithm, and these neighbours."""
-    N, B = columns.z.shape
-    each = np.arange(N * B).reshape(N, B)
-    rows.add(N * B, [(each, columns.z, 1.0), (each, columns.y, -1.0)], -np.inf, 0.0)
-    rows.add(N, [(np.arange(N)[:, None], columns.y, 1.0)], -np.inf, 2.0)
-    for a, b in combinations(range(B), 2):
-        if b - a > 1:
-            pair = [(np.arange(N), columns.y[:, at], 1.0) for at in (a, b)]
-            rows.add(N, pair, -np.inf, 1.0)
-
-
-def ordering_in_binaries(program: PlanningProgram, weights: Array, rounds_per_job: Integers) -> MixedProgram:
-    """Stage 3 as published: ``min sum_j weight_j sum_r (r - 1) s_jr`` with ``sum_r s_jr = n_j`` and room."""
-    N, R = program.n_jobs, program.rounds
-    every = np.arange(N)[:, None] * R + np.arange(R)
-    rows = RowBuilder(N * R)
-    rows.add(R, [(np.arange(R), every, program.widths[:, None])], -np.inf, program.gpus)
-    rows.add(N, [(np.arange(N)[:, None], every, 1.0)], rounds_per_job, rounds_per_job)
-    cost = np.where(rounds_per_job > 0, weights, 0.0)[:, None] * np.arange(R)
-    whole = np.ones(N * R, dtype=np.bool_)
-    return rows.program(np.asarray(cost.ravel(), dtype=np.float64), np.zeros(N * R), np.ones(N * R), whole)
-
-
 def rounds_of(
     statement: MixedProgram, columns: Array, program: PlanningProgram, form: str
 ) -> tuple[Integers, Booleans | None]:
     """Numbers of rounds, and but in form "rounds" the schedule (N, R), of an answer's columns."""
-    shape = (program.n_jobs, program.rounds)
     if form == "rounds":
         return np.round(columns[: program.n_jobs]).astype(np.int64), None
     size = program.n_jobs * program.rounds
-    if np.abs(columns[:size] - np.round(columns[:size])).max(initial=0.0) > _WHOLE_TOLERANCE:
-        # in form "counts" the whole numbers may come without a vertex of the rest
-        fixed = np.where(statement.whole, np.round(columns), statement.lower)
-        upper = np.where(statement.whole, fixed, statement.upper)
-        vertex = solve_linear(replace(statement, lower=fixed, upper=upper)).columns
-        columns = columns if vertex is None else vertex
-    schedule = columns[:size].reshape(shape) > 0.5
+    vertex = at_vertex(statement, columns, size)
+    schedule = (columns if vertex is None else vertex)[:size].reshape(program.n_jobs, program.rounds) > 0.5
     return schedule.sum(axis=1), schedule
 
 

@@ -107,7 +107,9 @@ BACKENDS: dict[str, Backend] = {
         Backend(
             "homogeneous", "published.ecos_path", "solve", "the path of the published system's solver, on the structure"
         ),
-        Backend("highs", "reference.highs", "solve", "direct sparse linear programs in HiGHS", requires=("highspy",)),
+        Backend(
+            "highs", "reference.linear", "solve_highs", "direct sparse linear programs in HiGHS", requires=("highspy",)
+        ),
         Backend(
             "clarabel",
             "reference.convex",
@@ -130,10 +132,7 @@ BACKENDS: dict[str, Backend] = {
             "cvxpy, SCS operator splitting (low accuracy)",
             requires=("cvxpy", "scs"),
         ),
-        Backend(
-            "cvxpy_highs", "reference.convex", "solve_highs", "cvxpy, HiGHS simplex", requires=("cvxpy", "highspy")
-        ),
-        Backend("cbc", "reference.cbc", "solve", "PuLP, CBC simplex", requires=("pulp",)),
+        Backend("cbc", "reference.linear", "solve_cbc", "PuLP, CBC simplex", requires=("pulp",)),
     )
 }
 

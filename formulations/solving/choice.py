@@ -334,4 +334,4 @@ def _feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
         return ecos_path.feasible_point(polytope, floors)
     if solver in ("compiled", "structured", "highs", "cbc"):
         return solve_with_floors(polytope, None, floors, 0.0).shares
-    return convex.feasible_point(polytope, floors, {"cvxpy_highs": "HIGHS"}.get(solver, solver.upper()))
+    return convex.feasible_point(polytope, floors, solver.upper())

@@ -10,7 +10,7 @@ from formulations.core.certificate import certify
 from formulations.core.dual_repair import repair_duals
 from formulations.core.objectives import relative_gap
 from formulations.interior_point import compiled
-from formulations.reference import highs
+from formulations.reference.linear import solve_highs
 
 
 def served(draw_hard, seed: int, kind: str) -> tuple[Polytope, MaxMin | MaxSum]:
@@ -27,7 +27,7 @@ def test_any_figures_prove_a_bound(draw_hard):
     rng = np.random.default_rng(5)
     for seed in range(60):
         polytope, objective = served(draw_hard, seed, "max_min")
-        best = certify(polytope, objective, highs.solve(polytope, objective)).objective
+        best = certify(polytope, objective, solve_highs(polytope, objective)).objective
         shares = polytope.repaired(rng.uniform(0, 1, polytope.rates.shape) * rng.choice([0.01, 1.0]))
         multipliers = rng.uniform(0, 1, polytope.n_jobs) / polytope.fastest
         prices = rng.uniform(0, 1, len(polytope.capacity)) * rng.choice([0.0, 1.0], len(polytope.capacity))
@@ -48,7 +48,7 @@ def test_rounding_is_taken_back(draw_hard, kind):
     plain, sharp = 0, 0
     for seed in range(3, 240, 12):
         polytope, objective = served(draw_hard, seed, kind)
-        best = certify(polytope, objective, highs.solve(polytope, objective))
+        best = certify(polytope, objective, solve_highs(polytope, objective))
         gains = objective.gains if isinstance(objective, MaxSum) else best.multipliers
         prices = best.dual_prices * (1.0 - 1e-9 * rng.uniform(0, 1, len(polytope.capacity)))
 

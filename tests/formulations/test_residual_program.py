@@ -9,7 +9,7 @@ from formulations import Hierarchy, Polytope, WaterFilling, proportional_through
 from formulations.core.certificate import certify
 from formulations.levels.residual_program import ResidualProgram
 from formulations.levels.water_filling import Level, WaterLevel, fill
-from formulations.reference import highs
+from formulations.reference.linear import solve_highs
 
 
 def distinct(rng: np.random.Generator, n_jobs: int, gpus_per_job: float) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +45,7 @@ def by_simplex(polytope: Polytope, objective: WaterFilling, *, settling: bool) -
     def solve_level(level: WaterLevel) -> Level:
         goal = level.take(rest.jobs)
         sizes.append(len(rest.jobs))
-        proof = certify(rest.polytope, goal, highs.solve(rest.polytope, goal))
+        proof = certify(rest.polytope, goal, solve_highs(rest.polytope, goal))
         whole = rest.among_all(proof)
         return Level(proof.objective, proof.gap, polytope.throughput(whole.shares), whole.multipliers, proof)
 
@@ -80,7 +80,7 @@ def test_settled_jobs_and_types_are_out(polytope_of):
     rest = ResidualProgram(polytope)
     objective = WaterFilling(np.ones(3), np.array([1.0, 1.0, 0.5]))
     level = WaterLevel.after(objective, np.zeros(3), polytope.fastest)
-    proof = certify(polytope, level, highs.solve(polytope, level))
+    proof = certify(polytope, level, solve_highs(polytope, level))
     assert proof.objective == pytest.approx(0.25, rel=1e-9)
     due = level.demand(proof.objective)
     most = rest.settle(proof, np.array([True, True, False]), due)
@@ -88,7 +88,7 @@ def test_settled_jobs_and_types_are_out(polytope_of):
     np.testing.assert_array_equal(rest.types, [1])
     np.testing.assert_allclose(rest.polytope.capacity, [4.0], rtol=1e-9)
     np.testing.assert_allclose(most, [0.25, 0.25, 0.25], rtol=1e-9)
-    whole = rest.among_all(certify(rest.polytope, level.take(rest.jobs), highs.solve(rest.polytope, level.take([2]))))
+    whole = rest.among_all(certify(rest.polytope, level.take(rest.jobs), solve_highs(rest.polytope, level.take([2]))))
     np.testing.assert_allclose(whole.shares[:2], [[0.25, 0.0], [0.25, 0.0]], atol=1e-9)
     assert whole.shares[2, 0] == 0.0
 

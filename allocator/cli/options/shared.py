@@ -59,8 +59,7 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help="auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, scs, "
-        "cvxpy_highs, cbc.",
+        help="auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, scs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[

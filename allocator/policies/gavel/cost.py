@@ -14,7 +14,6 @@ from allocator.policies.base.programs import Array, ProgramPolicy, certified, pr
 from allocator.protocol import ClusterState, SharePolicy, Trigger
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from allocator.tie_order import tie_order
 from formulations import (
     MaxSum,
     Polytope,
@@ -26,6 +25,7 @@ from formulations import (
     maximise_worth,
 )
 from throughputs import InputError, PlainColumns, PriceTable
+from throughputs.tie_order import tie_order
 
 if TYPE_CHECKING:
     from formulations import KeptFloors, PackedPolytope, PackedSolution, Solution

@@ -13,9 +13,9 @@ from allocator.policies.base.programs import Array
 from allocator.protocol import ClusterState, SharePolicy
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from allocator.tie_order import tie_order
 from formulations import assign_to_lines
 from throughputs import InputError
+from throughputs.tie_order import tie_order
 
 if TYPE_CHECKING:
     from formulations import Line

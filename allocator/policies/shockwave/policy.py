@@ -14,9 +14,9 @@ from allocator.policies.shockwave.memory import ShockwaveMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger, UpcomingRounds
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from allocator.tie_order import tie_order
 from formulations.shockwave import PlanningProgram, solve_plan
 from throughputs import InputError, ThroughputMatrix
+from throughputs.tie_order import tie_order
 from throughputs.training import ForecastMode, Profiles, Regimes, forecast_jobs
 from throughputs.training.forecast import CALIBRATION_BAND
 

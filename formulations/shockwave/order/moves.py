@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +26,17 @@ class Workload:
     widths, weights : (N,) GPUs per job, and cost of each round that a job's round is later.
     gpus : G.
     held : (N,) a job's rounds before this one stay before it.
-    light_first : (N,) jobs by weight.
     """
 
     widths: Integers
     weights: Array
     gpus: int
     held: Integers
-    light_first: NDArray[np.intp]
 
-    def __init__(self, widths: Integers, weights: Array, gpus: int, held: Integers) -> None:
-        object.__setattr__(self, "widths", widths)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "gpus", gpus)
-        object.__setattr__(self, "held", held)
-        object.__setattr__(self, "light_first", np.argsort(weights, kind="stable"))
+    @cached_property
+    def light_first(self) -> NDArray[np.intp]:
+        """(N,) jobs by weight."""
+        return np.argsort(self.weights, kind="stable")
 
     def idle(self, schedule: Booleans) -> Integers:
         """(R,) GPUs that a schedule (N, R) leaves idle."""

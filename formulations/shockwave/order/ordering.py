@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, solve_linear, solve_mixed
+from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, at_vertex, solve_linear, solve_mixed
 from formulations.shockwave.order.exchange import improve
 from formulations.shockwave.order.following import follow
 from formulations.shockwave.order.moves import Workload
@@ -25,7 +25,6 @@ Booleans = NDArray[np.bool_]
 _MOST_NODES = 200
 """Nodes of HiGHS for a better order or a better proof, where neither is asked for."""
 
-_WHOLE_TOLERANCE = 1e-6
 _TIER_RATIO = 1e7
 """Weights further apart than this are ordered one after the other, the heavier first."""
 
@@ -180,12 +179,7 @@ def _by_counts(
     running = [placed.schedule[ordering.widths == width].sum(axis=0) for width in wider]
     start = np.concatenate([placed.schedule.ravel(), *running]).astype(np.float64)
     answer = solve_mixed(program, "highs", relative_gap, time_limit_seconds, start=start, most_nodes=most_nodes)
-    columns = answer.columns
-    if columns is not None and np.abs(columns - np.round(columns)).max() > _WHOLE_TOLERANCE:
-        # whole numbers of jobs, but not at a vertex
-        counts = np.round(columns[n * rounds :])
-        program.lower[n * rounds :] = program.upper[n * rounds :] = counts
-        columns = solve_linear(program).columns
+    columns = None if answer.columns is None else at_vertex(program, answer.columns, n * rounds)
     bound = max(placed.bound, answer.bound) if len(_tiers(ordering.weights)) == 1 else placed.bound
     bound = bound if math.isfinite(bound) else placed.bound
     if columns is None:

@@ -1,4 +1,4 @@
-"""Tie order: an order of jobs that depends on their labels alone, for policies that draw at random or break ties."""
+"""Tie order: an order of jobs, or of pools, that depends on their labels alone, to draw at random or break ties."""
 
 from __future__ import annotations
 
