@@ -192,7 +192,7 @@ class _Search:
         try:
             answer = solve_mixed(mixed, self.method, self.gap, self.until - perf_counter())
         except RuntimeError as error:
-            answer = LinearAnswer(None, -np.inf, False, str(error))
+            answer = LinearAnswer(None, -np.inf, str(error))
         self.note = answer.note
         return answer
 

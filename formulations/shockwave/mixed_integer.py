@@ -43,13 +43,14 @@ class MixedProgram:
 class LinearAnswer:
     """What a solver returned: columns, a proven lower bound of the cost, and its word for how it ended.
 
-    `columns` is None where it found none.
+    `columns` is None where it found none; `infeasible` says that it proved that there are none.
     """
 
     columns: Array | None
     bound: float
     note: str
     row_duals: Array | None = None
+    infeasible: bool = False
 
 
 class RowBuilder:
@@ -155,6 +156,8 @@ def _run_highs(solver: Any, scale: float, *, mixed: bool) -> LinearAnswer:
     solver.run()
     status = solver.getModelStatus()
     note = str(solver.modelStatusToString(status))
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return LinearAnswer(None, math.inf, note, infeasible=True)
     info = solver.getInfo()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     solution = solver.getSolution()
@@ -180,7 +183,8 @@ def _with_cbc(program: MixedProgram, scale: float, relative_gap: float, time_lim
         options=("randomCbcSeed", "1"),
     )
     if answer.columns is None:
-        return LinearAnswer(None, -math.inf, answer.status)
+        bound = math.inf if answer.infeasible else -math.inf
+        return LinearAnswer(None, bound, answer.status, infeasible=answer.infeasible)
     cost = dot(program.cost, answer.columns)
     # CBC tells PuLP no bound; within its gap is what it says when it stops by itself
     return LinearAnswer(answer.columns, cost - relative_gap * abs(cost) if answer.proven else -math.inf, answer.status)

@@ -18,9 +18,9 @@ from allocator.policies.chronus.rules import LeaseRules
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
-from allocator.tie_order import tie_order
 from formulations.leases import SIGNS, TIE_BREAKS
 from throughputs import InputError, ThroughputMatrix
+from throughputs.tie_order import tie_order
 
 __all__ = ["Chronus"]
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep
-from allocator.tie_order import tie_order
 from formulations.deadlines import DeadlineJob, Filling, JobPlan, ScalingCurve
 from throughputs import InputError
 from throughputs.configurations import Configurations
+from throughputs.tie_order import tie_order
 
 __all__ = ["DeadlinePolicy", "Levels", "PlannedJob"]
 

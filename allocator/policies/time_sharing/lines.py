@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
-from allocator.tie_order import tie_order
 from throughputs import InputError
+from throughputs.tie_order import tie_order
 
 __all__ = ["in_order_of_arrival", "only_pool", "positions_of"]
 

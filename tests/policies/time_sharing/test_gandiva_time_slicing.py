@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.policies.time_sharing.runs import decide, state_of
 
 from allocator import Cluster, get_policy
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.policies.time_sharing.published_sets import PublishedNodeSets
 from allocator.protocol import Trigger
+from tests.policies.time_sharing.runs import decide, state_of
 from throughputs import InputError
 
 ONE_SERVER = Cluster({"a100": 4}, {"a100": 4})

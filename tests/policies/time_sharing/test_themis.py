@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.policies.time_sharing.runs import decide, state_of
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.time_sharing import themis
 from formulations.solving.backends import BACKENDS
+from tests.policies.time_sharing.runs import decide, state_of
 from throughputs import InputError
 
 TWO = Cluster({"a100": 2}, {"a100": 2})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.policies.time_sharing.runs import decide, state_of, who_runs
 
 from allocator import Cluster, get_policy
 from allocator.policies.time_sharing.tiresias import Tiresias, TiresiasMemory
+from tests.policies.time_sharing.runs import decide, state_of, who_runs
 from throughputs import InputError
 
 TWO = Cluster({"a100": 2}, {"a100": 2})

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tests.policies.time_sharing.runs import traces
 
 from allocator import Cluster, get_policy, simulate
 from allocator.presets import preset
+from tests.policies.time_sharing.runs import traces
 from tests.simulator.test_checkpoints import CrashError, StopAt, assert_same
 from tests.simulator.worlds import make_trace
 
