@@ -88,14 +88,18 @@ def solve(
     )
 
 
-def load_throughputs(source: str | Path | None = None, *, colocated: bool = False) -> ThroughputTable:
-    """The throughput table in a file (public JSON, tidy CSV or Parquet), or the embedded one.
+def load_throughputs(
+    source: str | Path | None = None, *, colocated: bool = False, accelerator: str | None = None
+) -> ThroughputTable:
+    """The throughput table in a file (public JSON, tidy CSV or Parquet) or a folder, or the embedded one.
+
+    `accelerator` is the type of a folder where its name does not tell it.
 
     With `colocated` the embedded table comes with estimates for jobs that share GPUs, `throughputs.default_colocation`,
     gangs of all sizes included: a gang is taken to lose what one of its GPUs does.
     """
     if source is not None:
-        return read_table(source)
+        return read_table(source, accelerator)
     table = default_table()
     return table.with_colocation(default_colocation(), table.scale_factors) if colocated else table
 

@@ -58,6 +58,8 @@ class DecisionCore:
     active : (n,) ids of the active jobs, ascending.
     next_price_change : when a policy that watches prices is to be asked anew, seconds; inf for never.
     allocation : what the policy last decided; None before its first call, and from policies that have none.
+    more_arrivals : whether the world still expects arrivals; it may know better than True.
+    decisions : how often it was time to ask the policy since the first arrival, be it that nobody was there.
     policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
     """
 
@@ -79,6 +81,12 @@ class DecisionCore:
         self.allocation: Allocation | None = None
         self.policy_calls = 0
         self.policy_seconds = 0.0
+        self.more_arrivals = True
+        self.decisions = 0
+        self._service = Need.SERVICE in policy.needs
+        if self._service:
+            for name in _SERVICE:
+                jobs.register(name, 0.0)
         self._prices = prices
         watched = prices is not None and Trigger.PRICES in policy.triggers
         self.next_price_change = 0.0 if watched else np.inf
@@ -124,6 +132,19 @@ class DecisionCore:
         """The (K,) rows of `decision` ran for `seconds` (K,) each; to be told while their jobs are still active."""
         self._rounds += 1
         self._executor.record(decision.assignment, seconds)
+        self.record_service(decision.assignment, seconds)
+
+    def record_service(self, rows: Assignment, seconds: NDArray[np.float64]) -> None:
+        """The (K,) `rows` trained for `seconds` (K,) each, outside rounds; kept for policies that need to know."""
+        if self._service:
+            columns, at = self.jobs.columns, self.jobs.rows(rows.jobs)
+            columns["service_seconds"][at] += seconds
+            columns["service_gpu_seconds"][at] += seconds * rows.gpus
+
+    @property
+    def asked_at(self) -> float:
+        """When it was last time to ask the policy, seconds; -inf before the first arrival."""
+        return self._asked_at if self.decisions else -np.inf
 
     def record_rounds(self, rounds: int) -> None:
         """So many further rounds went exactly like the last one; their time is entered elsewhere."""
@@ -152,7 +173,8 @@ class DecisionCore:
 
     def sums(self) -> list[NDArray[np.float64]]:
         """What every round adds to, changed in place."""
-        return self._executor.sums()
+        service = [self.jobs.columns[name] for name in _SERVICE] if self._service else []
+        return self._executor.sums() + service
 
     def steady_rounds(self) -> bool:
         """Whether every coming round is like the last one, as long as the world has no news."""
@@ -183,6 +205,7 @@ class DecisionCore:
         """Ask the policy about the active jobs; returns those that it rejected, who are gone then."""
         self._news, self._asked_at = False, clock
         active = self.active
+        self.decisions += len(active) > 0 or self.decisions > 0
         if not len(active):
             self._executor.nobody(clock)
             return _NOBODY
@@ -190,6 +213,7 @@ class DecisionCore:
             self._isolated.advance(active)
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
+        state.more_arrivals = self.more_arrivals
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
         answer = self._executor.ask(self.policy, state.after(self.allocation), active)
         self.policy_seconds += answer.seconds
@@ -240,6 +264,7 @@ class DecisionCore:
         running = self._running
         return {
             "active": self.active,
+            "decisions": self.decisions,
             "policy_calls": self.policy_calls,
             "policy_seconds": self.policy_seconds,
             "next_price_change": self.next_price_change,
@@ -254,7 +279,7 @@ class DecisionCore:
 
     def restore(self, state: dict[str, Any], allocation: Allocation | None) -> None:
         """Go on from `state`, with the last `allocation` of before."""
-        for name in ("active", "policy_calls", "policy_seconds", "next_price_change"):
+        for name in ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change"):
             setattr(self, name, state[name])
         self._news, self._asked_at, self._rounds = state["news"], state["asked_at"], state["rounds"]
         self._running = Assignment(*state["running"])
@@ -266,6 +291,9 @@ class DecisionCore:
 
 
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)
+
+# Columns of the job table that are kept for policies with Need.SERVICE.
+_SERVICE = ("service_seconds", "service_gpu_seconds")
 
 
 def _executor(

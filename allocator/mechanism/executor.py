@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.mechanism.checks import checked_allocation, checked_pairs, checked_shares
+from allocator.mechanism.placement.anew import PlacementAnew
 from allocator.mechanism.placement.placement import Placement, PlacementRule
 from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.protocol.allocation import Allocation
@@ -100,9 +101,11 @@ class Executor(ABC, Generic[PolicyT]):
     def next(self, clock: float) -> Step:
         """The step that begins at `clock` (seconds)."""
 
-    def placement(self, cluster: Cluster, rule: PlacementRule) -> Placement | RoundPlacement:
+    def placement(
+        self, cluster: Cluster, rule: PlacementRule | Literal["anew"]
+    ) -> Placement | RoundPlacement | PlacementAnew:
         """Where the rows of the steps go."""
-        return Placement(cluster, rule)
+        return PlacementAnew(cluster) if rule == "anew" else Placement(cluster, rule)
 
     def starved(self, step: Step, news: bool) -> bool:  # noqa: ARG002
         """Whether the policy had better be asked at once, instead of this `step`."""

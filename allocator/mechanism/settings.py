@@ -22,7 +22,7 @@ _CHOICES = {
     "priority": ("deficit", "time_fraction"),
     "queue": ("per_type", "global"),
     "idle_fill": ("off", "queue_order", "best_type"),
-    "placement": ("off", "in_order", "consolidated", "buddy", "local_search"),
+    "placement": ("off", "in_order", "consolidated", "buddy", "local_search", "anew"),
     "pair_rows": ("shared", "all"),
 }
 
@@ -60,8 +60,9 @@ class MechanismSettings:
         they are jobs without share.
     placement : "off": no GPU ids; "in_order": gangs take GPUs in the order of their ids, and a larger new gang may
         displace a smaller one; "consolidated": jobs that stay keep their GPUs, and each new gang gets as few servers
-        as possible; "buddy": gangs get blocks of powers of two, which merge when they are released;
-        "local_search": as "consolidated", with larger or with smaller gangs first, whichever is better.
+        as possible; "buddy": gangs get blocks of powers of two, which merge when they are released; "local_search": as
+        "consolidated", with larger or with smaller gangs first, whichever is better; "anew": everybody is placed again
+        with every decision, whole servers first, as ElasticFlow's simulator does.
     pair_rows : which pairs of jobs queue, under policies that pack. "shared": those that the policy gave a share; time
         that a pair is owed is owed to its jobs, whoever they share with later. "all": every pair of active jobs with
         gangs of one size, as rows in their own right; their number grows with the square of the jobs.
@@ -89,7 +90,7 @@ class MechanismSettings:
     tie_breaks: tuple[Literal["deficit", "share"], ...] = ("deficit", "share")
     idle_fill: Literal["off", "queue_order", "best_type"] = "best_type"
     undecided_jobs_block_gpus: bool = False
-    placement: Literal["off", "in_order", "consolidated", "buddy", "local_search"] = "consolidated"
+    placement: Literal["off", "in_order", "consolidated", "buddy", "local_search", "anew"] = "consolidated"
     pair_rows: Literal["shared", "all"] = "shared"
     priority_digits: int | None = None
 

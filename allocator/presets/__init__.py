@@ -8,6 +8,7 @@
 
 from allocator.presets.chronus import CHRONUS, CHRONUS_ELASTICFLOW
 from allocator.presets.default import DEFAULT
+from allocator.presets.elasticflow import ELASTICFLOW
 from allocator.presets.gavel import GAVEL
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset, nearest
 from allocator.presets.shockwave import SHOCKWAVE, SHOCKWAVE_PUBLISHED
@@ -16,7 +17,8 @@ from throughputs import InputError
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
 
 _PRESETS = {
-    preset.name: preset for preset in (DEFAULT, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED, CHRONUS, CHRONUS_ELASTICFLOW)
+    preset.name: preset
+    for preset in (DEFAULT, CHRONUS, CHRONUS_ELASTICFLOW, ELASTICFLOW, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED)
 }
 
 

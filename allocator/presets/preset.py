@@ -63,6 +63,8 @@ class Preset:
     policy_settings : settings of policies by their names, where they differ from the usual ones.
     policy_settings_by_gpus : those that go with the size of the cluster: by name of the policy, then by GPUs. A cluster
         has those of the largest size that it reaches; one below all of them those of the smallest.
+    world_settings : settings of mechanism and simulator by names of policies, where their published simulators differ.
+    world_settings_by_gpus : those that go with the size of the cluster, as `policy_settings_by_gpus`.
     comparison : what is compared where nothing else is said.
 
     Raises
@@ -78,6 +80,8 @@ class Preset:
     fairness: FairnessYardstick = "isolated"
     policy_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy_settings_by_gpus: Mapping[str, Mapping[int, Mapping[str, Any]]] = field(default_factory=dict)
+    world_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    world_settings_by_gpus: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     comparison: Comparison = field(default_factory=Comparison)
 
     def __post_init__(self) -> None:
@@ -87,6 +91,8 @@ class Preset:
 
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as in `MechanismSettings` or `SimulatorSettings`.
+
+        They hold under every policy and on every cluster, whatever `world_settings` say.
 
         Raises
         ------
@@ -103,15 +109,20 @@ class Preset:
             self,
             mechanism=dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),
             simulator=dataclasses.replace(self.simulator, **{k: v for k, v in changes.items() if k in simulator}),
+            world_settings=_without(self.world_settings, changes),
+            world_settings_by_gpus=_without(self.world_settings_by_gpus, changes),
         )
+
+    def in_run(self, policy: str, cluster: Cluster) -> Preset:
+        """The preset as it is in a run of that policy on `cluster`."""
+        by_gpus = _of_size(self.world_settings_by_gpus, cluster)
+        changes = {**by_gpus, **self.world_settings.get(policy, {})}
+        return self.replace(**changes) if changes else self
 
     def settings_of_policy(self, name: str, cluster: Cluster) -> dict[str, Any]:
         """Settings of the policy of that name on `cluster` under this preset; empty where they are the usual ones."""
         settings = dict(self.policy_settings.get(name, {}))
-        if by_gpus := self.policy_settings_by_gpus.get(name):
-            reached = [gpus for gpus in by_gpus if gpus <= cluster.total_gpus]
-            settings |= by_gpus[max(reached, default=min(by_gpus))]
-        return settings
+        return settings | _of_size(self.policy_settings_by_gpus.get(name, {}), cluster)
 
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
@@ -119,6 +130,19 @@ class Preset:
         return {"preset": self.name, "choice": self.choice, "fairness": self.fairness} | {
             k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()
         }
+
+
+def _of_size(by_gpus: Mapping[int, Mapping[str, Any]], cluster: Cluster) -> dict[str, Any]:
+    """Settings of the largest size that the cluster reaches, or of the smallest."""
+    if not by_gpus:
+        return {}
+    reached = [gpus for gpus in by_gpus if gpus <= cluster.total_gpus]
+    return dict(by_gpus[max(reached, default=min(by_gpus))])
+
+
+def _without(settings: Mapping[Any, Mapping[str, Any]], names: Mapping[str, Any]) -> dict[Any, Mapping[str, Any]]:
+    """All but those with these names."""
+    return {key: {k: v for k, v in of_key.items() if k not in names} for key, of_key in settings.items()}
 
 
 def nearest(name: str, known: list[str]) -> str:

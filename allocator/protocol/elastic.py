@@ -11,7 +11,7 @@ from allocator.cluster import Cluster
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 
-__all__ = ["Throughputs", "gang_rates", "of_table"]
+__all__ = ["Throughputs", "gang_rates", "of_table", "rates_by_duration"]
 
 Throughputs: TypeAlias = ThroughputTable | PackedColumns | Configurations | ArrayLike
 """What a run is told of the speed of its jobs: a table by job type, what these very jobs do alone and in pairs, what
@@ -37,6 +37,22 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
         expected = f"the {len(trace)} jobs of the trace on {cluster.accelerators}"
         raise InputError("configurations", found=f"{found.n_jobs} jobs on {found.pools}", expected=expected)
     return found.fitting(cluster.capacity)
+
+
+def rates_by_duration(trace: Trace, cluster: Cluster) -> NDArray[np.float64]:
+    """(N, M) steps/s of each job with its own number of GPUs as its trace says: its steps over its duration.
+
+    Raises
+    ------
+    InputError
+        A job whose duration the trace does not say.
+    """
+    unknown = np.flatnonzero(np.isnan(trace.duration))
+    if len(unknown):
+        where = f"duration of job {unknown[0]}"
+        raise InputError(trace.source, field=where, found="none", expected="seconds, where gang_rates=duration")
+    speed: NDArray[np.float64] = trace.total_steps / trace.duration
+    return np.repeat(speed[:, None], len(cluster.accelerators), axis=1)
 
 
 def gang_rates(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> ArrayLike:

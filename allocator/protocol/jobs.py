@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take
-from allocator.protocol.elastic import Throughputs, gang_rates, of_table
+from allocator.protocol.elastic import Throughputs, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
@@ -148,18 +148,21 @@ class JobTable:
         needs: Need = Need.NOTHING,
         entities: Entities | None = None,
         published_profiles: bool = False,
+        by_duration: bool = False,
     ) -> JobTable:
         """Table of the jobs of `trace`, with rates looked up in a throughput table or given as an (N, M) array.
 
         Pairs of jobs, rates by number of GPUs and how jobs train are looked up only where `needs` says so. Figures for
         pairs are in a table with co-location, or in `PackedColumns` of these jobs; those by number of GPUs in a table,
-        or in `Configurations` of these jobs; `published_profiles` as in `throughputs.training.profile_trace`.
+        or in `Configurations` of these jobs; `published_profiles` as in `throughputs.training.profile_trace`. With
+        `by_duration` the gangs go at the speed that the durations of the trace say.
         """
         pairs = of_trace(trace, throughputs, cluster) if Need.COLOCATION in needs else None
         if isinstance(throughputs, PackedColumns):
             throughputs = throughputs.rates
         elastic = of_table(trace, throughputs, cluster) if Need.CONFIGURATIONS in needs else None
-        table = cls(trace, gang_rates(trace, throughputs, cluster), cluster, entities, pairs, configurations=elastic)
+        gangs = rates_by_duration(trace, cluster) if by_duration else gang_rates(trace, throughputs, cluster)
+        table = cls(trace, gangs, cluster, entities, pairs, configurations=elastic)
         if Need.TRAINING in needs:
             source = throughputs if isinstance(throughputs, ThroughputTable) else None
             table.training = TrainingLedger.of_trace(trace, source, cluster, table.rates, published=published_profiles)
@@ -289,6 +292,10 @@ class JobTable:
         """What the jobs in rows `at`, which are the `active` ones, can run as."""
         return None if self.configurations is None else self.configurations.of(at).relabelled(active.tolist())
 
+    def _service(self, name: str, at: _Ids) -> _Floats:
+        column = self.columns.get(name)
+        return np.zeros(len(at)) if column is None else column[at]
+
     def _partner_positions(self, active: _Ids) -> _Ids:
         """(n,) where in `active` the partner of each is, -1 where it has none or the partner is gone."""
         partner = self.current_partner[self.rows(active)]
@@ -353,10 +360,13 @@ class JobTable:
             ),
             "elapsed_seconds": lambda: np.maximum(clock - self.arrival_time[at], 0.0),
             "isolated_seconds": lambda: np.maximum(self.isolated_seconds[at], 0.0),
+            "run_seconds": lambda: self._service("service_seconds", at),
+            "gpu_seconds": lambda: self._service("service_gpu_seconds", at),
             "current_accelerator": lambda: self.current_accelerator[at],
             "slo_seconds": lambda: _until(self.deadline[at], clock),
             "deadlines": lambda: _until(self.deadline[at], 0.0),
             "deadline_options": lambda: self.deadline_options.take(at) if Need.DEADLINE_OPTIONS in needs else None,
+            "job_types": lambda: self.job_type[at],
             "gpu_prices": lambda: np.ones(len(cluster.accelerators)) if gpu_prices is None else gpu_prices,
             "colocation": lambda: self._known_pairs(active) if Need.COLOCATION in needs else None,
             "current_partner": lambda: self._partner_positions(active),

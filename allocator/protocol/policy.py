@@ -32,6 +32,7 @@ class Need(Flag):
     COLOCATION : what jobs do when two of them share GPUs (`ClusterState.colocation`); the answer may have pairs.
     TRAINING : how jobs train, epoch by epoch (`ClusterState.training`).
     CONFIGURATIONS : throughput by number of GPUs (`ClusterState.configurations`).
+    SERVICE : how long each job has trained, and on how many GPUs (`ClusterState.run_seconds`, `gpu_seconds`).
     DEADLINE_OPTIONS : all deadlines of jobs that have several, with values (`ClusterState.deadline_options`).
     ISOLATED_TIME : what the work done so far would have taken on isolated shares (`ClusterState.isolated_seconds`).
     """
@@ -41,6 +42,7 @@ class Need(Flag):
     TRAINING = auto()
     CONFIGURATIONS = auto()
     ISOLATED_TIME = auto()
+    SERVICE = auto()
     DEADLINE_OPTIONS = auto()
 
 
@@ -71,6 +73,7 @@ class Policy(ABC):
     Attributes
     ----------
     name : the registered name.
+    aliases : other names by which it is known; of the class itself, not inherited.
     answers : "shares" or "plan"; set by the two subclasses.
     needs, triggers : see `Need` and `Trigger`.
     period_seconds : asked at the latest after so many seconds, whatever happens; inf: not for the time alone.
@@ -80,6 +83,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
     answers: ClassVar[Literal["shares", "plan"]]
     needs: ClassVar[Need] = Need.NOTHING
     triggers: ClassVar[Trigger] = Trigger.USUAL

@@ -66,6 +66,8 @@ _COLUMNS = {
     "deadlines": _Column(np.inf, least=-np.inf, finite=False),
     "current_partner": _Column(-1, least=-1, whole=True),
     "gpu_prices": _Column(1.0, per_pool=True),
+    "run_seconds": _Column(0.0),
+    "gpu_seconds": _Column(0.0),
 }
 
 
@@ -94,13 +96,17 @@ class ClusterState:
     deadline_options : all deadlines of the jobs with their values (`Need.DEADLINE_OPTIONS`); None where they are not
         known.
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
+    run_seconds, gpu_seconds : (N,) seconds that the job has trained, and these times its GPUs (attained service);
+        kept for policies with `Need.SERVICE`, zeros for others.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
         same jobs and types as `throughputs`.
+    job_types : (N,) names of the job types; None where they are not known.
     membership : the entities, and which of them each job belongs to; None: no entities.
     configurations : throughput of the jobs by number of GPUs (`Need.CONFIGURATIONS`); None where it is not known.
     training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
+    more_arrivals : whether jobs are still expected to arrive.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
 
@@ -125,12 +131,16 @@ class ClusterState:
     deadlines: NDArray[np.float64]
     current_partner: NDArray[np.int64]
     gpu_prices: NDArray[np.float64]
+    run_seconds: NDArray[np.float64]
+    gpu_seconds: NDArray[np.float64]
     running: Assignment
     colocation: PackedColumns | None
+    job_types: NDArray[np.object_] | None
     membership: Membership | None
     configurations: Configurations | None
     deadline_options: DeadlineOptions | None
     training: TrainingView | None
+    more_arrivals: bool
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
 
@@ -141,11 +151,13 @@ class ClusterState:
         *,
         clock: float = 0.0,
         colocation: PackedColumns | None = None,
+        job_types: NDArray[np.object_] | None = None,
         membership: Membership | None = None,
         configurations: Configurations | None = None,
         deadline_options: DeadlineOptions | None = None,
         training: TrainingView | None = None,
         running: Assignment | None = None,
+        more_arrivals: bool = True,
         upcoming: UpcomingRounds | None = None,
         warm_start: WarmStart | None = None,
         **columns: Any,
@@ -157,8 +169,9 @@ class ClusterState:
         self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
         self.colocation, self.membership, self.training = colocation, membership, training
         self.configurations, self.deadline_options = configurations, deadline_options
+        self.job_types = job_types
         self.running = Assignment.none() if running is None else running
-        self.upcoming, self.warm_start = upcoming, warm_start
+        self.more_arrivals, self.upcoming, self.warm_start = more_arrivals, upcoming, warm_start
         self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
 
@@ -188,6 +201,7 @@ class ClusterState:
             expected = f"the {n} jobs and the types of the throughputs, in the same order"
             raise InputError("cluster state", field="colocation", found=found, expected=expected)
         for name, of_jobs in (
+            ("job_types", self.job_types),
             ("membership", None if self.membership is None else self.membership.of_job),
             ("training", None if self.training is None else self.training.rows),
             ("configurations", None if self.configurations is None else self.configurations.jobs),
@@ -200,7 +214,9 @@ class ClusterState:
     def on_demand(cls, cluster: Cluster, clock: float, sources: Mapping[str, Callable[[], Any]]) -> ClusterState:
         """A state whose columns and views are read from their `sources` when a policy first asks for them."""
         state = cls.__new__(cls)
-        state.__dict__.update(cluster=cluster, clock=clock, warm_start=None, upcoming=None, _sources=sources)
+        state.__dict__.update(
+            cluster=cluster, clock=clock, warm_start=None, upcoming=None, more_arrivals=True, _sources=sources
+        )
         return state
 
     def __getattr__(self, name: str) -> Any:
@@ -245,11 +261,13 @@ class ClusterState:
             part,
             clock=self.clock,
             colocation=None if self.colocation is None else take(self.colocation, jobs),
+            job_types=None if self.job_types is None else self.job_types[jobs],
             membership=None if self.membership is None else self.membership.take(jobs),
             configurations=None if self.configurations is None else self.configurations.of(jobs),
             deadline_options=None if self.deadline_options is None else self.deadline_options.take(jobs),
             training=None if self.training is None else self.training.take(jobs),
             running=Assignment(position[running.jobs], running.pool, running.gpus, position[running.partner]),
+            more_arrivals=self.more_arrivals,
             upcoming=self.upcoming,
             warm_start=self.warm_start,
             **columns,

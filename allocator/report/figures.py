@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["FIGURES", "MISSING", "Figure", "best_rows", "format_column", "format_number", "value_of"]
+__all__ = [
+    "DEADLINE_FIGURES",
+    "FIGURES",
+    "MISSING",
+    "Figure",
+    "best_rows",
+    "format_column",
+    "format_number",
+    "value_of",
+]
 
 MISSING = "-"
 HOUR = 3600.0
@@ -57,6 +66,13 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure("policy_seconds", "policy time", "s", 1.0, "low", "time spent deciding", outcome=False),
 )
+
+DEADLINE_FIGURES: tuple[Figure, ...] = (
+    Figure("deadline_ratio", "in time", "%", PERCENT, "high", "jobs with a deadline that kept it", 1, outcome=False),
+    Figure("cluster_efficiency", "progress per GPU", "%", PERCENT, "high", "speedups of running jobs over all GPUs", 1),
+    Figure("best_effort_average_jct", "best-effort JCT", "h", HOUR, "low", "mean JCT of jobs without a deadline"),
+)
+"""Those of runs in which jobs have deadlines."""
 
 
 def value_of(figure: Figure, summary: Mapping[str, Any]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator.policies.paper_labels import SHOCKWAVE_LABELS
-from allocator.report.figures import FIGURES, MISSING, Figure
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure
 
 __all__ = ["Presentation", "ended_otherwise"]
 
@@ -29,6 +29,9 @@ _AGAINST_FAIR_SHARE = Figure(
     "largest ratio of a job's completion time to its completion time under isolated_plus",
     2,
 )
+
+# Shown where a run has them.
+_OF_SOME_RUNS = (_AGAINST_FAIR_SHARE, *DEADLINE_FIGURES)
 
 
 _SHOCKWAVE = (SHOCKWAVE_LABELS, ("makespan", "average_jct", "worst_rho", "unfair_fraction"))
@@ -77,7 +80,7 @@ class Presentation:
                 for policy, label in zip(policies, labels, strict=True)
             ),
             labels=labels,
-            figures=figures + ((_AGAINST_FAIR_SHARE,) if any(_AGAINST_FAIR_SHARE.key in s for s in summaries) else ()),
+            figures=figures + tuple(f for f in _OF_SOME_RUNS if any(s.get(f.key) is not None for s in summaries)),
             bars=tuple(
                 shown_figure
                 for key in bars

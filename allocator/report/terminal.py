@@ -116,6 +116,9 @@ def extra_figures(summary: Mapping[str, Any]) -> list[str]:
         lines.append(f"cost ${summary['cost']:,.2f}")
     if summary["slo_jobs"]:
         lines.append(f"{summary['slo_attainment']:.1%} of {summary['slo_jobs']} jobs with a deadline kept it")
+    if summary.get("deadline_jobs"):
+        counts = ", ".join(f"{summary[name]} {name}" for name in ("admitted", "rejected", "met", "late"))
+        lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")
     for row in summary.get("by_priority", []):
         jct = _hours(row["average_jct"], " h")
         lines.append(f"weight {row['priority_weight']:g}: {row['jobs']} jobs, average JCT {jct}")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.results.deadlines import deadline_figures
+from allocator.results.efficiency import average_efficiency
 from allocator.results.fairness import pairwise_envy
 from throughputs.numerics import exp, log
 
@@ -48,6 +50,8 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - lease_extensions, lease_opportunities, lease_extension_rate: rounds in which a job kept the GPUs of the round
       before, rounds in which it could have, and their ratio.
     - slo_jobs, slo_attainment: jobs with a deadline, and the share of them that completed by it.
+    - where jobs have deadlines, those of `deadlines.deadline_figures`, and cluster_efficiency: the time average of
+      `efficiency.efficiency_table`; None where throughput by number of GPUs is not known.
     - cost: dollars; None without prices.
     - by_priority: the rows of `priorities_table`, when jobs differ in weight.
     - by_entity: the rows of `entity_metrics.entities_table`, when the run has entities.
@@ -89,6 +93,8 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
         **_envy_figures(jobs),
         **_slo_figures(jobs),
+        **deadline_figures(jobs, str(result.settings.get("deadline_measure", "first"))),
+        **_efficiency_figures(result),
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
         "rounds": int(result.timeline["rounds"].sum()) if "rounds" in result.timeline else len(result.timeline),
         "policy_calls": result.policy_calls,
@@ -168,8 +174,14 @@ def _envy_figures(jobs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _slo_figures(jobs: pd.DataFrame) -> dict[str, Any]:
-    met = [value for value in jobs["deadline_met"] if value is not None] if "deadline_met" in jobs else []
+    met = [value for value in jobs["met"] if value is not None] if "met" in jobs else []
     return {"slo_jobs": len(met), "slo_attainment": sum(met) / len(met) if met else None}
+
+
+def _efficiency_figures(result: SimulationResult) -> dict[str, Any]:
+    if "deadline" not in result.jobs:
+        return {}
+    return {"cluster_efficiency": None if result.record is None else average_efficiency(result.record)}
 
 
 def _span(jobs: pd.DataFrame) -> tuple[float, float]:

@@ -15,9 +15,9 @@ __all__ = ["save_result"]
 def save_result(result: SimulationResult, directory: str | Path) -> dict[str, Any]:
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
 
-    If jobs differ in weight there is also priorities.csv, and entities.csv if the run has entities.
-    The directory is made if needed. Each file is replaced in one step, the summary last: where it stands, the run is
-    complete.
+    If jobs differ in weight there is also priorities.csv, entities.csv if the run has entities, and efficiency.csv if
+    jobs have deadlines and their throughput by number of GPUs is known. The directory is made if needed. Each file is
+    replaced in one step, the summary last: where it stands, the run is complete.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -27,6 +27,7 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     for name, table, wanted in (
         ("priorities.csv", result.priorities, len(result.priorities) > 1),
         ("entities.csv", result.entities, len(result.entities) > 0),
+        ("efficiency.csv", result.efficiency, len(result.efficiency) > 0),
     ):
         if wanted:
             write_frame(directory / name, table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ from allocator.protocol.jobs import JobTable
 from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
 from allocator.results.observers import StretchOutcome
-from allocator.results.outcomes import OPEN, STATUSES, UNSERVED
+from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
 from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
+    from throughputs.configurations import Configurations
     from throughputs.prices import PriceTable
 
 __all__ = ["RunRecord"]
@@ -38,6 +39,7 @@ class RunRecord:
     window : (first, end) ids of the jobs that are measured; None: all.
     prices : dollars per GPU hour, see `cost`; None: costs are not reckoned.
     fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
+    by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class RunRecord:
         window: tuple[int, int] | None = None,
         prices: PriceTable | None = None,
         fluid: bool = False,
+        by_gpus: Callable[[], Configurations] | None = None,
     ) -> None:
         self.jobs = jobs
         self.truth = truth
@@ -57,6 +60,24 @@ class RunRecord:
         self.window = window
         self.prices = prices
         self.fluid = fluid
+        self._by_gpus = by_gpus
+
+    @cached_property
+    def configurations(self) -> Configurations | None:
+        """What the jobs do by number of GPUs; None where it is not known."""
+        if self.jobs.configurations is not None:
+            return self.jobs.configurations
+        return None if self._by_gpus is None else self._by_gpus()
+
+    @cached_property
+    def judged_time(self) -> _Floats:
+        """(N,) what deadlines are compared with: when the job was through, as the world judges it, seconds.
+
+        nan for a job that did not complete, or was cut off before its last step.
+        """
+        completed = np.where(self.jobs.columns["outcome"] == CUT_OFF, np.nan, self.jobs.completion_time)
+        judged = self.jobs.columns.get("judged_time")
+        return completed if judged is None else np.where(np.isnan(judged) | np.isnan(completed), completed, judged)
 
     @cached_property
     def round_start(self) -> _Floats:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from allocator.results.efficiency import efficiency_table
 from allocator.results.entity_metrics import entities_table
 from allocator.results.metrics import priorities_table, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
@@ -44,8 +45,8 @@ class SimulationResult:
         in seconds.
         Where the run has them also: steps_done, where a rule may cut jobs off; rho_static, rho_themis and
         scheduled_fraction (rounds in which it ran, of those in which it was there), where profiles are known; entity
-        (empty: none), deadline (seconds on the clock) and deadline_met, cost (dollars), measured (whether the job is in
-        the window).
+        (empty: none), deadline (seconds on the clock) and met, last_deadline and value_kept where jobs have several
+        (`deadlines.deadline_columns`), cost (dollars), measured (whether the job is in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
         job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Under
         policies that pack also partner, the job on the same GPUs. Without rounds: one row per job (and partner), type
@@ -56,6 +57,8 @@ class SimulationResult:
         queued_jobs, busy_gpus.
     priorities : one row per priority weight, see `metrics.priorities_table`.
     entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
+    efficiency : progress per GPU over time, see `efficiency.efficiency_table`; empty without deadlines, and where
+        throughput by number of GPUs is not known.
     """
 
     policy: str
@@ -133,6 +136,11 @@ class SimulationResult:
     def entities(self) -> pd.DataFrame:
         """One row per entity, and one for the jobs outside."""
         return entities_table(self.jobs, self.record)
+
+    @cached_property
+    def efficiency(self) -> pd.DataFrame:
+        """One row for each time at which it changed."""
+        return efficiency_table(self.record)
 
     def _record(self) -> RunRecord:
         assert self.record is not None

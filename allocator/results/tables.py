@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.results.deadlines import met_deadlines
+from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
 
@@ -73,10 +73,7 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["steps_done"] = np.where(cut_off, jobs.columns["steps_trained"], jobs.steps_done)
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
-    if not np.isnan(jobs.deadline).all():
-        columns["deadline"] = jobs.deadline
-        completed = np.where(jobs.columns["outcome"] == CUT_OFF, np.nan, jobs.completion_time)
-        columns["deadline_met"] = met_deadlines(jobs.deadline, completed)
+    columns |= deadline_columns(record)
     if record.prices is not None:
         columns["cost"] = np.bincount(record.row_job, record.row_cost, n)
     if record.window is not None:

@@ -50,6 +50,11 @@ class Arrivals:
         """Whether nobody is left to come."""
         return self._admitted == len(self._queue)
 
+    @property
+    def only_last_left(self) -> bool:
+        """Whether all that are left to come arrive together."""
+        return not self.all_admitted and self._times[self._admitted] == self._times[-1]
+
     def refresh(self) -> None:
         """Take in the jobs by which the table has grown. Those that no type can run are left out: they would stay."""
         jobs, known = self._jobs, self._known

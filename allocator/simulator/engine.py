@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from allocator.checkpoint.checkpoint import Checkpoints, identity
 from allocator.cluster import Cluster
 from allocator.presets import Preset
 from allocator.presets import preset as find_preset
+from allocator.protocol.elastic import of_table
 from allocator.protocol.entities import Entities, EntitiesLike
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, checked_policy
@@ -29,6 +31,7 @@ from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, ThroughputTable, Trace
+from throughputs.configurations import Configurations
 from throughputs.estimator.believed import BelievedColocation, Estimation
 
 if TYPE_CHECKING:
@@ -101,7 +104,7 @@ def simulate(
     """
     checked_policy(policy).prepare()
     started = time.perf_counter()
-    chosen = find_preset(preset)
+    chosen = find_preset(preset).in_run(policy.name, cluster)
     _check(trace, window, extend, checkpoint, checkpoint_every, resume)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     owners = None if entities is None else Entities.parse(entities)
@@ -112,7 +115,13 @@ def simulate(
 
     def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
         table = JobTable.from_trace(
-            some, throughputs, cluster, needs=needs, entities=whose, published_profiles=adaptation == "published"
+            some,
+            throughputs,
+            cluster,
+            needs=needs,
+            entities=whose,
+            published_profiles=adaptation == "published",
+            by_duration=chosen.simulator.gang_rates == "duration",
         )
         return table, Truth.from_trace(some, throughputs, cluster, table, chosen.simulator, adaptation)
 
@@ -148,7 +157,16 @@ def simulate(
     if files is not None and resume:
         started -= files.load(world, recorder) or 0.0
     _run(world, recorder, files, checkpoint_every, started)
-    record = RunRecord(world.jobs, truth, cluster, recorder.outcomes, window, priced, chosen.simulator.ideal)
+    record = RunRecord(
+        world.jobs,
+        truth,
+        cluster,
+        recorder.outcomes,
+        window,
+        priced,
+        chosen.simulator.ideal,
+        _by_gpus(trace, throughputs, cluster) if len(trace) == len(world.jobs) else None,
+    )
     return SimulationResult(
         policy=policy.name,
         cluster=cluster,
@@ -163,6 +181,14 @@ def simulate(
         status="saturated" if world.stop_reason else "completed",
         status_detail=world.stop_reason,
     )
+
+
+def _by_gpus(trace: Trace, throughputs: Any, cluster: Cluster) -> Callable[[], Configurations] | None:
+    """How to find out what jobs with deadlines do by number of GPUs; None where there is no way, or no deadline."""
+    has_deadlines = not (np.isnan(trace.deadline) & np.isnan(trace.slo)).all()
+    if not has_deadlines or not isinstance(throughputs, ThroughputTable | Configurations):
+        return None
+    return lambda: of_table(trace, throughputs, cluster)
 
 
 def _policy_settings(policy: Policy) -> dict[str, Any]:

@@ -8,6 +8,7 @@ the mechanism). The published simulator's mode of this name differs: there, jobs
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
 from allocator.simulator.restarts import head_starts
 from allocator.simulator.rounds import servers_of, spread_gangs
+from allocator.simulator.rules.stretches import Stretch, stretch_rules
 
 if TYPE_CHECKING:
     from allocator.simulator.world import World
@@ -46,20 +48,38 @@ class EventExecution:
         self.world = world
         self.leases = Leases(world.core)
         self._table, self._truth = world.jobs, world.truth
-        self._cost = world.settings.restart_cost
-        self._server = servers_of(cluster) if world.settings.unconsolidated_throughputs else []
+        settings = world.settings
+        self._cost = settings.restart_cost
+        self._slot, self._grid = settings.slot_seconds, settings.slot_grid
+        self._spares_last = settings.slot_spares_last_arrival
+        self._rules = stretch_rules(settings)
+        self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)
+        if self._rules:
+            world.jobs.register("judged_time", np.nan)
+        for rule in self._rules:
+            rule.bind(world.jobs, world.core)
 
     def _horizon(self, decision: Decision) -> float:
         """When the core is to be asked again at the latest, seconds."""
         world = self.world
         return min(world.clock + decision.seconds, world.arrivals.next_time, world.core.next_price_change)
 
+    def seen_at(self, time: float) -> float:
+        """When the world sees what happens at `time` (seconds): at once, or at the end of the slot."""
+        world = self.world
+        if not self._slot or (self._spares_last and world.arrivals.only_last_left and time == world.arrivals.next_time):
+            return time
+        if self._grid:
+            first = float(self._table.arrival_time[0])
+            return first + math.ceil((time - first) / self._slot) * self._slot if time < np.inf else time
+        return max(time, world.core.asked_at + self._slot)
+
     def wait(self, decision: Decision) -> None:
         """Nobody runs until the next event."""
         world = self.world
         self.leases.follow(decision, world.clock, self._table)
-        until = self._horizon(decision)
+        until = self.seen_at(self._horizon(decision))
         self._note_standstill(until, trouble=until == np.inf)
         if until < np.inf:
             world.clock = until
@@ -73,16 +93,14 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self.leases.follow(decision, world.clock, table)
-        ready, speed = table.columns["ready_time"], self._rates(decision)
+        ready = table.columns["ready_time"]
         lost = self._cost.of_rows(decision, table) if self._cost else np.zeros(len(at))
-        lost, trained = head_starts(decision, lost)
+        lost, ahead = head_starts(decision, lost)
         ready[at] = np.where(lost > 0, world.clock + lost, ready[at])
-        # a head start may be longer than what is left
-        ahead = np.minimum(trained * speed, table.total_steps[at] - table.steps_done[at])
-        early = np.subtract(trained, np.divide(ahead, speed, where=speed > 0, out=trained.copy()))
-        table.steps_done[at] += ahead
-        begin = np.maximum(ready[at], world.clock)
-        self._pass_time(decision, rows.jobs, at, speed, begin, early)
+        stretch = Stretch(world.clock, decision, at, np.maximum(ready[at], world.clock) - ahead)
+        for rule in self._rules:
+            rule.begin(stretch)
+        self._pass_time(stretch, rows.jobs, self._rates(decision))
 
     def _note_standstill(self, until: float, *, trouble: bool) -> None:
         """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help."""
@@ -103,19 +121,21 @@ class EventExecution:
         gpus = tuple(self.world.core.gpus_of(job) for job in rows.jobs.tolist())
         return np.where(spread_gangs(gpus, self._server), slower, rates)
 
-    def _pass_time(
-        self, decision: Decision, jobs: _Ids, at: _Ids, speed: _Floats, begin: _Floats, early: _Floats | float = 0.0
-    ) -> None:
-        """Let jobs go at `speed` (steps/s) from `begin` (seconds) on, until the first event.
-
-        One that completes has completed `early` seconds ago.
-        """
+    def _pass_time(self, stretch: Stretch, jobs: _Ids, speed: _Floats) -> None:
+        """Let jobs go at `speed` (steps/s) from their beginning on, until the first event."""
         world, table, clock = self.world, self._table, self.world.clock
+        decision, at, begin = stretch.decision, stretch.at, stretch.begin
         left = table.total_steps[at] - table.steps_done[at]
         running = speed > 0
         finish = np.full(len(jobs), np.inf)
         finish[running] = begin[running] + left[running] / speed[running]
-        end = min(float(finish.min(initial=np.inf)), self._horizon(decision))
+        if self._rules:
+            stretch.finish = stretch.judged = finish
+            for rule in self._rules:
+                rule.shape(stretch)
+            finish = stretch.finish
+        # with a head start a job may be through before it starts
+        end = self.seen_at(max(min(float(finish.min(initial=np.inf)), self._horizon(decision)), clock))
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
@@ -124,15 +144,20 @@ class EventExecution:
             world.note_progress()
         else:
             self._note_standstill(end, trouble=not running.any())
-        done = running & (left - steps <= STEP_TOLERANCE * table.total_steps[at])
+        done = finish <= end if self._rules else left - steps <= STEP_TOLERANCE * table.total_steps[at]
+        done &= running
         steps[done] = left[done]
         table.steps_done[at] += steps
+        if decision.shares is None:
+            world.core.record_service(decision.assignment, np.maximum(np.minimum(finish, end) - begin, 0.0))
         active = len(world.core.active)
         if decision.shares is not None:
             self._tell_shares(decision, jobs, steps, speed, end, active)
         if done.any():
             self.leases.end(jobs[done], end, table)
-            world.complete(jobs[done], end - np.broadcast_to(early, len(jobs))[done], None)
+            if self._rules:
+                table.columns["judged_time"][at[done]] = stretch.judged[done]
+            world.complete(jobs[done], np.minimum(finish[done], end), None)
         if decision.shares is None:
             used = int(decision.assignment.gpus[decision.assignment.firsts].sum())
             world.tell_stretch(self.leases.stretch(world.round, clock, end, active, (len(jobs), used)))
@@ -154,8 +179,8 @@ class EventExecution:
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
-        begin = np.full(len(active), self.world.clock)
-        self._pass_time(decision, active, at, speed, begin)
+        clock = self.world.clock
+        self._pass_time(Stretch(clock, decision, at, np.full(len(active), clock)), active, speed)
 
     def _tell_shares(
         self, decision: Decision, jobs: _Ids, steps: _Floats, speed: _Floats, end: float, active: int
@@ -185,8 +210,10 @@ class EventExecution:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return self.leases.state()
+        return {"leases": self.leases.state(), "rules": [rule.state() for rule in self._rules]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self.leases.restore(state)
+        self.leases.restore(state["leases"])
+        for rule, kept in zip(self._rules, state["rules"], strict=True):
+            rule.restore(kept)

@@ -63,7 +63,7 @@ class RestartCost:
 
 
 def head_starts(decision: Decision, lost: _Floats) -> tuple[_Floats, _Floats]:
-    """(K,) seconds that rows still lose at their start out of those `lost` (K,), and seconds that count as trained.
+    """(K,) seconds that rows still lose at their start of those `lost` (K,), and seconds by which they began before.
 
     A head start is used up by the cost of the start first.
     """

@@ -18,7 +18,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.repetition import LEAST_ROUNDS, advance, equal_increments, rounds_ahead
-from allocator.simulator.rules import Round, Rule, StepCount, rules_of
+from allocator.simulator.rules.rounds import Round, Rule, StepCount, rules_of
 from allocator.simulator.training import TrainingRounds
 from throughputs import InputError
 

@@ -10,6 +10,28 @@ from throughputs import InputError
 
 __all__ = ["SimulatorSettings"]
 
+_CHOICES = {
+    "round_end": ("fixed", "slowest"),
+    "batch_size_adaptation": ("off", "exact", "published"),
+    "ends": ("exact", "second", "slot"),
+    "deadlines_judged_by": ("end", "training"),
+    "overhead": ("off", "starts", "running", "active"),
+    "overhead_delays_end": ("always", "restarts"),
+    "gang_rates": ("table", "duration"),
+}
+
+_FLAGS = (
+    "ideal",
+    "unconsolidated_throughputs",
+    "whole_steps",
+    "pairs_end_together",
+    "restart_when_moved",
+    "slot_grid",
+    "slot_spares_last_arrival",
+    "overhead_while_arrivals",
+    "overhead_reuses_groups",
+)
+
 
 @dataclass(frozen=True)
 class SimulatorSettings:
@@ -32,6 +54,10 @@ class SimulatorSettings:
         completion (`allocator.simulator.fluid`). The settings of rounds and queues then mean nothing.
     unconsolidated_throughputs : a gang whose GPUs are on more than one server goes at the throughput that the table
         has for that. Policies reckon with the consolidated one.
+    deadline_measure : which jobs the deadline ratio of the results counts as in time: "first": those that completed by
+        their first deadline, as in ElasticFlow; "last": by any of their deadlines; "value": each in part, by the value
+        of the deadline that it kept over that of its first, one less Chronus' miss rate. For jobs with one deadline all
+        are the same.
     restart_penalty_seconds : a gang that did not run the round before trains so much less; not in the first round.
     restart_penalty_slack_seconds : a gang that is done more than this before a full round is over pays no penalty;
         None: every gang pays.
@@ -48,6 +74,27 @@ class SimulatorSettings:
     overtime_factor : a job counts as completed when it has run for so many times its profiled duration; None: never.
     max_waiting_jobs : the run is cut short as saturated when more jobs wait in a round; None: no limit.
     max_clock_seconds : the run is cut short as saturated when the clock passes this time; None: no limit.
+    slot_seconds : after a decision at an event the next one comes so many seconds later at the earliest: whatever
+        happens in between waits, and the GPUs of a job that ends are free only then; 0: everything is seen at once.
+    slot_grid : slots begin at multiples of slot_seconds from the first arrival on; otherwise with each decision.
+    slot_spares_last_arrival : the last arrival of a trace does not wait for the end of a slot.
+    ends : when a job that has done its last step is through: "exact": then; "second": at the next whole second;
+        "slot": at the end of that slot of its present stretch (with slot_seconds above 0).
+    deadlines_judged_by : what a deadline is compared with: "end": the end of the job, as in its completion time;
+        "training": the second of its last step, without the overhead of its last stretch and the rest of the slot.
+    overhead : which jobs lose time at each decision at an event: "off": nobody; "starts": those that start;
+        "running": everybody who has GPUs, whether or not anything changes; "active": those who wait as well, for whom
+        it counts when they run. A job of n GPUs loses `overhead_base_seconds` +
+        `overhead_doubling_seconds` (1 + log2 n) in the stretch that follows.
+    overhead_base_seconds, overhead_doubling_seconds : see `overhead`.
+    overhead_reuses_groups : a set of GPUs on which a job has run before costs the base only.
+    overhead_restart_decisions : everything is started anew at every so many decisions; "slot": as many as a slot has
+        seconds, which is what the published simulator compares with; None: never.
+    overhead_restart_seconds : what that costs everybody in addition, and known sets of GPUs are forgotten.
+    overhead_while_arrivals : time is lost only as long as more jobs are to arrive.
+    overhead_delays_end : whether time lost in a stretch delays an end in it: "always", or at "restarts" only.
+    gang_rates : how fast a job goes with its own number of GPUs: "table": as the throughputs say; "duration": as the
+        trace says, its steps over its duration.
 
     Raises
     ------
@@ -63,6 +110,7 @@ class SimulatorSettings:
     max_rounds_without_progress: int = 100
     ideal: bool = False
     unconsolidated_throughputs: bool = False
+    deadline_measure: Literal["first", "last", "value"] = "first"
     restart_penalty_seconds: float = 0.0
     restart_penalty_slack_seconds: float | None = None
     restart_penalty_per_doubling_seconds: float = 0.0
@@ -74,6 +122,20 @@ class SimulatorSettings:
     overtime_factor: float | None = None
     max_waiting_jobs: int | None = None
     max_clock_seconds: float | None = None
+    slot_seconds: float = 0.0
+    slot_grid: bool = False
+    slot_spares_last_arrival: bool = False
+    ends: Literal["exact", "second", "slot"] = "exact"
+    deadlines_judged_by: Literal["end", "training"] = "end"
+    overhead: Literal["off", "starts", "running", "active"] = "off"
+    overhead_base_seconds: float = 0.0
+    overhead_doubling_seconds: float = 0.0
+    overhead_reuses_groups: bool = False
+    overhead_restart_decisions: int | Literal["slot"] | None = None
+    overhead_restart_seconds: float = 0.0
+    overhead_while_arrivals: bool = False
+    overhead_delays_end: Literal["always", "restarts"] = "always"
+    gang_rates: Literal["table", "duration"] = "table"
 
     @property
     def restart_cost(self) -> RestartCost:
@@ -87,15 +149,13 @@ class SimulatorSettings:
         )
 
     def __post_init__(self) -> None:
-        if self.round_end not in ("fixed", "slowest"):
-            raise InputError("simulator settings", field="round_end", found=self.round_end, expected="fixed or slowest")
-        if self.batch_size_adaptation not in ("off", "exact", "published"):
-            found = self.batch_size_adaptation
-            expected = "off, exact or published"
-            raise InputError("simulator settings", field="batch_size_adaptation", found=found, expected=expected)
-        for name in ("max_zero_step_rounds", "max_rounds_without_progress"):
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                expected = ", ".join(choices[:-1]) + f" or {choices[-1]}"
+                raise InputError("simulator settings", field=name, found=getattr(self, name), expected=expected)
+        for name in ("max_zero_step_rounds", "max_rounds_without_progress", "overhead_restart_decisions"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value is not None and value != "slot" and value < 1:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 1")
         for name in (
             "max_waiting_jobs",
@@ -105,16 +165,26 @@ class SimulatorSettings:
             "restart_penalty_per_doubling_seconds",
             "finished_jobs_linger_rounds",
             "overtime_factor",
+            "slot_seconds",
+            "overhead_base_seconds",
+            "overhead_doubling_seconds",
+            "overhead_restart_seconds",
         ):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 0")
-        for name in ("ideal", "unconsolidated_throughputs", "whole_steps", "pairs_end_together", "restart_when_moved"):
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise InputError("simulator settings", field=name, found=getattr(self, name), expected="true or false")
+        if "slot" in (self.ends, self.overhead_restart_decisions) and not self.slot_seconds >= 1:
+            expected = "at least 1 where ends or overhead_restart_decisions go by the slot"
+            raise InputError("simulator settings", field="slot_seconds", found=self.slot_seconds, expected=expected)
         counts = [gpus for gpus, _ in self.restart_penalty_by_gpus]
         costs = [cost for _, cost in (*self.restart_penalty_by_gpus, *self.restart_penalty_by_job_type)]
         if counts != sorted(set(counts)) or any(not cost >= 0 for cost in costs):
             given = (self.restart_penalty_by_gpus, self.restart_penalty_by_job_type)
             expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
             raise InputError("simulator settings", field="restart_penalty_by_gpus", found=given, expected=expected)
+        if self.deadline_measure not in ("first", "last", "value"):
+            measure, expected = self.deadline_measure, "first, last or value"
+            raise InputError("simulator settings", field="deadline_measure", found=measure, expected=expected)

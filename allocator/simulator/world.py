@@ -130,7 +130,8 @@ class World:
         elif decision.interruptible and len(self.core.active):
             self._events.wait(decision)
         elif self.arrivals.next_time < np.inf:
-            self.clock = self.arrivals.next_time
+            arrival = self.arrivals.next_time
+            self.clock = self._events.seen_at(arrival) if decision.interruptible else arrival
         elif len(self.core.active):
             self._run_out()
         else:
@@ -142,6 +143,7 @@ class World:
 
     def _ask(self, waive_interval: bool = False) -> Decision:
         calls = self.core.policy_calls
+        self.core.more_arrivals = not self.arrivals.all_admitted
         decision = self.core.next(self.clock, waive_interval=waive_interval)
         if self.core.policy_calls != calls:
             self._tell_decision()

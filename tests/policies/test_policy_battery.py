@@ -21,7 +21,7 @@ PROGRAMS = [
     "max_sum_throughput_perf",
 ]
 TYPES = ["v100", "p100", "k80"]
-ONE_TYPE = {"shockwave", "chronus"}
+ONE_TYPE = {"shockwave", "chronus", "elasticflow", "elasticflow_no_admission", "edf", "edf_admission"}
 RELATIVE_PRIORITIES = {"proportional", "gandiva_fair", "isolated_plus"}
 
 

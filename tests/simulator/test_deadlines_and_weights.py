@@ -68,7 +68,7 @@ def test_the_policy_sees_the_time_left_and_the_result_who_kept_it() -> None:
     assert policy.states[1].slo_seconds.tolist() == [864.0 - 1080.0]
     assert policy.states[-1].slo_seconds.tolist() == [np.inf]
     assert result.jobs["deadline"].tolist()[:2] == [1440.0, 864.0]
-    assert result.jobs["deadline_met"].tolist() == [True, False, None]
+    assert result.jobs["met"].tolist() == [True, False, None]
     summary = result.summary()
     assert (summary["slo_jobs"], summary["slo_attainment"]) == (2, 0.5)
     by_weight = summary["by_priority"]
@@ -79,7 +79,7 @@ def test_the_policy_sees_the_time_left_and_the_result_who_kept_it() -> None:
 def test_a_job_that_never_completed_missed_its_deadline() -> None:
     trace = Trace(["a"] * 2, [1, 1], [720.0, 720.0], [0.0, 0.0], slo=[9.0, 9.0], duration=[720.0] * 2)
     result = simulate(trace, ONE_GPU, SharesPolicy(), [[1.0], [0.0]])
-    assert result.jobs["deadline_met"].tolist() == [True, False]
+    assert result.jobs["met"].tolist() == [True, False]
     assert result.summary()["slo_attainment"] == 0.5
 
 

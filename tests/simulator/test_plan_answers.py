@@ -252,7 +252,7 @@ def test_a_job_that_was_cut_off_missed_its_deadline() -> None:
     chosen = DEFAULT.replace(overtime_factor=0.5)
     jobs = simulate(type(trace)(**columns), ONE, SharesPolicy(), np.ones((1, 1)), preset=chosen).jobs
     assert jobs["status"].tolist() == ["cut_off"]
-    assert jobs["deadline_met"].tolist() == [False]
+    assert jobs["met"].tolist() == [False]
     assert 0 < jobs["steps_done"].iloc[0] < 36000
 
 

@@ -21,7 +21,7 @@ from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.fairness import isolated_rho
 from allocator.results.output import save_result
-from throughputs import InputError, TraceGenerator, read_trace
+from throughputs import InputError, TraceGenerator
 from throughputs.files import write_text
 from throughputs.traces.shockwave_generator import shockwave_trace
 
@@ -81,7 +81,7 @@ def compare_command(
         mean_interarrival_seconds=usual.mean_interarrival_seconds if mean_interarrival is None else mean_interarrival,
         seed=usual.seed if run.seed is None else run.seed,
     )
-    workload = runs.workload(_jobs(trace, drawn, runs.table))
+    workload = runs.workload(_drawn(drawn, runs.table) if trace is None else runs.read(trace))
     results, summaries = _simulated(names, runs, workload, out, plain_lines=not as_json)
     described = f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
     report = write_report(results, out / "report.html", description=described, summaries=summaries)
@@ -140,10 +140,8 @@ def _names(policies: str | None, preset_name: str) -> list[str]:
     return names
 
 
-def _jobs(path: Path | None, what: Comparison, table: ThroughputTable) -> Trace:
-    """The jobs of a file, or of a generator."""
-    if path is not None:
-        return read_trace(path)
+def _drawn(what: Comparison, table: ThroughputTable) -> Trace:
+    """The jobs of a generator."""
     if what.generator == "shockwave":
         return shockwave_trace(what.jobs, what.mean_interarrival_seconds, seed=what.seed, table=table)
     return TraceGenerator(

@@ -13,12 +13,14 @@ from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.output import save_result
-from throughputs import read_trace
 
 
 @option_groups
 def simulate_command(
-    trace: Annotated[Path, typer.Option("--trace", help="Jobs: Gavel, Shockwave or our own format.", metavar="FILE")],
+    trace: Annotated[
+        Path,
+        typer.Option("--trace", help="Jobs: our own format, Gavel, Shockwave, ElasticFlow or Chronus.", metavar="FILE"),
+    ],
     policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
     run: RunOptions,
@@ -38,7 +40,7 @@ def simulate_command(
     and entities.csv with --entities; docs/formats.md and docs/simulator.md describe them.
     """
     runs = run.runs([policy])
-    workload = runs.workload(read_trace(trace))
+    workload = runs.workload(runs.read(trace))
     kept = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
     with policy_progress([policy]) as progress:
         result = runs.simulate(workload, runs.policies[0], progress(policy), **kept)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
-from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.shared import AcceleratorOption, JsonOption, console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Throughput tables: how fast each job type runs on each accelerator type.")
 
@@ -21,12 +21,16 @@ def _group() -> None:
 @app.command("describe")
 def describe_command(
     table: Annotated[
-        Path | None, typer.Argument(help="Table (JSON, CSV, Parquet); the embedded one if omitted.", metavar="FILE")
+        Path | None,
+        typer.Argument(
+            help="Table (JSON, CSV, Parquet, or a folder); the embedded one if omitted.", metavar="FILE|FOLDER"
+        ),
     ] = None,
+    accelerator: AcceleratorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Describe a throughput table: accelerator types, job types, scale factors, speeds."""
-    known = load_throughputs(table)
+    known = load_throughputs(table, accelerator=accelerator)
     accelerators = list(known.accelerators)
     rows: list[dict[str, Any]] = []
     for job_type in known.job_types:

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
-from allocator.cli.options.shared import JsonOption, SeedOption, ThroughputsOption, console, print_json
+from allocator.cli.options.shared import (
+    AcceleratorOption,
+    JsonOption,
+    SeedOption,
+    ThroughputsOption,
+    TimeUnitOption,
+    console,
+    print_json,
+)
 from throughputs import (
     FixedDuration,
     InputError,
@@ -25,6 +33,7 @@ from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shoc
 app = typer.Typer(no_args_is_help=True, help="Traces: draw a workload, convert between formats, describe one.")
 
 FormatHelp = "gavel, gavel7, shockwave or table; told from the file if omitted."
+SourceFormatHelp = "gavel, gavel7, shockwave, table, elasticflow or chronus; told from the file if omitted."
 
 
 @app.command("generate")
@@ -91,12 +100,13 @@ def generate_command(
 def convert_command(
     source: Annotated[Path, typer.Argument(help="Trace to read.", metavar="FROM")],
     target: Annotated[Path, typer.Argument(help="Trace to write.", metavar="TO")],
-    source_format: Annotated[str, typer.Option("--from", help=FormatHelp)] = "auto",
+    source_format: Annotated[str, typer.Option("--from", help=SourceFormatHelp)] = "auto",
     target_format: Annotated[str, typer.Option("--to", help=FormatHelp)] = "auto",
     lossy: Annotated[bool, typer.Option("--lossy", help="Drop what the target format cannot hold.")] = False,
+    time_unit: TimeUnitOption = None,
 ) -> None:
     """Convert a trace between formats; refuses to lose anything unless told to."""
-    trace = read_trace(source, format=source_format)
+    trace = read_trace(source, format=source_format, time_unit_seconds=time_unit)
     write_trace(trace, target, format=target_format, lossy=lossy)
     typer.echo(f"{target}: {len(trace)} jobs")
 
@@ -104,12 +114,15 @@ def convert_command(
 @app.command("describe")
 def describe_command(
     trace: Annotated[Path, typer.Argument(help="Trace to read.", metavar="FILE")],
-    format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
+    format: Annotated[str, typer.Option("--format", help=SourceFormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
+    accelerator: AcceleratorOption = None,
+    time_unit: TimeUnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a trace: arrivals, job types, scale factors, priorities, durations, GPU hours."""
-    described = describe_trace(read_trace(trace, format=format), load_throughputs(throughputs))
+    """Describe a trace: arrivals, job types, scale factors, priorities, deadlines, durations, GPU hours."""
+    jobs = read_trace(trace, format=format, time_unit_seconds=time_unit)
+    described = describe_trace(jobs, load_throughputs(throughputs, accelerator=accelerator), accelerator)
     if as_json:
         print_json(described)
         return

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from allocator.cli.options.shared import (
+    AcceleratorOption,
     ChoiceOption,
     ClusterOption,
     PresetOption,
@@ -20,8 +21,16 @@ from allocator.cli.options.shared import (
     SettingOption,
     SolverOption,
     ThroughputsOption,
+    TimeUnitOption,
 )
-from allocator.cli.options.values import make_cluster, make_prices, make_table, make_window, named_value
+from allocator.cli.options.values import (
+    make_accelerator,
+    make_cluster,
+    make_prices,
+    make_table,
+    make_window,
+    named_value,
+)
 from allocator.conversion import convert, convert_text, kinds_of
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
@@ -32,7 +41,7 @@ from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
 from allocator.simulator.settings import SimulatorSettings
-from throughputs import InputError
+from throughputs import InputError, read_trace
 from throughputs.errors import did_you_mean
 from throughputs.estimator.believed import Estimation
 
@@ -51,6 +60,15 @@ POLICY_PREFIX = "policy."
 
 RoundOption = Annotated[
     float | None, typer.Option("--round", help="Length of a round; the preset's if omitted.", metavar="SECONDS")
+]
+SlotOption = Annotated[
+    float | None,
+    typer.Option(
+        "--slot",
+        help="Length of a slot: least time between decisions at events, and of a slot of policies that plan in slots; "
+        "the preset's if omitted.",
+        metavar="SECONDS",
+    ),
 ]
 QueueOption = Annotated[
     str | None,
@@ -128,8 +146,11 @@ class RunOptions:
     throughputs: ThroughputsOption = None
     cluster: ClusterOption = None
     gpus_per_server: ServersOption = None
+    accelerator: AcceleratorOption = None
+    time_unit: TimeUnitOption = None
     preset: PresetOption = "default"
     round_seconds: RoundOption = None
+    slot_seconds: SlotOption = None
     queue: QueueOption = None
     recompute_interval: RecomputeOption = None
     ideal: IdealOption = False
@@ -165,13 +186,19 @@ class Runs:
         self.options, self.seed = options, options.seed or 0
         mine, own = _own_settings(options)
         self.preset = _preset(options, mine)
-        self.cluster: Cluster = make_cluster(options.cluster or self.preset.comparison.cluster, options.gpus_per_server)
+        accelerator = make_accelerator(options.accelerator, options.throughputs)
+        usual = self.preset.comparison.cluster
+        self.cluster: Cluster = make_cluster(options.cluster or usual, options.gpus_per_server, accelerator)
         self.policies: list[Policy] = _policies(names, options, self.preset, self.cluster, own)
-        self.table: ThroughputTable = make_table(options.throughputs, self.policies)
+        self.table: ThroughputTable = make_table(options.throughputs, self.policies, accelerator)
         self.window, self.prices = make_window(options.window), make_prices(options.prices)
         if self.estimation is not None and not any(Need.COLOCATION in policy.needs for policy in self.policies):
             expected = "a policy under which jobs share GPUs, such as max_min_fairness_packed"
             raise InputError("--profiling-percentage, --reference-models", found=", ".join(names), expected=expected)
+
+    def read(self, path: Path) -> Trace:
+        """The trace of a file, with the unit of time of ``--time-unit``."""
+        return read_trace(path, time_unit_seconds=self.options.time_unit)
 
     def workload(self, trace: Trace) -> Trace:
         """The trace with what ``--slos`` and ``--preload`` ask for."""
@@ -228,6 +255,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
     own = {
         "round_seconds": options.round_seconds,
+        "slot_seconds": options.slot_seconds,
         "queue": options.queue,
         "recompute_interval_seconds": options.recompute_interval,
         "ideal": options.ideal or None,
@@ -237,10 +265,13 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     }
     kinds = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
     stated = {name: value for name, value in own.items() if value is not None}
-    chosen = preset(options.preset).replace(
-        **{name: convert(value, kinds[name], source="settings", field=name) for name, value in stated.items()}
-    )
     # a name that is not known is refused by the preset, with the nearest one that is
+    chosen = preset(options.preset).replace(
+        **{
+            name: convert(value, kinds[name], source="settings", field=name) if name in kinds else value
+            for name, value in stated.items()
+        }
+    )
     return chosen.replace(
         **{
             name: convert_text(text, kinds[name], source="--set", field=name) if name in kinds else text
@@ -269,6 +300,8 @@ def _policies(
         settings: dict[str, Any] = {"choice": preset.choice} | preset.settings_of_policy(name, cluster)
         if options.choice is not None:
             settings["choice"] = options.choice
+        if options.slot_seconds is not None:
+            settings["slot_seconds"] = options.slot_seconds
         # A solver of other programs is for the other policies, if there are any.
         if options.solver is not None and (name in takers or not takers):
             settings["solver"] = options.solver

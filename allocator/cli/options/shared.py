@@ -19,8 +19,9 @@ ClusterOption = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="GPUs by accelerator type; if omitted the preset's, usually v100:36,p100:36,k80:36.",
-        metavar="TYPE:COUNT,...",
+        help="GPUs by accelerator type, or a CSV file that describes the cluster; if omitted the preset's, usually "
+        "v100:36,p100:36,k80:36.",
+        metavar="TYPE:COUNT,...|FILE",
     ),
 ]
 ServersOption = Annotated[
@@ -30,7 +31,26 @@ ServersOption = Annotated[
 ThroughputsOption = Annotated[
     Path | None,
     typer.Option(
-        "--throughputs", help="Throughput table (JSON, CSV, Parquet); the embedded one if omitted.", metavar="FILE"
+        "--throughputs",
+        help="Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted.",
+        metavar="FILE|FOLDER",
+    ),
+]
+AcceleratorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--accelerator",
+        help="Accelerator type of a folder of throughputs and of a cluster in a CSV file; if omitted that of the "
+        "folder's name, as in throughputs_A100.",
+        metavar="TYPE",
+    ),
+]
+TimeUnitOption = Annotated[
+    float | None,
+    typer.Option(
+        "--time-unit",
+        help="One unit of the times in a trace of ElasticFlow or Chronus; told from the trace if omitted.",
+        metavar="SECONDS",
     ),
 ]
 PresetOption = Annotated[str, typer.Option("--preset", help="Settings of a published system, or the default.")]

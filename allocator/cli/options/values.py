@@ -7,17 +7,37 @@ from pathlib import Path
 
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
+from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
 from allocator.registry import get_policy, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, read_prices
+from throughputs.tables.folder import accelerator_of_folder
 
-__all__ = ["make_cluster", "make_policy", "make_prices", "make_table", "make_window", "named_value"]
+__all__ = [
+    "make_accelerator",
+    "make_cluster",
+    "make_policy",
+    "make_prices",
+    "make_table",
+    "make_window",
+    "named_value",
+]
 
 MOST_DIGITS = 16
 
 
-def make_cluster(text: str, gpus_per_server: str | None) -> Cluster:
-    """Cluster of ``--cluster`` and ``--gpus-per-server``; it has at least one GPU."""
+def make_cluster(text: str, gpus_per_server: str | None, accelerator: str | None = None) -> Cluster:
+    """Cluster of ``--cluster`` and ``--gpus-per-server``; it has at least one GPU.
+
+    `accelerator` is the type of a cluster that a file describes.
+    """
+    if ":" not in text and Path(text).suffix.lower() == ".csv":
+        if gpus_per_server is not None:
+            raise InputError("--gpus-per-server", found=gpus_per_server, expected=f"nothing, as {text} says it")
+        if accelerator is None:
+            expected = "an accelerator type for the GPUs of that file (--accelerator TYPE)"
+            raise InputError("--cluster", found=text, expected=expected)
+        return read_cluster(text, accelerator)
     cluster = Cluster.parse(text, gpus_per_server)
     if cluster.total_gpus == 0:
         raise InputError("--cluster", found=text, expected="at least one GPU")
@@ -60,9 +80,15 @@ def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
     return get_policy(name, **{key: value for key, value in wanted.items() if value is not None and key in known})
 
 
-def make_table(path: Path | None, policies: Sequence[Policy]) -> ThroughputTable:
+def make_accelerator(given: str | None, throughputs: Path | None) -> str | None:
+    """The type of ``--accelerator``, or that in the name of a folder of throughputs; None where nothing says it."""
+    return accelerator_of_folder(throughputs) if given is None and throughputs is not None else given
+
+
+def make_table(path: Path | None, policies: Sequence[Policy], accelerator: str | None = None) -> ThroughputTable:
     """Table of ``--throughputs``; the embedded one has co-location where a policy packs jobs."""
-    return load_throughputs(path, colocated=any(Need.COLOCATION in policy.needs for policy in policies))
+    packs = any(Need.COLOCATION in policy.needs for policy in policies)
+    return load_throughputs(path, colocated=packs, accelerator=accelerator)
 
 
 def named_value(option: str, text: str) -> tuple[str, str]:

@@ -1,0 +1,258 @@
+"""What published simulators do between events that others do not: small rules, which a preset lists by its settings.
+
+A stretch goes from one event to the next. A rule may say what a decision costs those who run on, when a job that has
+done its last step counts as through, and how long the world waits before it looks. The loop knows none of them by name.
+Source of those here: ElasticFlow (Gu et al., ASPLOS 2023, public artifact).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.mechanism.core import DecisionCore
+from allocator.protocol.assignment import among_ids
+from allocator.protocol.decision import Decision
+from allocator.protocol.jobs import JobTable
+from throughputs.numerics import log
+
+if TYPE_CHECKING:
+    from allocator.simulator.settings import SimulatorSettings
+
+__all__ = ["Stretch", "StretchRule", "stretch_rules"]
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+_NONE: _Floats = np.empty(0)
+
+# What rounding may leave of a time that is a whole number of seconds.
+_SECONDS_TOLERANCE = 1e-7
+
+_LOG_2 = float(log(2.0))
+
+
+@dataclass(slots=True, eq=False)
+class Stretch:
+    """One stretch as it takes shape; arrays are over its K rows.
+
+    Attributes
+    ----------
+    clock : its start, seconds.
+    decision : who runs.
+    at : where the jobs are in the job table.
+    begin : when each row begins to train, seconds; later than `clock` where a start takes time.
+    finish : when each row is through if nothing happens before; inf: never.
+    judged : what the deadlines of those who are through are compared with, seconds.
+    """
+
+    clock: float
+    decision: Decision
+    at: _Ids
+    begin: _Floats
+    finish: _Floats = field(default_factory=lambda: _NONE)
+    judged: _Floats = field(default_factory=lambda: _NONE)
+
+
+class StretchRule:
+    """Does nothing."""
+
+    def bind(self, jobs: JobTable, core: DecisionCore) -> None:
+        """Register what the rule keeps for each job."""
+
+    def begin(self, s: Stretch) -> None:
+        """Change when rows begin to train; `finish` is not known yet."""
+
+    def shape(self, s: Stretch) -> None:
+        """Change when rows are through."""
+
+    def state(self) -> Any:
+        """What a checkpoint keeps."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Go on from `state`."""
+
+
+@dataclass(frozen=True)
+class OverheadCost:
+    """Seconds that a job of n GPUs loses: ``base + doubling (1 + log2 n)``.
+
+    Attributes
+    ----------
+    base, doubling : seconds.
+    restart : seconds that a restart of everything costs in addition.
+    """
+
+    base: float
+    doubling: float
+    restart: float
+
+    def of(self, gpus: _Ids, known: NDArray[np.bool_], restart: bool) -> _Floats:
+        """(K,) seconds for jobs of so many `gpus`; those on a `known` set of GPUs lose the base only."""
+        mantissa, exponent = np.frexp(gpus)
+        # Exact for powers of two.
+        halvings = np.where(mantissa == 0.5, exponent - 1.0, log(gpus) / _LOG_2)
+        anew = self.doubling * (1.0 + halvings)
+        if restart:
+            anew = anew + self.restart
+        return np.where(known, self.base, self.base + anew)
+
+
+class DecisionsCostTime(StretchRule):
+    """Jobs lose time at each decision, in the next stretch in which they run.
+
+    Sets of GPUs on which a job has run before may be known (communication groups are kept), and everything may be
+    started anew at every so many decisions, when known sets are forgotten.
+
+    Parameters
+    ----------
+    cost : what is lost.
+    who : "starts", "running" or "active", as in `SimulatorSettings.overhead`.
+    reuse : whether known sets of GPUs cost the base only.
+    restart_decisions : everything starts anew at every so many decisions; None: never.
+    while_arrivals : nothing is lost by decisions after the last arrival.
+    delays_end : whether what is lost in a stretch delays an end in it, or what a restart costs only.
+    """
+
+    def __init__(
+        self,
+        cost: OverheadCost,
+        who: str,
+        *,
+        reuse: bool,
+        restart_decisions: int | None,
+        while_arrivals: bool,
+        delays_end: bool,
+    ) -> None:
+        self._cost, self._who = cost, who
+        self._reuse, self._every = reuse, restart_decisions
+        self._while_arrivals, self._delays_end = while_arrivals, delays_end
+        self._restarts = 0
+        self._known: set[tuple[int, ...]] = set()
+        self._restarting = False
+
+    def bind(self, jobs: JobTable, core: DecisionCore) -> None:
+        """The time that each job is still to lose is a column of the table."""
+        self._jobs, self._core = jobs, core
+        jobs.register("overhead_seconds", 0.0)
+
+    def begin(self, s: Stretch) -> None:
+        """Charge at decisions, and let those who run lose what they are charged with."""
+        overhead = self._jobs.columns["overhead_seconds"]
+        self._restarting = False
+        if s.decision.recomputed and (self._core.more_arrivals or not self._while_arrivals):
+            self._charge(s, overhead)
+        s.begin = s.clock + overhead[s.at]
+        overhead[s.at] = 0.0
+
+    def _charge(self, s: Stretch, overhead: _Floats) -> None:
+        number = self._core.decisions - 1
+        if self._every is not None and number // self._every > self._restarts:
+            self._restarts = number // self._every
+            self._restarting = number % self._every == 0
+            # One that passed while nobody ran is not felt, but by what is known.
+            self._known = self._known if self._restarting else set()
+        rows = s.decision.assignment
+        if self._who == "active":
+            at = self._jobs.rows(self._core.active)
+            nowhere = np.zeros(len(at), dtype=np.bool_)
+            overhead[at] = self._cost.of(self._jobs.scale_factor[at], nowhere, self._restarting)
+        known = np.zeros(len(rows), dtype=np.bool_)
+        if self._reuse:
+            groups = [self._core.gpus_of(job) for job in rows.jobs.tolist()]
+            known = np.array([group in self._known for group in groups], dtype=np.bool_)
+            self._known = set() if self._restarting else self._known.union(groups)
+        lost = self._cost.of(rows.gpus, known, self._restarting)
+        charged = np.ones(len(rows), dtype=np.bool_)
+        if self._who == "starts" and not self._restarting:
+            charged = among_ids(rows.jobs, s.decision.transition.start)
+        overhead[s.at] = np.where(charged, lost, overhead[s.at])
+
+    def shape(self, s: Stretch) -> None:
+        """Ends that are not delayed."""
+        if not self._delays_end and not self._restarting:
+            s.finish = s.finish - (s.begin - s.clock)
+            s.judged = s.judged - (s.begin - s.clock)
+
+    def state(self) -> Any:
+        """Restarts so far, and the known sets of GPUs."""
+        return {"restarts": self._restarts, "known": sorted(self._known)}
+
+    def restore(self, state: Any) -> None:
+        """Go on from `state`."""
+        self._restarts, self._known = state["restarts"], {tuple(group) for group in state["known"]}
+
+
+class EndsInWholeSeconds(StretchRule):
+    """A job is through at the next whole second of its training."""
+
+    def shape(self, s: Stretch) -> None:
+        """Round the seconds of training up."""
+        seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
+        s.finish = s.begin + seconds
+        s.judged = s.finish
+
+
+class EndsWithSlots(StretchRule):
+    """A job is through when the slot of the stretch in which it does its last step is over.
+
+    Parameters
+    ----------
+    slot : seconds.
+    """
+
+    def __init__(self, slot: float) -> None:
+        self._slot = slot
+
+    def shape(self, s: Stretch) -> None:
+        """Round the seconds of training up to slots."""
+        seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
+        s.judged = s.begin + seconds
+        s.finish = s.begin + np.ceil(seconds / self._slot) * self._slot
+
+
+class JudgedByTraining(StretchRule):
+    """A deadline is compared with the second of the last step, as if nothing had been lost in the last stretch."""
+
+    def shape(self, s: Stretch) -> None:
+        """Without overhead."""
+        s.judged = s.judged - (s.begin - s.clock)
+
+
+class JudgedByEnd(StretchRule):
+    """A deadline is compared with the end."""
+
+    def shape(self, s: Stretch) -> None:
+        """As the completion time."""
+        s.judged = s.finish
+
+
+def stretch_rules(settings: SimulatorSettings) -> list[StretchRule]:
+    """The rules that the settings of a preset name, in the order in which a stretch goes through them."""
+    rules: list[StretchRule] = []
+    if settings.ends != "exact":
+        rules.append(EndsInWholeSeconds() if settings.ends == "second" else EndsWithSlots(settings.slot_seconds))
+    if settings.overhead != "off":
+        every = settings.overhead_restart_decisions
+        cost = OverheadCost(
+            settings.overhead_base_seconds, settings.overhead_doubling_seconds, settings.overhead_restart_seconds
+        )
+        rules.append(
+            DecisionsCostTime(
+                cost,
+                settings.overhead,
+                reuse=settings.overhead_reuses_groups,
+                restart_decisions=int(settings.slot_seconds) if every == "slot" else every,
+                while_arrivals=settings.overhead_while_arrivals,
+                delays_end=settings.overhead_delays_end == "always",
+            )
+        )
+    if settings.deadlines_judged_by == "training":
+        rules.append(JudgedByTraining())
+    elif settings.ends == "slot":
+        rules.append(JudgedByEnd())
+    return rules
