@@ -53,6 +53,21 @@ def usual(policy: str, name: str, **changes: Any) -> Run:
     return {"trace": trace, "cluster": cluster, "policy": made, "throughputs": TABLE, "preset": chosen}
 
 
+def with_deadlines(name: str) -> Run:
+    """Jobs of minutes with two deadlines, one or none, some of which cannot be kept."""
+    rng = np.random.default_rng(2)
+    minutes, arrival = rng.integers(20, 90, 16), np.sort(rng.integers(0, 60, 16)) * 60.0
+    due = arrival + minutes * 60.0 * rng.uniform(1.2, 3.0, 16)
+    options = [((float(d), 10.0), (float(d) + 3600.0, 5.0))[: (2, 1, 0)[i % 3]] for i, d in enumerate(due)]
+    trace = Trace(["job"] * 16, [1, 2] * 8, minutes * 60.0, arrival, deadline_options=options)
+    chosen, cluster = preset(name), Cluster({"v100": 6}, {"v100": 3})
+    policy = get_policy("chronus", **chosen.settings_of_policy("chronus", cluster), **NOISY)
+    return {"trace": trace, "cluster": cluster, "policy": policy, "throughputs": np.ones((16, 1)), "preset": chosen}
+
+
+NOISY = {"noise": 0.1}
+
+
 def packed(**more: Any) -> Run:
     run = usual("max_min_fairness_packed", more.pop("name", "default"), **more.pop("changes", {}))
     return run | {"throughputs": TABLE.with_colocation(default_colocation())} | more
@@ -122,6 +137,8 @@ RUNS: dict[str, Callable[[], Run]] = {
     "steps": lambda: at_events(Timetable([(0, 10.0), (1, 25.0), (2, 5.0)])),
     "selection": lambda: at_events(Selective(most_seconds=150.0)),
     "order, shared": sharing_at_events,
+    "chronus": lambda: with_deadlines("default"),
+    "chronus, published": lambda: with_deadlines("chronus"),
 }
 
 

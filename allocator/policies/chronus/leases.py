@@ -102,7 +102,13 @@ def _plan(memory: ChronusMemory, rules: LeaseRules, lease: int, objective: str) 
             stacklevel=2,
         )
     planned = {row for row in rows if memory.leases[row] is not None}
-    solution = _solve(memory, rules, [row for row in rows if row not in planned], planned, lease, objective, "greedy")
+    others = [row for row in rows if row not in planned]
+    solution = _solve(memory, rules, others, planned, lease, objective, "greedy")
+    if len(solution.dropped) and rules.admission != "published":
+        # in the order in which they were admitted all promises fitted
+        for row in others:
+            memory.kind[row] = ACCEPTED
+        solution = _solve(memory, rules, others, planned, lease, objective, "greedy", promised_only=True)
     for row in memory.waiting:
         if memory.kind[row] == ACCEPTED and memory.leases[row] is None:
             memory.kind[row] = UNACCEPTED
@@ -129,9 +135,13 @@ def _solve(
     lease: int,
     objective: str,
     method: str,
+    *,
+    promised_only: bool = False,
 ) -> LeaseSolution:
     """Plan jobs `rows` beside those that keep their plans; jobs that are dropped lose their promise."""
     open_options = [_open_options(memory, rules, row) for row in rows]
+    if promised_only:
+        open_options = [(due[-1:], np.zeros(1)) for due, _ in open_options]
     slots = [option_slots(due, rules.clock.lease, lease) for due, _ in open_options]
     horizon = max([1, *(int(each.max()) for each in slots)])
     capacity = np.full(horizon, rules.capacity)
