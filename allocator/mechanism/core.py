@@ -61,6 +61,7 @@ class DecisionCore:
     next_price_change : when a policy that watches prices is to be asked anew, seconds; inf for never.
     allocation : what the policy last decided; None before its first call, and from policies that have none.
     more_arrivals : whether the world still expects arrivals; it may know better than True.
+    slot_seconds : how long the world waits from decision to decision at least.
     decisions : how often it was time to ask the policy since the first arrival, be it that nobody was there.
     policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
     """
@@ -84,6 +85,7 @@ class DecisionCore:
         self.policy_calls = 0
         self.policy_seconds = 0.0
         self.more_arrivals = True
+        self.slot_seconds = 0.0
         self.decisions = 0
         self._service = Need.SERVICE in policy.needs
         if self._service:
@@ -219,7 +221,7 @@ class DecisionCore:
             self._isolated.advance(active)
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
-        state.more_arrivals = self.more_arrivals
+        state.more_arrivals, state.slot_seconds = self.more_arrivals, self.slot_seconds
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
         answer = self._executor.ask(self.policy, state.after(self.allocation), active)
         self.policy_seconds += answer.seconds

@@ -107,6 +107,7 @@ class ClusterState:
     configurations : throughput of the jobs by number of GPUs (`Need.CONFIGURATIONS`); None where it is not known.
     training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
     more_arrivals : whether jobs are still expected to arrive.
+    slot_seconds : decisions are at least so many seconds apart; 0: the world looks at everything at once.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
 
@@ -141,6 +142,7 @@ class ClusterState:
     deadline_options: DeadlineOptions | None
     training: TrainingView | None
     more_arrivals: bool
+    slot_seconds: float
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
 
@@ -158,6 +160,7 @@ class ClusterState:
         training: TrainingView | None = None,
         running: Assignment | None = None,
         more_arrivals: bool = True,
+        slot_seconds: float = 0.0,
         upcoming: UpcomingRounds | None = None,
         warm_start: WarmStart | None = None,
         **columns: Any,
@@ -171,7 +174,8 @@ class ClusterState:
         self.configurations, self.deadline_options = configurations, deadline_options
         self.job_types = job_types
         self.running = Assignment.none() if running is None else running
-        self.more_arrivals, self.upcoming, self.warm_start = more_arrivals, upcoming, warm_start
+        self.more_arrivals, self.slot_seconds = more_arrivals, slot_seconds
+        self.upcoming, self.warm_start = upcoming, warm_start
         self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
 
@@ -225,6 +229,7 @@ class ClusterState:
             warm_start=None,
             upcoming=None,
             more_arrivals=True,
+            slot_seconds=0.0,
             _sources=sources,
             _behind=behind,
         )
@@ -279,6 +284,7 @@ class ClusterState:
             training=None if self.training is None else self.training.take(jobs),
             running=Assignment(position[running.jobs], running.pool, running.gpus, position[running.partner]),
             more_arrivals=self.more_arrivals,
+            slot_seconds=self.slot_seconds,
             upcoming=self.upcoming,
             warm_start=self.warm_start,
             **columns,

@@ -54,6 +54,7 @@ class EventExecution:
         self._starts_cost = bool(self._cost)
         self._slot, self._grid = settings.slot_seconds, settings.slot_grid
         self._spares_last = settings.slot_spares_last_arrival
+        world.core.slot_seconds = settings.slot_seconds
         self._rules = stretch_rules(settings)
         self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)

@@ -19,8 +19,8 @@ __all__ = ["GandivaTimeSlicing"]
 # Relative to the clock.
 _ROUNDING = 1e-12
 
-_AS_SOON_AS_POSSIBLE = 1.0
-"""Seconds until a policy that would rather not wait is asked again; where the world has slots, at the end of one."""
+_AT_ONCE = 1.0
+"""Seconds until the next decision after the last arrival, where the world has no slots."""
 
 
 @register(
@@ -47,8 +47,8 @@ class GandivaTimeSlicing(PlanPolicy):
     turn_seconds : length of a turn.
     published_sets : node sets are filled and rebalanced as in the published simulator, see `PublishedNodeSets`.
     published_turns : decisions as in the published simulator: at arrivals only, so that the GPUs of jobs that end are
-        idle until the next one, and without pause once no arrival is left (at the ends of slots, where the world has
-        slots); jobs take turns when a decision falls on a multiple of `turn_seconds`.
+        idle until the next one, and at the end of every slot once no arrival is left; jobs take turns when a decision
+        falls on a multiple of `turn_seconds`. Decisions that can change nothing are left out.
     """
 
     turn_seconds: float = 60.0
@@ -75,6 +75,7 @@ class GandivaTimeSlicing(PlanPolicy):
         gpus = int(state.capacity[pool])
         per_server = max(1, min(state.cluster.gpus_per_server[state.cluster.accelerators[pool]], gpus))
         memory.resize(gpus // per_server, per_server)
+        before = memory.state() if self.published_turns else None
         if self._turns_end(state.clock, memory):
             memory.turn()
             memory.turned = state.clock
@@ -91,7 +92,12 @@ class GandivaTimeSlicing(PlanPolicy):
         memory.rebalance()
         chosen = np.array([position[job] for _, one in memory for job in one.running], dtype=np.int64)
         assignment = Assignment.of(chosen, np.full(len(chosen), pool), sizes[chosen])
-        return Plan((PlanStep(assignment, self._until_next_turn(state, memory)),))
+        if not self.published_turns:
+            seconds = self._until_next_turn(state, memory)
+        else:
+            # A decision that changed nothing is followed by others that do not, as long as nobody ends.
+            seconds = self._until_next_slot(state, memory, assignment, settled=memory.state() == before)
+        return Plan((PlanStep(assignment, seconds),))
 
     def _turns_end(self, clock: float, memory: NodeSets) -> bool:
         if self.published_turns:
@@ -100,8 +106,18 @@ class GandivaTimeSlicing(PlanPolicy):
 
     def _until_next_turn(self, state: ClusterState, memory: NodeSets) -> float:
         """Seconds; inf where nobody waits for a turn."""
-        if self.published_turns:
-            return np.inf if state.more_arrivals else _AS_SOON_AS_POSSIBLE
         if any(one.oversubscribed for _, one in memory):
             return memory.turned + self.turn_seconds - state.clock
         return np.inf
+
+    def _until_next_slot(self, state: ClusterState, memory: NodeSets, assignment: Assignment, settled: bool) -> float:
+        """Seconds until the end of the first slot in which a job can end or have its turn; inf before an arrival."""
+        if state.more_arrivals:
+            return np.inf
+        slot = state.slot_seconds
+        turns = any(one.oversubscribed for _, one in memory)
+        may_turn = turns and (slot % self.turn_seconds > 0 or self._turns_end(state.clock, memory))
+        if not slot or not settled or may_turn or not len(assignment):
+            return slot or _AT_ONCE
+        left = state.steps_remaining[assignment.jobs] / state.rates[assignment.jobs, assignment.pool]
+        return max(1.0, float(np.ceil(left.min() / slot * (1.0 - _ROUNDING)))) * slot

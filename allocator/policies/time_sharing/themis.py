@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -69,7 +70,7 @@ class ThemisMemory:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; labels are ids of jobs."""
-        return dict(vars(self))
+        return deepcopy(vars(self))
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -69,7 +70,7 @@ class TiresiasMemory:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps; labels are ids of jobs."""
-        return dict(vars(self))
+        return deepcopy(vars(self))
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
@@ -99,8 +100,8 @@ class Tiresias(PlanPolicy):
     ----------
     queue_limits : GPU seconds at which a job leaves the first queue, the second, and so on; ascending.
     promote_after : a job that has waited for so many times what it has trained, both since its last promotion, goes to
-        the first queue as if it had attained nothing; None: never. Without promotion, as published, small jobs that
-        keep arriving hold up the large ones.
+        the first queue as if it had attained nothing; None: never, as published: jobs that keep arriving may then hold
+        up those that have attained much for as long as they come.
     published_limits : demotions as the published simulator reckons them: a job of s GPUs is next looked at for a limit
         when ``(limit - r) / s`` whole seconds have passed, too late for gangs unless something else happens, and falls
         by one queue at a time.
@@ -161,7 +162,6 @@ class Tiresias(PlanPolicy):
         if self.promote_after is None:
             return
         trained = self._attained(state, memory) / state.scale_factors
-        # who has trained is in the first queue already, or has been in line long enough
         enough = memory.waited >= self.promote_after * trained * (1.0 - _ROUNDING)
         up = np.flatnonzero(~ran & (memory.queue > 0) & (trained > 0) & enough)
         up = up[np.argsort(memory.turn[up], kind="stable")]

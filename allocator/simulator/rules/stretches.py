@@ -97,7 +97,10 @@ class OverheadCost:
         """(K,) seconds for jobs of so many `gpus`; those on a `known` set of GPUs lose the base only."""
         mantissa, exponent = np.frexp(gpus)
         # Exact for powers of two.
-        halvings = np.where(mantissa == 0.5, exponent - 1.0, log(gpus) / _LOG_2)
+        halvings = exponent - 1.0
+        between = mantissa != 0.5
+        if between.any():
+            halvings[between] = log(gpus[between]) / _LOG_2
         anew = self.doubling * (1.0 + halvings)
         if restart:
             anew = anew + self.restart

@@ -117,6 +117,30 @@ def test_published_turns_come_with_the_clock():
     assert seen == [[1], [1], [2], [2], [1]]
 
 
+def test_published_decisions_that_can_change_nothing_are_left_out():
+    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
+    memory = policy.new_memory()
+    slots = {"more_arrivals": False, "slot_seconds": 240.0}
+
+    def seconds(labels, clock, left):
+        gpus = [2] * len(labels)
+        state = state_of(labels, gpus, FOUR_SERVERS, clock=clock, steps_remaining=left, **slots)
+        return policy.plan(state, memory).steps[0].seconds
+
+    # the first decision places two jobs, the second one finds nothing to change until the first can end
+    assert seconds([1, 2], 7.0, [1000.0, 3000.0]) == 240.0
+    assert seconds([1, 2], 247.0, [760.0, 2760.0]) == 4 * 240.0
+    assert seconds([2], 1207.0, [1800.0]) == 240.0
+    assert seconds([2], 1447.0, [1560.0]) == 7 * 240.0
+
+
+def test_published_decisions_wait_for_arrivals():
+    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
+    for more, expected in ((True, np.inf), (False, 1.0)):
+        plan = policy.plan(state_of([1], [2], ONE_SERVER, more_arrivals=more), policy.new_memory())
+        assert plan.steps[0].seconds == expected
+
+
 def test_wrong_settings():
     with pytest.raises(InputError, match="turn_seconds"):
         get_policy("gandiva_time_slicing", turn_seconds=0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from allocator.policies.deadlines.themis import Themis
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -72,3 +73,21 @@ def test_a_resumed_run_is_the_run(name, published, tmp_path):
         )
     assert file.exists()
     assert_same(run(name, world, published=published, checkpoint=file, resume=True), whole)
+
+
+@pytest.mark.parametrize("slot", [0.0, 90.0])
+def test_policies_know_the_slots_of_their_world(slot):
+    seen = []
+
+    class Watching(Themis):
+        def prepare(self):
+            """Nothing: what it asks itself is of no world."""
+
+        def plan(self, state, memory):
+            seen.append((state.slot_seconds, state.more_arrivals))
+            return super().plan(state, memory)
+
+    trace, cluster, rates = sixteen_jobs()
+    simulate(trace, cluster, Watching(), rates, preset=preset("default").replace(slot_seconds=slot))
+    assert {known for known, _ in seen} == {slot}
+    assert [more for _, more in seen] == sorted((more for _, more in seen), reverse=True)
