@@ -198,6 +198,12 @@ class Filling:
         starts, gpus = ([], []) if first is None else ([times[0]], [first])
         quota, cap = curve.levels[k], curve.levels[k - 1] if k else 0
         last, length, runs = begin, 0.0, 0
+        if not cap and begin < start:
+            # nothing before the quota
+            if held or not starts:
+                starts.append(times[begin])
+                gpus.append(0)
+            held, begin = 0, start
         for i in range(begin, count):
             if i == start:
                 cap = quota

@@ -29,22 +29,21 @@ _KEPT_EVERY = 16
 class DeadlineOrder(Generic[Job]):
     """Jobs in the order of their deadlines, those of equal ones as they were added, with plans that fit together.
 
+    Jobs that are added are planned when their plans are asked for, or with the newcomers that are tried next.
+
     Parameters
     ----------
     free : what all of them share.
     planner : how a job is planned on what is free; `Filling.minimum_share` or `earliest_share`.
     take : how a plan is taken from it.
-
-    Attributes
-    ----------
-    jobs, plans : in order.
     """
 
-    __slots__ = ("_after", "_kept", "_planner", "_take", "jobs", "plans")
+    __slots__ = ("_added", "_after", "_jobs", "_kept", "_planner", "_plans", "_take")
 
     def __init__(self, free: FreeProfile, planner: Planner, take: Taker = FreeProfile.take) -> None:
-        self.jobs: list[Job] = []
-        self.plans: list[JobPlan] = []
+        self._jobs: list[Job] = []
+        self._plans: list[JobPlan] = []
+        self._added: list[Job] = []
         self._planner, self._take = planner, take
         # what is free before every so many jobs, and after the last
         self._kept = [free]
@@ -56,8 +55,21 @@ class DeadlineOrder(Generic[Job]):
         return cls(free, filling.minimum_share)
 
     @property
+    def jobs(self) -> list[Job]:
+        """The jobs, in order."""
+        self._plan_added()
+        return self._jobs
+
+    @property
+    def plans(self) -> list[JobPlan]:
+        """Their plans."""
+        self._plan_added()
+        return self._plans
+
+    @property
     def left_over(self) -> FreeProfile:
         """What all plans leave free; a copy."""
+        self._plan_added()
         return self._after.copy()
 
     @property
@@ -67,21 +79,30 @@ class DeadlineOrder(Generic[Job]):
 
     def add(self, newcomers: Iterable[Job]) -> None:
         """Plan more jobs, whether or not they or others meet their deadlines then."""
-        self._insert(newcomers, only_met=False)
+        self._added += newcomers
 
     def admit(self, newcomers: Iterable[Job]) -> bool:
         """Plan more jobs if all jobs meet their deadlines then; returns whether they do."""
-        return self._insert(newcomers, only_met=True)
+        if self._insert([*self._added, *newcomers], only_met=True):
+            self._added = []
+            return True
+        self._plan_added()
+        return False
 
-    def _insert(self, newcomers: Iterable[Job], *, only_met: bool) -> bool:
+    def _plan_added(self) -> None:
+        added, self._added = self._added, []
+        if added:
+            self._insert(added, only_met=False)
+
+    def _insert(self, newcomers: list[Job], *, only_met: bool) -> bool:
         later = sorted(newcomers, key=_deadline)
         if not later:
-            return not only_met or self.all_met
-        place = bisect_right(self.jobs, later[0].deadline, key=_deadline)
-        if only_met and not all(plan.met for plan in self.plans[:place]):
+            return not only_met or all(plan.met for plan in self._plans)
+        place = bisect_right(self._jobs, later[0].deadline, key=_deadline)
+        if only_met and not all(plan.met for plan in self._plans[:place]):
             return False
         # stable, so that those who were there come first
-        jobs = sorted(self.jobs[place:] + later, key=_deadline)
+        jobs = sorted(self._jobs[place:] + later, key=_deadline)
         plans: list[JobPlan] = []
         kept: list[FreeProfile] = []
         free = self._free_before(place)
@@ -93,17 +114,17 @@ class DeadlineOrder(Generic[Job]):
                 return False
             self._take(free, plan)
             plans.append(plan)
-        self.jobs[place:], self.plans[place:], self._after = jobs, plans, free
+        self._jobs[place:], self._plans[place:], self._after = jobs, plans, free
         self._kept[max(1, -(-place // _KEPT_EVERY)) :] = kept
         return True
 
     def _free_before(self, place: int) -> FreeProfile:
         """What the jobs before a place leave free; a copy."""
-        if place == len(self.jobs):
+        if place == len(self._jobs):
             return self._after.copy()
         k = place // _KEPT_EVERY
         free = self._kept[k].copy()
-        for plan in self.plans[k * _KEPT_EVERY : place]:
+        for plan in self._plans[k * _KEPT_EVERY : place]:
             self._take(free, plan)
         return free
 

@@ -105,34 +105,34 @@ class FreeProfile:
         self._change(plan, -1)
 
     def _change(self, plan: JobPlan, sign: int) -> None:
-        times, free = self.times, self.free
-        starts = plan.starts
+        times, free, starts = self.times, self.free, plan.starts
         last = len(starts) - 1
-        borders: list[float] = []
+        # where it begins and ends, in the end; breakpoints come in ascending order, so that earlier ones stay in place
+        borders: list[int] = []
+        j = 0
         for k, gpus in enumerate(plan.gpus):
             if not gpus:
                 continue
             start = starts[k]
-            i = bisect_left(times, start)
+            i = j if times[j] == start else bisect_left(times, start, j)
             if i == len(times) or times[i] != start:
                 times.insert(i, start)
                 free.insert(i, free[i - 1])
+            borders.append(i)
             end = plan.end if k == last else starts[k + 1]
-            if end == inf:
-                j = len(times)
-            else:
-                j = bisect_left(times, end, i)
-                if j == len(times) or times[j] != end:
-                    times.insert(j, end)
-                    free.insert(j, free[j - 1])
-                borders.append(end)
-            borders.append(start)
             change = sign * gpus
+            if end == inf:
+                free[i:] = [count - change for count in free[i:]]
+                break
+            j = bisect_left(times, end, i)
+            if j == len(times) or times[j] != end:
+                times.insert(j, end)
+                free.insert(j, free[j - 1])
+            borders.append(j)
             if j == i + 1:
                 free[i] -= change
             else:
                 free[i:j] = [count - change for count in free[i:j]]
-        for time in borders:
-            i = bisect_left(times, time)
-            if 0 < i < len(times) and times[i] == time and free[i] == free[i - 1]:
+        for i in reversed(borders):
+            if 0 < i < len(times) and free[i] == free[i - 1]:
                 del times[i], free[i]

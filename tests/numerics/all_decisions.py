@@ -20,6 +20,7 @@ from allocator.cluster import Cluster
 from allocator.presets import preset
 from allocator.protocol import ClusterState, Policy
 from allocator.registry import get_policy
+from allocator.results.deadlines import assign_slos
 from formulations import MaxMin, PackedPolytope, solve_packed
 from throughputs import (
     LowRankCompletion,
@@ -156,7 +157,7 @@ def written_out() -> Iterator[tuple[str, str]]:
 
 
 def simulations() -> Iterator[tuple[str, str]]:
-    """Tables of small runs: the policies of the demonstration, a planner, an estimator."""
+    """Tables of small runs: the policies of the demonstration, planners, an estimator."""
     cluster = Cluster.parse("v100:4,p100:4,k80:4")
     trace = TraceGenerator(n_jobs=16, seed=0, mean_interarrival=1000.0).generate()
     for name in preset("default").comparison.policies:
@@ -173,6 +174,10 @@ def simulations() -> Iterator[tuple[str, str]]:
     yield "simulation with an estimator", digest(result.jobs, result.rounds)
     result = allocator.simulate(few, Cluster.parse("v100:4"), get_policy("shockwave"), table(), preset="shockwave")
     yield "simulation of shockwave", digest(result.jobs, result.rounds)
+    due = assign_slos(few, np.random.default_rng(0), {1.2: 0.5, 2.0: 0.5})
+    for name, settings in (("elasticflow", {"admission": "repair"}), ("elasticflow_mip", {}), ("edf_admission", {})):
+        result = allocator.simulate(due, Cluster.parse("v100:4"), get_policy(name, **settings), table())
+        yield f"simulation of {name}", digest(result.jobs, result.rounds)
 
 
 PARTS = {"decisions": decisions, "published": published, "written_out": written_out, "simulations": simulations}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -20,6 +21,7 @@ from formulations.deadlines import (
     take_as_published,
     use_left_over,
 )
+from formulations.deadlines.program import all_can_be_met
 
 Rates = dict[tuple[str, str, int], dict[int, float]]
 
@@ -111,3 +113,18 @@ def test_whole_decisions(vectors, rates) -> None:
                 assert without_last_zero(steps_of(plan)) == steps
                 assert (plan.end, plan.real_end) == (expected["end_time"], expected["real_end_time"])
                 assert plan.gpus[0] == expected[now]
+
+
+def test_the_bound_is_never_below_what_was_admitted(vectors, rates, reference_data) -> None:
+    """As in the recorded comparison, where one of 155 decisions is feasible for shares of time alone."""
+    text = reference_data("elasticflow/greedy_vs_interval_lp.csv").read_text()
+    recorded = [(int(row["greedy_feasible"]), int(row["lp_feasible"])) for row in csv.DictReader(text.splitlines())]
+    assert (len(recorded), recorded.count((0, 1)), recorded.count((1, 0))) == (155, 1, 0)
+    found = []
+    for case in vectors["event"]:
+        jobs = [job_of(rates, case, job) for job in case["jobs"] if not job["best_effort"]]
+        if jobs:
+            bound = all_can_be_met(jobs, case["num_gpu_cluster"], case["now"])
+            found.append((int(case["all_feasible"]), int(bound)))
+    assert found.count((1, 0)) == 0
+    assert found.count((0, 1)) <= 1

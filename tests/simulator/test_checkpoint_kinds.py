@@ -13,6 +13,7 @@ import pytest
 from allocator import Estimation
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
+from allocator.results.deadlines import assign_slos
 from allocator.simulator import SimulationResult, StretchOutcome, preset, simulate
 from tests.simulator.event_policies import EveryThirtySeconds, OrderPolicy, Pairing, Selective, Timetable
 from tests.simulator.packed_worlds import PairPolicy, random_shares
@@ -106,6 +107,15 @@ def spread(policy: Any) -> Run:
 
 PRICES = {"v100": ([0.0, 30_000.0, 90_000.0], [1.0, 3.0, 0.5]), "p100": ([0.0], [0.4]), "k80": ([0.0], [0.1])}
 
+
+def due(policy: str, **settings: Any) -> Run:
+    """Jobs with deadlines, some of which cannot be met, and restarts that the policy knows of."""
+    trace = assign_slos(gavel_trace(16, 4000.0, seed=2), np.random.default_rng(0), {0.6: 0.3, 1.5: 0.5, np.nan: 0.2})
+    made = get_policy(policy, restart_seconds=30.0, **settings)
+    chosen = preset("default").replace(restart_penalty_seconds=30.0)
+    return {"trace": trace, "cluster": V100, "policy": made, "throughputs": TABLE, "preset": chosen}
+
+
 RUNS: dict[str, Callable[[], Run]] = {
     "default": lambda: usual("max_min_fairness", "default"),
     "a draw of types": lambda: usual("fifo", "default"),
@@ -134,6 +144,10 @@ RUNS: dict[str, Callable[[], Run]] = {
     "order, without placement": lambda: at_events(OrderPolicy(), placement="off"),
     "order, starts cost time": lambda: at_events(OrderPolicy(), restart_penalty_seconds=7.0, restart_when_moved=True),
     "order, period": lambda: at_events(EveryThirtySeconds()),
+    "deadlines": lambda: due("elasticflow"),
+    "deadlines, repair": lambda: due("elasticflow", admission="repair"),
+    "deadlines, a program": lambda: due("elasticflow_mip", slots=4),
+    "deadlines, earliest first": lambda: due("edf_admission"),
     "steps": lambda: at_events(Timetable([(0, 10.0), (1, 25.0), (2, 5.0)])),
     "selection": lambda: at_events(Selective(most_seconds=150.0)),
     "order, shared": sharing_at_events,
