@@ -323,9 +323,7 @@ class Chronus(PlanPolicy):
             steps.append(PlanStep(rows, shift.seconds, ahead))
         if record is None or record.status == "empty":
             return Plan(tuple(steps))
-        without = [
-            label for label, kind in zip(memory.labels, memory.kind.tolist(), strict=True) if kind in _UNPROMISED
-        ]
+        without = [label for label, of in zip(memory.labels, memory.kind.tolist(), strict=True) if of in _UNPROMISED]
         allocation = self._allocation(state, kind, steps[-1].assignment, record, tuple(without))
         return Plan(tuple(steps), allocation=allocation)
 
