@@ -35,7 +35,11 @@ def test_a_wheel_has_them(tmp_path):
 
 @pytest.mark.parametrize(
     "holder",
-    ["Copyright (c) 2020 Stanford Future Data Systems", "Copyright (c) 2022 Data and Systems Hub at UW-Madison"],
+    [
+        "Copyright (c) 2020 Stanford Future Data Systems",
+        "Copyright (c) 2022 Data and Systems Hub at UW-Madison",
+        "Copyright (c) 2021 S-Lab System Group",
+    ],
 )
 def test_each_notice_is_whole(holder):
     """Copyright line, permission and disclaimer, as the licence asks."""

@@ -53,6 +53,13 @@ class Statement:
         schedule[self.job[runs], self.slot[runs]] = True
         return option, schedule
 
+    def near(self, option: Integers) -> Statement:
+        """The same with two options of each job at most: the one of `option` (J,), and the next one."""
+        chosen = option[self.program.job[self.options]]
+        upper = self.mixed.upper.copy()
+        upper[len(self.job) :] = (self.options >= chosen) & (self.options <= chosen + 1)
+        return replace(self, mixed=replace(self.mixed, upper=upper))
+
     def ranked(self, option: Integers, first_gpus: int) -> Statement:
         """The program of least ranks in slot 0, with options (J,) and the GPUs of slot 0 held."""
         program, X = self.program, len(self.job)

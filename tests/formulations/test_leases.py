@@ -106,6 +106,20 @@ def test_small_programs_by_enumeration(program: LeaseProgram) -> None:
     assert found.objective == pytest.approx(objective, abs=1e-6)
 
 
+@settings(max_examples=60)
+@given(small_programs())
+def test_bounds_where_a_large_program_is_not_searched_to_the_end(program: LeaseProgram) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("formulations.leases.solver._LARGE", 0)
+        found = solve_leases(program)
+    kept, objective = enumerated(program)
+    assert program.check(found.option, found.schedule) == ""
+    if int((found.option >= 0).sum()) == kept:
+        assert found.objective <= objective + 1e-6
+        assert found.bound >= objective - 1e-6
+    assert found.status in ("optimal", "feasible")
+
+
 def test_greedy_takes_the_latest_slots_of_the_most_valuable_option() -> None:
     program = LeaseProgram(
         np.array([1, 2]),

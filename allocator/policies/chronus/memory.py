@@ -58,7 +58,6 @@ class ChronusMemory:
     unaccepted : jobs without a promise at the last lease, and those that came since.
     looked_at : the last tick at which there was something to do; -1 before the first.
     filled : whether GPUs that were left over have been offered since anything changed.
-    rng : state of the generator of the noise.
 
     The columns, all (n,) and times in units:
 

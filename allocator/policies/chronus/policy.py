@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from allocator.cluster import Cluster
 from allocator.policies.chronus.admission import Newcomer, admit
 from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.leases import LeaseRecord, begin_lease
-from allocator.policies.chronus.memory import ChronusMemory
+from allocator.policies.chronus.memory import LOWEST, UNACCEPTED, ChronusMemory
 from allocator.policies.chronus.opportunistic import fill, look_at_running, serve_waiting
 from allocator.policies.chronus.rules import LeaseRules
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
@@ -28,6 +28,8 @@ _SOLVERS: Final = ("highs", "cbc", "none")
 _OBJECTIVES: Final = ("adaptive", *SIGNS)
 _ADMISSION: Final = ("options", "published")
 _FILLING: Final = ("between_slots", "published", "off")
+
+_UNPROMISED: Final = (UNACCEPTED, LOWEST)
 
 # Published: ticks at which GPUs that are left are offered are those that this does not divide.
 _FILLING_PERIOD = 2
@@ -56,7 +58,8 @@ class Chronus(PlanPolicy):
     offered once more.
 
     A solver that fails or runs out of time without a schedule is warned of, and the greedy rule decides; the decision
-    then has status "greedy" and names the solver among its `fallbacks`.
+    then has status "greedy" and names the solver among its `fallbacks`. Its `dropped_slos` are the jobs that have a
+    deadline and no promise, or no hope.
 
     For clusters with one type of accelerator.
 
@@ -168,7 +171,9 @@ class Chronus(PlanPolicy):
         place = memory.keep(state.throughputs.jobs)
         now, tick = state.clock, clock.tick_at(state.clock)
         if tick is None or not self._concerns(memory, rules, tick):
-            return self._plan(state, kind, [_Shift(memory.running, self._seconds(memory, rules, now), {})], place)
+            return self._plan(
+                state, kind, [_Shift(memory.running, self._seconds(memory, rules, now), {})], memory, place
+            )
         ran = set(memory.running)
         waited_since = memory.seen.copy()
         memory.looked_at = tick
@@ -201,7 +206,7 @@ class Chronus(PlanPolicy):
                 # who had no lease stops, and what starts again pays for it
                 shifts.append(_Shift(leased, 0.0, ahead))
         shifts.append(_Shift(memory.running, self._seconds(memory, rules, now), ahead))
-        return self._plan(state, kind, shifts, place, record)
+        return self._plan(state, kind, shifts, memory, place, record)
 
     def _rules(self, capacity: int) -> LeaseRules:
         unit = self.time_unit_seconds
@@ -304,6 +309,7 @@ class Chronus(PlanPolicy):
         state: ClusterState,
         kind: int,
         shifts: list[_Shift],
+        memory: ChronusMemory,
         place: NDArray[np.int64],
         record: LeaseRecord | None = None,
     ) -> Plan:
@@ -317,9 +323,13 @@ class Chronus(PlanPolicy):
             steps.append(PlanStep(rows, shift.seconds, ahead))
         if record is None or record.status == "empty":
             return Plan(tuple(steps))
-        return Plan(tuple(steps), allocation=self._allocation(state, kind, steps[-1].assignment, record))
+        without = [label for label, of in zip(memory.labels, memory.kind.tolist(), strict=True) if of in _UNPROMISED]
+        allocation = self._allocation(state, kind, steps[-1].assignment, record, tuple(without))
+        return Plan(tuple(steps), allocation=allocation)
 
-    def _allocation(self, state: ClusterState, kind: int, rows: Assignment, record: LeaseRecord) -> Allocation:
+    def _allocation(
+        self, state: ClusterState, kind: int, rows: Assignment, record: LeaseRecord, without: tuple[Any, ...]
+    ) -> Allocation:
         """Who runs, with what is known of the lease program."""
         shares = np.zeros((state.n_jobs, len(state.capacity)))
         shares[rows.jobs, kind] = 1.0
@@ -335,6 +345,7 @@ class Chronus(PlanPolicy):
             solver=record.solver,
             seconds=record.seconds,
             fallbacks=record.failed,
+            dropped_slos=without,
             assignment=rows,
             state=state,
             decided_by=self,
