@@ -79,10 +79,10 @@ ELASTICFLOW = Preset(
         "gandiva": "gandiva_time_slicing",
     },
     policy_settings={
-        "elasticflow": {**_ELASTIC, "admission": "batch", "keep_promises": False},
+        "elasticflow": {**_ELASTIC, "published_list": True, "admission": "batch", "keep_promises": False},
         "elasticflow_no_admission": _ELASTIC,
         "edf": {**_PLANNER, "published_returns": True},
-        "edf_admission": {**_PLANNER, "published_returns": True, "late_block": True},
+        "edf_admission": {**_PLANNER, "published_list": True, "late_block": True},
         "tiresias": {"promote_after": None, "published_limits": True},
         "gandiva_time_slicing": {"published_sets": True, "published_turns": True},
         "themis": {"lease_seconds": 1.0, "published_fairness": True, "solver": "ecos", "choice": "published"},
