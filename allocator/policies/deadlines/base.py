@@ -16,7 +16,7 @@ from formulations.deadlines import DeadlineJob, Filling, JobPlan, ScalingCurve
 from throughputs import InputError
 from throughputs.configurations import Configurations
 
-__all__ = ["DeadlinePolicy", "Levels", "PlannedJob", "first_change"]
+__all__ = ["DeadlinePolicy", "Levels", "PlannedJob"]
 
 Levels = Literal["useful", "all"]
 
@@ -153,13 +153,8 @@ class DeadlinePolicy(PlanPolicy):
         jobs: Sequence[PlannedJob],
         plans: Sequence[JobPlan],
         rejected: Sequence[int] | NDArray[np.int64],
-        seconds: float | None = None,
     ) -> Plan:
-        """One step, up to the first planned change of a number of GPUs; the memory is then of these jobs.
-
-        Jobs are placed in the order in which they are given, or the larger ones first. `seconds` is another length of
-        the step.
-        """
+        """One step, up to the first planned change of a number of GPUs; the memory is then of these jobs."""
         now = float(state.clock)
         running = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0]]
         if not self.published_list:
@@ -177,14 +172,11 @@ class DeadlinePolicy(PlanPolicy):
         memory.curves = {job.label: job.curve for job in jobs}
         if self.published_list:
             memory.listed = [job.label for job in jobs]
-        if seconds is None:
-            seconds = first_change(plans) - now
-        return Plan((PlanStep(assignment, max(seconds, _LEAST_SECONDS)),), np.asarray(rejected, dtype=np.int64))
-
-
-def first_change(plans: Sequence[JobPlan]) -> float:
-    """When a job is first planned to have another number of GPUs, seconds; inf: never."""
-    return min((plan.starts[1] for plan in plans if len(plan.starts) > 1), default=np.inf)
+        change = min((plan.starts[1] for plan in plans if len(plan.starts) > 1), default=np.inf)
+        if self.published_list and change >= min((plan.end for plan in plans), default=np.inf):
+            # a change that is planned for the end of a job waits until that end has come
+            change = np.inf
+        return Plan((PlanStep(assignment, max(change - now, _LEAST_SECONDS)),), np.asarray(rejected, dtype=np.int64))
 
 
 def _curve(ways: Configurations, job: int, pool: int) -> tuple[list[int], list[float]]:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-import numpy as np
-
-from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob, first_change
+from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
@@ -39,14 +37,10 @@ class _Elastic(DeadlinePolicy):
         """Use what is left over."""
         jobs, plans, free = planned
         listed = use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=keep_met)
-        seconds = None
         if self.published_list:
-            change = first_change(plans)
-            # a change that is planned for the end of a job waits until that end has come
-            seconds = change - state.clock if change < min((plan.end for plan in plans), default=np.inf) else np.inf
             listed.sort(key=lambda j: -plans[j].gpus[0])
             jobs, plans = [jobs[j] for j in listed], [plans[j] for j in listed]
-        return self.as_plan(state, memory, pool, jobs, plans, rejected, seconds)
+        return self.as_plan(state, memory, pool, jobs, plans, rejected)
 
 
 _Planned = tuple[list[PlannedJob], list[JobPlan], FreeProfile]
