@@ -85,10 +85,10 @@ ELASTICFLOW = Preset(
         "gandiva": "gandiva_time_slicing",
     },
     policy_settings={
-        "elasticflow": {**_ELASTIC, "admission": "batch", "keep_promises": False},
+        "elasticflow": {**_ELASTIC, "published_list": True, "admission": "batch", "keep_promises": False},
         "elasticflow_no_admission": _ELASTIC,
         "edf": {**_PLANNER, "published_returns": True},
-        "edf_admission": {**_PLANNER, "published_returns": True, "late_block": True},
+        "edf_admission": {**_PLANNER, "published_list": True, "late_block": True},
         **_BASELINES,
     },
     comparison=Comparison(

@@ -32,8 +32,11 @@ def use_left_over(
     *,
     score: Score = "saving",
     keep_met: bool = True,
-) -> None:
+) -> list[int]:
     """Give free GPUs of now to jobs that have plans; `profile` (what they leave free) and `plans` are changed in place.
+
+    Returns the positions of the jobs in the order in which they stand in the end: the published code sorts its list of
+    jobs by score again and again. Otherwise that is their order of before.
 
     Parameters
     ----------
@@ -44,9 +47,9 @@ def use_left_over(
         restart takes is more than what the next level saves. False: whatever it does, as published.
     """
     if score == "published":
-        _Published(filling, profile, jobs, plans, keep_met).run()
-    else:
-        _Saving(filling, profile, jobs, plans, keep_met).run()
+        return _Published(filling, profile, jobs, plans, keep_met).run()
+    _Saving(filling, profile, jobs, plans, keep_met).run()
+    return list(range(len(jobs)))
 
 
 class _Candidate:
@@ -66,6 +69,15 @@ class _Candidate:
         self.increase = -inf
         self.plan: JobPlan | None = None
         self.settled_until, self.beside = inf, -1
+
+
+class _Listed:
+    """A job in the published list: its next level, None where there is none that fits, and its score."""
+
+    __slots__ = ("job", "next", "score")
+
+    def __init__(self, job: int, following: _Candidate | None) -> None:
+        self.job, self.next, self.score = job, following, -inf
 
 
 class _Marginal:
@@ -181,30 +193,46 @@ class _Published(_Marginal):
         """Until the end of the interval of the profile in which the job ends."""
         return plan.gpu_seconds(plan.charged_until)
 
-    def run(self) -> None:
-        """Scale until nobody's next level fits."""
-        queue = self.candidates()
+    def run(self) -> list[int]:
+        """Scale until nobody's next level fits; returns the positions of the jobs in the order of the list."""
+        free = self.profile.free[0]
+        if not free:
+            return list(range(len(self.jobs)))
+        listed = [_Listed(j, self.following(j)) for j in range(len(self.jobs))]
         changed_from = -inf
-        while queue:
-            free = self.profile.free[0]
-            waiting = []
-            for candidate in queue:
-                if candidate.level - candidate.held > free:
-                    continue
-                if candidate.held and self._stale(candidate, changed_from, free) and not self.reckon(candidate):
-                    continue
-                waiting.append(candidate)
-            waiting.sort(key=_priority, reverse=True)
-            if not waiting:
-                return
-            best, queue = waiting[0], waiting[1:]
+        while True:
+            for entry in listed:
+                self._score(entry, changed_from, free)
+            listed.sort(key=_score, reverse=True)
+            best = next((entry.next for entry in listed if entry.next is not None), None)
+            if best is None:
+                return [entry.job for entry in listed]
             if best.plan is None and not self.reckon(best):
-                changed_from = inf
+                self._replace(listed, best, None)
                 continue
             changed_from = self._adopt_and_compare(best)
-            following = self.following(best.job)
-            if following is not None:
-                queue.insert(0, following)
+            free = self.profile.free[0]
+            self._replace(listed, best, self.following(best.job))
+
+    def _score(self, entry: _Listed, changed_from: float, free: int) -> None:
+        """Bring the score of a job up to date; one that is as large as can be keeps its last."""
+        candidate = entry.next
+        if candidate is None:
+            return
+        if candidate.level - candidate.held > free:
+            entry.next, entry.score = None, -inf
+        elif not candidate.held:
+            entry.score = inf
+        elif self._stale(candidate, changed_from, free):
+            if self.reckon(candidate):
+                entry.score = candidate.increase
+            else:
+                entry.next, entry.score = None, -inf
+
+    @staticmethod
+    def _replace(listed: list[_Listed], done: _Candidate, following: _Candidate | None) -> None:
+        entry = next(entry for entry in listed if entry.next is done)
+        entry.next = following
 
     def _stale(self, candidate: _Candidate, changed_from: float, free: int) -> bool:
         """Whether the plan may be another after a change of the profile from a time on."""
@@ -227,5 +255,5 @@ class _Published(_Marginal):
         return new_times[len(times) + 1] if len(new_times) > len(times) + 1 else inf
 
 
-def _priority(candidate: _Candidate) -> float:
-    return candidate.increase if candidate.held else inf
+def _score(entry: _Listed) -> float:
+    return entry.score

@@ -1,9 +1,10 @@
 """Placement that begins anew with every decision. Source: ElasticFlow (Gu et al., ASPLOS 2023, public artifact).
 
-Nobody keeps GPUs for their own sake: all gangs are placed again, those that ran before first, larger ones first by the
-GPUs they had; then those that start, larger ones first by the GPUs they get. A gang of at least a server takes whole
-free servers, the first ones; a smaller one goes beside others, to a server with exactly as many free GPUs, else to the
-one with most, else to the first free one. Where sizes are powers of two there is always room.
+Nobody keeps GPUs for their own sake: all gangs are placed again, in the order of the plan's rows. A gang of at least a
+server takes whole free servers, the first ones. For smaller ones servers have a class, the largest power of two that
+divides their number of free GPUs: a gang goes to a server of the class of its size, else to one of the largest class
+above it, of several to the one with most GPUs free, else to the first free server. Where sizes are powers of two and
+larger gangs come first there is always room.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ _Held = tuple[int, int, _Gpus]
 class PlacementAnew:
     """GPU ids for the jobs of one assignment after the other; jobs do not share GPUs.
 
-    Of gangs of one size those that have run for longer come first, then those with lower ids.
-
     Parameters
     ----------
     cluster : the GPUs and their servers.
@@ -54,19 +53,18 @@ class PlacementAnew:
         if assignment.shares_gpus:
             raise InputError("placement", field="rule", found="jobs that share GPUs", expected="another rule than anew")
         assignment.check(self._cluster.capacity, "placement")
-        size = dict(zip(assignment.jobs.tolist(), assignment.gpus.tolist(), strict=True))
-        pool = dict(zip(assignment.jobs.tolist(), assignment.pool.tolist(), strict=True))
-        # The table of those who run is in the order in which they started.
-        stayed = [job for job in self._held if job in size]
-        started = sorted(job for job in size if job not in self._held)
-        stayed_by_size = sorted(stayed, key=lambda job: -self._held[job][1])
-        queue = stayed_by_size + sorted(started, key=lambda job: -size[job])
         servers = [_Servers(self._cluster, position) for position in range(len(self._cluster.accelerators))]
-        placed = {job: servers[pool[job]].take(size[job]) for job in queue}
-        before, self._held = self._held, {job: (pool[job], size[job], placed[job]) for job in stayed + started}
-        moved = [job for job in stayed if before[job][:2] == self._held[job][:2] and before[job][2] != placed[job]]
+        before, self._held = self._held, {}
+        rows = zip(assignment.jobs.tolist(), assignment.pool.tolist(), assignment.gpus.tolist(), strict=True)
+        moved = []
+        for job, pool, size in rows:
+            ids = servers[pool].take(size)
+            self._held[job] = (pool, size, ids)
+            held = before.get(job)
+            if held is not None and held[:2] == (pool, size) and held[2] != ids:
+                moved.append(job)
         self.migrated = np.array(sorted(moved), dtype=np.int64)
-        return tuple(placed[job] for job in assignment.jobs.tolist())
+        return tuple(ids for _, _, ids in self._held.values())
 
     def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
         """The same, but answers what changes."""
@@ -110,21 +108,32 @@ class _Servers:
             taken += self._empty.pop()
         left = size - len(taken)
         if left:
-            beside = [free for free in self._partly if len(free) >= left]
-            exact = [free for free in beside if len(free) == left]
+            beside = [free for free in self._partly if _class(free) >= left]
+            exact = [free for free in beside if _class(free) == left]
             if exact:
-                taken += self._from(exact[0], left)
+                taken += self._from(max(exact, key=len), left)
             elif beside:
-                taken += self._from(max(beside, key=len), left)
+                taken += self._from(max(beside, key=_class_and_size), left)
             elif self._empty:
                 self._partly.append(self._empty.pop())
                 taken += self._from(self._partly[-1], left)
             else:
-                for free in self._partly:
+                for free in self._partly[:]:
                     taken += self._from(free, min(len(free), size - len(taken)))
         return tuple(sorted(taken))
 
-    @staticmethod
-    def _from(free: list[int], count: int) -> list[int]:
+    def _from(self, free: list[int], count: int) -> list[int]:
+        """The first `count` of what is `free` in a server, which comes last among those partly free then."""
         taken, free[:count] = free[:count], []
+        at = next(k for k, other in enumerate(self._partly) if other is free)
+        self._partly.append(self._partly.pop(at))
         return taken
+
+
+def _class(free: list[int]) -> int:
+    """The largest power of two that divides the number of free GPUs; 0 for none."""
+    return len(free) & -len(free)
+
+
+def _class_and_size(free: list[int]) -> tuple[int, int]:
+    return _class(free), len(free)

@@ -57,6 +57,9 @@ class DeadlinePolicy(PlanPolicy):
     whole_seconds : whether jobs are planned to end on whole seconds after a breakpoint of the plan.
     restart_seconds : what a job is taken to need to get going on another number of GPUs.
     margin_seconds : how long before its deadline a job is to end.
+    published_list : jobs of one deadline stand in the order of a list that is kept from plan to plan and sorted now and
+        then, as in the published code; gangs are placed in that order. Otherwise those that came first are first, and
+        larger gangs are placed first.
     """
 
     needs: ClassVar[Need] = Need.CONFIGURATIONS
@@ -67,6 +70,7 @@ class DeadlinePolicy(PlanPolicy):
     whole_seconds: bool = False
     restart_seconds: float = 0.0
     margin_seconds: float = 1.0
+    published_list: bool = False
 
     def __post_init__(self) -> None:
         for name in ("slot_seconds", "restart_seconds", "margin_seconds"):
@@ -115,6 +119,9 @@ class DeadlinePolicy(PlanPolicy):
             now_on = held.get(position, 0)
             starting = max(ready - now, 0.0) if gpus == now_on else 0.0
             jobs.append(PlannedJob(curve, work[position], due[position], now_on, starting, label, position))
+        if self.published_list:
+            place, last = {label: k for k, label in enumerate(memory.listed)}, len(memory.listed)
+            jobs.sort(key=lambda job: place.get(job.label, last))
         return jobs, np.array(unserved, dtype=np.int64)
 
     def _read_curves(self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int) -> None:
@@ -150,7 +157,8 @@ class DeadlinePolicy(PlanPolicy):
         """One step, up to the first planned change of a number of GPUs; the memory is then of these jobs."""
         now = float(state.clock)
         running = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0]]
-        changes = [plan.starts[1] for plan in plans if len(plan.starts) > 1]
+        if not self.published_list:
+            running.sort(key=lambda made: (-made[1].gpus[0], made[0].position))
         assignment = Assignment.of(
             np.array([job.position for job, _ in running], dtype=np.int64),
             np.full(len(running), pool, dtype=np.int64),
@@ -162,7 +170,13 @@ class DeadlinePolicy(PlanPolicy):
             starting[job.label] = (plan.gpus[0], now + (job.starting if kept else self.restart_seconds))
         memory.starting = starting
         memory.curves = {job.label: job.curve for job in jobs}
-        seconds = max(min(changes) - now, _CLOSE * max(now, 1.0)) if changes else np.inf
+        if self.published_list:
+            memory.listed = [job.label for job in jobs]
+        change = min((plan.starts[1] for plan in plans if len(plan.starts) > 1), default=np.inf)
+        if self.published_list and change >= min((plan.end for plan in plans), default=np.inf):
+            # a change that is planned for the end of a job waits until that end has come
+            change = np.inf
+        seconds = max(change - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 
 

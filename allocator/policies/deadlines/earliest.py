@@ -45,7 +45,7 @@ class EarliestDeadlineFirst(_Earliest):
     ----------
     published_returns : as the published code has it: where the GPUs of a job come back at an instant at which the plan
         changes anyway, that change is lost (`formulations.deadlines.take_as_published`).
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
     """
 
@@ -73,7 +73,8 @@ class EarliestDeadlineFirstAdmission(_Earliest):
     Parameters
     ----------
     late_block : True, as published: it keeps its place and all newcomers out.
-    published_returns, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `edf`.
+    published_returns, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as
+        in `edf`.
     """
 
     late_block: bool = False
@@ -94,5 +95,11 @@ class EarliestDeadlineFirstAdmission(_Earliest):
             elif not known and not order.admit([job]):
                 rejected.append(job.position)
         order.add(sorted(waiting, key=lambda job: job.due))
-        memory.unpromised = {job.label for job in order.jobs}
-        return self.as_plan(state, memory, pool, order.jobs, order.plans, rejected)
+        served, plans = list(order.jobs), list(order.plans)
+        if self.published_list and any(not memory.knows(job.label) for job in served):
+            # the published list is sorted only when nobody was let in
+            plan_of = {job.label: plan for job, plan in zip(served, plans, strict=True)}
+            served = [job for job in jobs if job.label in plan_of]
+            plans = [plan_of[job.label] for job in served]
+        memory.unpromised = {job.label for job in served}
+        return self.as_plan(state, memory, pool, served, plans, rejected)

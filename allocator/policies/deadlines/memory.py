@@ -17,6 +17,7 @@ class DeadlineMemory:
     ----------
     promised : plan by which each job that was promised its deadline meets it; all of these fit together.
     unpromised : jobs that were let in without a promise, or whose promise is broken.
+    listed : in the order of the published list of jobs, where there is one.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     curves : throughput by number of GPUs up to the `capacity`, as it was read when the job arrived. Not kept in a
         checkpoint.
@@ -26,6 +27,7 @@ class DeadlineMemory:
     def __init__(self) -> None:
         self.promised: dict[Hashable, JobPlan] = {}
         self.unpromised: set[Hashable] = set()
+        self.listed: list[Hashable] = []
         self.starting: dict[Hashable, tuple[int, float]] = {}
         self.capacity = 0
         self.curves: dict[Hashable, ScalingCurve] = {}
@@ -42,6 +44,7 @@ class DeadlineMemory:
             "promised": list(self.promised),
             "plans": plans,
             "unpromised": sorted(self.unpromised, key=str),
+            "listed": self.listed,
             "starting": [(job, gpus, ready) for job, (gpus, ready) in self.starting.items()],
         }
 
@@ -50,5 +53,6 @@ class DeadlineMemory:
         plans = (JobPlan(list(starts), list(gpus), *rest) for starts, gpus, *rest in state["plans"])
         self.promised = dict(zip(state["promised"], plans, strict=True))
         self.unpromised = set(state["unpromised"])
+        self.listed = list(state["listed"])
         self.starting = {job: (gpus, ready) for job, gpus, ready in state["starting"]}
         self.curves = {}
