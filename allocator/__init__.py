@@ -13,8 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from allocator.admission import AdmissionTest
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
+    from allocator.cluster_spec import read_cluster
     from allocator.policies.base.ordering import OrderPolicy
     from allocator.policies.base.programs import ProgramPolicy
     from allocator.protocol import (
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from throughputs.estimator.believed import Estimation
 
 __all__ = [
+    "AdmissionTest",
     "Allocation",
     "Assignment",
     "Cluster",
@@ -66,6 +69,7 @@ __all__ = [
     "get_policy",
     "list_policies",
     "load_throughputs",
+    "read_cluster",
     "read_table",
     "read_trace",
     "register",
@@ -76,6 +80,7 @@ __all__ = [
 
 # Names are imported at first use, so that `import allocator` stays quick.
 _HOME = {
+    "AdmissionTest": "allocator.admission",
     "Allocation": "allocator.protocol",
     "Assignment": "allocator.protocol",
     "Cluster": "allocator.cluster",
@@ -102,6 +107,7 @@ _HOME = {
     "get_policy": "allocator.registry",
     "list_policies": "allocator.registry",
     "load_throughputs": "allocator.api",
+    "read_cluster": "allocator.cluster_spec",
     "read_table": "throughputs",
     "read_trace": "throughputs",
     "register": "allocator.registry",

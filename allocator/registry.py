@@ -46,6 +46,8 @@ _OWN_MODULES = (
     "orders.shortest_first",
     "pairing_rules",
     "shockwave.policy",
+    "deadlines.elasticflow",
+    "deadlines.earliest",
 )
 
 
@@ -61,6 +63,7 @@ class PolicyEntry:
 
 
 _ENTRIES: dict[str, PolicyEntry] = {}
+_ALIASES: dict[str, str] = {}
 _loaded = False
 
 Factory = TypeVar("Factory", bound=type)
@@ -75,7 +78,8 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
     paper : where the policy is from.
     program : the program in symbols, on one line.
 
-    The first line of the class's docstring is its one-line meaning.
+    The first line of the class's docstring is its one-line meaning. Other names by which the policy is known, such as
+    that of a published program, are its class attribute ``aliases``; a name comes before an alias.
     """
 
     def add(factory: Factory) -> Factory:
@@ -90,6 +94,9 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
             raise InputError("policy registry", field="name", found=name, expected="a name that is not taken")
         setattr(factory, "name", name)  # noqa: B010
         meaning = (factory.__doc__ or name).strip().splitlines()[0]
+        for alias in vars(factory).get("aliases", ()):
+            if _ALIASES.setdefault(alias, name) != name:
+                raise InputError("policy registry", field="aliases", found=alias, expected="an alias that is not taken")
         _ENTRIES[name] = PolicyEntry(name, factory, paper, meaning, program)
         return factory
 
@@ -136,6 +143,8 @@ def kinds_of_settings(name: str) -> Mapping[str, Any]:
 
 def _entry(name: str) -> PolicyEntry:
     _load()
+    if isinstance(name, str) and name not in _ENTRIES:
+        name = _ALIASES.get(name, name)
     if not isinstance(name, str) or name not in _ENTRIES:
         close = get_close_matches(str(name), _ENTRIES, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]!r}?" if close else ""

@@ -12,6 +12,9 @@ __all__ = ["tie_order"]
 
 def tie_order(labels: Sequence[Hashable]) -> NDArray[np.intp]:
     """(N,) positions of the labels in order: whole numbers ascending, then all others by their text."""
+    numbers = np.asarray(labels)
+    if numbers.dtype.kind == "i":
+        return numbers.argsort(kind="stable")
 
     def key(i: int) -> tuple[bool, int, str]:
         label = labels[i]

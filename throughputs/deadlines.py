@@ -119,7 +119,8 @@ def checked_options(values: Any, n: int, source: str) -> NDArray[np.object_]:
         found = f"{len(values)} cells"
         raise InputError(source, field="deadline_options", found=found, expected=f"one for each of {n} jobs")
     for row, cell in enumerate(values):
-        column[row] = _checked_row(cell, row, source)
+        if cell != ():
+            column[row] = _checked_row(cell, row, source)
     return column
 
 

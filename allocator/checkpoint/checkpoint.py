@@ -268,6 +268,7 @@ def identity(
             jobs.rates,
             np.zeros(0) if truth.spread_rates is None else truth.spread_rates,
             *(() if (pairs := jobs.colocation) is None else (pairs.group, pairs.alone, pairs.together)),
+            *(() if (ways := jobs.configurations) is None else (ways.job, ways.pool, ways.gpus, ways.rate)),
         ),
     } | {f"setting {name}": json.dumps(value) for name, value in settings.items()}
 

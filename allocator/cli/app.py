@@ -13,6 +13,7 @@ __all__ = ["COMMANDS", "app"]
 COMMANDS = {
     "solve": "Solve one allocation problem: who gets which share of time on which accelerator type.",
     "audit": "Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.",
+    "admit": "Would one more job meet its deadline, and all others theirs; with what plan?",
     "simulate": "Simulate a policy over a trace, round by round.",
     "compare": "Simulate several policies over the same jobs and compare them.",
     "policies": "List the policies: where each is from, what it means, and its program.",

@@ -14,16 +14,11 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
 
-__all__ = ["Comparison", "DeadlineMeasure", "FairnessYardstick", "Preset", "nearest"]
+__all__ = ["Comparison", "FairnessYardstick", "Preset", "nearest"]
 
 FairnessYardstick = Literal["isolated", "static", "themis"]
 """What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
 needs alone times `fairness.static_contention` or `fairness.round_contention`."""
-
-DeadlineMeasure = Literal["first", "last", "value"]
-"""When a job counts as in time: "first": by its first deadline, as in ElasticFlow; "last": by any of its deadlines;
-"value": in part, by the value of the deadline that it kept over that of its first: one less Chronus' miss rate. For
-jobs with one deadline all three are the same."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,6 @@ class Preset:
     name, mechanism, simulator : the settings and their name.
     choice : which of the optima of a program is taken.
     fairness : the rho by which runs are compared; all that are known stay in the results.
-    deadline_measure : what ``deadline_ratio`` counts.
     policy_settings : settings of policies by their names, where they differ from the usual ones.
     policy_settings_by_gpus : those that go with the size of the cluster: by name of the policy, then by GPUs. A cluster
         has those of the largest size that it reaches; one below all of them those of the smallest.
@@ -76,7 +70,7 @@ class Preset:
     Raises
     ------
     InputError
-        No such yardstick of fairness, or measure of deadlines.
+        No such yardstick of fairness.
     """
 
     name: str = "default"
@@ -84,7 +78,6 @@ class Preset:
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     choice: str = "balanced"
     fairness: FairnessYardstick = "isolated"
-    deadline_measure: DeadlineMeasure = "first"
     policy_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy_settings_by_gpus: Mapping[str, Mapping[int, Mapping[str, Any]]] = field(default_factory=dict)
     world_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -92,10 +85,9 @@ class Preset:
     comparison: Comparison = field(default_factory=Comparison)
 
     def __post_init__(self) -> None:
-        for name, kind in (("fairness", FairnessYardstick), ("deadline_measure", DeadlineMeasure)):
-            known, found = get_args(kind), getattr(self, name)
-            if found not in known:
-                raise InputError("preset", field=name, found=found, expected=f"one of {', '.join(known)}")
+        known = get_args(FairnessYardstick)
+        if self.fairness not in known:
+            raise InputError("preset", field="fairness", found=self.fairness, expected=f"one of {', '.join(known)}")
 
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as in `MechanismSettings` or `SimulatorSettings`.
@@ -135,12 +127,9 @@ class Preset:
     def as_dict(self) -> dict[str, Any]:
         """Every setting by name, ready for JSON."""
         settings = dataclasses.asdict(self.mechanism) | dataclasses.asdict(self.simulator)
-        named = ("choice", "fairness", "deadline_measure")
-        return (
-            {"preset": self.name}
-            | {name: getattr(self, name) for name in named}
-            | {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
-        )
+        return {"preset": self.name, "choice": self.choice, "fairness": self.fairness} | {
+            k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()
+        }
 
 
 def _of_size(by_gpus: Mapping[int, Mapping[str, Any]], cluster: Cluster) -> dict[str, Any]:

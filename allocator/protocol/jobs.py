@@ -366,6 +366,7 @@ class JobTable:
             "slo_seconds": lambda: _until(self.deadline[at], clock),
             "deadlines": lambda: _until(self.deadline[at], 0.0),
             "deadline_options": lambda: self.deadline_options.take(at) if Need.DEADLINE_OPTIONS in needs else None,
+            "job_types": lambda: self.job_type[at],
             "gpu_prices": lambda: np.ones(len(cluster.accelerators)) if gpu_prices is None else gpu_prices,
             "colocation": lambda: self._known_pairs(active) if Need.COLOCATION in needs else None,
             "current_partner": lambda: self._partner_positions(active),

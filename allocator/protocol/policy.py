@@ -73,6 +73,7 @@ class Policy(ABC):
     Attributes
     ----------
     name : the registered name.
+    aliases : other names by which it is known; of the class itself, not inherited.
     answers : "shares" or "plan"; set by the two subclasses.
     needs, triggers : see `Need` and `Trigger`.
     period_seconds : asked at the latest after so many seconds, whatever happens; inf: not for the time alone.
@@ -82,6 +83,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
     answers: ClassVar[Literal["shares", "plan"]]
     needs: ClassVar[Need] = Need.NOTHING
     triggers: ClassVar[Trigger] = Trigger.USUAL

@@ -102,6 +102,7 @@ class ClusterState:
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
         same jobs and types as `throughputs`.
+    job_types : (N,) names of the job types; None where they are not known.
     membership : the entities, and which of them each job belongs to; None: no entities.
     configurations : throughput of the jobs by number of GPUs (`Need.CONFIGURATIONS`); None where it is not known.
     training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
@@ -135,6 +136,7 @@ class ClusterState:
     gpu_seconds: NDArray[np.float64]
     running: Assignment
     colocation: PackedColumns | None
+    job_types: NDArray[np.object_] | None
     membership: Membership | None
     configurations: Configurations | None
     deadline_options: DeadlineOptions | None
@@ -151,6 +153,7 @@ class ClusterState:
         *,
         clock: float = 0.0,
         colocation: PackedColumns | None = None,
+        job_types: NDArray[np.object_] | None = None,
         membership: Membership | None = None,
         configurations: Configurations | None = None,
         deadline_options: DeadlineOptions | None = None,
@@ -169,6 +172,7 @@ class ClusterState:
         self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
         self.colocation, self.membership, self.training = colocation, membership, training
         self.configurations, self.deadline_options = configurations, deadline_options
+        self.job_types = job_types
         self.running = Assignment.none() if running is None else running
         self.more_arrivals, self.slot_seconds = more_arrivals, slot_seconds
         self.upcoming, self.warm_start = upcoming, warm_start
@@ -201,6 +205,7 @@ class ClusterState:
             expected = f"the {n} jobs and the types of the throughputs, in the same order"
             raise InputError("cluster state", field="colocation", found=found, expected=expected)
         for name, of_jobs in (
+            ("job_types", self.job_types),
             ("membership", None if self.membership is None else self.membership.of_job),
             ("training", None if self.training is None else self.training.rows),
             ("configurations", None if self.configurations is None else self.configurations.jobs),
@@ -266,6 +271,7 @@ class ClusterState:
             part,
             clock=self.clock,
             colocation=None if self.colocation is None else take(self.colocation, jobs),
+            job_types=None if self.job_types is None else self.job_types[jobs],
             membership=None if self.membership is None else self.membership.take(jobs),
             configurations=None if self.configurations is None else self.configurations.of(jobs),
             deadline_options=None if self.deadline_options is None else self.deadline_options.take(jobs),

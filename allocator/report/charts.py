@@ -1,4 +1,4 @@
-"""The charts drawn once, as SVG: cumulative distributions and the queue. One curve per policy.
+"""The charts drawn once, as SVG: cumulative distributions, the queue, progress per GPU. One curve per policy.
 
 Curves carry ``data-policy`` so that the legend can hide them. Axes say in ``data-`` attributes how
 pixels map to values, so that the script can say what is under the pointer.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element, step_path
 
-__all__ = ["N_COLOURS", "cdf_chart", "ecdf", "policy_class", "queue_chart"]
+__all__ = ["N_COLOURS", "cdf_chart", "ecdf", "efficiency_chart", "policy_class", "queue_chart"]
 
 N_COLOURS = 10
 HOUR = 3600.0
@@ -107,20 +107,44 @@ def queue_chart(queues: Sequence[Mapping[str, Any]], *, title: str) -> str:
     drawn = [queue for queue in queues if queue["value"]]
     if not drawn:
         return '<p class="empty">No round was simulated, so there is no queue to show.</p>'
-    frame = Frame(height=280)
     last = max(_last_wait(queue) for queue in drawn) / HOUR
-    x = Axis(0.0, _above(last), *frame.x)
     most = max(max(queue["value"]) for queue in drawn)
-    y = Axis(0.0, max(most * 1.05, 1.0), *frame.y)
-    parts = [axes(frame, x, y, f"time (hours); no job waited after {last:.1f} h", "jobs in the queue")]
-    for position, queue in enumerate(queues):
-        if not queue["value"]:
-            continue
-        times = x.pixels(np.minimum(np.array(queue["time"]) / HOUR, x.high))
-        values = y.pixels(np.array([*queue["value"], queue["value"][-1]], dtype=np.float64))
-        parts.append(_curve(position, step_path(times, values)))
+    labels = f"time (hours); no job waited after {last:.1f} h", "jobs in the queue"
     described = f"{len(drawn)} policies; longest queue {most:g} jobs, none after {last:.1f} hours"
-    return _svg("queue", frame, title, described, _view(x, y, "".join(parts), shown=True))
+    return _steps_chart("queue", queues, (last, max(most * 1.05, 1.0)), labels, title, described)
+
+
+def efficiency_chart(series: Sequence[Mapping[str, Any]], *, title: str) -> str:
+    """Progress per GPU over time as steps; `series` as `payload.efficiency_series` gives them, times in seconds."""
+    drawn = [each for each in series if each["value"]]
+    last = max(each["time"][-1] for each in drawn) / HOUR
+    most = max(max(each["value"]) for each in drawn)
+    described = f"{len(drawn)} policies; at most {100 * most:.1f} %"
+    labels = "time (hours)", "progress per GPU"
+    return _steps_chart("efficiency", series, (last, most * 1.05), labels, title, described, y_percent=True)
+
+
+def _steps_chart(
+    name: str,
+    series: Sequence[Mapping[str, Any]],
+    ends: tuple[float, float],
+    labels: tuple[str, str],
+    title: str,
+    described: str,
+    *,
+    y_percent: bool = False,
+) -> str:
+    """Steps over time of all policies that have any; `ends` of the axes (hours, value)."""
+    frame = Frame(height=280)
+    x, y = Axis(0.0, _above(ends[0]), *frame.x), Axis(0.0, ends[1], *frame.y)
+    parts = [axes(frame, x, y, *labels, y_percent=y_percent)]
+    for position, each in enumerate(series):
+        if not each["value"]:
+            continue
+        times = x.pixels(np.minimum(np.array(each["time"]) / HOUR, x.high))
+        values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=np.float64))
+        parts.append(_curve(position, step_path(times, values)))
+    return _svg(name, frame, title, described, _view(x, y, "".join(parts), shown=True))
 
 
 def _last_wait(queue: Mapping[str, Any]) -> float:

@@ -19,6 +19,7 @@ from allocator.report.sections import (
     bars_section,
     comparison_section,
     distribution_sections,
+    efficiency_section,
     heading,
     legend,
     queue_section,
@@ -83,6 +84,7 @@ def render_report(
             *distribution_sections(results, rho=shown.rho, meaning=shown.meaning),
             timeline_section(names),
             queue_section([policy["queue"] for policy in payload["policies"]]),
+            efficiency_section([policy["efficiency"] for policy in payload["policies"]]),
             allocation_section(names),
             "</main>",
         ]

@@ -111,6 +111,7 @@ def _figures(result: SimulationResult, trace: int, rho_column: str) -> dict[str,
         "rho": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},
         "completion": [_whole(value) for value in jobs["completion_time"].tolist()],
         "queue": queue_series(result.timeline),
+        "efficiency": efficiency_series(result.efficiency),
     }
 
 
@@ -151,6 +152,18 @@ def queue_series(timeline: pd.DataFrame) -> dict[str, list[float]]:
     return {"time": [round(t) for t in times.tolist()], "value": [_short(v, 2) for v in values.tolist()]}
 
 
+def efficiency_series(efficiency: pd.DataFrame) -> dict[str, list[float]]:
+    """Progress per GPU over time in the form of `queue_series`; nothing where it is not known."""
+    if len(efficiency) < 2:
+        return {"time": [], "value": []}
+    times = efficiency["time"].to_numpy(np.float64)
+    values = efficiency["efficiency"].to_numpy(np.float64)[:-1]
+    if len(values) > QUEUE_POINTS:
+        bins = np.linspace(times[0], times[-1], QUEUE_POINTS + 1)
+        times, values = bins, interval_means(times[:-1], times[1:], values, bins)
+    return {"time": [round(t) for t in times.tolist()], "value": [_short(v, 4) for v in values.tolist()]}
+
+
 def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:
     """Bars of each GPU as [rounds since the last bar's first, rounds, job, ...], the first `most_bars` in time."""
     if not len(bars):
@@ -184,7 +197,8 @@ def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, An
     if not len(rounds):
         return {"busyUntil": 0, "busy": []}
     start, end = rounds["start_time"].to_numpy(np.float64), rounds["end_time"].to_numpy(np.float64)
-    gpus = result.jobs["scale_factor"].to_numpy(np.float64)[job]
+    count = rounds["gpu_count"] if "gpu_count" in rounds else result.jobs["scale_factor"].iloc[job]
+    gpus = count.to_numpy(np.float64)
     edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
     accelerator = rounds["accelerator"].astype(str).to_numpy()
     busy = []

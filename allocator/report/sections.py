@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.bar_charts import bar_panels
-from allocator.report.charts import HOUR, cdf_chart, policy_class, queue_chart
+from allocator.report.charts import HOUR, cdf_chart, efficiency_chart, policy_class, queue_chart
 from allocator.report.figures import MISSING, best_rows, format_column, value_of
 from allocator.report.presentation import Presentation, ended_otherwise
 
@@ -22,6 +22,7 @@ __all__ = [
     "bars_section",
     "comparison_section",
     "distribution_sections",
+    "efficiency_section",
     "heading",
     "legend",
     "queue_section",
@@ -140,9 +141,10 @@ def comparison_section(summaries: Sequence[Mapping[str, Any]]) -> str:
         cells.append(f'<td data-value="{"" if done is None else done}">{escape(text)}</td>')
         rows.append(f"<tr>{''.join(cells)}</tr>")
     table = f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    more_is_better = ", ".join(figure.heading for figure in figures if figure.better == "high")
     how = (
         "Each row is one policy. Green and bold marks the best value of a column, among the policies that "
-        "completed the most jobs. Less is better, except for utilisation. Click a heading to sort."
+        f"completed the most jobs. Less is better, except for {more_is_better}. Click a heading to sort."
     )
     if not shown.usual:
         how += f" Here rho is {shown.meaning}."
@@ -218,6 +220,18 @@ def queue_section(queues: Sequence[Mapping[str, Any]]) -> str:
         "where it changes often. A short queue is better."
     )
     return _section("queue", "Queue", how, queue_chart(queues, title="Jobs in the queue over time"))
+
+
+def efficiency_section(series: Sequence[Mapping[str, Any]]) -> str:
+    """Progress per GPU of all policies over time; nothing where no run has deadlines, or none knows it."""
+    if not any(each["value"] for each in series):
+        return ""
+    how = (
+        "What the running jobs make of the cluster: the sum of their speedups over one GPU, over all GPUs. A job that "
+        "is given GPUs on which it hardly goes faster adds little. More is better."
+    )
+    chart = efficiency_chart(series, title="Progress per GPU over time")
+    return _section("efficiency", "Progress per GPU", how, chart)
 
 
 def allocation_section(names: Sequence[str]) -> str:

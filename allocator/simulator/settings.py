@@ -54,6 +54,10 @@ class SimulatorSettings:
         completion (`allocator.simulator.fluid`). The settings of rounds and queues then mean nothing.
     unconsolidated_throughputs : a gang whose GPUs are on more than one server goes at the throughput that the table
         has for that. Policies reckon with the consolidated one.
+    deadline_measure : which jobs the deadline ratio of the results counts as in time: "first": those that completed by
+        their first deadline, as in ElasticFlow; "last": by any of their deadlines; "value": each in part, by the value
+        of the deadline that it kept over that of its first, one less Chronus' miss rate. For jobs with one deadline all
+        are the same.
     restart_penalty_seconds : a gang that did not run the round before trains so much less; not in the first round.
     restart_penalty_slack_seconds : a gang that is done more than this before a full round is over pays no penalty;
         None: every gang pays.
@@ -105,6 +109,7 @@ class SimulatorSettings:
     max_rounds_without_progress: int = 100
     ideal: bool = False
     unconsolidated_throughputs: bool = False
+    deadline_measure: Literal["first", "last", "value"] = "first"
     restart_penalty_seconds: float = 0.0
     restart_penalty_slack_seconds: float | None = None
     restart_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
@@ -176,3 +181,6 @@ class SimulatorSettings:
             given = (self.restart_penalty_by_gpus, self.restart_penalty_by_job_type)
             expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
             raise InputError("simulator settings", field="restart_penalty_by_gpus", found=given, expected=expected)
+        if self.deadline_measure not in ("first", "last", "value"):
+            measure, expected = self.deadline_measure, "first, last or value"
+            raise InputError("simulator settings", field="deadline_measure", found=measure, expected=expected)

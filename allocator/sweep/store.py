@@ -42,7 +42,9 @@ FIGURES = (
     "wall_seconds", "estimation_error", "measured_pairs", "geometric_mean_jct", "harmonic_mean_jct",
     "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
-    "very_unfair_fraction_themis", "mean_envy", "largest_envy", "fair_plans",
+    "very_unfair_fraction_themis", "mean_envy", "largest_envy", "fair_plans", "rejected_jobs", "deadline_jobs",
+    "deadline_ratio", "value_miss_rate", "admitted", "rejected", "met", "late", "best_effort_jobs",
+    "best_effort_average_jct", "wasted_gpu_hours", "cluster_efficiency",
 )  # fmt: skip
 """Columns that a run's summary has under the same names."""
 
@@ -58,7 +60,7 @@ NOT_OF_SATURATED = (
     "slo_attainment", "window_start", "window_end", "cost", "geometric_mean_jct", "harmonic_mean_jct",
     "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
-    "very_unfair_fraction_themis",
+    "very_unfair_fraction_themis", "deadline_ratio", "value_miss_rate", "best_effort_average_jct", "wasted_gpu_hours",
 )  # fmt: skip
 
 TEXT = ("status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "decision_solver")

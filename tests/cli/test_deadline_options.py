@@ -112,3 +112,27 @@ def test_an_unknown_job_type_is_named(files: dict[str, str], tmp_path: Path) -> 
     other.write_text(TRACE.replace("bert", "brt"))
     inputs = ("simulate", "--trace", str(other), "--throughputs", files["throughputs_A100"], "--policy", "fifo")
     refused("'brt (batch size 64)'", *inputs, "--cluster", "a100:2,t4:2", "--out", files["out"])
+
+
+def test_the_command_that_scripts_rely_on(files: dict[str, str]) -> None:
+    inputs = ("--trace", files["jobs.csv"], "--throughputs", files["throughputs_A100"], "--cluster", files["n2g2.csv"])
+    inputs = ("simulate", "--preset", "elasticflow", *inputs, "--out", files["out"], "--json")
+    told = {}
+    for policy in ("elasticflow", "elasticflow_no_admission", "edf", "edf_admission"):
+        summary = json.loads(ran(*inputs, "--slot", "240", "--policy", policy))
+        assert summary["settings"]["slot_seconds"] == 240.0
+        jobs = pd.read_csv(Path(files["out"]) / "jobs.csv")
+        assert {"status", "deadline", "met"} <= set(jobs.columns)
+        assert (jobs["status"] == "rejected").sum() == summary["rejected"]
+        assert (jobs["met"] == True).sum() == summary["met"]  # noqa: E712 - empty for best effort
+        assert summary["deadline_ratio"] == summary["met"] / summary["deadline_jobs"] == summary["met"] / 2
+        assert summary["admitted"] + summary["rejected"] == 2
+        assert summary["best_effort_average_jct"] > 0
+        told[policy] = summary
+    # A slot of the policy's own follows as well, and may be set on its own.
+    assert told["elasticflow"]["settings"]["policy_settings"]["slot_seconds"] == 240.0
+    own = json.loads(ran(*inputs, "--slot", "240", "--set", "policy.slot_seconds=60", "--policy", "elasticflow"))
+    assert own["settings"]["policy_settings"]["slot_seconds"] == 60.0
+    # The original's name of the policy.
+    again = json.loads(ran(*inputs, "--slot", "240", "--policy", "ef-accessctrl"))
+    assert again["average_jct"] == told["elasticflow"]["average_jct"]

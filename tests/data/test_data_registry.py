@@ -7,12 +7,14 @@ import hashlib
 import re
 import subprocess
 import sys
+import tarfile
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
+from allocator.cluster_spec import read_cluster
 from allocator.data import (
     CACHE_VARIABLE,
     DataError,
@@ -62,7 +64,7 @@ def test_addresses_of_copied_hashes_name_a_commit():
     [
         ("shockwave-throughputs", "tacc_throughputs.json", "shockwave/tacc_throughputs.json.gz"),
         ("shockwave-configurations", "tacc_32gpus.json", "shockwave/configurations/tacc_32gpus.json"),
-        ("elasticflow-itp", "raw-traces.tar.gz", "elasticflow/traces/raw-traces.tar.gz"),
+        ("elasticflow-itp-raw", "raw-traces.tar.gz", "elasticflow/traces/raw-traces.tar.gz"),
         ("elasticflow-throughputs", "throughputs_T4/bert.csv", "elasticflow/throughputs_T4/bert.csv"),
         ("lucid-colocation", "data/colocate_info.csv", "lucid/colocate_info.csv.gz"),
     ],
@@ -75,15 +77,38 @@ def test_hashes_are_those_of_the_copies(public_data, name, path, local):
     assert (len(raw), hashlib.sha256(raw).hexdigest()) == (file.size, file.sha256)
 
 
-def files_here(public_data):
-    """Names of our copies of public files, without .gz, by what reads them."""
+# What stands in for files of which we have cuts only.
+CUTS = {f"{kind}_first60.csv": f"trace_job_Philly_{kind}.csv" for kind in ("SLO", "MIX1", "MIX2")}
+
+
+def files_here(public_data, folder):
+    """Names of our copies of public files, without .gz, by what reads them; of an archive, what reads all in it."""
     root = public_data("gavel").parent
-    readers = {"throughputs.read_table": read_table, "throughputs.read_trace": read_trace}
+    readers = {
+        "throughputs.read_table": lambda path: read_table(folder_of_models(path) or path),
+        "throughputs.read_trace": read_trace,
+        "allocator.cluster_spec.read_cluster": lambda path: read_cluster(path, "a100"),
+    }
     found = {}
     for path in sorted(root.rglob("*")):
-        if path.is_file() and path.suffix in (".json", ".csv", ".trace", ".gz") and ".tar" not in path.name:
-            found[path.name.removesuffix(".gz")] = {name for name, read in readers.items() if reads(read, path)}
+        if path.name.endswith(".tar.gz"):
+            inside = [member for member in unpacked(path, folder) if member.suffix == ".csv"]
+            found[path.name] = {name for name, read in readers.items() if all(reads(read, each) for each in inside)}
+        elif path.is_file() and path.suffix in (".json", ".csv", ".trace", ".gz") and ".tar" not in path.name:
+            name = path.name.removesuffix(".gz")
+            found[CUTS.get(name, name)] = {name for name, read in readers.items() if reads(read, path)}
     return found
+
+
+def folder_of_models(path):
+    return path.parent if path.parent.name.startswith("throughputs_") else None
+
+
+def unpacked(path, folder):
+    place = folder / path.name
+    with tarfile.open(path) as archive:
+        archive.extractall(place, filter="data")
+    return [member for member in place.rglob("*") if member.is_file()]
 
 
 def reads(read, path):
@@ -94,9 +119,9 @@ def reads(read, path):
     return True
 
 
-def test_readers_are_those_that_read_the_files(public_data):
+def test_readers_are_those_that_read_the_files(public_data, tmp_path):
     """Every set of which there are copies names the functions that read them, and no others."""
-    here, looked_at = files_here(public_data), set()
+    here, looked_at = files_here(public_data, tmp_path), set()
     for dataset in datasets():
         named = {reader for reader in dataset.read_by if "." in reader}
         for file in dataset.files:

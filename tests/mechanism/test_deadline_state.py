@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from allocator.checkpoint.checkpoint import _digest
+from allocator.checkpoint.checkpoint import _digest, identity
 from allocator.cluster import Cluster
 from allocator.protocol import ClusterState, Need
 from allocator.protocol.jobs import JobTable
+from allocator.registry import get_policy
 from allocator.simulator import assign_slos
 from allocator.simulator.arrivals import preload
+from allocator.simulator.truth import Truth
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.deadlines import DeadlineOptions
 
@@ -120,3 +122,14 @@ def test_on_several_types_it_is_an_error() -> None:
     jobs = stated(["other"], [1], [10.0])
     with pytest.raises(InputError, match="job type of the table"):
         JobTable.from_trace(jobs, TABLE, Cluster({"a100": 1, "t4": 1}))
+
+
+def test_runs_with_other_rates_by_number_of_gpus_are_other_runs() -> None:
+    jobs = Trace(["a"], [1], [10.0], [0.0])
+    said = []
+    for fast in (8.0, 9.0):
+        table = ThroughputTable([("a", 1), ("a", 2)], ["a100"], [[5.0], [fast]])
+        known = JobTable.from_trace(jobs, table, ONE, needs=Need.CONFIGURATIONS)
+        truth = Truth(known.rates, known.scale_factor)
+        said.append(identity(jobs, known, truth, ONE, get_policy("fifo"), {})["throughputs"])
+    assert said[0] != said[1]

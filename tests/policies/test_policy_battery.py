@@ -21,7 +21,15 @@ PROGRAMS = [
     "max_sum_throughput_perf",
 ]
 TYPES = ["v100", "p100", "k80"]
-ONE_TYPE = {"gandiva_time_slicing", "shockwave", "themis"}
+ONE_TYPE = {
+    "edf",
+    "edf_admission",
+    "elasticflow",
+    "elasticflow_no_admission",
+    "gandiva_time_slicing",
+    "shockwave",
+    "themis",
+}
 RELATIVE_PRIORITIES = {"proportional", "gandiva_fair", "isolated_plus"}
 
 

@@ -40,6 +40,37 @@ def test_a_taken_name_is_refused():
             """Another."""
 
 
+def test_aliases_are_of_one_policy_and_come_after_names(monkeypatch):
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+    monkeypatch.setattr(registry, "_ALIASES", dict(registry._ALIASES))
+
+    @registry.register("waiting", paper="-", program="-")
+    @dataclass(frozen=True)
+    class Waiting(allocator.SharePolicy):
+        """Wait."""
+
+        aliases = ("idling", "isolated")
+
+        def allocate(self, state):
+            raise NotImplementedError
+
+    @registry.register("waiting_longer", paper="-", program="-")
+    @dataclass(frozen=True)
+    class WaitingLonger(Waiting):
+        """Wait for longer."""
+
+    assert isinstance(allocator.get_policy("idling"), Waiting)
+    assert allocator.get_policy("idling").name == "waiting"
+    assert allocator.get_policy("isolated").name == "isolated"
+    with pytest.raises(InputError, match="an alias that is not taken"):
+
+        @registry.register("another", paper="-", program="-")
+        class Another(allocator.SharePolicy):
+            """Another."""
+
+            aliases = ("idling",)
+
+
 def test_what_is_no_policy_is_refused():
     with pytest.raises(InputError, match="a subclass of SharePolicy or PlanPolicy"):
 

@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 
 from allocator.cluster import Cluster
-from allocator.presets import Preset, preset
+from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.report.html import render_report
+from allocator.report.payload import efficiency_series
 from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.deadlines import deadline_figures
 from allocator.results.efficiency import efficiency_table, single_gpu_rates
 from allocator.results.output import save_result
+from allocator.results.result import SimulationResult
 from allocator.simulator import simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import Configurations, InputError, ThroughputTable, Trace
@@ -63,7 +65,7 @@ def test_with_one_deadline_each_all_measures_are_one() -> None:
 
 def test_the_measure_is_a_setting_of_the_preset() -> None:
     with pytest.raises(InputError, match="deadline_measure"):
-        Preset("mine", deadline_measure="loosest")  # type: ignore[arg-type]
+        preset("default").replace(deadline_measure="loosest")
     assert preset("default").as_dict()["deadline_measure"] == "first"
 
 
@@ -71,13 +73,13 @@ TABLE = ThroughputTable([("a", 1), ("a", 2), ("b", 2), ("b", 4)], ["a100"], [[1.
 CLUSTER = Cluster({"a100": 4})
 
 
-def run(measure: str = "first") -> object:
+def run(measure: str = "first") -> SimulationResult:
     # On four GPUs at once: 720 s, 1440 s and 2160 s.
     trace = Trace(
         ["a", "a", "b"], [1, 1, 2], [720.0, 1440.0, 6480.0], [0.0] * 3,
         deadline=[720.0, np.nan, np.nan], deadline_options=[(), ((700.0, 10.0), (1500.0, 4.0)), ()],
     )  # fmt: skip
-    settings = Preset(deadline_measure=measure)  # type: ignore[arg-type]
+    settings = preset("default").replace(deadline_measure=measure)
     return simulate(trace, CLUSTER, get_policy("fifo"), TABLE, preset=settings)
 
 
@@ -95,6 +97,16 @@ def test_a_run_with_soft_deadlines(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["settings"]["deadline_measure"] == "value"
     assert sorted(path.name for path in tmp_path.glob("*.csv")) == ["efficiency.csv", "jobs.csv"]
     assert run().summary()["deadline_ratio"] == 0.5
+
+
+def test_deadlines_are_judged_as_the_world_says() -> None:
+    result = run()
+    jobs = result.record.jobs
+    # later than the completion, earlier, and not said
+    jobs.columns["judged_time"] = np.array([721.0, 700.0, np.nan])
+    assert result.jobs["met"].tolist() == [False, True, None]
+    assert np.array_equal(result.record.judged_time, [721.0, 700.0, 2160.0])
+    assert result.jobs["jct"].tolist() == [720.0, 1440.0, 2160.0]
 
 
 def test_progress_per_gpu() -> None:
@@ -134,4 +146,19 @@ def test_shown() -> None:
     assert "deadlines: 2 admitted, 0 rejected, 1 met, 1 late; 0.4 GPU hours on jobs that were not in time" in (
         extra_figures(summary)
     )
-    assert "jobs with a deadline that kept it" in render_report([result])
+    page = render_report([result])
+    assert "jobs with a deadline that kept it" in page
+    assert 'id="chart-efficiency"' in page
+    plain = simulate(make_trace([720.0]), Cluster({"v100": 1}), SharesPolicy(), np.ones((1, 1)))
+    assert 'id="chart-efficiency"' not in render_report([plain])
+
+
+def test_the_series_of_the_report() -> None:
+    assert efficiency_series(run().efficiency) == {"time": [0, 720, 1440, 2160], "value": [1, 0.75, 0.5]}
+    assert efficiency_series(efficiency_table(None)) == {"time": [], "value": []}
+    times = np.arange(1001) * 10.0
+    many = pd.DataFrame({"time": times, "efficiency": np.append(np.tile([0.25, 0.75], 500), 0.0)})
+    series = efficiency_series(many)
+    assert len(series["time"]) == len(series["value"]) + 1 == 151
+    lengths = np.diff(series["time"])
+    assert (lengths * series["value"]).sum() / lengths.sum() == pytest.approx(0.5, rel=1e-2)

@@ -33,8 +33,7 @@ function cdfAt(policy, name, x) {
   return policy.jobs && values.length ? (countUpTo(values, x) / values.length) * (count / policy.jobs) : 0;
 }
 
-function queueAt(policy, seconds) {
-  const { time, value } = policy.queue;
+function stepAt({ time, value }, seconds) {
   const step = countUpTo(time, seconds) - 1;
   return step >= 0 && step < value.length ? value[step] : null;
 }
@@ -43,7 +42,11 @@ const percent = (fraction) => `${(100 * fraction).toFixed(1)}%`;
 const charts = {
   jct: { heading: (x) => `within ${hours(x * 3600)}`, value: (policy, x) => percent(cdfAt(policy, "jct", x * 3600)) },
   rho: { heading: (x) => `rho at most ${x.toFixed(2)}`, value: (policy, x) => percent(cdfAt(policy, "rho", x)) },
-  queue: { heading: (x) => `after ${hours(x * 3600)}`, value: (policy, x) => number(queueAt(policy, x * 3600)) },
+  queue: { heading: (x) => `after ${hours(x * 3600)}`, value: (policy, x) => number(stepAt(policy.queue, x * 3600)) },
+  efficiency: {
+    heading: (x) => `after ${hours(x * 3600)}`,
+    value: (policy, x) => percent(stepAt(policy.efficiency, x * 3600) ?? 0),
+  },
 };
 
 function swatch(policy) {

@@ -1,0 +1,230 @@
+"""Would one more job meet its deadline, and would all others still meet theirs?
+
+The question that a user of a cluster asks before submitting. It is answered as `elasticflow` answers it: minimum
+satisfactory shares by progressive filling, in the order of deadlines (D. Gu et al., "ElasticFlow", ASPLOS 2023, sec.
+4). Where the answer is no, a later deadline and a larger cluster are looked for that would do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, isfinite
+
+import numpy as np
+
+from allocator.cluster import MOST_GPUS, Cluster
+from allocator.protocol.elastic import Throughputs, of_table
+from formulations.deadlines import (
+    DeadlineJob,
+    DeadlineOrder,
+    Filling,
+    FreeProfile,
+    JobPlan,
+    ScalingCurve,
+    earliest_share,
+)
+from throughputs import InputError, Trace
+from throughputs.configurations import Configurations
+
+__all__ = ["Admission", "AdmissionTest"]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What can be promised to a job.
+
+    Attributes
+    ----------
+    admitted : whether it would meet its deadline, and all others theirs.
+    deadline : seconds on the clock.
+    plan : (start in seconds on the clock, GPUs from then on), up to `end`: what the job would have at least. Of a job
+        that is not admitted, the plan for `earliest_deadline`.
+    end : when it would be through, seconds on the clock.
+    gpu_hours : that the plan takes.
+    earliest_deadline : of a job that is not admitted: a deadline in whole seconds that could be promised.
+    fewest_gpus : of a job that is not admitted: GPUs of a larger cluster that could promise its deadline; None where no
+        number of GPUs would do.
+    late : positions of the jobs there are that cannot meet their own deadlines, newcomer or not; they are planned
+        behind all others.
+    best_effort : how many of them have no deadline. They make room for jobs that have one.
+    """
+
+    admitted: bool
+    deadline: float
+    plan: tuple[tuple[float, int], ...]
+    end: float
+    gpu_hours: float
+    earliest_deadline: float | None
+    fewest_gpus: int | None
+    late: tuple[int, ...]
+    best_effort: int
+
+
+class AdmissionTest:
+    """A cluster with the jobs that are in it, which may be asked about newcomers.
+
+    Parameters
+    ----------
+    jobs : those that run or wait, admitted before; their steps are those left, their scale factors the GPUs that they
+        have now. Arrivals are not looked at.
+    cluster : of one accelerator type.
+    throughputs : steps/s by number of GPUs.
+    clock : now, seconds.
+    slot_seconds : GPUs of a job that ends are free at the end of its slot; 0: at once.
+    restart_seconds : what it takes a job to go on with another number of GPUs.
+
+    Raises
+    ------
+    InputError
+        A cluster of several types, or a job without figures by number of GPUs.
+    """
+
+    def __init__(
+        self,
+        jobs: Trace,
+        cluster: Cluster,
+        throughputs: Throughputs,
+        *,
+        clock: float = 0.0,
+        slot_seconds: float = 0.0,
+        restart_seconds: float = 0.0,
+    ) -> None:
+        if len(cluster.accelerators) != 1:
+            raise InputError("cluster", found=str(cluster), expected="GPUs of one accelerator type")
+        for name, seconds in (("slot_seconds", slot_seconds), ("restart_seconds", restart_seconds)):
+            if not 0 <= seconds < inf:
+                raise InputError("admission", field=name, found=seconds, expected="seconds, at least 0")
+        if not isfinite(clock):
+            raise InputError("admission", field="clock", found=clock, expected="seconds")
+        self.jobs, self.cluster, self.throughputs, self.clock = jobs, cluster, throughputs, clock
+        self.filling = Filling(slot_seconds=slot_seconds, restart_seconds=restart_seconds)
+
+    def ask(self, newcomer: Trace, most_gpus: int | None = None) -> Admission:
+        """What can be promised to a newcomer, the one job of a trace, that is given `most_gpus` at most.
+
+        Raises
+        ------
+        InputError
+            Not one job, one without a deadline, or one without figures for numbers of GPUs that the cluster has.
+        """
+        if len(newcomer) != 1 or np.isnan(newcomer.deadline).any():
+            found = f"{len(newcomer)} jobs, {int((~np.isnan(newcomer.deadline)).sum())} with a deadline"
+            raise InputError(newcomer.source, found=found, expected="one job with a deadline on the clock")
+        deadline, most = float(newcomer.deadline[0]), inf if most_gpus is None else most_gpus
+        here = self._filled(self.jobs, self.cluster.total_gpus)
+        job = here.job(newcomer, 0, deadline, most)
+        if job is None:
+            expected = f"figures for up to {min(most, self.cluster.total_gpus)} GPUs"
+            raise InputError("throughputs", field=str(newcomer.job_type[0]), found="none", expected=expected)
+        plan, later, fewest = here.plan_of(job), None, None
+        admitted = plan is not None
+        if plan is None:
+            later, plan = here.earliest(job)
+            fewest = self._fewest(newcomer, deadline, most)
+        gpu_hours = plan.gpu_seconds(plan.real_end) / 3600.0
+        steps = tuple(zip(plan.starts, plan.gpus, strict=True))
+        best_effort = int(np.isnan(self.jobs.deadline).sum())
+        return Admission(admitted, deadline, steps, plan.real_end, gpu_hours, later, fewest, here.late, best_effort)
+
+    def _filled(self, jobs: Trace, gpus: int) -> _Filled:
+        cluster = Cluster({self.cluster.accelerators[0]: gpus})
+        return _Filled(jobs, cluster, self.throughputs, self.clock, self.filling)
+
+    def _fewest(self, newcomer: Trace, deadline: float, most: float) -> int | None:
+        """The GPUs of a larger cluster that admits the newcomer, the least that halving finds; None where none does."""
+
+        def admits(gpus: int, jobs: Trace = self.jobs) -> bool:
+            filled = self._filled(jobs, gpus)
+            job = filled.job(newcomer, 0, deadline, most)
+            return job is not None and filled.plan_of(job) is not None
+
+        ways = of_table(newcomer, self.throughputs, Cluster({self.cluster.accelerators[0]: MOST_GPUS}))
+        widest = int(ways.gpus[ways.gpus <= most].max(initial=0))
+        if not admits(widest, self.jobs.head(0)):
+            return None
+        too_few = self.cluster.total_gpus
+        enough = max(2 * too_few, widest)
+        while not admits(enough):
+            too_few, enough = enough, 2 * enough
+            if enough > MOST_GPUS:
+                return None
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            too_few, enough = (too_few, middle) if admits(middle) else (middle, enough)
+        return enough
+
+
+class _Filled:
+    """A cluster with the minimum shares of the jobs there are."""
+
+    def __init__(self, jobs: Trace, cluster: Cluster, throughputs: Throughputs, clock: float, filling: Filling) -> None:
+        self.jobs, self.cluster, self.throughputs = jobs, cluster, throughputs
+        self.clock, self.filling = clock, filling
+        # jobs of one type have one
+        self._curves: dict[tuple[tuple[int, ...], tuple[float, ...], float], ScalingCurve] = {}
+        ways = of_table(jobs, throughputs, cluster)
+        self._kept: list[DeadlineJob] = []
+        order, late = self._empty(), []
+        for i in np.argsort(jobs.deadline, kind="stable").tolist():
+            if np.isnan(jobs.deadline[i]):
+                continue
+            job = self._job(ways, jobs, i, float(jobs.deadline[i]), inf, int(jobs.scale_factor[i]))
+            if job is not None and order.admit([job]):
+                self._kept.append(job)
+            else:
+                late.append(i)
+        self.late = tuple(sorted(late))
+
+    def job(self, newcomer: Trace, i: int, deadline: float, most: float) -> DeadlineJob | None:
+        """The newcomer for the planner; None where it can run on no number of GPUs."""
+        return self._job(of_table(newcomer, self.throughputs, self.cluster), newcomer, i, deadline, most, 0)
+
+    def _job(
+        self, ways: Configurations, jobs: Trace, i: int, deadline: float, most: float, held: int
+    ) -> DeadlineJob | None:
+        columns = slice(ways.offsets[i], ways.offsets[i + 1])
+        levels, rates = tuple(ways.gpus[columns].tolist()), tuple(ways.rate[columns].tolist())
+        curve = self._curves.get((levels, rates, most))
+        if curve is None:
+            curve = ScalingCurve(levels, rates, self.cluster.total_gpus, most, useful_only=True)
+            self._curves[levels, rates, most] = curve
+        return DeadlineJob(curve, float(jobs.total_steps[i]), deadline, held) if curve.levels else None
+
+    def _empty(self) -> DeadlineOrder[DeadlineJob]:
+        return DeadlineOrder.filled(self.filling, FreeProfile(self.clock, self.cluster.total_gpus))
+
+    def _planned(self) -> DeadlineOrder[DeadlineJob]:
+        order = self._empty()
+        order.add(self._kept)
+        return order
+
+    def plan_of(self, job: DeadlineJob) -> JobPlan | None:
+        """The plan of a newcomer, if all meet their deadlines; else None."""
+        order = self._planned()
+        return order.plans[order.jobs.index(job)] if order.admit([job]) else None
+
+    def earliest(self, job: DeadlineJob) -> tuple[float, JobPlan]:
+        """The earliest deadline, in whole seconds, that halving finds for a newcomer, and the plan for it."""
+        soonest = earliest_share(self.filling, self._planned().left_over, job).real_end
+        # behind all others it has the cluster to itself
+        last = max([self.clock, *(plan.end for plan in self._planned().plans)])
+        alone = last + job.work / job.curve.best_rates[-1] + self.filling.restart_seconds
+        deadline = float(ceil(soonest))
+        plan = self.plan_of(_due(job, deadline))
+        if plan is None:
+            deadline = float(ceil(max(alone, soonest)) + 1)
+            plan = self.plan_of(_due(job, deadline))
+        assert plan is not None
+        too_early = job.deadline
+        while deadline - too_early > 1:
+            middle = (deadline + too_early) // 2
+            found = self.plan_of(_due(job, middle))
+            if found is None:
+                too_early = middle
+            else:
+                deadline, plan = middle, found
+        return deadline, plan
+
+
+def _due(job: DeadlineJob, deadline: float) -> DeadlineJob:
+    return DeadlineJob(job.curve, job.work, deadline, job.held, job.starting)

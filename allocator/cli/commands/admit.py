@@ -1,0 +1,132 @@
+"""``allocator admit``: would one more job meet its deadline?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from allocator.admission import Admission, AdmissionTest
+from allocator.cli.options.shared import (
+    AcceleratorOption,
+    JsonOption,
+    ServersOption,
+    ThroughputsOption,
+    TimeUnitOption,
+    console,
+    print_json,
+)
+from allocator.cli.options.values import make_accelerator, make_cluster, make_table
+from throughputs import InputError, Trace, read_trace
+
+HOUR = 3600.0
+
+
+def admit_command(
+    job_type: Annotated[
+        str, typer.Option("--job-type", help="Job type of the newcomer, as in the throughput table.", metavar="NAME")
+    ],
+    steps: Annotated[float, typer.Option("--steps", help="Training steps that it has to do.")],
+    cluster: Annotated[
+        str,
+        typer.Option(
+            "--cluster", help="GPUs of one type, or a CSV file that describes them.", metavar="TYPE:COUNT|FILE"
+        ),
+    ],
+    deadline: Annotated[
+        float | None, typer.Option("--deadline", help="When it should be through, on the clock.", metavar="SECONDS")
+    ] = None,
+    within: Annotated[
+        float | None, typer.Option("--within", help="The same, counted from now.", metavar="SECONDS")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", help="The jobs there are, with the steps left to them; none if omitted.", metavar="FILE"
+        ),
+    ] = None,
+    clock: Annotated[
+        float | None,
+        typer.Option("--clock", help="Now, on the clock of the trace; its last arrival if omitted.", metavar="SECONDS"),
+    ] = None,
+    most_gpus: Annotated[
+        int | None, typer.Option("--max-gpus", help="GPUs that the newcomer is given at most.", min=1, metavar="COUNT")
+    ] = None,
+    slot: Annotated[
+        float, typer.Option("--slot", help="GPUs come back at the ends of slots of this length.", metavar="SECONDS")
+    ] = 0.0,
+    restart: Annotated[
+        float, typer.Option("--restart", help="What it takes to go on with other GPUs.", metavar="SECONDS")
+    ] = 0.0,
+    throughputs: ThroughputsOption = None,
+    accelerator: AcceleratorOption = None,
+    gpus_per_server: ServersOption = None,
+    time_unit: TimeUnitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Would one more job meet its deadline, and all others theirs; with what plan?
+
+    If not: the earliest deadline that could be promised, and the GPUs of a cluster that could promise the one asked
+    for. Answered by minimum satisfactory shares, as under the policy elasticflow. Ends with exit code 0 either way.
+    """
+    kind = make_accelerator(accelerator, throughputs)
+    gpus = make_cluster(cluster, gpus_per_server, kind)
+    table = make_table(throughputs, [], kind)
+    jobs = Trace([], [], [], []) if trace is None else read_trace(trace, time_unit_seconds=time_unit)
+    now = clock if clock is not None else float(jobs.arrival_time.max(initial=0.0))
+    newcomer = _newcomer(job_type, steps, _deadline(deadline, within, now), now)
+    test = AdmissionTest(jobs, gpus, table, clock=now, slot_seconds=slot, restart_seconds=restart)
+    answer = test.ask(newcomer, most_gpus)
+    if as_json:
+        print_json(_as_json(answer))
+        return
+    for line in _lines(answer, now, len(jobs)):
+        console().print(line, soft_wrap=True, highlight=False)
+
+
+def _deadline(deadline: float | None, within: float | None, now: float) -> float:
+    if (deadline is None) == (within is None):
+        found = "neither" if deadline is None else "both"
+        raise InputError("--deadline, --within", found=found, expected="one of the two")
+    due = deadline if within is None else now + within
+    assert due is not None
+    if not due > now:
+        raise InputError("--deadline", found=due, expected=f"a time after now, {now:g} s")
+    return due
+
+
+def _newcomer(job_type: str, steps: float, deadline: float, now: float) -> Trace:
+    """A trace of the one job."""
+    return Trace([job_type], [1], [steps], [max(now, 0.0)], deadline=[deadline], source="newcomer")
+
+
+def _as_json(answer: Admission) -> dict[str, Any]:
+    plan = [{"start": start, "gpus": gpus} for start, gpus in answer.plan]
+    return asdict(answer) | {"plan": plan, "late": list(answer.late)}
+
+
+def _lines(answer: Admission, now: float, jobs: int) -> list[str]:
+    """The answer in words; times from now."""
+    met = "Yes: this deadline can be met" if answer.admitted else "No: this deadline cannot be met"
+    lines = [f"{met}, in {_span(answer.deadline - now)} beside {jobs} jobs."]
+    if answer.earliest_deadline is not None:
+        soonest = _span(answer.earliest_deadline - now)
+        lines.append(f"A deadline in {soonest} (at {answer.earliest_deadline:.0f} s) could be promised.")
+    if not answer.admitted:
+        more = "No number of GPUs would do." if answer.fewest_gpus is None else f"{answer.fewest_gpus} GPUs would do."
+        lines.append(more)
+    ends = [*(start for start, _ in answer.plan[1:]), answer.end]
+    lines.append("Plan:" if answer.admitted else "Plan for that deadline:")
+    for (start, gpus), end in zip(answer.plan, ends, strict=True):
+        lines.append(f"  from {_span(start - now)} to {_span(end - now)}: {gpus} GPU{'s' * (gpus != 1)}")
+    lines.append(f"  through after {_span(answer.end - now)}, {answer.gpu_hours:.2f} GPU hours")
+    if answer.late:
+        labels = ", ".join(map(str, answer.late))
+        lines.append(f"Jobs that cannot meet their own deadlines and come behind all others: {labels}.")
+    return lines
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < HOUR else f"{seconds / HOUR:.2f} h"

@@ -1,0 +1,176 @@
+"""What policies for deadlines have in common: jobs as a planner sees them, plans as the decision core takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.policies.deadlines.memory import DeadlineMemory
+from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep
+from allocator.tie_order import tie_order
+from formulations.deadlines import DeadlineJob, Filling, JobPlan, ScalingCurve
+from throughputs import InputError
+from throughputs.configurations import Configurations
+
+__all__ = ["DeadlinePolicy", "Levels", "PlannedJob"]
+
+Levels = Literal["useful", "all"]
+
+_CLOSE = 1e-11
+"""Relative to the clock: breakpoints of plans that are closer are one up to rounding."""
+
+
+class PlannedJob(DeadlineJob):
+    """A job of a state.
+
+    Attributes
+    ----------
+    label, position : of the job in the state.
+    due : its deadline by which promises are made, seconds; `deadline` is inf where it is planned without.
+    """
+
+    __slots__ = ("due", "label", "position")
+
+    def __init__(
+        self, curve: ScalingCurve, work: float, due: float, held: int, starting: float, label: Hashable, position: int
+    ) -> None:
+        super().__init__(curve, work, due, held, starting)
+        self.due, self.label, self.position = due, label, position
+
+
+@dataclass(frozen=True)
+class DeadlinePolicy(PlanPolicy):
+    """Plans jobs with deadlines on the one type of accelerator that a cluster has.
+
+    Where nothing is known of throughput by number of GPUs, a job has its own gang only.
+
+    Parameters
+    ----------
+    levels : numbers of GPUs that a job may be given: "useful", those of its throughput curve that are faster than all
+        smaller ones, or "all" of them.
+    most_gpus : largest number of GPUs by job type, for types that have one besides.
+    slot_seconds : length of a slot: GPUs are planned to come back at ends of slots only. 0: no slots.
+    whole_seconds : whether jobs are planned to end on whole seconds after a breakpoint of the plan.
+    restart_seconds : what a job is taken to need to get going on another number of GPUs.
+    margin_seconds : how long before its deadline a job is to end.
+    """
+
+    needs: ClassVar[Need] = Need.CONFIGURATIONS
+
+    levels: Levels = "useful"
+    most_gpus: Mapping[str, int] = field(default_factory=dict)
+    slot_seconds: float = 0.0
+    whole_seconds: bool = False
+    restart_seconds: float = 0.0
+    margin_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("slot_seconds", "restart_seconds", "margin_seconds"):
+            value = getattr(self, name)
+            if not 0 <= value < np.inf:
+                raise InputError(f"policy {self.name}", field=name, found=value, expected="seconds, at least 0")
+        for kind, most in self.most_gpus.items():
+            if most < 1:
+                where = f"most_gpus of {kind!r}"
+                raise InputError(f"policy {self.name}", field=where, found=most, expected="at least 1 GPU")
+
+    @property
+    def filling(self) -> Filling:
+        """How single jobs are planned."""
+        return Filling(self.slot_seconds, self.whole_seconds, self.restart_seconds)
+
+    def new_memory(self) -> DeadlineMemory:
+        """An empty memory."""
+        return DeadlineMemory()
+
+    def pool(self, state: ClusterState) -> int:
+        """Position of the one type that has GPUs."""
+        there = np.flatnonzero(state.capacity > 0)
+        if len(there) > 1:
+            expected = "GPUs of one type: the plan does not tell types apart"
+            raise InputError(f"policy {self.name}", field="cluster", found=str(state.cluster), expected=expected)
+        return int(there[0]) if len(there) else 0
+
+    def jobs(
+        self, state: ClusterState, memory: DeadlineMemory, pool: int
+    ) -> tuple[list[PlannedJob], NDArray[np.int64]]:
+        """The active jobs, and the positions of those that no number of GPUs of the cluster can run."""
+        labels, now = state.throughputs.jobs, float(state.clock)
+        self._read_curves(state, memory, labels, pool)
+        held = dict(zip(state.running.jobs.tolist(), state.running.gpus.tolist(), strict=True))
+        due = (state.deadlines - self.margin_seconds).tolist()
+        work = np.maximum(state.steps_remaining, 1e-9).tolist()
+        jobs, unserved = [], []
+        for position in tie_order(labels).tolist():
+            label = labels[position]
+            curve = memory.curves[label]
+            if not curve.levels:
+                unserved.append(position)
+                continue
+            gpus, ready = memory.starting.get(label, (0, now))
+            now_on = held.get(position, 0)
+            starting = max(ready - now, 0.0) if gpus == now_on else 0.0
+            jobs.append(PlannedJob(curve, work[position], due[position], now_on, starting, label, position))
+        return jobs, np.array(unserved, dtype=np.int64)
+
+    def _read_curves(self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int) -> None:
+        """Read the throughput curves of jobs that are new, of all jobs where the number of GPUs is."""
+        capacity = int(state.capacity[pool])
+        if memory.capacity != capacity:
+            memory.capacity, memory.curves = capacity, {}
+        new = [position for position, label in enumerate(labels) if label not in memory.curves]
+        if not new:
+            return
+        ways, kinds = state.configurations, state.job_types
+        if ways is None:
+            ways = Configurations.from_matrix(state.throughputs)
+        for position in new:
+            most = np.inf if kinds is None else self.most_gpus.get(str(kinds[position]), np.inf)
+            gpus, rates = _curve(ways, position, pool)
+            key = (tuple(gpus), tuple(rates), capacity, most)
+            curve = memory.shared_curves.get(key)
+            if curve is None:
+                curve = ScalingCurve(gpus, rates, capacity, most, useful_only=self.levels == "useful")
+                memory.shared_curves[key] = curve
+            memory.curves[labels[position]] = curve
+
+    def as_plan(
+        self,
+        state: ClusterState,
+        memory: DeadlineMemory,
+        pool: int,
+        jobs: Sequence[PlannedJob],
+        plans: Sequence[JobPlan],
+        rejected: Sequence[int] | NDArray[np.int64],
+    ) -> Plan:
+        """One step, up to the first planned change of a number of GPUs; the memory is then of these jobs."""
+        now = float(state.clock)
+        running = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0]]
+        changes = [plan.starts[1] for plan in plans if len(plan.starts) > 1]
+        assignment = Assignment.of(
+            np.array([job.position for job, _ in running], dtype=np.int64),
+            np.full(len(running), pool, dtype=np.int64),
+            np.array([plan.gpus[0] for _, plan in running], dtype=np.int64),
+        )
+        starting = {}
+        for job, plan in running:
+            kept = plan.gpus[0] == job.held
+            starting[job.label] = (plan.gpus[0], now + (job.starting if kept else self.restart_seconds))
+        memory.starting = starting
+        memory.curves = {job.label: job.curve for job in jobs}
+        seconds = max(min(changes) - now, _CLOSE * max(now, 1.0)) if changes else np.inf
+        return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
+
+
+def _curve(ways: Configurations, job: int, pool: int) -> tuple[list[int], list[float]]:
+    """Numbers of GPUs on which a job can run alone in a pool, and the best rate on each."""
+    columns = slice(int(ways.offsets[job]), int(ways.offsets[job + 1]))
+    there = (ways.pool[columns] == pool) & (ways.partner[columns] < 0)
+    best: dict[int, float] = {}
+    for gpus, rate in zip(ways.gpus[columns][there].tolist(), ways.rate[columns][there].tolist(), strict=True):
+        best[gpus] = max(rate, best.get(gpus, 0.0))
+    return list(best), list(best.values())

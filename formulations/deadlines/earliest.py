@@ -1,0 +1,61 @@
+"""Earliest deadline first: job after job takes all that it can use, from now on."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import ceil, inf
+
+from formulations.deadlines.filling import Filling
+from formulations.deadlines.jobs import DeadlineJob
+from formulations.deadlines.profile import FreeProfile, JobPlan
+
+__all__ = ["earliest_share", "take_as_published"]
+
+
+def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan:
+    """The plan of a job that has its largest level, or the largest within what is free, until it is through."""
+    times, free, curve = profile.times, profile.free, job.curve
+    work, held, idle = job.work, job.held, job.starting
+    most, restart = curve.levels[-1], filling.restart_seconds
+    starts: list[float] = []
+    gpus: list[int] = []
+    last = len(times) - 1
+    for i, time in enumerate(times):
+        now = curve.level_within[min(free[i], most)]
+        if now != held or not starts:
+            starts.append(time)
+            gpus.append(now)
+        if now:
+            if now != held:
+                idle = restart
+            length = times[i + 1] - time if i < last else inf
+            needed = work / curve.rate_within[now] + idle
+            if needed <= length:
+                real_end = ceil(time + needed) if filling.whole_seconds else time + needed
+                end = filling.aligned(time, real_end)
+                if i < last and real_end <= times[i + 1] < end:
+                    end = times[i + 1]
+                return JobPlan(starts, gpus, end, real_end, real_end <= job.deadline, end)
+            work -= max(length - idle, 0.0) * curve.rate_within[now]
+            idle = max(idle - length, 0.0)
+        held = now
+    raise AssertionError("a job that can run on all GPUs ends")
+
+
+def take_as_published(profile: FreeProfile, plan: JobPlan) -> None:
+    """Take a plan from the profile as the published EDF does.
+
+    Where its GPUs come back at an instant at which the profile changes anyway, that change is lost: from then on as
+    many are free as were in the interval before, without the plan.
+    """
+    at = bisect_left(profile.times, plan.end)
+    later_times, later_free = profile.times[at + 1 :], profile.free[at + 1 :]
+    if profile.times[at : at + 1] == [plan.end]:
+        del profile.times[at:], profile.free[at:]
+    else:
+        later_times, later_free = [], []
+    profile.take(plan)
+    if later_free and later_free[0] == profile.free[-1]:
+        del later_times[0], later_free[0]
+    profile.times += later_times
+    profile.free += later_free

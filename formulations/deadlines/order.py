@@ -1,0 +1,112 @@
+"""Plans in the order of deadlines, each on what those before it leave free; and who can be let in.
+
+Whether a newcomer can be admitted depends on the jobs from its place in the order on: what those before it leave free
+is kept for each place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeAlias, TypeVar
+
+from formulations.deadlines.filling import Filling
+from formulations.deadlines.jobs import DeadlineJob
+from formulations.deadlines.profile import FreeProfile, JobPlan
+
+__all__ = ["DeadlineOrder", "Planner", "Taker"]
+
+Planner: TypeAlias = Callable[[FreeProfile, DeadlineJob], JobPlan]
+Taker: TypeAlias = Callable[[FreeProfile, JobPlan], None]
+
+
+Job = TypeVar("Job", bound=DeadlineJob)
+
+_KEPT_EVERY = 16
+"""Jobs between two profiles that are kept: a copy costs about as much as to take a plan."""
+
+
+class DeadlineOrder(Generic[Job]):
+    """Jobs in the order of their deadlines, those of equal ones as they were added, with plans that fit together.
+
+    Parameters
+    ----------
+    free : what all of them share.
+    planner : how a job is planned on what is free; `Filling.minimum_share` or `earliest_share`.
+    take : how a plan is taken from it.
+
+    Attributes
+    ----------
+    jobs, plans : in order.
+    """
+
+    __slots__ = ("_after", "_kept", "_planner", "_take", "jobs", "plans")
+
+    def __init__(self, free: FreeProfile, planner: Planner, take: Taker = FreeProfile.take) -> None:
+        self.jobs: list[Job] = []
+        self.plans: list[JobPlan] = []
+        self._planner, self._take = planner, take
+        # what is free before every so many jobs, and after the last
+        self._kept = [free]
+        self._after = free
+
+    @classmethod
+    def filled(cls, filling: Filling, free: FreeProfile) -> DeadlineOrder[Job]:
+        """With minimum satisfactory shares."""
+        return cls(free, filling.minimum_share)
+
+    @property
+    def left_over(self) -> FreeProfile:
+        """What all plans leave free; a copy."""
+        return self._after.copy()
+
+    @property
+    def all_met(self) -> bool:
+        """Whether every job meets its deadline."""
+        return all(plan.met for plan in self.plans)
+
+    def add(self, newcomers: Iterable[Job]) -> None:
+        """Plan more jobs, whether or not they or others meet their deadlines then."""
+        self._insert(newcomers, only_met=False)
+
+    def admit(self, newcomers: Iterable[Job]) -> bool:
+        """Plan more jobs if all jobs meet their deadlines then; returns whether they do."""
+        return self._insert(newcomers, only_met=True)
+
+    def _insert(self, newcomers: Iterable[Job], *, only_met: bool) -> bool:
+        later = sorted(newcomers, key=_deadline)
+        if not later:
+            return not only_met or self.all_met
+        place = bisect_right(self.jobs, later[0].deadline, key=_deadline)
+        if only_met and not all(plan.met for plan in self.plans[:place]):
+            return False
+        # stable, so that those who were there come first
+        jobs = sorted(self.jobs[place:] + later, key=_deadline)
+        plans: list[JobPlan] = []
+        kept: list[FreeProfile] = []
+        free = self._free_before(place)
+        for at, job in enumerate(jobs, place):
+            if at and at % _KEPT_EVERY == 0:
+                kept.append(free.copy())
+            plan = self._planner(free, job)
+            if only_met and not plan.met:
+                return False
+            self._take(free, plan)
+            plans.append(plan)
+        self.jobs[place:], self.plans[place:], self._after = jobs, plans, free
+        self._kept[max(1, -(-place // _KEPT_EVERY)) :] = kept
+        return True
+
+    def _free_before(self, place: int) -> FreeProfile:
+        """What the jobs before a place leave free; a copy."""
+        if place == len(self.jobs):
+            return self._after.copy()
+        k = place // _KEPT_EVERY
+        free = self._kept[k].copy()
+        for plan in self.plans[k * _KEPT_EVERY : place]:
+            self._take(free, plan)
+        return free
+
+
+def _deadline(job: DeadlineJob) -> float:
+    return job.deadline

@@ -1,0 +1,199 @@
+"""Programs over slots with deadlines, what they bound, and admission that tries several orders."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.columns import InfeasibleError
+from formulations.deadlines import (
+    DeadlineJob,
+    DeadlineOrder,
+    Filling,
+    FreeProfile,
+    JobPlan,
+    ScalingCurve,
+    cheapest_share,
+    plans_by_repair,
+)
+from formulations.deadlines.program import DeadlineProgram, all_can_be_met, solve_deadlines
+from throughputs import InputError
+
+LEVELS = [1, 2, 4, 8]
+A100 = {
+    "bert": [10.5, 13.3, 15.1, 15.6], "vgg16": [7.4, 13.2, 23.6, 35.0], "gpt2": [2.0, 3.5, 5.0, 6.1],
+    "resnet50": [9.0, 16.0, 27.0, 36.0],
+}  # fmt: skip
+BENT = {"cifar": [0.71, 1.19, 2.54, 3.85], "yolo": [0.44, 0.83, 1.32, 0.61], "ncf": [47.0, 37.6, 56.3, 23.2]}
+
+
+def offered(seed: int, n: int, gpus: int, kinds: dict[str, list[float]] = A100) -> list[DeadlineJob]:
+    """Jobs that could each meet their deadlines alone, about twice as much work as there is room for."""
+    rng = np.random.default_rng(seed)
+    curves = [ScalingCurve(LEVELS, rates, gpus, useful_only=True) for rates in kinds.values()]
+    found = []
+    while len(found) < n:
+        curve = curves[rng.integers(len(curves))]
+        seconds = 10 ** rng.uniform(2.0, 3.3)
+        work = seconds * curve.rates[rng.integers(len(curve.rates))]
+        due = float(seconds * rng.uniform(0.6, 1.6))
+        if work / curve.rates[-1] <= due:
+            found.append(DeadlineJob(curve, work, due))
+    return found
+
+
+def admitted_by_filling(jobs: list[DeadlineJob], gpus: int) -> DeadlineOrder[DeadlineJob]:
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(Filling(), FreeProfile(0.0, gpus))
+    for job in jobs:
+        order.admit([job])
+    return order
+
+
+def gpu_seconds(plans: list[JobPlan]) -> float:
+    return sum(plan.gpu_seconds(plan.real_end) for plan in plans)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([4, 8, 16]), st.booleans())
+@settings(max_examples=30)
+def test_what_filling_admits_the_bound_admits_with_no_more_gpu_time(seed, gpus, bent) -> None:
+    jobs = offered(seed, 8, gpus, BENT if bent else A100)
+    order = admitted_by_filling(jobs, gpus)
+    bound = solve_deadlines(DeadlineProgram.interval_bound(order.jobs, gpus, 0.0, let_in=True))
+    assert bound.met.all()
+    assert bound.gpu_seconds <= gpu_seconds(order.plans) * (1 + 1e-6)
+    assert all_can_be_met(order.jobs, gpus, 0.0)
+    most = solve_deadlines(DeadlineProgram.interval_bound(jobs, gpus, 0.0))
+    assert most.met.sum() >= len(order.jobs)
+    assert most.solution.status == "optimal"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_two_solvers_agree(whole, seed) -> None:
+    jobs = offered(seed, 5, 8)
+    borders = [0.0, *sorted(job.deadline for job in jobs)]
+    program = DeadlineProgram(jobs, 8, borders, whole=whole, values=np.arange(1.0, 6.0))
+    answers = [solve_deadlines(program, solver=solver) for solver in ("highs", "cbc")]
+    for name in ("objective", "bound"):
+        values = [[getattr(stage, name) for stage in answer.solution.stages[:2]] for answer in answers]
+        np.testing.assert_allclose(values[0], values[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whole_plans_keep_what_they_say(seed) -> None:
+    gpus, jobs = 8, offered(seed, 6, 8, BENT if seed % 2 else A100)
+    borders = [0.0, *sorted(job.deadline for job in jobs)]
+    answer = solve_deadlines(DeadlineProgram(jobs, gpus, borders))
+    bound = solve_deadlines(DeadlineProgram.interval_bound(jobs, gpus, 0.0))
+    assert answer.met.sum() <= bound.met.sum()
+    free = FreeProfile(0.0, gpus)
+    assert answer.plans is not None
+    for job, plan, met in zip(jobs, answer.plans, answer.met, strict=True):
+        assert (plan is not None and plan.met) == met
+        if plan is not None:
+            assert plan.real_end <= job.deadline
+            free.take(plan)
+    assert min(free.free) >= 0
+
+
+def test_by_hand() -> None:
+    """Two GPUs for 100 s are 200 GPU seconds; no two of these jobs fit, and the last one is worth most."""
+    curve = ScalingCurve([1, 2], [1.0, 2.0], capacity=2)
+    jobs = [DeadlineJob(curve, work, 100.0) for work in (100.0, 150.0, 160.0)]
+    answer = solve_deadlines(DeadlineProgram(jobs, 2, [0.0, 50.0, 100.0], values=[1.0, 1.0, 3.0]))
+    assert answer.met.tolist() == [False, False, True]
+    # both slots whole, as 1 GPU in one of them would be too little
+    assert answer.gpu_seconds == pytest.approx(200.0)
+    shares = solve_deadlines(DeadlineProgram.interval_bound(jobs[:1], 2, 0.0))
+    assert shares.gpu_seconds == pytest.approx(100.0)
+    with pytest.raises(InfeasibleError):
+        solve_deadlines(DeadlineProgram.interval_bound(jobs, 2, 0.0, let_in=[True, True, False]))
+    assert not all_can_be_met(jobs, 2, 0.0)
+    assert not all_can_be_met(jobs[:1], 2, 200.0)
+
+
+def test_bad_programs_say_so() -> None:
+    jobs = offered(0, 2, 8)
+    with pytest.raises(InputError, match="borders"):
+        DeadlineProgram(jobs, 8, [0.0, 0.0])
+    with pytest.raises(InputError, match="values"):
+        DeadlineProgram(jobs, 8, [0.0, 1.0], values=[1.0, 0.0])
+
+
+def work_done(plan: JobPlan, job: DeadlineJob, restart: float) -> float:
+    done, held = 0.0, job.held
+    for start, gpus, end in zip(plan.starts, plan.gpus, [*plan.starts[1:], plan.real_end], strict=True):
+        if gpus:
+            done += max(end - start - (restart if gpus != held else 0.0), 0.0) * job.curve.rate_of[gpus]
+        held = gpus
+    return done
+
+
+@given(st.integers(0, 10**6), st.sampled_from([4, 8, 16]), st.booleans(), st.sampled_from([0.0, 10.0]))
+@settings(max_examples=60)
+def test_repaired_plans_fit_and_meet_deadlines(seed, gpus, bent, restart) -> None:
+    filling = Filling(restart_seconds=restart)
+    jobs = offered(seed, 6, gpus, BENT if bent else A100)
+    plans = plans_by_repair(filling, FreeProfile(0.0, gpus), jobs, 10)
+    if plans is None:
+        return
+    free = FreeProfile(0.0, gpus)
+    for job, plan in zip(jobs, plans, strict=True):
+        free.take(plan)
+        assert plan.met
+        assert plan.real_end <= plan.end <= job.deadline
+        if restart == 0.0:
+            assert work_done(plan, job, restart) == pytest.approx(job.work, rel=1e-6)
+    assert min(free.free) >= 0
+    assert all_can_be_met(jobs, gpus, 0.0)
+
+
+@given(st.integers(0, 10**6), st.booleans())
+@settings(max_examples=60)
+def test_cheapest_steps_cost_no_more_gpu_time_than_a_quota(seed, bent) -> None:
+    rng = np.random.default_rng(seed)
+    job = offered(seed, 1, 8, BENT if bent else A100)[0]
+    cuts = np.sort(rng.uniform(0.0, job.deadline, 3)).tolist()
+    frees = [int(free) for free in rng.permutation([1, 2, 4, 8])]
+    profile = FreeProfile.of(zip([0.0, *cuts], frees, strict=True))
+    plan = cheapest_share(Filling(), profile, job)
+    least = Filling().minimum_share(profile, job)
+    if plan is None:
+        assert not least.met
+        return
+    assert plan.met
+    if least.met:
+        assert plan.gpu_seconds(plan.real_end) <= least.gpu_seconds(least.real_end) * (1 + 1e-6)
+    assert all(
+        gpus <= frees[np.searchsorted(cuts, start, "right")] for start, gpus in zip(plan.starts, plan.gpus, strict=True)
+    )
+
+
+def test_another_order_finds_room_where_that_of_deadlines_does_not() -> None:
+    """Near saturation: more than filling admits, no more than the bound leaves room for."""
+    by_filling = by_repair = 0
+    for seed in range(6):
+        gpus, filling = 16, Filling()
+        jobs = offered(seed, 20, gpus)
+        by_filling += len(admitted_by_filling(jobs, gpus).jobs)
+        admitted: list[DeadlineJob] = []
+        for job in jobs:
+            if plans_by_repair(filling, FreeProfile(0.0, gpus), [*admitted, job], 10) is not None:
+                admitted.append(job)
+        assert all_can_be_met(admitted, gpus, 0.0)
+        by_repair += len(admitted)
+    assert by_repair > 1.03 * by_filling
+
+
+def test_steps_are_those_of_the_hull() -> None:
+    curve = ScalingCurve(LEVELS, BENT["cifar"], 8)
+    # two GPUs are passed over: four do more than twice as much
+    assert [level for _, level, _ in curve.efficient_steps(8)] == [1, 4, 8]
+    assert [level for _, level, _ in curve.efficient_steps(3)] == [1, 2]
+    assert curve.efficient_steps(0) == []
+    assert [level for _, level, _ in ScalingCurve(LEVELS, BENT["yolo"], 8).efficient_steps(8)] == [1, 2, 4]
+    assert math.isclose(sum(gain for _, _, gain in curve.efficient_steps(8)), 3.85)

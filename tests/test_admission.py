@@ -1,0 +1,163 @@
+"""What can be promised to one more job, and what would do where the answer is no."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from allocator.admission import Admission, AdmissionTest
+from allocator.cli.app import app
+from allocator.cluster import Cluster
+from throughputs import InputError, ThroughputTable, Trace, write_trace
+
+KEYS = [("a", 1), ("a", 2), ("a", 4), ("b", 1), ("b", 2), ("b", 8), ("slow", 16)]
+TABLE = ThroughputTable(KEYS, ["a100"], [[1.0], [1.8], [3.0], [1.0], [2.0], [6.0], [9.0]])
+NOBODY = Trace([], [], [], [])
+
+
+def jobs(*rows: tuple[str, float, float]) -> Trace:
+    types, steps, deadlines = zip(*rows, strict=True)
+    return Trace(types, [1] * len(rows), steps, [0.0] * len(rows), deadline=deadlines)
+
+
+def ask(newcomer: tuple[str, float, float], there: Trace = NOBODY, gpus: int = 4, **more: Any) -> Admission:
+    most = more.pop("most_gpus", None)
+    return AdmissionTest(there, Cluster({"a100": gpus}), TABLE, **more).ask(jobs(newcomer), most)
+
+
+def test_the_smallest_number_of_gpus_that_meets_the_deadline() -> None:
+    answer = ask(("a", 100.0, 60.0))
+    assert answer == Admission(True, 60.0, ((0.0, 2),), pytest.approx(100 / 1.8), answer.gpu_hours, None, None, (), 0)
+    assert answer.gpu_hours == pytest.approx(2 * 100 / 1.8 / 3600)
+    later = ask(("a", 100.0, 1060.0), clock=1000.0)
+    assert (later.plan, later.end) == (((1000.0, 2),), pytest.approx(1000 + 100 / 1.8))
+
+
+def test_what_would_do_instead() -> None:
+    there = jobs(("a", 90.0, 50.0))  # needs two GPUs until 50
+    answer = ask(("a", 120.0, 50.0), there)
+    assert not answer.admitted
+    assert answer.earliest_deadline is not None
+    # Behind the other: two GPUs until 50, then up to four.
+    assert answer.earliest_deadline == 60
+    assert answer.end <= 60
+    assert answer.fewest_gpus == 6
+    assert ask(("a", 120.0, 60.0), there).admitted
+    assert not ask(("a", 120.0, 59.0), there).admitted
+    assert ask(("a", 120.0, 50.0), there, gpus=6).admitted
+    assert not ask(("a", 120.0, 50.0), there, gpus=5).admitted
+
+
+def test_no_number_of_gpus_would_do() -> None:
+    answer = ask(("a", 100.0, 30.0))
+    assert (answer.admitted, answer.fewest_gpus, answer.earliest_deadline) == (False, None, 34.0)
+    capped = ask(("a", 100.0, 40.0), most_gpus=2)
+    assert (capped.admitted, capped.fewest_gpus, capped.earliest_deadline) == (False, None, 56.0)
+
+
+def test_a_gang_that_is_wider_than_the_cluster() -> None:
+    with pytest.raises(InputError, match="figures for up to 4 GPUs"):
+        ask(("slow", 9.0, 10.0))
+    assert ask(("slow", 9.0, 10.0), gpus=16).admitted
+
+
+def test_late_jobs_and_best_effort_are_in_nobodys_way() -> None:
+    there = jobs(("a", 1e6, 10.0), ("b", 8.0, np.nan), ("b", 10.0, 100.0))
+    answer = ask(("a", 100.0, 60.0), there)
+    assert (answer.admitted, answer.late, answer.best_effort) == (True, (0,), 1)
+
+
+def test_slots_and_restarts() -> None:
+    # With restarts of 5 s one GPU no longer does.
+    assert ask(("a", 98.0, 100.0)).plan == ((0.0, 1),)
+    assert ask(("a", 98.0, 100.0), restart_seconds=5.0).plan != ((0.0, 1),)
+    there = jobs(("a", 300.0, 100.0))
+    assert ask(("a", 100.0, 140.0), there).admitted
+    assert not ask(("a", 100.0, 140.0), there, slot_seconds=120.0).admitted
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)), max_size=6),
+    st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)),
+    st.integers(2, 12),
+)
+def test_what_is_promised_holds(
+    there: list[tuple[str, float, float]], newcomer: tuple[str, float, float], gpus: int
+) -> None:
+    known = jobs(*there) if there else NOBODY
+    answer = ask(newcomer, known, gpus)
+    kind, steps, deadline = newcomer
+    due = deadline if answer.admitted else answer.earliest_deadline
+    assert due is not None
+    ends = [*(start for start, _ in answer.plan[1:]), answer.end]
+    rate = {0: 0.0} | {size: TABLE.rates([kind], [size], ["a100"])[0, 0] for size in TABLE.scale_factors_of(kind)}
+    spans = zip(answer.plan, ends, strict=True)
+    assert sum((end - start) * rate[used] for (start, used), end in spans) == pytest.approx(steps)
+    assert answer.end <= due
+    if not answer.admitted:
+        assert due > deadline
+        assert ask((kind, steps, due), known, gpus).admitted
+        if answer.fewest_gpus is not None:
+            assert ask(newcomer, known, answer.fewest_gpus).admitted
+            assert not ask(newcomer, known, answer.fewest_gpus - 1).admitted
+
+
+def test_bad_questions() -> None:
+    cluster = Cluster({"a100": 4})
+    with pytest.raises(InputError, match="one accelerator type"):
+        AdmissionTest(NOBODY, Cluster({"a100": 4, "t4": 1}), TABLE)
+    for name, value in (("slot_seconds", -1.0), ("restart_seconds", np.inf), ("clock", np.nan)):
+        with pytest.raises(InputError, match=name):
+            AdmissionTest(NOBODY, cluster, TABLE, **{name: value})
+    test = AdmissionTest(NOBODY, cluster, TABLE)
+    for newcomer in (NOBODY, jobs(("a", 1.0, np.nan)), jobs(("a", 1.0, 9.0), ("a", 1.0, 9.0))):
+        with pytest.raises(InputError, match="one job with a deadline"):
+            test.ask(newcomer)
+    with pytest.raises(InputError, match="'c'"):
+        test.ask(jobs(("c", 1.0, 9.0)))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "throughputs_A100").mkdir()
+    (tmp_path / "throughputs_A100" / "bert.csv").write_text("global_batch_size,1,2,4\n64,1,1.8,3\n")
+    kind = "bert (batch size 64)"
+    write_trace(Trace([kind], [2], [90.0], [1000.0], deadline=[1050.0]), tmp_path / "jobs.csv")
+    return [
+        "admit", "--throughputs", str(tmp_path / "throughputs_A100"), "--cluster", "a100:4", "--job-type", kind,
+        "--trace", str(tmp_path / "jobs.csv"),
+    ]  # fmt: skip
+
+
+def test_on_the_command_line(files: list[str]) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(app, [*files, *arguments])
+
+    told = json.loads(run("--steps", "120", "--within", "50", "--json").stdout)
+    assert (told["admitted"], told["earliest_deadline"], told["fewest_gpus"]) == (False, 1060.0, 6)
+    assert told["plan"][0] == {"start": 1000.0, "gpus": 2}
+    assert json.loads(run("--steps", "120", "--deadline", "1060", "--json").stdout)["admitted"]
+    said = run("--steps", "120", "--within", "50").stdout
+    assert "No: this deadline cannot be met" in said
+    assert "A deadline in 60 s (at 1060 s) could be promised." in said
+    assert "6 GPUs would do." in said
+    assert "from 0 s to 50 s: 2 GPUs" in said
+    assert "Yes: this deadline can be met" in run("--steps", "120", "--within", "60").stdout
+    assert "No number of GPUs would do." in run("--steps", "120", "--within", "9").stdout
+    for arguments, field in (
+        (("--steps", "1"), "neither"),
+        (("--steps", "1", "--within", "5", "--deadline", "9"), "both"),
+        (("--steps", "1", "--deadline", "1000"), "a time after now"),
+        (("--steps", "0", "--within", "5"), "total_steps"),
+    ):
+        refused = run(*arguments)
+        assert isinstance(refused.exception, InputError)
+        assert field in str(refused.exception)
