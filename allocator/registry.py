@@ -38,7 +38,7 @@ _OWN_MODULES = (
     "fair_sharing.nash",
     "fair_sharing.oef",
     "fair_sharing.strategy_proof",
-    "deadlines.gandiva",
+    "deadlines.gandiva.policy",
     "deadlines.themis",
     "deadlines.tiresias",
     "orders.allox",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy
-from allocator.policies.deadlines.node_sets import NodeSets
-from allocator.policies.deadlines.published_sets import PublishedNodeSets
+from allocator.policies.deadlines.gandiva.node_sets import NodeSets
+from allocator.policies.deadlines.gandiva.published_sets import PublishedNodeSets
 from allocator.protocol import Trigger
 from tests.policies.deadlines.runs import decide, state_of
 from throughputs import InputError

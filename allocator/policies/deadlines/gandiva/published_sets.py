@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from operator import attrgetter
 
-from allocator.policies.deadlines.node_sets import NodeSet, NodeSets
+from allocator.policies.deadlines.gandiva.node_sets import NodeSet, NodeSets
 
 __all__ = ["PublishedNodeSets"]
 
