@@ -22,7 +22,15 @@ from allocator.protocol import Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
-__all__ = ["PolicyEntry", "get_policy", "kinds_of_settings", "list_policies", "register", "settings_of"]
+__all__ = [
+    "PolicyEntry",
+    "get_policy",
+    "kinds_of_settings",
+    "list_policies",
+    "register",
+    "registered_name",
+    "settings_of",
+]
 
 ENTRY_POINT_GROUP = "allocator.policies"
 
@@ -129,6 +137,11 @@ def get_policy(name: str, **settings: Any) -> Policy:
     }
     policy: Policy = _entry(name).factory(**typed)
     return policy
+
+
+def registered_name(name: str) -> str:
+    """The name under which the policy of that name or alias is registered; `InputError` for an unknown policy."""
+    return _entry(name).name
 
 
 def settings_of(name: str) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ ELASTICFLOW = Preset(
         overhead_restart_decisions="slot",
         batch_size_adaptation="off",
     ),
+    policy_names={"gandiva": "gandiva_time_slicing"},
     policy_settings=_BASELINES,
     world_settings={
         "elasticflow": {**_CHARGED, "ends": "slot", "deadlines_judged_by": "training"},

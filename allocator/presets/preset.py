@@ -60,6 +60,7 @@ class Preset:
     name, mechanism, simulator : the settings and their name.
     choice : which of the optima of a program is taken.
     fairness : the rho by which runs are compared; all that are known stay in the results.
+    policy_names : other names of policies, as the published system has them, where they would mean something else.
     policy_settings : settings of policies by their names, where they differ from the usual ones.
     policy_settings_by_gpus : those that go with the size of the cluster: by name of the policy, then by GPUs. A cluster
         has those of the largest size that it reaches; one below all of them those of the smallest.
@@ -78,6 +79,7 @@ class Preset:
     simulator: SimulatorSettings = field(default_factory=SimulatorSettings)
     choice: str = "balanced"
     fairness: FairnessYardstick = "isolated"
+    policy_names: Mapping[str, str] = field(default_factory=dict)
     policy_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy_settings_by_gpus: Mapping[str, Mapping[int, Mapping[str, Any]]] = field(default_factory=dict)
     world_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -36,7 +36,7 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy, kinds_of_settings, settings_of
+from allocator.registry import get_policy, kinds_of_settings, registered_name, settings_of
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
@@ -287,6 +287,7 @@ def _policies(
 
     A policy is given the settings that it has; each of `own`, which are text, must be one of some policy.
     """
+    names = [registered_name(preset.policy_names.get(name, name)) for name in names]
     known = {name: kinds_of_settings(name) for name in names}
     for setting in own:
         if not any(setting in settings for settings in known.values()):

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.policies.deadlines.lines import in_order_of_arrival, only_pool
 from allocator.policies.deadlines.gandiva.node_sets import NodeSets
 from allocator.policies.deadlines.gandiva.published_sets import PublishedNodeSets
+from allocator.policies.deadlines.lines import in_order_of_arrival, only_pool
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from throughputs import InputError
