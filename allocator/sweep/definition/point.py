@@ -213,10 +213,11 @@ class Point:
 
     def make_policy(self) -> Policy:
         """The policy with its settings, and those of the preset where it has none; so with which optima it takes."""
-        settings = self.chosen.settings_of_policy(self.policy, Cluster.parse(self.cluster)) | dict(self.policy_settings)
-        if "choice" in settings_of(self.policy):
+        name = self.chosen.policy_names.get(self.policy, self.policy)
+        settings = self.chosen.settings_of_policy(name, Cluster.parse(self.cluster)) | dict(self.policy_settings)
+        if "choice" in settings_of(name):
             settings.setdefault("choice", self.chosen.choice)
-        return get_policy(self.policy, **settings)
+        return get_policy(name, **settings)
 
     @property
     def load_text(self) -> str:
