@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from allocator.policies.deadlines.themis import Themis
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from allocator import Cluster, get_policy, simulate
+from allocator.policies.time_sharing.themis import Themis
 from allocator.presets import preset
 from tests.policies.time_sharing.runs import traces
 from tests.simulator.test_checkpoints import CrashError, StopAt, assert_same
