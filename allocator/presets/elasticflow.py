@@ -51,7 +51,8 @@ ELASTICFLOW = Preset(
     world_settings={
         "elasticflow": {**_CHARGED, "ends": "slot", "deadlines_judged_by": "training"},
         "elasticflow_no_admission": {**_CHARGED, "ends": "slot"},
-        "edf_admission": _CHARGED,
+        "edf": {"slot_spares_last_end": True},
+        "edf_admission": {**_CHARGED, "slot_spares_last_end": True},
         "tiresias": {
             **_FIXED,
             "overhead": "starts",
@@ -60,7 +61,6 @@ ELASTICFLOW = Preset(
         },
         "gandiva_time_slicing": {
             **_FIXED,
-            "ends": "exact",
             "overhead": "active",
             "overhead_while_arrivals": True,
             "slot_spares_last_arrival": True,
@@ -81,7 +81,7 @@ ELASTICFLOW = Preset(
     policy_settings={
         "elasticflow": {**_ELASTIC, "published_list": True, "admission": "batch", "keep_promises": False},
         "elasticflow_no_admission": _ELASTIC,
-        "edf": {**_PLANNER, "published_returns": True},
+        "edf": {**_PLANNER, "published_list": True},
         "edf_admission": {**_PLANNER, "published_list": True, "late_block": True},
         "tiresias": {"promote_after": None, "published_limits": True},
         "gandiva_time_slicing": {"published_sets": True, "published_turns": True},

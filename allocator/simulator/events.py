@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
@@ -51,6 +52,7 @@ class EventExecution:
         self._cost = settings.restart_cost
         self._slot, self._grid = settings.slot_seconds, settings.slot_grid
         self._spares_last = settings.slot_spares_last_arrival
+        self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
         self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)
@@ -73,6 +75,14 @@ class EventExecution:
             first = float(self._table.arrival_time[0])
             return first + math.ceil((time - first) / self._slot) * self._slot if time < np.inf else time
         return max(time, world.core.asked_at + self._slot)
+
+    def _is_last_end(self, first: float, finish: _Floats, jobs: _Ids) -> bool:
+        """Whether at `first` (seconds) all `jobs` that run end, and nobody else has ever run or is to arrive."""
+        world, table = self.world, self._table
+        if first == np.inf or world.arrivals.next_time < np.inf or (finish > first).any():
+            return False
+        waiting = world.core.active[~among_ids(world.core.active, np.sort(jobs))]
+        return not (table.steps_done[table.rows(waiting)] > 0).any()
 
     def wait(self, decision: Decision) -> None:
         """Nobody runs until the next event."""
@@ -133,7 +143,11 @@ class EventExecution:
             for rule in self._rules:
                 rule.shape(stretch)
             finish = stretch.finish
-        end = self.seen_at(min(float(finish.min(initial=np.inf)), self._horizon(decision)))
+        first, horizon = float(finish.min(initial=np.inf)), self._horizon(decision)
+        if self._spares_end and first <= horizon and self._is_last_end(first, finish, jobs):
+            end = first
+        else:
+            end = self.seen_at(min(first, horizon))
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return

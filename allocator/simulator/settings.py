@@ -28,6 +28,7 @@ _FLAGS = (
     "restart_when_moved",
     "slot_grid",
     "slot_spares_last_arrival",
+    "slot_spares_last_end",
     "overhead_while_arrivals",
     "overhead_reuses_groups",
 )
@@ -73,6 +74,7 @@ class SimulatorSettings:
         happens in between waits, and the GPUs of a job that ends are free only then; 0: everything is seen at once.
     slot_grid : slots begin at multiples of slot_seconds from the first arrival on; otherwise with each decision.
     slot_spares_last_arrival : the last arrival of a trace does not wait for the end of a slot.
+    slot_spares_last_end : nor does an end when nobody else who has ever run is left and no more jobs are to arrive.
     ends : when a job that has done its last step is through: "exact": then; "second": at the next whole second;
         "slot": at the end of that slot of its present stretch (with slot_seconds above 0).
     deadlines_judged_by : what a deadline is compared with: "end": the end of the job, as in its completion time;
@@ -118,6 +120,7 @@ class SimulatorSettings:
     slot_seconds: float = 0.0
     slot_grid: bool = False
     slot_spares_last_arrival: bool = False
+    slot_spares_last_end: bool = False
     ends: Literal["exact", "second", "slot"] = "exact"
     deadlines_judged_by: Literal["end", "training"] = "end"
     overhead: Literal["off", "starts", "running", "active"] = "off"

@@ -29,8 +29,8 @@ _Ids = NDArray[np.int64]
 
 _NONE: _Floats = np.empty(0)
 
-# What rounding may leave of a time that is a whole number of seconds.
-_SECONDS_TOLERANCE = 1e-7
+# What rounding may leave of a time that is a whole number of seconds, after tens of thousands of stretches.
+_SECONDS_TOLERANCE = 1e-5
 
 _LOG_2 = float(log(2.0))
 
