@@ -9,7 +9,7 @@
 ([0.0], [2])
 """
 
-from formulations.deadlines.earliest import earliest_share, take_as_published
+from formulations.deadlines.earliest import earliest_share
 from formulations.deadlines.elastic import Score, use_left_over
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob, ScalingCurve
@@ -25,6 +25,5 @@ __all__ = [
     "ScalingCurve",
     "Score",
     "earliest_share",
-    "take_as_published",
     "use_left_over",
 ]

@@ -40,7 +40,8 @@ class _Elastic(DeadlinePolicy):
         if self.published_list:
             listed.sort(key=lambda j: -plans[j].gpus[0])
             jobs, plans = [jobs[j] for j in listed], [plans[j] for j in listed]
-        return self.as_plan(state, memory, pool, jobs, plans, rejected)
+        gpus = [plan.gpus[0] for plan in plans]
+        return self.as_plan(state, memory, pool, jobs, gpus, rejected, self.next_change(plans))
 
 
 _Planned = tuple[list[PlannedJob], list[JobPlan], FreeProfile]
