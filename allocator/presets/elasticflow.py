@@ -36,7 +36,7 @@ _MOST_GPUS: Mapping[str, int] = {
 
 _PLANNER: Mapping[str, Any] = {"levels": "all", "slot_seconds": 60.0, "whole_seconds": True, "margin_seconds": 0.0}
 
-_ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS, "score": "published"}
+_ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS, "score": "published", "published_list": True}
 
 ELASTICFLOW = Preset(
     "elasticflow",
@@ -79,7 +79,7 @@ ELASTICFLOW = Preset(
         "gandiva": "gandiva_time_slicing",
     },
     policy_settings={
-        "elasticflow": {**_ELASTIC, "published_list": True, "admission": "batch", "keep_promises": False},
+        "elasticflow": {**_ELASTIC, "admission": "batch", "keep_promises": False},
         "elasticflow_no_admission": _ELASTIC,
         "edf": {**_PLANNER, "published_list": True},
         "edf_admission": {**_PLANNER, "published_list": True, "late_block": True},

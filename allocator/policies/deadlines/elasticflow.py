@@ -36,7 +36,7 @@ class _Elastic(DeadlinePolicy):
     ) -> Plan:
         """Use what is left over."""
         jobs, plans, free = planned
-        listed = use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=keep_met)
+        listed = use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=keep_met).listed
         if self.published_list:
             listed.sort(key=lambda j: -plans[j].gpus[0])
             jobs, plans = [jobs[j] for j in listed], [plans[j] for j in listed]
@@ -76,7 +76,7 @@ class ElasticFlow(_Elastic):
         together, as published.
     score : "saving", or "published": the job whose plan *costs* the most GPU time by it, as the published code has it.
     keep_promises : False, as published: plans are always made anew, and a job that is late keeps all others out.
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
 
     For clusters with one type of accelerator.
@@ -175,7 +175,8 @@ class ElasticFlowNoAdmission(_Elastic):
 
     Parameters
     ----------
-    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `elasticflow`.
+    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as in
+        `elasticflow`.
     """
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
@@ -186,8 +187,46 @@ class ElasticFlowNoAdmission(_Elastic):
             self.filling, FreeProfile(float(state.clock), int(state.capacity[pool]))
         )
         order.add(jobs)
+        if self.published_list:
+            return self._by_the_published_list(state, memory, pool, _planned(order), unserved.tolist())
         keep_met = self.score != "published"
         return self._finished(state, memory, pool, _planned(order), unserved.tolist(), keep_met=keep_met)
+
+    def _by_the_published_list(
+        self, state: ClusterState, memory: DeadlineMemory, pool: int, planned: _Planned, rejected: Sequence[int]
+    ) -> Plan:
+        """With the list of those who have started, and with the changes that were noted.
+
+        The first change of each job is noted; it is struck out only when an end that is planned for that instant moves,
+        as all ends of running jobs do by what the decision costs.
+        """
+        now = float(state.clock)
+        jobs, plans, free = planned
+        notes = {time for time in memory.wake_ups if time > now}
+        started = {label: k for k, label in enumerate(memory.listed)}
+        notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
+        starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
+        for job in sorted(starting, key=lambda job: job.position):
+            started[job.label] = len(started)
+        passed = use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
+        notes -= passed - {plan.end for plan in plans}
+        for job, plan in zip(jobs, plans, strict=True):
+            if plan.gpus[0]:
+                started.setdefault(job.label, len(started))
+        here = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if job.label in started]
+        notes |= {plan.starts[1] if len(plan.starts) > 1 else plan.charged_until for _, plan in here}
+        notes -= {plan.end for plan in plans if plan.gpus[0]} - {plan.end for plan in plans if not plan.gpus[0]}
+        server = int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
+        here.sort(key=lambda row: started[row[0].label])
+        here.sort(key=lambda row: -min(row[1].gpus[0], server))
+        waiting = [job for job in jobs if job.label not in started]
+        gpus = [plan.gpus[0] for _, plan in here] + [0] * len(waiting)
+        made = self.as_plan(
+            state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
+        )
+        memory.wake_ups = notes
+        memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
+        return made
 
 
 def _planned(order: DeadlineOrder[PlannedJob]) -> _Planned:
