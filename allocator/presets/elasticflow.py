@@ -49,8 +49,8 @@ ELASTICFLOW = Preset(
         batch_size_adaptation="off",
     ),
     world_settings={
-        "elasticflow": {**_CHARGED, "ends": "slot", "deadlines_judged_by": "training"},
-        "elasticflow_no_admission": {**_CHARGED, "ends": "slot"},
+        "elasticflow": {**_CHARGED, "ends": "slot", "late_jobs_wait": True, "deadlines_judged_by": "training"},
+        "elasticflow_no_admission": {**_CHARGED, "ends": "slot", "late_jobs_wait": True},
         "edf": {"slot_spares_last_end": True},
         "edf_admission": {**_CHARGED, "slot_spares_last_end": True},
         "tiresias": {

@@ -158,6 +158,9 @@ class EventExecution:
         else:
             self._note_standstill(end, trouble=not running.any())
         done = finish <= end if self._rules else left - steps <= STEP_TOLERANCE * table.total_steps[at]
+        if stretch.trained is not None:
+            early = ~done & (steps >= left)
+            finish, done = np.where(early, stretch.trained, finish), done | early
         done &= running
         steps[done] = left[done]
         table.steps_done[at] += steps
