@@ -197,12 +197,12 @@ class ElasticFlowNoAdmission(_Elastic):
     ) -> Plan:
         """With the list of those who have started, and with the changes that were noted.
 
-        The first change of each job is noted; it is struck out only when an end that is planned for that instant moves,
-        as all ends of running jobs do by what the decision costs.
+        The first change of each job is noted; it is struck out only when an end that is expected at that instant moves.
+        All ends of running jobs move by what the decision costs them, and again with the next decision.
         """
         now = float(state.clock)
         jobs, plans, free = planned
-        notes = {time for time in memory.wake_ups if time > now}
+        notes = {time for time in memory.wake_ups if time > now} - _delayed_ends(jobs, memory, now)
         started = {label: k for k, label in enumerate(memory.listed)}
         notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
@@ -225,8 +225,21 @@ class ElasticFlowNoAdmission(_Elastic):
             state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
         )
         memory.wake_ups = notes
+        memory.expected = {
+            job.label: (plan.end, now, job.work, job.curve.rate_of[plan.gpus[0]]) for job, plan in here if plan.gpus[0]
+        }
         memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
         return made
+
+
+def _delayed_ends(jobs: Sequence[PlannedJob], memory: DeadlineMemory, now: float) -> set[float]:
+    """When jobs were expected to end, with the time that they have lost since, as their progress tells (seconds)."""
+    ends = set()
+    for job in jobs:
+        if job.label in memory.expected:
+            end, then, work, rate = memory.expected[job.label]
+            ends.add(end + round(now - then - (work - job.work) / rate))
+    return ends
 
 
 def _planned(order: DeadlineOrder[PlannedJob]) -> _Planned:
