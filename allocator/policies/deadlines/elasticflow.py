@@ -226,7 +226,9 @@ class ElasticFlowNoAdmission(_Elastic):
         )
         memory.wake_ups = notes
         memory.expected = {
-            job.label: (plan.end, now, job.work, job.curve.rate_of[plan.gpus[0]]) for job, plan in here if plan.gpus[0]
+            job.label: (plan.end, plan.real_end, now, job.work, job.curve.rate_of[plan.gpus[0]])
+            for job, plan in here
+            if plan.gpus[0]
         }
         memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
         return made
@@ -237,8 +239,8 @@ def _delayed_ends(jobs: Sequence[PlannedJob], memory: DeadlineMemory, now: float
     ends = set()
     for job in jobs:
         if job.label in memory.expected:
-            end, then, work, rate = memory.expected[job.label]
-            ends.add(end + round(now - then - (work - job.work) / rate))
+            end, real_end, then, work, rate = memory.expected[job.label]
+            ends.add(end + round(min(now, real_end) - then - (work - job.work) / rate))
     return ends
 
 
