@@ -292,7 +292,7 @@ class JobTable:
         """What the jobs in rows `at`, which are the `active` ones, can run as."""
         return None if self.configurations is None else self.configurations.of(at).relabelled(active.tolist())
 
-    def _service(self, name: str, at: _Ids) -> _Floats:
+    def _registered(self, name: str, at: _Ids) -> _Floats:
         column = self.columns.get(name)
         return np.zeros(len(at)) if column is None else column[at]
 
@@ -360,8 +360,9 @@ class JobTable:
             ),
             "elapsed_seconds": lambda: np.maximum(clock - self.arrival_time[at], 0.0),
             "isolated_seconds": lambda: np.maximum(self.isolated_seconds[at], 0.0),
-            "run_seconds": lambda: self._service("service_seconds", at),
-            "gpu_seconds": lambda: self._service("service_gpu_seconds", at),
+            "run_seconds": lambda: self._registered("service_seconds", at),
+            "gpu_seconds": lambda: self._registered("service_gpu_seconds", at),
+            "lost_seconds": lambda: self._registered("lost_seconds", at),
             "current_accelerator": lambda: self.current_accelerator[at],
             "slo_seconds": lambda: _until(self.deadline[at], clock),
             "deadlines": lambda: _until(self.deadline[at], 0.0),

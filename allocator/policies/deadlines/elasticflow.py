@@ -202,7 +202,9 @@ class ElasticFlowNoAdmission(_Elastic):
         """
         now = float(state.clock)
         jobs, plans, free = planned
-        notes = {time for time in memory.wake_ups if time > now} - _delayed_ends(jobs, memory, now)
+        notes = {time for time in memory.wake_ups if time > now}
+        lost = state.lost_seconds.tolist()
+        notes -= {memory.expected[job.label] + lost[job.position] for job in jobs if job.label in memory.expected}
         started = {label: k for k, label in enumerate(memory.listed)}
         notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
@@ -225,23 +227,9 @@ class ElasticFlowNoAdmission(_Elastic):
             state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
         )
         memory.wake_ups = notes
-        memory.expected = {
-            job.label: (plan.end, plan.real_end, now, job.work, job.curve.rate_of[plan.gpus[0]])
-            for job, plan in here
-            if plan.gpus[0]
-        }
+        memory.expected = {job.label: plan.end for job, plan in here if plan.gpus[0]}
         memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
         return made
-
-
-def _delayed_ends(jobs: Sequence[PlannedJob], memory: DeadlineMemory, now: float) -> set[float]:
-    """When jobs were expected to end, with the time that they have lost since, as their progress tells (seconds)."""
-    ends = set()
-    for job in jobs:
-        if job.label in memory.expected:
-            end, real_end, then, work, rate = memory.expected[job.label]
-            ends.add(end + round(min(now, real_end) - then - (work - job.work) / rate))
-    return ends
 
 
 def _planned(order: DeadlineOrder[PlannedJob]) -> _Planned:

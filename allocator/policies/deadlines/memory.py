@@ -19,8 +19,7 @@ class DeadlineMemory:
     unpromised : jobs that were let in without a promise, or whose promise is broken.
     listed : in the order of the published list of jobs, where there is one.
     wake_ups : seconds at which changes are noted in the published code, though they may be planned no more.
-    expected : of each job that runs when its GPUs were to come back and when it was to end, seconds; the time of that
-        plan, steps left and steps/s then.
+    expected : when the GPUs of each job that runs are to come back by its plan, seconds.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     curves : throughput by number of GPUs up to the `capacity`, as it was read when the job arrived. Not kept in a
         checkpoint.
@@ -32,7 +31,7 @@ class DeadlineMemory:
         self.unpromised: set[Hashable] = set()
         self.listed: list[Hashable] = []
         self.wake_ups: set[float] = set()
-        self.expected: dict[Hashable, tuple[float, float, float, float, float]] = {}
+        self.expected: dict[Hashable, float] = {}
         self.starting: dict[Hashable, tuple[int, float]] = {}
         self.capacity = 0
         self.curves: dict[Hashable, ScalingCurve] = {}
@@ -51,7 +50,7 @@ class DeadlineMemory:
             "unpromised": sorted(self.unpromised, key=str),
             "listed": self.listed,
             "wake_ups": sorted(self.wake_ups),
-            "expected": [(job, *row) for job, row in self.expected.items()],
+            "expected": list(self.expected.items()),
             "starting": [(job, gpus, ready) for job, (gpus, ready) in self.starting.items()],
         }
 
@@ -61,6 +60,6 @@ class DeadlineMemory:
         self.promised = dict(zip(state["promised"], plans, strict=True))
         self.unpromised = set(state["unpromised"])
         self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
-        self.expected = {job: (end, real, then, work, rate) for job, end, real, then, work, rate in state["expected"]}
+        self.expected = dict(state["expected"])
         self.starting = {job: (gpus, ready) for job, gpus, ready in state["starting"]}
         self.curves = {}

@@ -140,9 +140,10 @@ class DecisionsCostTime(StretchRule):
         self._restarting = False
 
     def bind(self, jobs: JobTable, core: DecisionCore) -> None:
-        """The time that each job is still to lose is a column of the table."""
+        """The time that each job is still to lose, and what it lost by the last decision, are columns of the table."""
         self._jobs, self._core = jobs, core
         jobs.register("overhead_seconds", 0.0)
+        jobs.register("lost_seconds", 0.0)
 
     def begin(self, s: Stretch) -> None:
         """Charge at decisions, and let those who run lose what they are charged with."""
@@ -150,6 +151,8 @@ class DecisionsCostTime(StretchRule):
         self._restarting = False
         if s.decision.recomputed and (self._core.more_arrivals or not self._while_arrivals):
             self._charge(s, overhead)
+        if s.decision.recomputed:
+            self._jobs.columns["lost_seconds"][s.at] = overhead[s.at]
         s.begin = s.clock + overhead[s.at]
         overhead[s.at] = 0.0
 
