@@ -36,7 +36,7 @@ _MOST_GPUS: Mapping[str, int] = {
 
 _PLANNER: Mapping[str, Any] = {"levels": "all", "slot_seconds": 60.0, "whole_seconds": True, "margin_seconds": 0.0}
 
-_ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS, "score": "published"}
+_ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS, "score": "published", "published_list": True}
 
 # The policies that ElasticFlow was compared with, to the letter. Leases of Themis are as short as slots.
 _BASELINES: Mapping[str, Mapping[str, Any]] = {
@@ -56,9 +56,10 @@ ELASTICFLOW = Preset(
         batch_size_adaptation="off",
     ),
     world_settings={
-        "elasticflow": {**_CHARGED, "ends": "slot", "deadlines_judged_by": "training"},
-        "elasticflow_no_admission": {**_CHARGED, "ends": "slot"},
-        "edf_admission": _CHARGED,
+        "elasticflow": {**_CHARGED, "ends": "slot", "late_jobs_wait": True, "deadlines_judged_by": "training"},
+        "elasticflow_no_admission": {**_CHARGED, "ends": "slot", "late_jobs_wait": True},
+        "edf": {"slot_spares_last_end": True},
+        "edf_admission": {**_CHARGED, "slot_spares_last_end": True},
         "tiresias": {
             **_FIXED,
             "overhead": "starts",
@@ -85,9 +86,9 @@ ELASTICFLOW = Preset(
         "gandiva": "gandiva_time_slicing",
     },
     policy_settings={
-        "elasticflow": {**_ELASTIC, "published_list": True, "admission": "batch", "keep_promises": False},
+        "elasticflow": {**_ELASTIC, "admission": "batch", "keep_promises": False},
         "elasticflow_no_admission": _ELASTIC,
-        "edf": {**_PLANNER, "published_returns": True},
+        "edf": {**_PLANNER, "published_list": True},
         "edf_admission": {**_PLANNER, "published_list": True, "late_block": True},
         **_BASELINES,
     },

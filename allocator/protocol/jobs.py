@@ -359,8 +359,8 @@ class _Behind:
         steps: _Floats = self.column("total_steps") - self.column("steps_done")
         return np.maximum(steps, self.table.least_steps_remaining, out=steps)
 
-    def service(self, name: str) -> _Floats:
-        """(n,) what is kept of the service that jobs attained; zeros where it is not kept."""
+    def registered(self, name: str) -> _Floats:
+        """(n,) a column that is kept for some runs only; zeros where it is not."""
         kept = self.table.columns.get(name)
         return np.zeros(len(self.at)) if kept is None else kept.take(self.at)
 
@@ -406,8 +406,9 @@ _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "steps_remaining": lambda behind, _: behind.steps_remaining(),
     "elapsed_seconds": lambda behind, _: np.maximum(behind.clock - behind.column("arrival_time"), 0.0),
     "isolated_seconds": lambda behind, _: np.maximum(behind.column("isolated_seconds"), 0.0),
-    "run_seconds": lambda behind, _: behind.service("service_seconds"),
-    "gpu_seconds": lambda behind, _: behind.service("service_gpu_seconds"),
+    "run_seconds": lambda behind, _: behind.registered("service_seconds"),
+    "gpu_seconds": lambda behind, _: behind.registered("service_gpu_seconds"),
+    "lost_seconds": lambda behind, _: behind.registered("lost_seconds"),
     "current_accelerator": lambda behind, _: behind.column("current_accelerator"),
     "slo_seconds": lambda behind, _: _until(behind.column("deadline"), behind.clock),
     "job_types": lambda behind, _: behind.column("job_type"),

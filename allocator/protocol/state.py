@@ -68,6 +68,7 @@ _COLUMNS = {
     "gpu_prices": _Column(1.0, per_pool=True),
     "run_seconds": _Column(0.0),
     "gpu_seconds": _Column(0.0),
+    "lost_seconds": _Column(0.0),
 }
 
 
@@ -98,6 +99,7 @@ class ClusterState:
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
     run_seconds, gpu_seconds : (N,) seconds that the job has trained, and these times its GPUs (attained service);
         kept for policies with `Need.SERVICE`, zeros for others.
+    lost_seconds : (N,) seconds that the last decision cost the job before it trained; zeros where that is not known.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
@@ -134,6 +136,7 @@ class ClusterState:
     gpu_prices: NDArray[np.float64]
     run_seconds: NDArray[np.float64]
     gpu_seconds: NDArray[np.float64]
+    lost_seconds: NDArray[np.float64]
     running: Assignment
     colocation: PackedColumns | None
     job_types: NDArray[np.object_] | None

@@ -55,6 +55,7 @@ class EventExecution:
         self._slot, self._grid = settings.slot_seconds, settings.slot_grid
         self._spares_last = settings.slot_spares_last_arrival
         world.core.slot_seconds = settings.slot_seconds
+        self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
         self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)
@@ -77,6 +78,14 @@ class EventExecution:
             first = float(self._table.arrival_time[0])
             return first + math.ceil((time - first) / self._slot) * self._slot if time < np.inf else time
         return max(time, world.core.asked_at + self._slot)
+
+    def _is_last_end(self, first: float, finish: _Floats, jobs: _Ids) -> bool:
+        """Whether at `first` (seconds) all `jobs` that run end, and nobody else has ever run or is to arrive."""
+        world, table = self.world, self._table
+        if first == np.inf or world.arrivals.next_time < np.inf or (finish > first).any():
+            return False
+        waiting = world.core.active[~among_ids(world.core.active, np.sort(jobs))]
+        return not (table.steps_done[table.rows(waiting)] > 0).any()
 
     def wait(self, decision: Decision) -> None:
         """Nobody runs until the next event."""
@@ -130,6 +139,13 @@ class EventExecution:
             finish = stretch.finish
         return finish
 
+    def _end(self, finish: _Floats, jobs: _Ids, horizon: float) -> float:
+        """When the world looks next: the first of `jobs` is through at `finish` (n,), or the `horizon` has come."""
+        first = float(finish[finish.argmin()])
+        if self._spares_end and first <= horizon and self._is_last_end(first, finish, jobs):
+            return first
+        return self.seen_at(min(first, horizon))
+
     def _note_standstill(self, until: float, *, trouble: bool) -> None:
         """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help."""
         world = self.world
@@ -165,7 +181,7 @@ class EventExecution:
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
         finish = self._through_at(stretch, begin + quotient(left, speed, np.inf))
-        end = max(self.seen_at(min(float(finish[finish.argmin()]), self._horizon(decision))), clock)
+        end = max(self._end(finish, jobs, self._horizon(decision)), clock)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
@@ -177,6 +193,10 @@ class EventExecution:
         else:
             self._note_standstill(end, trouble=not n_running)
         through = at_end if self._rules else (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
+        if stretch.trained is not None:
+            early = running & (finish > end) & (steps >= left)
+            finish = np.where(early, stretch.trained, finish)
+            through = (early | (finish <= end)).nonzero()[0]
         steps[through] = left[through]
         table.steps_done[at] = done + steps
         if decision.shares is None:

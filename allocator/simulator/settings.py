@@ -28,6 +28,8 @@ _FLAGS = (
     "restart_when_moved",
     "slot_grid",
     "slot_spares_last_arrival",
+    "slot_spares_last_end",
+    "late_jobs_wait",
     "overhead_while_arrivals",
     "overhead_reuses_groups",
 )
@@ -78,8 +80,11 @@ class SimulatorSettings:
         happens in between waits, and the GPUs of a job that ends are free only then; 0: everything is seen at once.
     slot_grid : slots begin at multiples of slot_seconds from the first arrival on; otherwise with each decision.
     slot_spares_last_arrival : the last arrival of a trace does not wait for the end of a slot.
+    slot_spares_last_end : nor does an end when nobody else who has ever run is left and no more jobs are to arrive.
     ends : when a job that has done its last step is through: "exact": then; "second": at the next whole second;
         "slot": at the end of that slot of its present stretch (with slot_seconds above 0).
+    late_jobs_wait : with ends "slot", a job that is not through by its deadline goes on only when that slot is over; if
+        something happens before it is through, it has not waited.
     deadlines_judged_by : what a deadline is compared with: "end": the end of the job, as in its completion time;
         "training": the second of its last step, without the overhead of its last stretch and the rest of the slot.
     overhead : which jobs lose time at each decision at an event: "off": nobody; "starts": those that start;
@@ -125,7 +130,9 @@ class SimulatorSettings:
     slot_seconds: float = 0.0
     slot_grid: bool = False
     slot_spares_last_arrival: bool = False
+    slot_spares_last_end: bool = False
     ends: Literal["exact", "second", "slot"] = "exact"
+    late_jobs_wait: bool = False
     deadlines_judged_by: Literal["end", "training"] = "end"
     overhead: Literal["off", "starts", "running", "active"] = "off"
     overhead_base_seconds: float = 0.0

@@ -9,8 +9,8 @@
 ([0.0], [2])
 """
 
-from formulations.deadlines.earliest import earliest_share, take_as_published
-from formulations.deadlines.elastic import Score, use_left_over
+from formulations.deadlines.earliest import earliest_share
+from formulations.deadlines.elastic import Scaled, Score, use_left_over
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob, ScalingCurve
 from formulations.deadlines.order import DeadlineOrder
@@ -23,11 +23,11 @@ __all__ = [
     "Filling",
     "FreeProfile",
     "JobPlan",
+    "Scaled",
     "ScalingCurve",
     "Score",
     "cheapest_share",
     "earliest_share",
     "plans_by_repair",
-    "take_as_published",
     "use_left_over",
 ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from math import ceil, inf
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 
-__all__ = ["earliest_share", "take_as_published"]
+__all__ = ["earliest_share"]
 
 
 def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan:
@@ -40,22 +39,3 @@ def earliest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> 
             idle = max(idle - length, 0.0)
         held = now
     raise AssertionError("a job that can run on all GPUs ends")
-
-
-def take_as_published(profile: FreeProfile, plan: JobPlan) -> None:
-    """Take a plan from the profile as the published EDF does.
-
-    Where its GPUs come back at an instant at which the profile changes anyway, that change is lost: from then on as
-    many are free as were in the interval before, without the plan.
-    """
-    at = bisect_left(profile.times, plan.end)
-    later_times, later_free = profile.times[at + 1 :], profile.free[at + 1 :]
-    if profile.times[at : at + 1] == [plan.end]:
-        del profile.times[at:], profile.free[at:]
-    else:
-        later_times, later_free = [], []
-    profile.take(plan)
-    if later_free and later_free[0] == profile.free[-1]:
-        del later_times[0], later_free[0]
-    profile.times += later_times
-    profile.free += later_free

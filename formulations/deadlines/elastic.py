@@ -13,15 +13,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 
-__all__ = ["Score", "use_left_over"]
+__all__ = ["Scaled", "Score", "use_left_over"]
 
 Score = Literal["saving", "published"]
+
+
+class Scaled(NamedTuple):
+    """How the jobs came out.
+
+    Attributes
+    ----------
+    listed : positions of the jobs in the order in which they stand in the end: the published code sorts its list by
+        score again and again. Otherwise that is their order of before.
+    passed_ends : when the GPUs of jobs that were scaled would have come back before, as published.
+    """
+
+    listed: list[int]
+    passed_ends: set[float]
 
 
 def use_left_over(
@@ -32,11 +46,8 @@ def use_left_over(
     *,
     score: Score = "saving",
     keep_met: bool = True,
-) -> list[int]:
+) -> Scaled:
     """Give free GPUs of now to jobs that have plans; `profile` (what they leave free) and `plans` are changed in place.
-
-    Returns the positions of the jobs in the order in which they stand in the end: the published code sorts its list of
-    jobs by score again and again. Otherwise that is their order of before.
 
     Parameters
     ----------
@@ -49,7 +60,7 @@ def use_left_over(
     if score == "published":
         return _Published(filling, profile, jobs, plans, keep_met).run()
     _Saving(filling, profile, jobs, plans, keep_met).run()
-    return list(range(len(jobs)))
+    return Scaled(list(range(len(jobs))), set())
 
 
 class _Candidate:
@@ -193,11 +204,11 @@ class _Published(_Marginal):
         """Until the end of the interval of the profile in which the job ends."""
         return plan.gpu_seconds(plan.charged_until)
 
-    def run(self) -> list[int]:
-        """Scale until nobody's next level fits; returns the positions of the jobs in the order of the list."""
-        free = self.profile.free[0]
+    def run(self) -> Scaled:
+        """Scale until nobody's next level fits."""
+        free, passed = self.profile.free[0], set[float]()
         if not free:
-            return list(range(len(self.jobs)))
+            return Scaled(list(range(len(self.jobs))), passed)
         listed = [_Listed(j, self.following(j)) for j in range(len(self.jobs))]
         changed_from = -inf
         while True:
@@ -206,10 +217,11 @@ class _Published(_Marginal):
             listed.sort(key=_score, reverse=True)
             best = next((entry.next for entry in listed if entry.next is not None), None)
             if best is None:
-                return [entry.job for entry in listed]
+                return Scaled([entry.job for entry in listed], passed)
             if best.plan is None and not self.reckon(best):
                 self._replace(listed, best, None)
                 continue
+            passed.add(self.plans[best.job].end)
             changed_from = self._adopt_and_compare(best)
             free = self.profile.free[0]
             self._replace(listed, best, self.following(best.job))

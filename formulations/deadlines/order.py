@@ -14,10 +14,9 @@ from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
 
-__all__ = ["DeadlineOrder", "Planner", "Taker"]
+__all__ = ["DeadlineOrder", "Planner"]
 
 Planner: TypeAlias = Callable[[FreeProfile, DeadlineJob], JobPlan]
-Taker: TypeAlias = Callable[[FreeProfile, JobPlan], None]
 
 
 Job = TypeVar("Job", bound=DeadlineJob)
@@ -35,16 +34,15 @@ class DeadlineOrder(Generic[Job]):
     ----------
     free : what all of them share.
     planner : how a job is planned on what is free; `Filling.minimum_share` or `earliest_share`.
-    take : how a plan is taken from it.
     """
 
-    __slots__ = ("_added", "_after", "_jobs", "_kept", "_planner", "_plans", "_take")
+    __slots__ = ("_added", "_after", "_jobs", "_kept", "_planner", "_plans")
 
-    def __init__(self, free: FreeProfile, planner: Planner, take: Taker = FreeProfile.take) -> None:
+    def __init__(self, free: FreeProfile, planner: Planner) -> None:
         self._jobs: list[Job] = []
         self._plans: list[JobPlan] = []
         self._added: list[Job] = []
-        self._planner, self._take = planner, take
+        self._planner = planner
         # what is free before every so many jobs, and after the last
         self._kept = [free]
         self._after = free
@@ -112,7 +110,7 @@ class DeadlineOrder(Generic[Job]):
             plan = self._planner(free, job)
             if only_met and not plan.met:
                 return False
-            self._take(free, plan)
+            free.take(plan)
             plans.append(plan)
         self._jobs[place:], self._plans[place:], self._after = jobs, plans, free
         self._kept[max(1, -(-place // _KEPT_EVERY)) :] = kept
@@ -125,7 +123,7 @@ class DeadlineOrder(Generic[Job]):
         k = place // _KEPT_EVERY
         free = self._kept[k].copy()
         for plan in self._plans[k * _KEPT_EVERY : place]:
-            self._take(free, plan)
+            free.take(plan)
         return free
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from formulations.deadlines import (
     JobPlan,
     ScalingCurve,
     earliest_share,
-    take_as_published,
     use_left_over,
 )
 from formulations.deadlines.program import all_can_be_met
@@ -68,6 +68,25 @@ def without_last_zero(steps: list[list[float]]) -> list[list[float]]:
 
 def listed(profile: FreeProfile) -> list[list[float]]:
     return [[time, free] for time, free in zip(profile.times, profile.free, strict=True)]
+
+
+def take_as_published(profile: FreeProfile, plan: JobPlan) -> None:
+    """Take a plan from the profile as the published EDF does; its decisions do not depend on that.
+
+    Where its GPUs come back at an instant at which the profile changes anyway, that change is lost: from then on as
+    many are free as were in the interval before, without the plan.
+    """
+    at = bisect_left(profile.times, plan.end)
+    later_times, later_free = profile.times[at + 1 :], profile.free[at + 1 :]
+    if profile.times[at : at + 1] == [plan.end]:
+        del profile.times[at:], profile.free[at:]
+    else:
+        later_times, later_free = [], []
+    profile.take(plan)
+    if later_free and later_free[0] == profile.free[-1]:
+        del later_times[0], later_free[0]
+    profile.times += later_times
+    profile.free += later_free
 
 
 def test_least_shares_of_single_jobs(vectors, rates) -> None:

@@ -151,33 +151,37 @@ class DeadlinePolicy(PlanPolicy):
         memory: DeadlineMemory,
         pool: int,
         jobs: Sequence[PlannedJob],
-        plans: Sequence[JobPlan],
+        gpus: Sequence[int],
         rejected: Sequence[int] | NDArray[np.int64],
+        until: float = np.inf,
     ) -> Plan:
-        """One step, up to the first planned change of a number of GPUs; the memory is then of these jobs."""
+        """Jobs run on so many `gpus`, at most `until` (seconds on the clock); the memory is then of these jobs."""
         now = float(state.clock)
-        running = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0]]
+        running = [(job, held) for job, held in zip(jobs, gpus, strict=True) if held]
         if not self.published_list:
-            running.sort(key=lambda made: (-made[1].gpus[0], made[0].position))
+            running.sort(key=lambda row: (-row[1], row[0].position))
         assignment = Assignment.of(
             np.array([job.position for job, _ in running], dtype=np.int64),
             np.full(len(running), pool, dtype=np.int64),
-            np.array([plan.gpus[0] for _, plan in running], dtype=np.int64),
+            np.array([held for _, held in running], dtype=np.int64),
         )
-        starting = {}
-        for job, plan in running:
-            kept = plan.gpus[0] == job.held
-            starting[job.label] = (plan.gpus[0], now + (job.starting if kept else self.restart_seconds))
-        memory.starting = starting
+        memory.starting = {
+            job.label: (held, now + (job.starting if held == job.held else self.restart_seconds))
+            for job, held in running
+        }
         memory.curves = {job.label: job.curve for job in jobs}
         if self.published_list:
             memory.listed = [job.label for job in jobs]
+        seconds = max(until - now, _CLOSE * max(now, 1.0))
+        return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
+
+    def next_change(self, plans: Sequence[JobPlan]) -> float:
+        """When a number of GPUs is first planned to change, seconds; inf: not before something else happens."""
         change = min((plan.starts[1] for plan in plans if len(plan.starts) > 1), default=np.inf)
         if self.published_list and change >= min((plan.end for plan in plans), default=np.inf):
-            # a change that is planned for the end of a job waits until that end has come
-            change = np.inf
-        seconds = max(change - now, _CLOSE * max(now, 1.0))
-        return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
+            # what is planned for the end of a job waits until that end has come
+            return np.inf
+        return change
 
 
 def _curve(ways: Configurations, job: int, pool: int) -> tuple[list[int], list[float]]:

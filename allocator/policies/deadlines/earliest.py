@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -10,24 +11,9 @@ from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
-from formulations.deadlines import DeadlineOrder, FreeProfile, earliest_share, take_as_published
+from formulations.deadlines import DeadlineOrder, FreeProfile, earliest_share
 
 __all__ = ["EarliestDeadlineFirst", "EarliestDeadlineFirstAdmission"]
-
-
-@dataclass(frozen=True)
-class _Earliest(DeadlinePolicy):
-    """Job after job takes what it can use."""
-
-    published_returns: bool = False
-
-    def _order(self, state: ClusterState, pool: int) -> DeadlineOrder[PlannedJob]:
-        """An order of no jobs."""
-        return DeadlineOrder(
-            FreeProfile(float(state.clock), int(state.capacity[pool])),
-            partial(earliest_share, self.filling),
-            take_as_published if self.published_returns else FreeProfile.take,
-        )
 
 
 @register(
@@ -36,15 +22,13 @@ class _Earliest(DeadlinePolicy):
     program="in order of D: the largest level within what is free, until the job is through",
 )
 @dataclass(frozen=True)
-class EarliestDeadlineFirst(_Earliest):
+class EarliestDeadlineFirst(DeadlinePolicy):
     """Earliest deadline first: each job in turn takes as many GPUs as it can use.
 
     Nobody is rejected. Jobs that are past their deadlines come first, as their deadlines are the earliest.
 
     Parameters
     ----------
-    published_returns : as the published code has it: where the GPUs of a job come back at an instant at which the plan
-        changes anyway, that change is lost (`formulations.deadlines.take_as_published`).
     levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
     """
@@ -53,9 +37,8 @@ class EarliestDeadlineFirst(_Earliest):
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        order = self._order(state, pool)
-        order.add(jobs)
-        return self.as_plan(state, memory, pool, order.jobs, order.plans, unserved)
+        jobs.sort(key=_deadline)
+        return self.as_plan(state, memory, pool, jobs, _all_they_can_use(jobs, state, pool), unserved)
 
 
 @register(
@@ -64,7 +47,7 @@ class EarliestDeadlineFirst(_Earliest):
     program="admit j iff all keep C_j <= D_j when each in order of D takes the largest level within what is free",
 )
 @dataclass(frozen=True)
-class EarliestDeadlineFirstAdmission(_Earliest):
+class EarliestDeadlineFirstAdmission(DeadlinePolicy):
     """Earliest deadline first, for jobs with which all deadlines are met; the others are rejected.
 
     Newcomers are tried one by one, in the order of their arrival. A job that was admitted and is late nevertheless is
@@ -73,8 +56,7 @@ class EarliestDeadlineFirstAdmission(_Earliest):
     Parameters
     ----------
     late_block : True, as published: it keeps its place and all newcomers out.
-    published_returns, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `edf`.
-    published_list : as in `edf`.
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as in `edf`.
     """
 
     late_block: bool = False
@@ -83,9 +65,14 @@ class EarliestDeadlineFirstAdmission(_Earliest):
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        order = self._order(state, pool)
-        waiting: list[PlannedJob] = []
         rejected = unserved.tolist()
+        if self.late_block and all(memory.knows(job.label) for job in jobs):
+            jobs.sort(key=_deadline)
+            return self.as_plan(state, memory, pool, jobs, _all_they_can_use(jobs, state, pool), rejected)
+        order: DeadlineOrder[PlannedJob] = DeadlineOrder(
+            FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, self.filling)
+        )
+        waiting: list[PlannedJob] = []
         order.add(job for job in jobs if self.late_block and memory.knows(job.label) and job.due < inf)
         for job in jobs:
             known = memory.knows(job.label)
@@ -95,11 +82,26 @@ class EarliestDeadlineFirstAdmission(_Earliest):
             elif not known and not order.admit([job]):
                 rejected.append(job.position)
         order.add(sorted(waiting, key=lambda job: job.due))
-        served, plans = list(order.jobs), list(order.plans)
+        served, gpus = list(order.jobs), [plan.gpus[0] for plan in order.plans]
         if self.published_list and any(not memory.knows(job.label) for job in served):
             # the published list is sorted only when nobody was let in
-            plan_of = {job.label: plan for job, plan in zip(served, plans, strict=True)}
-            served = [job for job in jobs if job.label in plan_of]
-            plans = [plan_of[job.label] for job in served]
+            given = {job.label: held for job, held in zip(served, gpus, strict=True)}
+            served = [job for job in jobs if job.label in given]
+            gpus = [given[job.label] for job in served]
         memory.unpromised = {job.label for job in served}
-        return self.as_plan(state, memory, pool, served, plans, rejected)
+        return self.as_plan(state, memory, pool, served, gpus, rejected)
+
+
+def _all_they_can_use(jobs: Sequence[PlannedJob], state: ClusterState, pool: int) -> list[int]:
+    """GPUs of now of jobs in line: the largest level of each, or the largest within what those before it leave."""
+    free = int(state.capacity[pool])
+    gpus = []
+    for job in jobs:
+        curve = job.curve
+        gpus.append(curve.level_within[min(free, curve.levels[-1])] if free else 0)
+        free -= gpus[-1]
+    return gpus
+
+
+def _deadline(job: PlannedJob) -> float:
+    return job.deadline

@@ -71,13 +71,16 @@ class ElasticPolicy(DeadlinePolicy):
     ) -> Plan:
         """The plan, once what is left over is used; the memory is then of it."""
         jobs, plans = promises.jobs, promises.plans
-        listed = use_left_over(self.filling, promises.left_over, jobs, plans, score=self.score, keep_met=keep_met)
+        listed = use_left_over(
+            self.filling, promises.left_over, jobs, plans, score=self.score, keep_met=keep_met
+        ).listed
         memory.promised = {job.label: plan for job, plan in zip(jobs, plans, strict=True) if job.deadline < inf}
         memory.unpromised = {job.label for job in jobs if job.deadline == inf}
         if self.published_list:
             listed.sort(key=lambda j: -plans[j].gpus[0])
             jobs, plans = [jobs[j] for j in listed], [plans[j] for j in listed]
-        return self.as_plan(state, memory, pool, jobs, plans, rejected)
+        gpus = [plan.gpus[0] for plan in plans]
+        return self.as_plan(state, memory, pool, jobs, gpus, rejected, self.next_change(plans))
 
 
 def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -12,6 +13,7 @@ from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.policies.deadlines.promises import Promises
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
+from formulations.deadlines import use_left_over
 from throughputs import InputError
 
 __all__ = ["ElasticFlow", "ElasticFlowNoAdmission"]
@@ -50,7 +52,7 @@ class ElasticFlow(ElasticPolicy):
     repair_rounds, repair_jobs : how many orders, and with how many jobs at most.
     score : "saving", or "published": the job whose plan *costs* the most GPU time by it, as the published code has it.
     keep_promises : False, as published: plans are always made anew, and a job that is late keeps all others out.
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
 
     For clusters with one type of accelerator.
@@ -112,7 +114,8 @@ class ElasticFlowNoAdmission(ElasticPolicy):
 
     Parameters
     ----------
-    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `elasticflow`.
+    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as in
+        `elasticflow`.
     """
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
@@ -121,5 +124,46 @@ class ElasticFlowNoAdmission(ElasticPolicy):
         jobs, unserved = self.jobs(state, memory, pool)
         promises = Promises(self.filling, float(state.clock), int(state.capacity[pool]))
         promises.add(jobs)
+        if self.published_list:
+            return self._by_the_published_list(state, memory, pool, promises, unserved.tolist())
         keep_met = self.score != "published"
         return self.finished(state, memory, pool, promises, unserved.tolist(), keep_met=keep_met)
+
+    def _by_the_published_list(
+        self, state: ClusterState, memory: DeadlineMemory, pool: int, promises: Promises, rejected: Sequence[int]
+    ) -> Plan:
+        """With the list of those who have started, and with the changes that were noted.
+
+        The first change of each job is noted; it is struck out only when an end that is expected at that instant moves.
+        All ends of running jobs move by what the decision costs them, and again with the next decision.
+        """
+        now = float(state.clock)
+        jobs, plans, free = promises.jobs, promises.plans, promises.left_over
+        notes = {time for time in memory.wake_ups if time > now}
+        lost = state.lost_seconds.tolist()
+        notes -= {memory.expected[job.label] + lost[job.position] for job in jobs if job.label in memory.expected}
+        started = {label: k for k, label in enumerate(memory.listed)}
+        notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
+        starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
+        for job in sorted(starting, key=lambda job: job.position):
+            started[job.label] = len(started)
+        passed = use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
+        notes -= passed - {plan.end for plan in plans}
+        for job, plan in zip(jobs, plans, strict=True):
+            if plan.gpus[0]:
+                started.setdefault(job.label, len(started))
+        here = [(job, plan) for job, plan in zip(jobs, plans, strict=True) if job.label in started]
+        notes |= {plan.starts[1] if len(plan.starts) > 1 else plan.charged_until for _, plan in here}
+        notes -= {plan.end for plan in plans if plan.gpus[0]} - {plan.end for plan in plans if not plan.gpus[0]}
+        server = int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
+        here.sort(key=lambda row: started[row[0].label])
+        here.sort(key=lambda row: -min(row[1].gpus[0], server))
+        waiting = [job for job in jobs if job.label not in started]
+        gpus = [plan.gpus[0] for _, plan in here] + [0] * len(waiting)
+        made = self.as_plan(
+            state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
+        )
+        memory.wake_ups = notes
+        memory.expected = {job.label: plan.end for job, plan in here if plan.gpus[0]}
+        memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
+        return made

@@ -18,6 +18,8 @@ class DeadlineMemory:
     promised : plan by which each job that was promised its deadline meets it; all of these fit together.
     unpromised : jobs that were let in without a promise, or whose promise is broken.
     listed : in the order of the published list of jobs, where there is one.
+    wake_ups : seconds at which changes are noted in the published code, though they may be planned no more.
+    expected : when the GPUs of each job that runs are to come back by its plan, seconds.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     curves : throughput by number of GPUs up to the `capacity`, as it was read when the job arrived. Not kept in a
         checkpoint.
@@ -28,6 +30,8 @@ class DeadlineMemory:
         self.promised: dict[Hashable, JobPlan] = {}
         self.unpromised: set[Hashable] = set()
         self.listed: list[Hashable] = []
+        self.wake_ups: set[float] = set()
+        self.expected: dict[Hashable, float] = {}
         self.starting: dict[Hashable, tuple[int, float]] = {}
         self.capacity = 0
         self.curves: dict[Hashable, ScalingCurve] = {}
@@ -45,6 +49,8 @@ class DeadlineMemory:
             "plans": plans,
             "unpromised": sorted(self.unpromised, key=str),
             "listed": self.listed,
+            "wake_ups": sorted(self.wake_ups),
+            "expected": list(self.expected.items()),
             "starting": [(job, gpus, ready) for job, (gpus, ready) in self.starting.items()],
         }
 
@@ -53,6 +59,7 @@ class DeadlineMemory:
         plans = (JobPlan(list(starts), list(gpus), *rest) for starts, gpus, *rest in state["plans"])
         self.promised = dict(zip(state["promised"], plans, strict=True))
         self.unpromised = set(state["unpromised"])
-        self.listed = list(state["listed"])
+        self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
+        self.expected = dict(state["expected"])
         self.starting = {job: (gpus, ready) for job, gpus, ready in state["starting"]}
         self.curves = {}

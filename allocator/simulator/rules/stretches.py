@@ -47,6 +47,7 @@ class Stretch:
     begin : when each row begins to train, seconds; later than `clock` where a start takes time.
     finish : when each row is through if nothing happens before; inf: never.
     until : when rows cease to train, be they through or not, seconds.
+    trained : when rows have done their last step, where they are through only later, seconds.
     judged : what the deadlines of those who are through are compared with, seconds.
     """
 
@@ -57,6 +58,7 @@ class Stretch:
     finish: _Floats = field(default_factory=lambda: _NONE)
     judged: _Floats = field(default_factory=lambda: _NONE)
     until: _Floats | float = np.inf
+    trained: _Floats | None = None
 
 
 class StretchRule:
@@ -141,9 +143,10 @@ class DecisionsCostTime(StretchRule):
         self._restarting = False
 
     def bind(self, jobs: JobTable, core: DecisionCore) -> None:
-        """The time that each job is still to lose is a column of the table."""
+        """The time that each job is still to lose, and what it lost by the last decision, are columns of the table."""
         self._jobs, self._core = jobs, core
         jobs.register("overhead_seconds", 0.0)
+        jobs.register("lost_seconds", 0.0)
 
     def begin(self, s: Stretch) -> None:
         """Charge at decisions, and let those who run lose what they are charged with."""
@@ -151,6 +154,8 @@ class DecisionsCostTime(StretchRule):
         self._restarting = False
         if s.decision.recomputed and (self._core.more_arrivals or not self._while_arrivals):
             self._charge(s, overhead)
+        if s.decision.recomputed:
+            self._jobs.columns["lost_seconds"][s.at] = overhead[s.at]
         s.begin = s.clock + overhead[s.at]
         overhead[s.at] = 0.0
 
@@ -211,14 +216,25 @@ class EndsWithSlots(StretchRule):
     Parameters
     ----------
     slot : seconds.
+    waits_at_deadline : whether a job that is not through by its deadline waits for the end of that slot, unless it is
+        interrupted.
     """
 
-    def __init__(self, slot: float) -> None:
-        self._slot = slot
+    def __init__(self, slot: float, *, waits_at_deadline: bool) -> None:
+        self._slot, self._waits = slot, waits_at_deadline
+
+    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
+        """Deadlines are read from the table."""
+        self._jobs = jobs
 
     def shape(self, s: Stretch) -> None:
         """Round the seconds of training up to slots."""
         seconds = np.ceil(s.finish - s.begin - _SECONDS_TOLERANCE)
+        if self._waits:
+            s.trained = s.clock + seconds
+            left = self._jobs.deadline[s.at] - s.clock
+            late = (left > 0) & (left < seconds)
+            seconds[late] += np.ceil(left[late] / self._slot) * self._slot - left[late]
         s.judged = s.begin + seconds
         s.finish = s.begin + np.ceil(seconds / self._slot) * self._slot
         s.until = s.clock + seconds
@@ -244,7 +260,8 @@ def stretch_rules(settings: SimulatorSettings) -> list[StretchRule]:
     """The rules that the settings of a preset name, in the order in which a stretch goes through them."""
     rules: list[StretchRule] = []
     if settings.ends != "exact":
-        rules.append(EndsInWholeSeconds() if settings.ends == "second" else EndsWithSlots(settings.slot_seconds))
+        slots = EndsWithSlots(settings.slot_seconds, waits_at_deadline=settings.late_jobs_wait)
+        rules.append(EndsInWholeSeconds() if settings.ends == "second" else slots)
     if settings.overhead != "off":
         every = settings.overhead_restart_decisions
         cost = OverheadCost(
