@@ -17,6 +17,9 @@ __all__ = ["ElasticFlow", "ElasticFlowNoAdmission"]
 
 Admission = Literal["each", "batch"]
 
+_MOST_LOST_SECONDS = 30.0
+"""What a decision costs at most, as the published ElasticFlow without admission has it."""
+
 
 @dataclass(frozen=True)
 class _Elastic(DeadlinePolicy):
@@ -204,7 +207,10 @@ class ElasticFlowNoAdmission(_Elastic):
         jobs, plans, free = planned
         notes = {time for time in memory.wake_ups if time > now}
         lost = state.lost_seconds.tolist()
-        notes -= {memory.expected[job.label] + lost[job.position] for job in jobs if job.label in memory.expected}
+        ends = dict(memory.expected)
+        notes -= {ends.pop(job.label) + lost[job.position] for job in jobs if job.label in ends}
+        # what those lost who ended sooner than expected is not known
+        notes -= {time for time in notes for end in ends.values() if now < end <= time <= end + _MOST_LOST_SECONDS}
         started = {label: k for k, label in enumerate(memory.listed)}
         notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
