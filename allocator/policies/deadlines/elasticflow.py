@@ -206,9 +206,11 @@ class ElasticFlowNoAdmission(_Elastic):
         now = float(state.clock)
         jobs, plans, free = planned
         notes = {time for time in memory.wake_ups if time > now}
-        lost = state.lost_seconds.tolist()
+        lost, running = state.lost_seconds.tolist(), set(state.running.jobs.tolist())
         ends = dict(memory.expected)
-        notes -= {ends.pop(job.label) + lost[job.position] for job in jobs if job.label in ends}
+        for job in jobs:
+            if job.label in ends:
+                notes.discard(ends.pop(job.label) + (lost[job.position] if job.position in running else 0.0))
         # what those lost who ended sooner than expected is not known
         notes -= {time for time in notes for end in ends.values() if now < end <= time <= end + _MOST_LOST_SECONDS}
         started = {label: k for k, label in enumerate(memory.listed)}
@@ -233,7 +235,7 @@ class ElasticFlowNoAdmission(_Elastic):
             state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
         )
         memory.wake_ups = notes
-        memory.expected = {job.label: plan.end for job, plan in here if plan.gpus[0]}
+        memory.expected = {job.label: plan.end for job, plan in zip(jobs, plans, strict=True)}
         memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
         return made
 
