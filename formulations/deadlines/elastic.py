@@ -139,12 +139,7 @@ class _Marginal:
         # job, too, its length is all that counts.
         times = self.profile.times[1:2]
         if scaled.met and without.times[1:2] == times:
-            # a plan that ends within the first interval knows nothing of what comes after it
-            within_first = len(scaled.starts) == 1 and scaled.charged_until == scaled.end
-            if within_first and (not times or scaled.end <= times[0]):
-                candidate.settled_until = scaled.end
-            else:
-                candidate.settled_until = job.deadline + self.filling.slot_seconds
+            candidate.settled_until = job.deadline + self.filling.slot_seconds
             candidate.beside = without.free[1] if times else -1
         return True
 
