@@ -193,20 +193,45 @@ def assignment(**gpus):
     return Assignment.of(names, [0] * len(gpus), list(gpus.values()))
 
 
-def test_placement_anew():
+def test_placement_anew_in_the_order_of_the_rows():
     placement = PlacementAnew(Cluster({"a100": 16}, gpus_per_server={"a100": 4}))
-    assert placement.place(assignment(j1=4, j2=8)) == (tuple(range(8, 12)), tuple(range(8)))
-    # Those who ran come first by the GPUs that they had: job 2, which shrinks, before job 1, which grows, before 3.
-    assert placement.place(assignment(j3=4, j1=8, j2=2)) == (
-        tuple(range(12, 16)),
-        tuple(range(4, 12)),
-        (0, 1),
-    )
-    # Beside a gang smaller than a server, where exactly as many GPUs are free.
-    placement.place(assignment(j2=2, j1=8, j4=2))
-    assert placement.gpus_of(4) == (10, 11)
-    assert placement.gpus_of(1) == tuple(range(8))
+    assert placement.place(assignment(j2=8, j1=4)) == (tuple(range(8)), tuple(range(8, 12)))
+    assert placement.place(assignment(j1=4, j2=8)) == (tuple(range(4)), tuple(range(4, 12)))
     assert placement.migrated.tolist() == [1, 2]
+    # One free GPU is not a server for two, three are not either: their number is odd.
+    assert placement.place(assignment(j1=1, j2=2, j3=1)) == ((0,), (4, 5), (1,))
+    # Beside a gang smaller than a server, where exactly as many GPUs are free.
+    assert placement.place(assignment(j1=2, j2=1, j4=1, j3=2)) == ((0, 1), (2,), (3,), (4, 5))
+    assert placement.place(assignment(j1=4, j2=1, j3=4, j5=4, j4=2)) == (
+        tuple(range(4)),
+        (4,),
+        tuple(range(8, 12)),
+        tuple(range(12, 16)),
+        (5, 6),
+    )
+
+
+def stretch_to_the_end(steps: float, deadline: float, **settings):
+    """Completion time of one job of one GPU, at one step a second, with slots of 10 s."""
+    trace = Trace(["job"], [1], [steps], [0.0], deadline=[deadline])
+    chosen = preset("default").replace(slot_seconds=10.0, ends="slot", **settings)
+    return float(simulate(trace, CLUSTER, Everybody(), [[1.0]], preset=chosen).jobs["completion_time"].iloc[0])
+
+
+def test_late_jobs_wait_for_the_end_of_the_slot_of_their_deadline():
+    assert stretch_to_the_end(25.0, 24.0) == 30.0
+    # 24 steps by the deadline, then nothing until 30 s
+    assert stretch_to_the_end(25.0, 24.0, late_jobs_wait=True) == 40.0
+    assert stretch_to_the_end(25.0, 25.0, late_jobs_wait=True) == 30.0
+
+
+@pytest.mark.parametrize(("spared", "ends"), [(False, [12.0, 25.0]), (True, [12.0, 17.0])])
+def test_an_end_keeps_its_own_time_where_nobody_else_has_run(spared, ends):
+    # the second job is seen at 10 s and has GPUs when the end of the first one is seen
+    trace = Trace(["job", "job"], [8, 8], [12.0, 5.0], [0.0, 3.0])
+    chosen = preset("default").replace(slot_seconds=10.0, slot_spares_last_end=spared)
+    result = simulate(trace, CLUSTER, Everybody(), [[1.0]] * 2, preset=chosen)
+    assert result.jobs["completion_time"].tolist() == ends
 
 
 def test_placement_anew_refuses_what_it_cannot_do():

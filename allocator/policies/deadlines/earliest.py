@@ -89,7 +89,7 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
             served = [job for job in jobs if job.label in given]
             gpus = [given[job.label] for job in served]
         memory.unpromised = {job.label for job in served}
-        return self.as_plan(state, memory, pool, served, gpus, rejected)
+        return self.as_plan(state, memory, pool, served, gpus, rejected, self.next_change(order.plans))
 
 
 def _all_they_can_use(jobs: Sequence[PlannedJob], state: ClusterState, pool: int) -> list[int]:

@@ -20,6 +20,9 @@ __all__ = ["ElasticFlow", "ElasticFlowNoAdmission"]
 
 Admission = Literal["each", "batch", "repair"]
 
+_MOST_LOST_SECONDS = 30.0
+"""What a decision costs at most, as the published ElasticFlow without admission has it."""
+
 
 @register(
     "elasticflow",
@@ -140,8 +143,13 @@ class ElasticFlowNoAdmission(ElasticPolicy):
         now = float(state.clock)
         jobs, plans, free = promises.jobs, promises.plans, promises.left_over
         notes = {time for time in memory.wake_ups if time > now}
-        lost = state.lost_seconds.tolist()
-        notes -= {memory.expected[job.label] + lost[job.position] for job in jobs if job.label in memory.expected}
+        lost, running = state.lost_seconds.tolist(), set(state.running.jobs.tolist())
+        ends = dict(memory.expected)
+        for job in jobs:
+            if job.label in ends:
+                notes.discard(ends.pop(job.label) + (lost[job.position] if job.position in running else 0.0))
+        # what those lost who ended sooner than expected is not known
+        notes -= {time for time in notes for end in ends.values() if now < end <= time <= end + _MOST_LOST_SECONDS}
         started = {label: k for k, label in enumerate(memory.listed)}
         notes |= {p.starts[1] for job, p in zip(jobs, plans, strict=True) if job.label not in started and not p.gpus[0]}
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
@@ -164,6 +172,6 @@ class ElasticFlowNoAdmission(ElasticPolicy):
             state, memory, pool, [*(job for job, _ in here), *waiting], gpus, rejected, min(notes, default=inf)
         )
         memory.wake_ups = notes
-        memory.expected = {job.label: plan.end for job, plan in here if plan.gpus[0]}
+        memory.expected = {job.label: plan.end for job, plan in zip(jobs, plans, strict=True)}
         memory.listed = sorted((job.label for job, _ in here), key=started.__getitem__)
         return made

@@ -19,7 +19,7 @@ class DeadlineMemory:
     unpromised : jobs that were let in without a promise, or whose promise is broken.
     listed : in the order of the published list of jobs, where there is one.
     wake_ups : seconds at which changes are noted in the published code, though they may be planned no more.
-    expected : when the GPUs of each job that runs are to come back by its plan, seconds.
+    expected : when the GPUs of each job are to come back by its plan, seconds.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     curves : throughput by number of GPUs up to the `capacity`, as it was read when the job arrived. Not kept in a
         checkpoint.
