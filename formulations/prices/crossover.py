@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
-from formulations.interior_point.small_engine import small_engine
+from formulations.interior_point.method import InteriorPoint, StructuredProgram, solve_structured
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import keep, respond_all
 from formulations.prices.goals import Goal, Place
@@ -25,7 +24,7 @@ _PRICE_ERROR = 1e-6
 """Relative error of the prices of an interior point, on the safe side."""
 
 _PRECISION, _FINEST = 1e-12, 1e-13
-"""Precision of a program; the same where that leaves more jobs tied than can be."""
+"""Precision of a program; the same where it is to tell the tied jobs from the others."""
 
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
@@ -36,9 +35,6 @@ how many such jobs may be."""
 
 _MOST_TIED_OF_ALL = 32
 """The same where nobody was settled before: the system of their shares is dense."""
-
-_MANY_CLASSES = 5000
-"""Number of classes from which a general method does not tell the undecided ones apart."""
 
 _CLEARED = 1e-8
 """Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
@@ -61,18 +57,12 @@ class Crossover:
 
         RuntimeError when it cannot be found or does not clear the market.
         """
-        fine = (solve_structured, _FINEST)
-        engines = ((small_engine, _PRECISION), fine) if self.polytope.n_jobs < _MANY_CLASSES else (fine,)
-        exact = None
-        for engine, precision in engines:
-            before = place.level
-            point, place = self._solved(undecided, settled, place, engine, precision, _NEARLY_LINEAR)
-            if self._off(settled, place):
-                return None, place
-            bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
-            exact = self._at_vertex(undecided, settled, point.shares.T, place, max(_APART, bent))
-            if exact is not None and len(exact[0]) + (self.goal.gain is None) <= np.count_nonzero(place.prices):
-                break
+        before = place.level
+        point, place = self._solved(undecided, settled, place, _FINEST, _NEARLY_LINEAR)
+        if self._off(settled, place):
+            return None, place
+        bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
+        exact = self._at_vertex(undecided, settled, point.shares.T, place, max(_APART, bent))
         if exact is not None:
             return self._whole(*exact), place
         clean = self._cleaned(undecided, settled, place)
@@ -98,7 +88,7 @@ class Crossover:
         return answer if self.goal.is_met(self.polytope.throughput(answer.shares)) else None
 
     def _solved(
-        self, active: ActiveSet, settled: Settled, place: Place, engine: Engine, precision: float, straight: float
+        self, active: ActiveSet, settled: Settled, place: Place, precision: float, straight: float
     ) -> tuple[InteriorPoint, Place]:
         """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level.
 
@@ -109,7 +99,7 @@ class Crossover:
         if not self.goal.linear:
             self._follow(active, settled, place)
         for _ in range(_MOST_LEVELS):
-            point = engine(self._program(active, settled, place), precision)
+            point = solve_structured(self._program(active, settled, place), precision)
             self.iterations += point.iterations
             prices = point.prices * self._scale(point.prices, place)
             prices = self.goal.without_negligible(prices, self.capacity, _NEGLIGIBLE_WORTH)
@@ -239,7 +229,7 @@ class Crossover:
             return None
         self.everyone.note(undecided)
         try:
-            point, exact = self._solved(active, settled, place, solve_structured, _PRECISION, _LINEAR)
+            point, exact = self._solved(active, settled, place, _PRECISION, _LINEAR)
         except RuntimeError:
             return None
         return None if self._off(settled, exact) else (active, point, exact)
