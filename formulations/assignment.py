@@ -8,13 +8,13 @@ of each can be used, so the program does not grow with jobs times GPUs times job
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.core.highs_model import with_model
+from formulations.reference.mixed_integer import RowBuilder, solve_linear, solve_mixed
 from throughputs import InputError
 from throughputs.numerics import dot
 
@@ -245,24 +245,19 @@ class _Positions:
     """Columns (job, type, position) and rows: one position per job, F GPUs per type and position."""
 
     def __init__(self, p: Array, F: Whole, s: Whole, levels: Whole) -> None:
-        from scipy.sparse import csr_array, vstack
-
         job, kind = np.nonzero(np.isfinite(p))
         repeats = levels[kind]
         self.job, self.type = np.repeat(job, repeats), np.repeat(kind, repeats)
         within = np.arange(len(self.job)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
         self.level = within + 1
-        C = len(self.job)
-        start = np.cumsum(levels) - levels
-        one = csr_array((np.ones(C), (self.job, np.arange(C))), shape=(len(p), C))
-        slot = start[self.type] + within
-        self.gang, self.slot = s[self.job].astype(np.float64), slot
-        room = csr_array((self.gang, (slot, np.arange(C))), shape=(int(levels.sum()), C))
-        self.rows = csr_array(vstack([one, room], format="csr"))
-        self.most = np.concatenate([np.ones(len(p)), np.repeat(F, levels)]).astype(np.float64)
-        self.least = np.concatenate([np.ones(len(p)), np.full(int(levels.sum()), -np.inf)])
         self.cost = self.level * p[self.job, self.type]
+        self.gang, self.slot = s[self.job].astype(np.float64), (np.cumsum(levels) - levels)[self.type] + within
         self.n_jobs = len(p)
+        C, each = len(self.job), np.arange(len(self.job))
+        rows = RowBuilder(C)
+        rows.add(self.n_jobs, [(self.job, each, 1.0)], 1.0, 1.0)
+        rows.add(int(levels.sum()), [(self.slot, each, self.gang)], -np.inf, np.repeat(F, levels))
+        self.program = rows.program(self.cost, np.zeros(C), np.ones(C), np.ones(C, dtype=bool))
 
     def relaxed(self, guess: Whole) -> _Relaxed:
         """Value, prices of the jobs' rows and reduced costs without whole numbers.
@@ -272,45 +267,22 @@ class _Positions:
         inside = np.abs(self.level - guess[self.job]) <= _FIRST_POSITIONS
         while True:
             columns = np.flatnonzero(inside)
-            solver = self._run(columns, {})
-            assert solver is not None
-            solution = solver.getSolution()
-            prices = np.asarray(solution.row_dual)
+            found = solve_linear(self.program.of_columns(columns))
+            if found.columns is None or found.row_duals is None:
+                raise RuntimeError(f"HiGHS stopped with status {found.note}")
+            prices = found.row_duals
             reduced = self.cost - prices[self.job] - self.gang * prices[self.n_jobs + self.slot]
             asked = ~inside & (reduced < -_ROUNDING * self.cost)
             if not asked.any():
                 break
             inside |= asked
-        value = float(solver.getInfo().objective_function_value)
         amounts = np.zeros(len(self.job))
-        amounts[columns] = np.asarray(solution.col_value)
-        return _Relaxed(value, amounts, prices[: self.n_jobs], np.maximum(reduced, 0.0))
+        amounts[columns] = found.columns
+        return _Relaxed(found.bound, amounts, prices[: self.n_jobs], np.maximum(reduced, 0.0))
 
     def whole(self, columns: NDArray[np.intp], precision: float) -> _Whole | None:
         """The integer program over some of the columns; None where they hold no assignment."""
-        solver = self._run(columns, {"mip_rel_gap": precision, "mip_abs_gap": 0.0})
-        if solver is None:
+        found = solve_mixed(self.program.of_columns(columns), "highs", precision, math.inf, absolute_gap=0.0)
+        if found.columns is None:
             return None
-        x = np.asarray(solver.getSolution().col_value)
-        return _Whole(dot(self.cost[columns], np.rint(x)), x, float(solver.getInfo().mip_dual_bound))
-
-    def _run(self, columns: NDArray[np.intp], whole: dict[str, float]) -> Any:
-        """HiGHS after its run, on an integer program where options for one are given; None for infeasible."""
-        import highspy
-        from scipy.sparse import csr_array
-
-        solver = with_model(
-            csr_array(self.rows[:, columns]),
-            self.cost[columns],
-            (self.least, self.most),
-            upper=1.0,
-            whole=np.ones(len(columns), dtype=bool) if whole else None,
-            options=whole,
-        )
-        solver.run()
-        status = solver.getModelStatus()
-        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-            return None
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise RuntimeError(f"HiGHS stopped with status {solver.modelStatusToString(status)}")
-        return solver
+        return _Whole(dot(self.cost[columns], np.rint(found.columns)), found.columns, found.bound)
