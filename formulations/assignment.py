@@ -111,56 +111,20 @@ def _single(p: Array, F: Whole) -> tuple[Whole, Whole, float | None, str]:
     return j[column].astype(np.int64), k[column].astype(np.int64), None, "linear_sum_assignment"
 
 
-_REACH_GROWTH = 1.5
-"""By how much positions grow where the relaxation wants more."""
-
-
 def _gangs(p: Array, F: Whole, s: Whole, precision: float) -> tuple[Whole, Whole, float | None, str]:
     """The integer program over the positions and columns that can matter.
 
     Two neighbouring positions that a type uses hold more than F GPUs together (else they were one), so twice the GPUs
-    asked for over F are always enough; the relaxation's prices of jobs tell whether fewer are. Gangs put into the
-    first positions with room, on the types that the relaxation gives them, are often within `precision` of its value.
-    If not, a column whose reduced cost exceeds the distance of an assignment from that value is in no better one and is
-    left out.
+    asked for over F are always enough. Gangs put into the first positions with room, on the types that the relaxation
+    gives them, are often within `precision` of its value. If not, a column whose reduced cost exceeds the distance of
+    an assignment from that value is in no better one and is left out.
     """
     total = int(s.sum())
     most = np.where(F > 0, np.minimum(len(p), 2 * -(-total // np.maximum(F, 1))), 0)
     unit = float(np.median(p[np.isfinite(p)]))
-    kind, level = _greedy(p, F, s)
-    # an exact answer is proven over every position that could be of use
-    few = precision == 0.0 or len(p) * int(most.sum()) <= _MOST_COLUMNS_AT_ONCE
-    depth = np.array([level[kind == j].max(initial=0) for j in range(len(F))])
-    levels = most if few else np.minimum(most, depth + 1 + depth // 8)
-    needed = 0.0
-    while True:
-        program = _Positions(p / unit, F, s, levels)
-        relaxed = program.relaxed(level)
-        # reduced cost of the first position that is not in the program
-        beyond = np.where(np.isfinite(p), (levels + 1) * p / unit - relaxed.of_jobs[:, None], np.inf).min(axis=0)
-        wanting = (levels < most) & (beyond < needed - _ROUNDING * relaxed.value)
-        if not wanting.any():
-            found = _placed(program, relaxed, p / unit, F, s, precision)
-            distance = found.value - relaxed.value
-            wanting = (levels < most) & (beyond <= distance)
-            if distance <= precision * relaxed.value or not wanting.any():
-                bound = relaxed.value if wanting.any() else found.bound
-                return found.type, found.level, bound * unit, "highs"
-            needed = distance
-        levels = np.where(wanting, np.minimum(most, np.ceil(levels * _REACH_GROWTH).astype(np.int64)), levels)
-
-
-@dataclass(frozen=True, eq=False)
-class _Placed:
-    type: Whole
-    level: Whole
-    value: float
-    bound: float
-
-
-def _placed(program: _Positions, relaxed: _Relaxed, p: Array, F: Whole, s: Whole, precision: float) -> _Placed:
-    """Jobs in the positions of `program`, and a bound on any such; where it exceeds the value of the relaxation it is
-    one for columns of less reduced cost than the distance between the two."""
+    p = p / unit
+    program = _Positions(p, F, s, most)
+    relaxed = program.relaxed(_greedy(p, F, s))
     share = np.zeros(p.shape)
     np.add.at(share, (program.job, program.type), relaxed.columns)
     kind = share.argmax(axis=1)
@@ -178,19 +142,19 @@ def _placed(program: _Positions, relaxed: _Relaxed, p: Array, F: Whole, s: Whole
             kind[program.job[chosen]], level[program.job[chosen]] = program.type[chosen], program.level[chosen]
         if found is not None and best - value <= reach:
             bound = max(value, min(found.bound, best))
-    return _Placed(kind, level, best, bound)
+    return kind, level, bound * unit, "highs"
 
 
-def _greedy(p: Array, F: Whole, s: Whole) -> tuple[Whole, Whole]:
-    """Type and position of each job: those that take longest on their fastest type choose first, the cheapest place."""
-    kind, level = np.zeros(len(p), dtype=np.int64), np.zeros(len(p), dtype=np.int64)
+def _greedy(p: Array, F: Whole, s: Whole) -> Whole:
+    """Position of each job: those that take longest on their fastest type choose first, the cheapest place."""
+    level = np.zeros(len(p), dtype=np.int64)
     room: list[list[int]] = [[] for _ in F]
     for i in np.argsort(-(p.min(axis=1) / s), kind="stable").tolist():
         places = [(_place(room[j], int(s[i])), j) for j in np.flatnonzero(np.isfinite(p[i])).tolist()]
         k, j = min(places, key=lambda place: (place[0] * p[i, place[1]], place))
         _take(room[j], k, int(F[j]), int(s[i]))
-        kind[i], level[i] = j, k
-    return kind, level
+        level[i] = k
+    return level
 
 
 def _first_fit(p: Array, F: Whole, s: Whole, kind: Whole) -> Whole:
@@ -214,9 +178,6 @@ def _take(room: list[int], k: int, gpus: int, size: int) -> None:
         room.append(gpus)
     room[k - 1] -= size
 
-
-_MOST_COLUMNS_AT_ONCE = 20_000
-"""Columns up to which every position that could be of use is in the program."""
 
 _ROUNDING = 1e-9
 _FIRST_REACH = 1e-4
