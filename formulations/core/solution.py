@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from formulations.core.warm_start import WarmStart
 
-__all__ = ["Answer", "Attempt", "NotAcceptedError", "Solution", "SolverError"]
+__all__ = ["Answer", "Attempt", "InfeasibleError", "NotAcceptedError", "Solution", "SolverError"]
 
 Array = NDArray[np.float64]
 S = TypeVar("S", bound="Solution")
@@ -18,6 +18,13 @@ S = TypeVar("S", bound="Solution")
 
 class SolverError(RuntimeError):
     """No backend that was asked returned an answer; says what each had to say."""
+
+
+class InfeasibleError(SolverError):
+    """No shares keep all rows: floors, coupling rows or jobs that must run exclude each other.
+
+    Where one engine says so, no other is asked.
+    """
 
 
 class NotAcceptedError(RuntimeError):
