@@ -8,13 +8,13 @@ of each can be used, so the program does not grow with jobs times GPUs times job
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.core.highs_model import with_model
+from formulations.reference.mixed_integer import RowBuilder, solve_linear, solve_mixed
 from throughputs import InputError
 from throughputs.numerics import dot
 
@@ -111,56 +111,20 @@ def _single(p: Array, F: Whole) -> tuple[Whole, Whole, float | None, str]:
     return j[column].astype(np.int64), k[column].astype(np.int64), None, "linear_sum_assignment"
 
 
-_REACH_GROWTH = 1.5
-"""By how much positions grow where the relaxation wants more."""
-
-
 def _gangs(p: Array, F: Whole, s: Whole, precision: float) -> tuple[Whole, Whole, float | None, str]:
     """The integer program over the positions and columns that can matter.
 
     Two neighbouring positions that a type uses hold more than F GPUs together (else they were one), so twice the GPUs
-    asked for over F are always enough; the relaxation's prices of jobs tell whether fewer are. Gangs put into the
-    first positions with room, on the types that the relaxation gives them, are often within `precision` of its value.
-    If not, a column whose reduced cost exceeds the distance of an assignment from that value is in no better one and is
-    left out.
+    asked for over F are always enough. Gangs put into the first positions with room, on the types that the relaxation
+    gives them, are often within `precision` of its value. If not, a column whose reduced cost exceeds the distance of
+    an assignment from that value is in no better one and is left out.
     """
     total = int(s.sum())
     most = np.where(F > 0, np.minimum(len(p), 2 * -(-total // np.maximum(F, 1))), 0)
     unit = float(np.median(p[np.isfinite(p)]))
-    kind, level = _greedy(p, F, s)
-    # an exact answer is proven over every position that could be of use
-    few = precision == 0.0 or len(p) * int(most.sum()) <= _MOST_COLUMNS_AT_ONCE
-    depth = np.array([level[kind == j].max(initial=0) for j in range(len(F))])
-    levels = most if few else np.minimum(most, depth + 1 + depth // 8)
-    needed = 0.0
-    while True:
-        program = _Positions(p / unit, F, s, levels)
-        relaxed = program.relaxed(level)
-        # reduced cost of the first position that is not in the program
-        beyond = np.where(np.isfinite(p), (levels + 1) * p / unit - relaxed.of_jobs[:, None], np.inf).min(axis=0)
-        wanting = (levels < most) & (beyond < needed - _ROUNDING * relaxed.value)
-        if not wanting.any():
-            found = _placed(program, relaxed, p / unit, F, s, precision)
-            distance = found.value - relaxed.value
-            wanting = (levels < most) & (beyond <= distance)
-            if distance <= precision * relaxed.value or not wanting.any():
-                bound = relaxed.value if wanting.any() else found.bound
-                return found.type, found.level, bound * unit, "highs"
-            needed = distance
-        levels = np.where(wanting, np.minimum(most, np.ceil(levels * _REACH_GROWTH).astype(np.int64)), levels)
-
-
-@dataclass(frozen=True, eq=False)
-class _Placed:
-    type: Whole
-    level: Whole
-    value: float
-    bound: float
-
-
-def _placed(program: _Positions, relaxed: _Relaxed, p: Array, F: Whole, s: Whole, precision: float) -> _Placed:
-    """Jobs in the positions of `program`, and a bound on any such; where it exceeds the value of the relaxation it is
-    one for columns of less reduced cost than the distance between the two."""
+    p = p / unit
+    program = _Positions(p, F, s, most)
+    relaxed = program.relaxed(_greedy(p, F, s))
     share = np.zeros(p.shape)
     np.add.at(share, (program.job, program.type), relaxed.columns)
     kind = share.argmax(axis=1)
@@ -178,19 +142,19 @@ def _placed(program: _Positions, relaxed: _Relaxed, p: Array, F: Whole, s: Whole
             kind[program.job[chosen]], level[program.job[chosen]] = program.type[chosen], program.level[chosen]
         if found is not None and best - value <= reach:
             bound = max(value, min(found.bound, best))
-    return _Placed(kind, level, best, bound)
+    return kind, level, bound * unit, "highs"
 
 
-def _greedy(p: Array, F: Whole, s: Whole) -> tuple[Whole, Whole]:
-    """Type and position of each job: those that take longest on their fastest type choose first, the cheapest place."""
-    kind, level = np.zeros(len(p), dtype=np.int64), np.zeros(len(p), dtype=np.int64)
+def _greedy(p: Array, F: Whole, s: Whole) -> Whole:
+    """Position of each job: those that take longest on their fastest type choose first, the cheapest place."""
+    level = np.zeros(len(p), dtype=np.int64)
     room: list[list[int]] = [[] for _ in F]
     for i in np.argsort(-(p.min(axis=1) / s), kind="stable").tolist():
         places = [(_place(room[j], int(s[i])), j) for j in np.flatnonzero(np.isfinite(p[i])).tolist()]
         k, j = min(places, key=lambda place: (place[0] * p[i, place[1]], place))
         _take(room[j], k, int(F[j]), int(s[i]))
-        kind[i], level[i] = j, k
-    return kind, level
+        level[i] = k
+    return level
 
 
 def _first_fit(p: Array, F: Whole, s: Whole, kind: Whole) -> Whole:
@@ -214,9 +178,6 @@ def _take(room: list[int], k: int, gpus: int, size: int) -> None:
         room.append(gpus)
     room[k - 1] -= size
 
-
-_MOST_COLUMNS_AT_ONCE = 20_000
-"""Columns up to which every position that could be of use is in the program."""
 
 _ROUNDING = 1e-9
 _FIRST_REACH = 1e-4
@@ -245,24 +206,19 @@ class _Positions:
     """Columns (job, type, position) and rows: one position per job, F GPUs per type and position."""
 
     def __init__(self, p: Array, F: Whole, s: Whole, levels: Whole) -> None:
-        from scipy.sparse import csr_array, vstack
-
         job, kind = np.nonzero(np.isfinite(p))
         repeats = levels[kind]
         self.job, self.type = np.repeat(job, repeats), np.repeat(kind, repeats)
         within = np.arange(len(self.job)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
         self.level = within + 1
-        C = len(self.job)
-        start = np.cumsum(levels) - levels
-        one = csr_array((np.ones(C), (self.job, np.arange(C))), shape=(len(p), C))
-        slot = start[self.type] + within
-        self.gang, self.slot = s[self.job].astype(np.float64), slot
-        room = csr_array((self.gang, (slot, np.arange(C))), shape=(int(levels.sum()), C))
-        self.rows = csr_array(vstack([one, room], format="csr"))
-        self.most = np.concatenate([np.ones(len(p)), np.repeat(F, levels)]).astype(np.float64)
-        self.least = np.concatenate([np.ones(len(p)), np.full(int(levels.sum()), -np.inf)])
         self.cost = self.level * p[self.job, self.type]
+        self.gang, self.slot = s[self.job].astype(np.float64), (np.cumsum(levels) - levels)[self.type] + within
         self.n_jobs = len(p)
+        C, each = len(self.job), np.arange(len(self.job))
+        rows = RowBuilder(C)
+        rows.add(self.n_jobs, [(self.job, each, 1.0)], 1.0, 1.0)
+        rows.add(int(levels.sum()), [(self.slot, each, self.gang)], -np.inf, np.repeat(F, levels))
+        self.program = rows.program(self.cost, np.zeros(C), np.ones(C), np.ones(C, dtype=bool))
 
     def relaxed(self, guess: Whole) -> _Relaxed:
         """Value, prices of the jobs' rows and reduced costs without whole numbers.
@@ -272,45 +228,22 @@ class _Positions:
         inside = np.abs(self.level - guess[self.job]) <= _FIRST_POSITIONS
         while True:
             columns = np.flatnonzero(inside)
-            solver = self._run(columns, {})
-            assert solver is not None
-            solution = solver.getSolution()
-            prices = np.asarray(solution.row_dual)
+            found = solve_linear(self.program.of_columns(columns))
+            if found.columns is None or found.row_duals is None:
+                raise RuntimeError(f"HiGHS stopped with status {found.note}")
+            prices = found.row_duals
             reduced = self.cost - prices[self.job] - self.gang * prices[self.n_jobs + self.slot]
             asked = ~inside & (reduced < -_ROUNDING * self.cost)
             if not asked.any():
                 break
             inside |= asked
-        value = float(solver.getInfo().objective_function_value)
         amounts = np.zeros(len(self.job))
-        amounts[columns] = np.asarray(solution.col_value)
-        return _Relaxed(value, amounts, prices[: self.n_jobs], np.maximum(reduced, 0.0))
+        amounts[columns] = found.columns
+        return _Relaxed(found.bound, amounts, prices[: self.n_jobs], np.maximum(reduced, 0.0))
 
     def whole(self, columns: NDArray[np.intp], precision: float) -> _Whole | None:
         """The integer program over some of the columns; None where they hold no assignment."""
-        solver = self._run(columns, {"mip_rel_gap": precision, "mip_abs_gap": 0.0})
-        if solver is None:
+        found = solve_mixed(self.program.of_columns(columns), "highs", precision, math.inf, absolute_gap=0.0)
+        if found.columns is None:
             return None
-        x = np.asarray(solver.getSolution().col_value)
-        return _Whole(dot(self.cost[columns], np.rint(x)), x, float(solver.getInfo().mip_dual_bound))
-
-    def _run(self, columns: NDArray[np.intp], whole: dict[str, float]) -> Any:
-        """HiGHS after its run, on an integer program where options for one are given; None for infeasible."""
-        import highspy
-        from scipy.sparse import csr_array
-
-        solver = with_model(
-            csr_array(self.rows[:, columns]),
-            self.cost[columns],
-            (self.least, self.most),
-            upper=1.0,
-            whole=np.ones(len(columns), dtype=bool) if whole else None,
-            options=whole,
-        )
-        solver.run()
-        status = solver.getModelStatus()
-        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
-            return None
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise RuntimeError(f"HiGHS stopped with status {solver.modelStatusToString(status)}")
-        return solver
+        return _Whole(dot(self.cost[columns], np.rint(found.columns)), found.columns, found.bound)

@@ -10,8 +10,9 @@
 
 from formulations.columns.objectives import Least, MostFloors, Objective, Ratio, Total
 from formulations.columns.program import ColumnProgram, Rows
-from formulations.columns.solution import ColumnSolution, InfeasibleError, Stage
+from formulations.columns.solution import ColumnSolution, Stage
 from formulations.columns.solver import solve_columns
+from formulations.core.solution import InfeasibleError
 
 __all__ = [
     "ColumnProgram",

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.columns.solution import InfeasibleError
 from formulations.columns.written import Written
 from formulations.core.highs_model import TIGHT, with_model
+from formulations.core.solution import InfeasibleError
 from formulations.reference.cbc import run_cbc
 from throughputs.numerics import dot
 

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.core.solution import Attempt, SolverError
+from formulations.core.solution import Attempt
 from throughputs import Configurations
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ColumnSolution", "InfeasibleError", "Stage"]
+__all__ = ["ColumnSolution", "Stage"]
 
 Array = NDArray[np.float64]
-
-
-class InfeasibleError(SolverError):
-    """No shares keep all rows: floors, coupling rows or jobs that must run exclude each other."""
 
 
 @dataclass(frozen=True, eq=False)

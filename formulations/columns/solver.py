@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -15,9 +16,10 @@ from formulations.columns.objectives import Objective
 from formulations.columns.order import canonical_rows, canonical_variables, undominated
 from formulations.columns.program import ColumnProgram, Rows
 from formulations.columns.ratio import NEGLIGIBLE_SPENDING, largest_ratio
-from formulations.columns.solution import ColumnSolution, InfeasibleError, Stage
+from formulations.columns.solution import ColumnSolution, Stage
 from formulations.columns.written import Written, write_out
-from formulations.core.solution import Attempt, SolverError
+from formulations.core.in_turn import Judged, Turn, solve_in_turn
+from formulations.core.solution import Attempt, InfeasibleError
 from throughputs import InputError
 
 __all__ = ["solve_columns"]
@@ -86,24 +88,15 @@ def solve_columns(
     names = list(ENGINES) if solver == "auto" else [solver]
     ordered = _Ordered(program, goals, reduce=reduce and generate is None)
     attempts: list[Attempt] = []
-    best: _Answer | None = None
-    for name in names:
-        began = perf_counter()
-        try:
-            answer = _Search(ordered, ENGINES[name](ordered.written, seconds), name, generate).answer(hold, tolerance)
-        except InfeasibleError as error:
-            raise InfeasibleError(f"no shares keep all rows of the program ({_rows_of(program)}); {error}") from error
-        except RuntimeError as error:
-            attempts.append(Attempt(name, np.inf, perf_counter() - began, str(error)))
-            continue
-        gap = max(stage.gap for stage in answer.stages)
-        attempts.append(Attempt(name, gap, perf_counter() - began))
-        if best is None or gap < max(stage.gap for stage in best.stages):
-            best = answer
-        if gap <= tolerance:
-            break
-    if best is None:
-        raise SolverError("; ".join(f"{attempt.solver}: {attempt.note}" for attempt in attempts))
+
+    def judged(name: str) -> Judged[_Answer]:
+        answer = _Search(ordered, ENGINES[name](ordered.written, seconds), name, generate).answer(hold, tolerance)
+        return Judged(answer, max(stage.gap for stage in answer.stages))
+
+    try:
+        best, _ = solve_in_turn([Turn(name, partial(judged, name)) for name in names], tolerance, attempts)
+    except InfeasibleError as error:
+        raise InfeasibleError(f"no shares keep all rows of the program ({_rows_of(program)}); {error}") from error
     shares = best.x.reshape(program.n_slots, -1)
     return ColumnSolution(
         x=shares[0] if program.capacity.ndim == 1 else shares.T.copy(),

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from formulations.core.solution import Attempt, NotAcceptedError, SolverError
+from formulations.core.solution import Attempt, InfeasibleError, NotAcceptedError, SolverError
 
 __all__ = ["Judged", "Turn", "solve_in_turn"]
 
@@ -46,6 +46,8 @@ def solve_in_turn(turns: Iterable[Turn[T]], enough: float, attempts: list[Attemp
 
     Raises
     ------
+    InfeasibleError
+        An engine says that there is no answer.
     SolverError
         No engine returned an answer; says what each had to say.
     """
@@ -56,6 +58,8 @@ def solve_in_turn(turns: Iterable[Turn[T]], enough: float, attempts: list[Attemp
         began = perf_counter()
         try:
             found = turn.run()
+        except InfeasibleError:
+            raise
         except (RuntimeError, np.linalg.LinAlgError) as error:
             if isinstance(error, NotAcceptedError):
                 declined.append(f"{turn.name}: {error}")

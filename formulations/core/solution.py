@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.warm_start import WarmStart
 
-__all__ = ["Answer", "Attempt", "NotAcceptedError", "Solution", "SolverError"]
+__all__ = ["Answer", "Attempt", "InfeasibleError", "NotAcceptedError", "Solution", "SolverError"]
 
 Array = NDArray[np.float64]
+S = TypeVar("S", bound="Solution")
 
 
 class SolverError(RuntimeError):
     """No backend that was asked returned an answer; says what each had to say."""
+
+
+class InfeasibleError(SolverError):
+    """No shares keep all rows: floors, coupling rows or jobs that must run exclude each other.
+
+    Where one engine says so, no other is asked.
+    """
 
 
 class NotAcceptedError(RuntimeError):
@@ -96,3 +105,20 @@ class Solution:
     attempts: tuple[Attempt, ...] = ()
     phases: dict[str, float] = field(default_factory=dict)
     warm_start: WarmStart | None = field(default=None, repr=False)
+
+    @classmethod
+    def empty(cls: type[S], n_jobs: int, prices: Array, *, efficiency_gap: float = np.nan, **more: Any) -> S:
+        """Where none of the jobs can be served; `prices` (M,) and `more` as they are."""
+        return cls(
+            shares=np.zeros((n_jobs, len(prices))),
+            status="empty",
+            objective=np.nan,
+            bound=np.nan,
+            gap=0.0,
+            efficiency_gap=efficiency_gap,
+            prices=prices,
+            multipliers=np.zeros(n_jobs),
+            served=np.zeros(n_jobs, dtype=bool),
+            solver="",
+            **more,
+        )

@@ -68,7 +68,7 @@ def maximise_packed_worth(
     reduction, f = _reduced(polytope, floors, g)
     program = reduction.program
     if program is None:
-        return no_jobs(polytope, reduction, unit, efficiency_gap=np.nan, seconds=0.0)
+        return no_jobs(polytope, reduction, unit=unit, seconds=0.0)
     g = g[reduction.first]
     at_all = g if g.ndim == 2 else np.repeat(g[:, None], len(polytope.capacity), axis=1)
     g = at_all[:, reduction.types]
@@ -117,7 +117,7 @@ def maximise_packed_ratio(
     reduction, f = _reduced(polytope, floors, np.ones(polytope.n_jobs))
     program = reduction.program
     if program is None:
-        return no_jobs(polytope, reduction, unit, efficiency_gap=np.nan, seconds=0.0)
+        return no_jobs(polytope, reduction, unit=unit, seconds=0.0)
     if not f.any():
         solution = _without_floors(polytope, d, solver, tolerance)
         return replace(solution, unit=unit, seconds=perf_counter() - started)

@@ -82,7 +82,8 @@ def maximise_worth(
     q = np.asarray(worth, dtype=np.float64)
     reduced = _reduced(polytope, floors, np.where(polytope.rates > 0, q, np.minimum(q, 0.0)))
     if not len(reduced.jobs):
-        return _empty(polytope, q, unit)
+        prices = _with_absent_types(polytope, q, np.zeros(polytope.n_jobs), np.zeros(len(polytope.capacity)))
+        return Solution.empty(polytope.n_jobs, prices, unit=unit, seconds=0.0)
     (value,) = reduced.columns
     found = reduced.solve(Total(reduced.of_classes(value)), solver, tolerance)
     shares = reduced.feasible(found)
@@ -274,25 +275,6 @@ def checked_floors(floors: ArrayLike | None, able: NDArray[np.bool_], labels: Se
         job = labels[int(np.argmax(idle))]
         raise InputError("floors", field=f"floor of job {job!r}", found="nothing it runs on", expected="a floor of 0")
     return needed
-
-
-def _empty(polytope: Polytope, worth: Array, unit: str) -> Solution:
-    """Where no job can run."""
-    N, M = polytope.rates.shape
-    return Solution(
-        shares=np.zeros((N, M)),
-        status="empty",
-        objective=np.nan,
-        bound=np.nan,
-        gap=0.0,
-        efficiency_gap=np.nan,
-        prices=_with_absent_types(polytope, worth, np.zeros(N), np.zeros(M)),
-        multipliers=np.zeros(N),
-        served=np.zeros(N, dtype=bool),
-        unit=unit,
-        solver="",
-        seconds=0.0,
-    )
 
 
 def _with_absent_types(polytope: Polytope, worth: Array, multipliers: Array, prices: Array) -> Array:

@@ -91,11 +91,11 @@ def _solve(market: Market, begin: Array | None) -> Answer:
     if begin is not None and not contended and len(market.budgets) <= _LEAST_FOR_PRICES:
         raise NotAcceptedError("with GPUs for all, prices are a poor guide to few jobs")
     if begin is not None or len(market.budgets) > _LEAST_FOR_PRICES:
-        priced = solve_by_prices(market, begin)
-        if priced is not None:
-            return Answer(priced.shares, priced.multipliers, priced.prices, priced.passes, "prices")
-    if begin is not None:
-        raise NotAcceptedError("these prices are no start")
+        try:
+            return solve_by_prices(market, begin)
+        except RuntimeError as error:
+            if begin is not None:
+                raise NotAcceptedError("these prices are no start") from error
     program = StructuredProgram(
         rates=market.rates,
         scale_factors=market.scale_factors,

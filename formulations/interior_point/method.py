@@ -20,13 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.interior_point.newton_system import Direction, NewtonSystem, Residuals
-from formulations.interior_point.progress import NEARLY_SOLVED, Progress
 from throughputs.numerics import dot, einsum, matmul
 
 __all__ = ["Engine", "InteriorPoint", "StructuredProgram", "solve_structured"]
@@ -34,6 +32,9 @@ __all__ = ["Engine", "InteriorPoint", "StructuredProgram", "solve_structured"]
 Array = NDArray[np.float64]
 
 _MOST_ITERATIONS = 250
+# relative gap from which iterates are compared (further off, residuals do not say which is best), and iterates without
+# progress after which rounding has stopped it
+_NEARLY_SOLVED, _PATIENCE = 1e-5, 4
 _STEP_TO_BOUNDARY = 0.9995
 _NEARNESS = 0.5
 # with budgets: how near the boundary a step may end, the least and the most that may be left of the vanishing products
@@ -184,7 +185,7 @@ class _Iteration:
         self.X, self.S = X, S
 
     def run(self, tolerance: float) -> InteriorPoint:
-        progress = Progress(self._snapshot(0))
+        best, least, stalled = self._snapshot(0), np.inf, 0
         if self.log:
             # products need not get smaller than is asked for: budgets are met by full steps only
             self.smallest = _SMALLEST * tolerance * self.total_budget / self.size
@@ -192,15 +193,18 @@ class _Iteration:
             gap, size = self._gap()
             relative = gap / max(size, 1e-300)
             left = self._residuals()
-            merit = max(relative, self._largest(left)) if relative < NEARLY_SOLVED else relative
+            near, last = relative < _NEARLY_SOLVED, iteration == _MOST_ITERATIONS
+            merit = max(relative, self._largest(left)) if near else relative
             if not np.isfinite(merit):
                 break
-            last = iteration == _MOST_ITERATIONS
-            progress.see(relative, merit, partial(self._snapshot, iteration), last=last)
+            if near and merit >= least:
+                stalled += 1
+            elif near or last or least == np.inf:
+                best, least, stalled = self._snapshot(iteration), merit if near else np.inf, 0
             solved = relative < tolerance and not (self.log and self._off_budget() > 10.0 * tolerance)
-            if solved or progress.stopped or last or not self._step(gap, left):
+            if solved or stalled > _PATIENCE or last or not self._step(gap, left):
                 break
-        return progress.best
+        return best
 
     def _snapshot(self, iteration: int) -> InteriorPoint:
         M = self.M

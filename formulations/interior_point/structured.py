@@ -55,11 +55,9 @@ def solve_with_engine(polytope: Polytope, objective: Objective, engine: Engine, 
     return objective.accept(_WithEngine(polytope, engine, start))
 
 
-def solve_threshold(
-    polytope: Polytope, objective: Threshold, engine: Engine = solve_structured, *, precision: float = _PRECISION
-) -> Answer:
+def solve_threshold(polytope: Polytope, objective: Threshold, *, precision: float) -> Answer:
     """Solve a threshold objective to a relative gap of about `precision`."""
-    return objective.accept(_WithEngine(polytope, engine, precision=precision))
+    return objective.accept(_WithEngine(polytope, solve_structured, precision=precision))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from formulations.leases.packing import greedy_choice
 from formulations.leases.program import Array, Integers, LeaseProgram
 from formulations.leases.statement import Statement, demands, state
-from formulations.shockwave.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
+from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
 from throughputs import InputError
 
 __all__ = ["METHODS", "TIE_BREAKS", "LeaseSolution", "solve_leases"]

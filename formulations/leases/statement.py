@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.leases.program import Array, Integers, LeaseProgram
-from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder
+from formulations.reference.mixed_integer import MixedProgram, RowBuilder
 
 __all__ = ["Demands", "Statement", "demands", "state"]
 

@@ -64,7 +64,7 @@ def solve_packed(
     started = perf_counter()
     reduction = reduce(program, objective.key())
     if reduction.program is None:
-        return no_jobs(program, reduction, objective.unit, efficiency_gap=0.0, seconds=perf_counter() - started)
+        return no_jobs(program, reduction, unit=objective.unit, efficiency_gap=0.0, seconds=perf_counter() - started)
     engines = Engines(solver, reduction.program, tolerance)
     goal = objective.of_classes(reduction.first, reduction.program.counts)
     built = perf_counter()
@@ -130,24 +130,10 @@ def packed_solution(
     )
 
 
-def no_jobs(polytope: PackedPolytope, reduction: Reduction, unit: str, **figures: Any) -> PackedSolution:
+def no_jobs(polytope: PackedPolytope, reduction: Reduction, **figures: Any) -> PackedSolution:
     """The solution of a program in which no job can run."""
-    N, M = polytope.n_jobs, len(polytope.capacity)
-    return packed_solution(
-        polytope,
-        reduction,
-        np.zeros((N, M)),
-        Pairs.none(),
-        status="empty",
-        objective=np.nan,
-        bound=np.nan,
-        gap=0.0,
-        prices=np.zeros(M),
-        multipliers=np.zeros(0),
-        unit=unit,
-        solver="",
-        **figures,
-    )
+    prices = prices_of_nobody(polytope, reduction.served)
+    return PackedSolution.empty(polytope.n_jobs, prices, pairs=Pairs.none(), **figures)
 
 
 def _attained(

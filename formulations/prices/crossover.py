@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from formulations.interior_point.method import Engine, InteriorPoint, StructuredProgram, solve_structured
-from formulations.interior_point.small_engine import small_engine
+from formulations.interior_point.method import InteriorPoint, StructuredProgram, solve_structured
 from formulations.prices.active_set import ActiveSet, Settled
 from formulations.prices.best_responses import keep, respond_all
 from formulations.prices.goals import Goal, Place
@@ -21,11 +18,8 @@ __all__ = ["Crossover"]
 
 Array = NDArray[np.float64]
 
-_PRICE_ERROR = 1e-6
-"""Relative error of the prices of an interior point, on the safe side."""
-
-_PRECISION, _FINEST = 1e-12, 1e-13
-"""Precision of a program; the same where that leaves more jobs tied than can be."""
+_PRECISION = 1e-13
+"""Precision of a program, by which tied jobs are told from the others."""
 
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of all capacity's worth below which the worth of a type's capacity is taken for nothing."""
@@ -37,15 +31,12 @@ how many such jobs may be."""
 _MOST_TIED_OF_ALL = 32
 """The same where nobody was settled before: the system of their shares is dense."""
 
-_MANY_CLASSES = 5000
-"""Number of classes from which a general method does not tell the undecided ones apart."""
-
 _CLEARED = 1e-8
 """Part of a type that may be sold twice, and worth of unsold capacity per worth of all."""
 
-_MOST_LEVELS, _LINEAR, _NEARLY_LINEAR, _BENT = 6, 1e-6, 1e-3, 10.0
+_MOST_LEVELS, _NEARLY_LINEAR, _BENT = 6, 1e-3, 10.0
 """Where demands are not linear in the level: programs at most; change of the level after which they need not be drawn
-up again, the same where the level is corrected once more; by how much demands may bend per square of the change."""
+up again; by how much demands may bend per square of the change."""
 
 
 class Crossover:
@@ -61,25 +52,13 @@ class Crossover:
 
         RuntimeError when it cannot be found or does not clear the market.
         """
-        fine = (solve_structured, _FINEST)
-        engines = ((small_engine, _PRECISION), fine) if self.polytope.n_jobs < _MANY_CLASSES else (fine,)
-        exact = None
-        for engine, precision in engines:
-            before = place.level
-            point, place = self._solved(undecided, settled, place, engine, precision, _NEARLY_LINEAR)
-            if self._off(settled, place):
-                return None, place
-            bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
-            exact = self._at_vertex(undecided, settled, point.shares.T, place, max(_APART, bent))
-            if exact is not None and len(exact[0]) + (self.goal.gain is None) <= np.count_nonzero(place.prices):
-                break
-        if exact is not None:
-            return self._whole(*exact), place
-        clean = self._cleaned(undecided, settled, place)
-        if clean is not None:
-            undecided, point, place = clean
-            undecided.choose(place)
-        return self._whole(undecided, point.shares.T, place), place
+        before = place.level
+        point, place = self._solved(undecided, settled, place)
+        if self._off(settled, place):
+            return None, place
+        bent = 0.0 if self.goal.linear else _BENT * (place.level / before - 1.0) ** 2
+        exact = self._at_vertex(undecided, settled, point.shares.T, place, max(_APART, bent))
+        return self._whole(*(exact or (undecided, point.shares.T, place))), place
 
     def from_interior(self, point: Answer) -> Answer | None:
         """The vertex next to a point of the interior over everyone, for a goal without a level.
@@ -97,19 +76,14 @@ class Crossover:
             return None
         return answer if self.goal.is_met(self.polytope.throughput(answer.shares)) else None
 
-    def _solved(
-        self, active: ActiveSet, settled: Settled, place: Place, engine: Engine, precision: float, straight: float
-    ) -> tuple[InteriorPoint, Place]:
-        """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level.
-
-        Demands count as linear in the level while it moves by a fraction `straight`.
-        """
+    def _solved(self, active: ActiveSet, settled: Settled, place: Place) -> tuple[InteriorPoint, Place]:
+        """The best that the undecided jobs can do when the settled keep their mixes, with its prices and level."""
         if not len(active):
             raise RuntimeError("nobody is undecided")
         if not self.goal.linear:
             self._follow(active, settled, place)
         for _ in range(_MOST_LEVELS):
-            point = engine(self._program(active, settled, place), precision)
+            point = solve_structured(self._program(active, settled, place), _PRECISION)
             self.iterations += point.iterations
             prices = point.prices * self._scale(point.prices, place)
             prices = self.goal.without_negligible(prices, self.capacity, _NEGLIGIBLE_WORTH)
@@ -119,7 +93,7 @@ class Crossover:
                 settled.moved(place.level, following.level, self.goal.sign)
                 return point, following
             self._follow(active, settled, following)
-            if abs(by) <= straight:
+            if abs(by) <= _NEARLY_LINEAR:
                 return point, following
             place = Place(place.prices, following.level)
         raise RuntimeError("the level does not settle")
@@ -227,22 +201,6 @@ class Crossover:
             return None
         shares, by = found
         return tied, shares, Place(place.prices, self.goal.moved(place.level, by))
-
-    def _cleaned(
-        self, undecided: ActiveSet, settled: Settled, place: Place
-    ) -> tuple[ActiveSet, InteriorPoint, Place] | None:
-        """At exact prices next to all jobs are settled, and need no shares of an interior point."""
-        undecided.choose(place)
-        settled = replace(settled)
-        active = undecided.settle(settled, place, _PRICE_ERROR)
-        if active is undecided:
-            return None
-        self.everyone.note(undecided)
-        try:
-            point, exact = self._solved(active, settled, place, solve_structured, _PRECISION, _LINEAR)
-        except RuntimeError:
-            return None
-        return None if self._off(settled, exact) else (active, point, exact)
 
     def _whole(self, undecided: ActiveSet, their_shares: Array, place: Place) -> Answer:
         """The others have their mixes, the undecided the shares (their number, M) that are given."""

@@ -12,7 +12,6 @@ from formulations.core.objectives import Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.solution import NotAcceptedError
 from formulations.core.warm_start import Start
-from formulations.interior_point.small_engine import small_engine
 from formulations.interior_point.structured import solve_threshold, solve_with_floors
 from formulations.prices.best_responses import Market
 
@@ -132,7 +131,7 @@ class LevelGoal(Goal):
 
     def solve(self, part: Polytope) -> tuple[Place, int]:
         """By the interior point, roughly."""
-        answer = solve_threshold(part, self.objective, small_engine, precision=_SAMPLE_PRECISION)
+        answer = solve_threshold(part, self.objective, precision=_SAMPLE_PRECISION)
         level = self.objective.level(part.throughput(part.repaired(answer.shares)))
         near = abs(level - self.alone) <= _SAME_LEVEL * abs(self.alone)
         return Place(answer.prices, self.alone if near else self.moved(level, 0.0)), answer.iterations

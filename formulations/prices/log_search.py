@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.core.solution import Answer
 from formulations.interior_point.method import StructuredProgram, solve_structured
 from formulations.prices.log_responses import (
     Market,
@@ -33,11 +34,10 @@ from formulations.prices.log_responses import (
     in_chunks,
     states_at,
 )
-from throughputs.numerics import dot, matmul
-from throughputs.numerics.systems import eigh
-from throughputs.numerics.systems import solve as solve_system
+from formulations.prices.newton import Curvature, newton_step
+from throughputs.numerics import dot
 
-__all__ = ["PricedShares", "solve_by_prices"]
+__all__ = ["solve_by_prices"]
 
 Array = NDArray[np.float64]
 
@@ -59,16 +59,6 @@ _SMALLEST_PRICE = 0.01
 """Part of the highest price below which errors of a price are measured as if it were so high."""
 _NEGLIGIBLE_WORTH = 1e-9
 """Part of all budgets below which the worth of a type's capacity is taken for nothing."""
-
-
-@dataclass(frozen=True, eq=False)
-class PricedShares:
-    """Shares (K, M), multipliers (K,) and prices (M,); `passes` over the jobs."""
-
-    shares: Array
-    multipliers: Array
-    prices: Array
-    passes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,26 +152,29 @@ class _Jobs:
         in_chunks(len(b), work)
 
 
-def solve_by_prices(market: Market, start: Array | None = None) -> PricedShares | None:
-    """Shares, multipliers and prices of a market of many classes; None when the method does not get there.
+def solve_by_prices(market: Market, start: Array | None = None) -> Answer:
+    """Shares, multipliers and prices of a market of many classes; its iterations are passes over the jobs.
 
     Every class has a positive rate somewhere; capacity is positive. `start` (M,), at least 0 and not all 0: prices to
     begin from instead of those of a sample.
+
+    Raises
+    ------
+    RuntimeError
+        The method does not get there.
     """
     jobs = _Jobs(market)
     shares, multipliers = np.empty(market.rates.shape[::-1]), np.empty(len(jobs))
     free = np.zeros(len(market.capacity))
     if (jobs.totals(free).usage <= market.capacity).all():
         jobs.respond(free, shares, multipliers)
-        return PricedShares(shares, multipliers, free, jobs.passes)
+        return Answer(shares, multipliers, free, jobs.passes, "prices")
     near = _approach(jobs, start)
-    if near is None:
-        return None
     for _ in range(_MOST_ROUNDS):
         within = _SETTLING_MARGIN * near.error
         open_jobs = jobs.undecided(near.prices, within)
         if len(open_jobs) > max(_MOST_UNDECIDED, len(jobs) // 8):
-            return None
+            break
         small = _solve_undecided(jobs, near.prices, open_jobs)
         if small is None:
             near = _Near(near.prices, 2.0 * near.error)
@@ -191,10 +184,11 @@ def solve_by_prices(market: Market, start: Array | None = None) -> PricedShares 
         if moved <= within:
             jobs.respond(prices, shares, multipliers)
             shares[open_jobs], multipliers[open_jobs] = their_shares, their_multipliers
-            cleared = _mismatch(jobs, shares, prices) <= _ACCEPTED_MISMATCH
-            return PricedShares(shares, multipliers, prices, jobs.passes) if cleared else None
+            if _mismatch(jobs, shares, prices) > _ACCEPTED_MISMATCH:
+                break
+            return Answer(shares, multipliers, prices, jobs.passes, "prices")
         near = _Near(prices, min(moved, 2.0 * near.error))
-    return None
+    raise RuntimeError("prices settle too few jobs, or do not clear the market")
 
 
 def _mismatch(jobs: _Jobs, shares: Array, prices: Array) -> float:
@@ -209,10 +203,10 @@ def _size_of(prices: Array) -> Array:
     return np.asarray(np.maximum(prices, _SMALLEST_PRICE * prices.max()))
 
 
-def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
+def _approach(jobs: _Jobs, start: Array | None) -> _Near:
     """Prices near the optimum: those of a sample, or those given, then Newton steps over all jobs.
 
-    None where the given prices are nowhere near.
+    RuntimeError where the given prices are nowhere near.
     """
     capacity = jobs.market.capacity
     sample = _Jobs(_sample(jobs, _few(len(jobs))))
@@ -222,17 +216,17 @@ def _approach(jobs: _Jobs, start: Array | None) -> _Near | None:
         prices = _without_negligible(jobs, start)
         # nobody spends more than the budget
         if dot(prices, capacity) > _DEAREST_START * jobs.total or not prices.any():
-            return None
-    curvature = _slopes(sample, prices)
+            raise RuntimeError("prices that nobody can pay")
+    curvature = Curvature.measured(lambda near: sample.totals(near).usage, prices, _size_of(prices), _PRICE_DIFFERENCE)
     best, before = _Near(prices, np.inf), None
     for _ in range(_MOST_STEPS):
         excess = jobs.totals(prices).usage - capacity
         if before is not None:
-            curvature = _corrected(curvature, prices - before[0], before[1] - excess)
-        step = _newton_step(curvature, prices, excess)
+            curvature.observe(prices - before[0], before[1], excess)
+        step, _ = newton_step(curvature.matrix, np.zeros_like(excess), excess, prices)
         error = float((np.abs(step) / _size_of(prices)).max())
         if start is not None and before is None and not error <= _FURTHEST_START:
-            return None
+            raise RuntimeError(f"prices are off by a factor of {1.0 + error:.2g}")
         if error >= 0.5 * best.error and best.error < 1e-3:
             break
         if error < best.error:
@@ -282,47 +276,6 @@ def _solve_market(market: Market, precision: float) -> tuple[Array, Array, Array
 def _without_negligible(jobs: _Jobs, prices: Array) -> Array:
     """Prices with zeros for the negligible ones of an interior point."""
     return np.where(prices * jobs.market.capacity <= _NEGLIGIBLE_WORTH * jobs.total, 0.0, prices)
-
-
-def _slopes(sample: _Jobs, prices: Array) -> Array:
-    """(M, M) how much less is used when prices rise, symmetric and positive definite: the Hessian of the dual."""
-    M = len(prices)
-    slopes = np.empty((M, M))
-    for j, size in enumerate(_PRICE_DIFFERENCE * _size_of(prices)):
-        above, below = prices.copy(), prices.copy()
-        above[j] += size
-        below[j] = max(below[j] - size, 0.0)
-        slopes[j] = (sample.totals(below).usage - sample.totals(above).usage) / (above[j] - below[j])
-    values, vectors = eigh(0.5 * (slopes + slopes.T))
-    return np.asarray(matmul(vectors * np.maximum(values, 1e-6 * values.max()), vectors.T))
-
-
-def _corrected(curvature: Array, moved: Array, change: Array) -> Array:
-    """BFGS: the nearest curvature under which moving prices by `moved` has the observed effect on usage."""
-    seen, expected = dot(moved, change), matmul(curvature, moved)
-    if not seen > 1e-2 * dot(moved, expected):
-        return curvature
-    return np.asarray(curvature + np.outer(change, change) / seen - np.outer(expected, expected) / dot(moved, expected))
-
-
-def _newton_step(curvature: Array, prices: Array, excess: Array) -> Array:
-    """Minimise the dual's quadratic model over prices >= 0; the change of prices (M,)."""
-    free = np.ones(len(prices), dtype=bool)
-    step = np.zeros(len(prices))
-    for _ in range(2 * len(prices)):
-        step[~free] = -prices[~free]
-        rhs = excess[free] - matmul(curvature[np.ix_(free, ~free)], step[~free])
-        step[free] = solve_system(curvature[np.ix_(free, free)], rhs)
-        outside = free & (prices + step < 0.0)
-        if outside.any():
-            free &= ~outside
-            continue
-        # a price held at 0 is let go where more than its capacity would be used
-        wanted = ~free & (excess - matmul(curvature, step) > 0.0)
-        if not wanted.any():
-            break
-        free |= wanted
-    return step
 
 
 def _solve_undecided(jobs: _Jobs, prices: Array, open_jobs: NDArray[np.intp]) -> tuple[Array, Array, Array] | None:

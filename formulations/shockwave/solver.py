@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, SolverError
+from formulations.reference.mixed_integer import solve_mixed
 from formulations.shockwave.backfill import backfill, fill_with_gain
 from formulations.shockwave.knapsack import divides
-from formulations.shockwave.mixed_integer import solve_mixed
 from formulations.shockwave.order.ordering import Ordering, Placement, order_rounds
 from formulations.shockwave.program import PlanningProgram
 from formulations.shockwave.rounds import RoundsAnswer, solve_rounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, at_vertex
+from formulations.reference.mixed_integer import MixedProgram, RowBuilder, at_vertex
 from formulations.shockwave.program import PlanningProgram
 
 __all__ = ["rounds_of", "significant", "state"]

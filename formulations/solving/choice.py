@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.core.certificate import Certificate
-from formulations.core.objectives import Objective, Threshold
+from formulations.core.objectives import Threshold
 from formulations.core.polytope import Polytope
 from formulations.core.reductions import classes_of
 from formulations.interior_point.compiled import compiled_engine
@@ -51,7 +51,7 @@ from formulations.solving.uniqueness import is_unique
 from throughputs import InputError
 from throughputs.numerics import dot
 
-__all__ = ["CHOICES", "Among", "Choice", "balance", "bisected_makespan", "check_choice", "published_makespan"]
+__all__ = ["CHOICES", "Among", "Choice", "bisected_makespan", "check_choice", "published_makespan"]
 
 Array = NDArray[np.float64]
 
@@ -102,19 +102,13 @@ def check_choice(choice: str) -> None:
         raise InputError("choice among optima", found=choice, expected=f"one of {', '.join(CHOICES)}")
 
 
-def balance(polytope: Polytope, objective: Objective, best: Certificate) -> Choice:
-    """The balanced choice, given a certified optimum.
+@dataclass(frozen=True, eq=False)
+class Among:
+    """The optima of a program, of which `best` is one: the ways to choose among them that objectives ask for.
 
     Most contended programs leave nothing to choose, and their multipliers prove it; the others are solved for the
     total worth, and once more for evenness where that is not unique either. Should rounding keep every choice from
     attaining the optimum, its own shares are returned with no proof of efficiency.
-    """
-    return objective.choose(Among(polytope, best))
-
-
-@dataclass(frozen=True, eq=False)
-class Among:
-    """The optima of a program, of which `best` is one: the ways to choose among them that objectives ask for.
 
     `solver` is the backend that was asked for, where a published choice depends on it.
     """

@@ -77,7 +77,8 @@ def solve(
     if choice == "balanced":
         types = types_in_order(polytope.rates, polytope.fastest, polytope.capacity)
     if not len(jobs):
-        return _empty(polytope, objective, served, perf_counter() - started)
+        none, seconds = prices_of_none(polytope.rates), perf_counter() - started
+        return Solution.empty(polytope.n_jobs, none, unit=objective.unit, efficiency_gap=0.0, seconds=seconds)
     classes = _reduce(polytope, objective, jobs, types, aggregates=choice == "balanced" or backends[0].aggregates)
     part = polytope.restricted(jobs[classes.first], types, classes.counts)
     goal = objective.of_classes(jobs[classes.first], classes.counts)
@@ -293,21 +294,3 @@ def _warm_start(objective: str, polytope: Polytope, types: NDArray[np.intp], sta
 def _choose(polytope: Polytope, objective: Objective, best: Certificate, choice: str, solver: str) -> Choice:
     among = Among(polytope, best, solver)
     return objective.choose_published(among) if choice == "published" else objective.choose(among)
-
-
-def _empty(polytope: Polytope, objective: Objective, served: NDArray[np.bool_], seconds: float) -> Solution:
-    N, M = polytope.rates.shape
-    return Solution(
-        shares=np.zeros((N, M)),
-        status="empty",
-        objective=np.nan,
-        bound=np.nan,
-        gap=0.0,
-        efficiency_gap=0.0,
-        prices=prices_of_none(polytope.rates),
-        multipliers=np.zeros(N),
-        served=served,
-        unit=objective.unit,
-        solver="",
-        seconds=seconds,
-    )

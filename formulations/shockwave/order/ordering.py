@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.shockwave.mixed_integer import MixedProgram, RowBuilder, at_vertex, solve_linear, solve_mixed
+from formulations.reference.mixed_integer import MixedProgram, RowBuilder, at_vertex, solve_linear, solve_mixed
 from formulations.shockwave.order.exchange import improve
 from formulations.shockwave.order.following import follow
 from formulations.shockwave.order.moves import Workload

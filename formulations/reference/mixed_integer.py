@@ -38,6 +38,11 @@ class MixedProgram:
     row_lower: Array
     row_upper: Array
 
+    def of_columns(self, some: NDArray[np.intp]) -> MixedProgram:
+        """The program in which all columns but some are 0."""
+        taken = {name: getattr(self, name)[some] for name in ("cost", "lower", "upper", "whole")}
+        return replace(self, matrix=self.matrix[:, some], **taken)
+
 
 @dataclass(frozen=True, eq=False)
 class LinearAnswer:
@@ -93,18 +98,21 @@ def solve_mixed(
     *,
     start: Array | None = None,
     most_nodes: int | None = None,
+    absolute_gap: float | None = None,
 ) -> LinearAnswer:
-    """Solve with "highs" or "cbc", on one thread; HiGHS may be given a solution to start from, and a limit of nodes.
+    """Solve with "highs" or "cbc", on one thread.
 
-    Costs that are too large for a solver in double precision are scaled down, and the bound is scaled back.
+    HiGHS may be given a solution to start from, a limit of nodes, and an absolute gap at which it stops as well. Costs
+    that are too large for a solver in double precision are scaled down, and the bound is scaled back.
     """
     scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
     time_limit_seconds = max(time_limit_seconds, 0.01)
     if solver == "cbc":
         return _with_cbc(program, scale, relative_gap, time_limit_seconds)
     options = (("mip_rel_gap", relative_gap), ("time_limit", time_limit_seconds))
-    more: tuple[tuple[str, int], ...] = () if most_nodes is None else (("mip_max_nodes", most_nodes),)
-    model = _highs_model(program, scale, *options, *more)
+    more = {"mip_max_nodes": most_nodes, "mip_abs_gap": absolute_gap}
+    asked = ((name, value) for name, value in more.items() if value is not None)
+    model = _highs_model(program, scale, *options, *asked)
     if start is not None:
         _start_from(model, start)
     return _run_highs(model, scale, mixed=bool(program.whole.any()))
