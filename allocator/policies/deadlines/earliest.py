@@ -73,8 +73,8 @@ class EarliestDeadlineFirstAdmission(_Earliest):
     Parameters
     ----------
     late_block : True, as published: it keeps its place and all newcomers out.
-    published_returns, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as
-        in `edf`.
+    published_returns, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds,
+    published_list : as in `edf`.
     """
 
     late_block: bool = False

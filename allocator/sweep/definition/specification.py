@@ -419,3 +419,10 @@ def _check_workload(point: Point, top: Definition) -> None:
         raise top.error("workload.mean_interarrival_seconds", workload.mean_interarrival_seconds, expected)
     if workload.n_durations is not None and workload.generator != "shockwave":
         raise top.error("workload.n_durations", workload.n_durations, "nothing: a setting of the generator shockwave")
+    if (workload.trace is None) == (workload.generator == "recorded"):
+        expected = "a file for the generator recorded, and for no other"
+        raise top.error("workload.trace", workload.trace, expected)
+    for name in ("deadline_factors", "best_effort"):
+        if getattr(workload, name) is not None and workload.generator not in ("deadlines", "recorded"):
+            expected = "nothing: a setting of the generators deadlines and recorded"
+            raise top.error(f"workload.{name}", getattr(workload, name), expected)
