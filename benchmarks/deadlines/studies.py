@@ -11,14 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from allocator import Cluster, simulate
 from allocator.sweep import Sweep, run
+from allocator.sweep.execute import Materials
 from benchmarks.deadlines.inputs import CLUSTER_GPUS, TESTBED_TRACE, Inputs
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["AS_PUBLISHED", "BASELINES", "OURS", "REPAIR", "STUDIES", "run_study"]
+__all__ = ["AS_PUBLISHED", "BASELINES", "OURS", "REPAIR", "STUDIES", "efficiency_over_time", "run_study"]
 
 AS_PUBLISHED, OURS, REPAIR = "elasticflow, published", "elasticflow, ours", "elasticflow, repair"
 """What the studies call ElasticFlow: under its preset, by default, and with the other admission."""
@@ -34,6 +36,8 @@ _VARIANTS: tuple[dict[str, Any], ...] = (
     {"name": "elasticflow", **_OWN, "admission": "repair"},
 )
 _NO_ADMISSION = {"name": "elasticflow_no_admission", "score": "saving", "levels": "useful"}
+
+_OPTIMUM = {"name": "elasticflow_mip", "slots": 8, "time_limit_seconds": 1.0}
 
 _CHRONUS = {"name": "chronus", "solver": "none"}
 """The greedy rule: the lease program takes 20 times as long on these traces, and meets as many deadlines."""
@@ -113,12 +117,12 @@ def ablation(inputs: Inputs, *, small: bool) -> list[Sweep]:
     policies = ["edf", "edf_admission", _NO_ADMISSION, *_VARIANTS]
     sizes = [16, 32] if small else [32, 64, 128]
     # The program grows with jobs times slots times levels: it is asked about few jobs on few GPUs.
-    few = {"jobs": [15 if small else 40], "clusters": [inputs.cluster(8 if small else 16)]}
+    few = {"jobs": [10 if small else 20], "clusters": [inputs.cluster(8)]}
     return [
         *_with_chronus(
             "ablation", policies, world=_STARTS, **definition | {"clusters": [inputs.cluster(gpus) for gpus in sizes]}
         ),
-        *_with_chronus("ablation_few", [*policies, "elasticflow_mip"], world=_STARTS, **definition | few),
+        *_with_chronus("ablation_few", [*policies, _OPTIMUM], world=_STARTS, **definition | few),
     ]
 
 
@@ -188,11 +192,39 @@ def run_study(
         run(sweep, folder / sweep.name, jobs=jobs, console=console) for sweep in STUDIES[name](inputs, small=small)
     ]
     results = pd.concat(found, ignore_index=True)
-    return results.assign(label=[label(row) for row in results.to_dict("records")])
+    admissions = results.get("policy_admission", pd.Series(index=results.index, dtype=object))
+    pairs = zip(results["policy"], admissions, strict=True)
+    return results.assign(label=[_label(policy, {"admission": admission}) for policy, admission in pairs])
 
 
-def label(row: Mapping[str, Any]) -> str:
-    """What a study calls the policy of a row: ElasticFlow by its admission where that is not as published."""
-    if row["policy"] != "elasticflow":
-        return str(row["policy"])
-    return {"each": OURS, "repair": REPAIR}.get(str(row.get("policy_admission")), AS_PUBLISHED)
+def efficiency_over_time(
+    labels: Sequence[str], *, small: bool = False, inputs: Inputs | None = None
+) -> dict[str, pd.DataFrame]:
+    """Efficiency of the cluster on the end-to-end jobs, simulated now: columns time (seconds) and efficiency.
+
+    Parameters
+    ----------
+    labels : of policies, as `run_study` calls them, Chronus left out.
+    """
+    inputs = Inputs() if inputs is None else inputs
+    found = {}
+    for sweep in end_to_end(inputs, small=small):
+        points = [point for point in sweep.points() if _label(point.policy, point.policy_settings) in labels]
+        materials = Materials.of(points)
+        for point in points:
+            result = simulate(
+                materials.jobs_of(point)(int(point.load)),
+                Cluster.parse(point.cluster, point.gpus_per_server),
+                point.make_policy(),
+                materials.tables[point.workload.throughputs],
+                preset=point.chosen,
+            )
+            found[_label(point.policy, point.policy_settings)] = result.efficiency
+    return found
+
+
+def _label(policy: str, settings: Mapping[str, Any]) -> str:
+    """What a study calls a policy: ElasticFlow by its admission where that is not as published."""
+    if policy != "elasticflow":
+        return policy
+    return {"each": OURS, "repair": REPAIR}.get(str(settings.get("admission")), AS_PUBLISHED)
