@@ -35,7 +35,7 @@ TESTBED_TRACE = "195job"
 
 _ARCHIVE = "traces/elasticflow-traces.tar.gz"
 _THROUGHPUTS = "throughputs_A100"
-_MEAN_INTERARRIVAL_SECONDS = 900.0
+_MEAN_INTERARRIVAL_SECONDS = 600.0
 
 
 @dataclass(frozen=True)

@@ -112,24 +112,25 @@ def best_effort(inputs: Inputs, *, small: bool) -> list[Sweep]:
 
 
 def ablation(inputs: Inputs, *, small: bool) -> list[Sweep]:
-    """Admission, elastic scaling and both, in one world where starts cost; other admissions, a program, Chronus."""
+    """Admission, elastic scaling and both, where starts cost and where they are free; a program, Chronus."""
     definition = _testbed(inputs, small=small)
     policies = ["edf", "edf_admission", _NO_ADMISSION, *_VARIANTS]
-    sizes = [16, 32] if small else [32, 64, 128]
+    sizes = [8, 16] if small else [32, 64, 128]
+    several = definition | {"clusters": [inputs.cluster(gpus) for gpus in sizes]}
     # The program grows with jobs times slots times levels: it is asked about few jobs on few GPUs.
-    few = {"jobs": [10 if small else 20], "clusters": [inputs.cluster(8)]}
+    few = definition | {"jobs": [10 if small else 20], "clusters": [inputs.cluster(8)]}
+    worlds = [{"name": "starts cost", **_STARTS}, {"name": "starts are free", "overhead": "off"}]
     return [
-        *_with_chronus(
-            "ablation", policies, world=_STARTS, **definition | {"clusters": [inputs.cluster(gpus) for gpus in sizes]}
-        ),
-        *_with_chronus("ablation_few", [*policies, _OPTIMUM], world=_STARTS, **definition | few),
+        _sweep("ablation", policies, cases=worlds, **several),
+        _sweep("ablation_chronus", [_CHRONUS], preset="chronus_elasticflow", **several),
+        _sweep("ablation_few", [*policies, _OPTIMUM], cases=worlds, **few),
     ]
 
 
 def _testbed(inputs: Inputs, *, small: bool) -> dict[str, Any]:
     return {
         "jobs": [30 if small else inputs.jobs_of(TESTBED_TRACE, 195)],
-        "clusters": [inputs.cluster(32 if small else 128)],
+        "clusters": [inputs.cluster(16 if small else 128)],
         "workload": inputs.workload(),
     }
 
