@@ -130,9 +130,9 @@ def with_deadlines(
             if columns[name] is not None:
                 columns[name] = np.where(rows, np.nan, columns[name])
         if columns["deadline_options"] is not None:
-            kept = columns["deadline_options"].copy()
-            kept[rows] = [()] * int(rows.sum())
-            columns["deadline_options"] = kept
+            columns["deadline_options"] = [
+                () if none else row for none, row in zip(rows.tolist(), columns["deadline_options"], strict=True)
+            ]
     return Trace(**columns, source=trace.source)
 
 
