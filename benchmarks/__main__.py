@@ -11,10 +11,11 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import decisions, leases, long_runs, planning, simulations, solvers
+from benchmarks import deadlines, decisions, leases, long_runs, planning, simulations, solvers
 from throughputs.files import write_text
 
 STUDIES: dict[str, Any] = {
+    "deadlines": deadlines,
     "decisions": decisions,
     "leases": leases,
     "long_runs": long_runs,
@@ -23,7 +24,7 @@ STUDIES: dict[str, Any] = {
     "solvers": solvers,
 }
 DEFAULT = ("decisions", "simulations")
-"""What runs when no study is named: `solvers` takes many minutes in full."""
+"""What runs when no study is named: `solvers` and `deadlines` take many minutes in full."""
 
 
 def main() -> None:
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"of: {', '.join(STUDIES)} (default: {default})")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/latest.json"), help="where the figures go")
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
+    deadlines.add_arguments(parser)
     solvers.add_arguments(parser)
     chosen = parser.parse_args()
     for name in chosen.studies:
@@ -40,7 +42,11 @@ def main() -> None:
     console = Console()
     figures: dict[str, object] = {"machine": machine()}
     for name in chosen.studies or DEFAULT:
-        settings = {"options": solvers.options_from(chosen)} if name == "solvers" else {}
+        settings: dict[str, Any] = {}
+        if name == "solvers":
+            settings = {"options": solvers.options_from(chosen)}
+        elif name == "deadlines":
+            settings = deadlines.options_from(chosen)
         figures[name] = STUDIES[name].measure(quick=chosen.quick, console=console, **settings)
         console.print(STUDIES[name].table(figures[name]))
     chosen.out.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.reference import gavel_replays, shockwave_replays
+from tests.reference import deadline_studies, gavel_replays, shockwave_replays
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -59,6 +59,8 @@ def demo() -> str:
 
 TABLES = {
     "demo": DocTable("README.md", demo),
+    "deadlines-end-to-end": DocTable("docs/deadlines.md", deadline_studies.table_of_end_to_end),
+    "deadlines-clusters": DocTable("docs/deadlines.md", deadline_studies.table_of_clusters),
     "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),

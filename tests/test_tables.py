@@ -6,6 +6,7 @@ import pytest
 
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
 from tests import tables
+from tests.reference import deadline_studies
 from tests.reference import shockwave_replays as replays
 
 TRACE = f"shockwave/traces/{{}}_{replays.MIX}.trace"
@@ -96,3 +97,14 @@ def test_jobs_that_the_homogeneous_path_moves(gpus):
     pytest.importorskip("ecos", reason="ECOS is an extra: pip install cluster-allocator[ecos]")
     cells = row("shockwave-sizes", str(gpus)).strip("| ").split(" | ")
     assert [int(cell) for cell in cells[2:]] == [replays.jobs_apart(policy, gpus) for policy in replays.LINEAR]
+
+
+def test_policies_for_deadlines_on_the_testbed_jobs(public_data, tmp_path):
+    public_data("elasticflow/traces/elasticflow-traces.tar.gz")
+    assert tables.printed("deadlines-end-to-end") == deadline_studies.table_of_end_to_end(tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_policies_for_deadlines_on_the_smallest_cluster(public_data, tmp_path):
+    public_data("elasticflow/traces/elasticflow-traces.tar.gz")
+    assert row("deadlines-clusters", "cluster10") == deadline_studies.row_of_smallest(tmp_path)

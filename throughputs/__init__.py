@@ -33,10 +33,12 @@ from throughputs.traces import (
     JobType,
     LogUniformDurations,
     TraceGenerator,
+    deadline_trace,
     describe_trace,
     gavel_trace,
     job_type,
     read_trace,
+    with_deadlines,
     write_trace,
 )
 
@@ -60,6 +62,7 @@ __all__ = [
     "ThroughputTable",
     "Trace",
     "TraceGenerator",
+    "deadline_trace",
     "default_colocation",
     "default_table",
     "describe_trace",
@@ -71,6 +74,7 @@ __all__ = [
     "read_table",
     "read_trace",
     "retained_fractions",
+    "with_deadlines",
     "write_configurations",
     "write_prices",
     "write_table",

@@ -16,7 +16,6 @@ from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import Prices, price_table
 from allocator.sweep.definition.point import Point
-from allocator.sweep.jobs import trace_of
 from formulations import proportional_throughput
 from throughputs.estimator.believed import BelievedColocation
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.protocol.allocation import Allocation
-    from throughputs import ThroughputTable
+    from throughputs import ThroughputTable, Trace
 
 __all__ = ["Decided", "decide"]
 
@@ -50,14 +49,13 @@ class Decided:
     jobs: pd.DataFrame
 
 
-def decide(point: Point, table: ThroughputTable, prices: Prices | None, report: Report) -> Decided:
-    """Ask the policy of a point once about its jobs, all at time 0, and measure how long it takes.
+def decide(point: Point, trace: Trace, table: ThroughputTable, prices: Prices | None, report: Report) -> Decided:
+    """Ask the policy of a point once about the jobs of a trace, all at time 0, and measure how long it takes.
 
     The first of several repetitions is not measured. `report` takes the share of them that is over.
     """
     cluster = Cluster.parse(point.cluster, point.gpus_per_server)
     policy = point.make_policy()
-    trace = trace_of(point, table)(int(point.load))
     entities = None if point.entities is None else Entities.parse(point.entities)
     jobs = JobTable.from_trace(trace, table, cluster, needs=policy.needs, entities=entities)
     estimation = point.estimation

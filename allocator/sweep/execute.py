@@ -7,7 +7,7 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from allocator.simulator.engine import simulate
 from allocator.sweep.decide import decide
 from allocator.sweep.definition.point import FORMAT, Point
 from allocator.sweep.jobs import trace_of
-from throughputs import InputError
+from throughputs import InputError, Trace, read_trace
 from throughputs.prices import read_prices
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Materials:
 
     tables: dict[str | None, ThroughputTable]
     prices: dict[str, Prices]
+    traces: dict[str, Trace] = field(default_factory=dict)
 
     @classmethod
     def of(cls, points: Iterable[Point]) -> Materials:
@@ -61,6 +62,7 @@ class Materials:
         packs = any(Need.COLOCATION in get_policy(point.policy).needs for point in points)
         tables: dict[str | None, ThroughputTable] = {}
         prices: dict[str, Prices] = {}
+        traces: dict[str, Trace] = {}
         for point in points:
             workload = point.workload
             name = workload.throughputs
@@ -73,7 +75,15 @@ class Materials:
                     raise InputError("clusters", found=accelerator, expected=expected)
             if isinstance(workload.prices, str) and workload.prices not in prices:
                 prices[workload.prices] = read_prices(workload.prices)
-        return cls(tables, prices)
+            if workload.trace is not None and workload.trace not in traces:
+                traces[workload.trace] = read_trace(workload.trace)
+        return cls(tables, prices, traces)
+
+    def jobs_of(self, point: Point) -> Callable[[int], Trace]:
+        """From a number of jobs to the trace of that many, as `trace_of`."""
+        workload = point.workload
+        recorded = None if workload.trace is None else self.traces[workload.trace]
+        return trace_of(point, self.tables[workload.throughputs], recorded)
 
     def prices_of(self, point: Point) -> Prices | None:
         """Dollars per GPU hour for a point."""
@@ -112,7 +122,9 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
     jobs = None
     try:
         if point.kind == "decision":
-            decided = decide(point, materials.tables[point.workload.throughputs], materials.prices_of(point), report)
+            table = materials.tables[point.workload.throughputs]
+            trace = materials.jobs_of(point)(int(point.load))
+            decided = decide(point, trace, table, materials.prices_of(point), report)
             figures, status, detail = decided.figures, decided.status, decided.status_detail
             jobs = decided.jobs if keep_jobs else None
         else:
@@ -152,7 +164,7 @@ def package_version() -> str:
 
 def _simulate(point: Point, materials: Materials, progress: Callable[[float, int, int], None]) -> SimulationResult:
     table = materials.tables[point.workload.throughputs]
-    jobs = trace_of(point, table)
+    jobs = materials.jobs_of(point)
     return simulate(
         jobs(point.window[1] if point.window else int(point.load)),
         Cluster.parse(point.cluster, point.gpus_per_server),

@@ -11,7 +11,17 @@ from allocator.cluster import Cluster
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.sweep.definition.point import Point, Workload
-from throughputs import FixedDuration, LogUniformDurations, Trace, TraceGenerator, gavel_trace
+from throughputs import (
+    FixedDuration,
+    InputError,
+    LogUniformDurations,
+    Trace,
+    TraceGenerator,
+    deadline_trace,
+    gavel_trace,
+    with_deadlines,
+)
+from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
 from throughputs.traces.shockwave_generator import shockwave_trace
 
@@ -23,21 +33,22 @@ __all__ = ["BLOCK_JOBS", "trace_of"]
 BLOCK_JOBS = 1024
 """Jobs that the project's own generator draws at a time when a trace must be able to grow."""
 
-_WEIGHT_STREAM, _SLO_STREAM = 5, 6
+_WEIGHT_STREAM, _SLO_STREAM, _DEADLINE_STREAM = 5, 6, 7
 _SECONDS_PER_HOUR = 3600.0
 
 
-def trace_of(point: Point, table: ThroughputTable) -> Callable[[int], Trace]:
+def trace_of(point: Point, table: ThroughputTable, recorded: Trace | None = None) -> Callable[[int], Trace]:
     """A function from a number of jobs to the trace of that many; a longer one begins with the shorter ones.
 
     The trace of a static point or a decision is meant for its own number of jobs only; all are there at time 0, unless
-    the workload has a mean time between arrivals.
+    the workload has a mean time between arrivals. `recorded` is the trace of a workload that is not drawn.
     """
     cluster = Cluster.parse(point.cluster, point.gpus_per_server)
-    draw = {"gavel": _gavel, "shockwave": _shockwave, "default": _own}[point.workload.generator]
+    draw = {"gavel": _gavel, "shockwave": _shockwave, "default": _own, "deadlines": _deadlines}
 
     def jobs(n: int) -> Trace:
-        trace = _dealt(draw(point, table, n), point.workload)
+        drawn = _first(point, recorded, n) if recorded is not None else draw[point.workload.generator](point, table, n)
+        trace = _dealt(drawn, point.workload)
         return preload(trace, cluster) if point.workload.preload else trace
 
     return jobs
@@ -104,6 +115,30 @@ def _own(point: Point, table: ThroughputTable, n: int) -> Trace:
         table=table,
     )
     return _with_slos(_blocks(generator, n) if gap else generator.generate(), point)
+
+
+def _deadlines(point: Point, table: ThroughputTable, n: int) -> Trace:
+    workload = point.workload
+    trace = deadline_trace(
+        n,
+        _gap(point),
+        rng=np.random.default_rng([point.seed, _DEADLINE_STREAM]),
+        factors=workload.deadline_factors or DEADLINE_FACTORS,
+        best_effort=workload.best_effort or 0.0,
+        scale_factors=DEADLINE_SCALE_FACTORS if workload.multi_gpu else {1: 1.0},
+        table=table,
+        reference_accelerator=Cluster.parse(point.cluster).accelerators[0],
+    )
+    return _with_slos(trace, point)
+
+
+def _first(point: Point, recorded: Trace, n: int) -> Trace:
+    workload = point.workload
+    if n > len(recorded):
+        raise InputError(recorded.source, found=f"{len(recorded)} jobs", expected=f"at least {n}")
+    rng = np.random.default_rng([point.seed, _DEADLINE_STREAM])
+    trace = with_deadlines(recorded.head(n), rng, workload.deadline_factors, workload.best_effort or 0.0)
+    return _with_slos(trace, point)
 
 
 def _with_slos(trace: Trace, point: Point) -> Trace:

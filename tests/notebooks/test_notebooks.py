@@ -18,6 +18,7 @@ from throughputs import InputError
 
 # Pictures of each notebook.
 PICTURES = {
+    "deadlines": 5,
     "estimation": 2,
     "finish_time_fairness": 2,
     "hierarchical": 2,
@@ -85,7 +86,8 @@ def test_stored_notebook_is_small_and_clean(path):
     assert path.stat().st_size < STORED_BYTES
     assert cleaned(notebook, outputs=True) == notebook
     text = path.read_text(encoding="utf-8")
-    assert ("NSDI 2023" if path.stem.startswith("shockwave") else "OSDI 2020") in text
+    papers = {"shockwave": "NSDI 2023", "deadlines": "ASPLOS 2023"}
+    assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1
 

@@ -1,5 +1,6 @@
 """Workload traces: reading, writing, generating and describing them."""
 
+from throughputs.traces.deadline_generator import deadline_trace, with_deadlines
 from throughputs.traces.describe import describe_trace
 from throughputs.traces.formats import TRACE_FORMATS, read_trace, write_trace
 from throughputs.traces.gavel_generator import gavel_trace
@@ -13,9 +14,11 @@ __all__ = [
     "JobType",
     "LogUniformDurations",
     "TraceGenerator",
+    "deadline_trace",
     "describe_trace",
     "gavel_trace",
     "job_type",
     "read_trace",
+    "with_deadlines",
     "write_trace",
 ]

@@ -36,7 +36,16 @@ CLOCK_FACTOR, CLOCK_HOURS = 4.0, 5000.0
 
 _KEY_DIGITS = 16
 
-_ONLY_WHERE_SET = ("entities", "profiling_percentage", "reference_models", "mean_interarrival_seconds", "n_durations")
+_ONLY_WHERE_SET = (
+    "entities",
+    "profiling_percentage",
+    "reference_models",
+    "mean_interarrival_seconds",
+    "n_durations",
+    "trace",
+    "deadline_factors",
+    "best_effort",
+)
 """Parts of a workload that count for the identity only where they are set."""
 
 
@@ -46,8 +55,9 @@ class Workload:
 
     Attributes
     ----------
-    generator : "gavel" or "shockwave", the published generators draw for draw, or "default",
-        `throughputs.TraceGenerator`.
+    generator : "gavel" or "shockwave", the published generators draw for draw; "default",
+        `throughputs.TraceGenerator`; "deadlines", `throughputs.deadline_trace`; "recorded": jobs are the first of a
+        trace that is there, and nothing is drawn but what is asked for.
     multi_gpu : gangs of 1, 2, 4 and 8 GPUs as published; else jobs of one GPU.
     priorities : weight 5 for a fifth of the jobs.
     slos : a deadline for every job, 1.2, 2 or 10 durations after its arrival.
@@ -56,7 +66,11 @@ class Workload:
     mean_interarrival_seconds : the jobs of a static run arrive one after the other, with this mean time between them;
         None: all are there at time 0.
     n_durations : of the generator "shockwave", durations to choose from; None: as many as it has by default.
-    throughputs : file of the throughput table; None: the embedded one.
+    throughputs : file or folder of the throughput table; None: the embedded one.
+    trace : of the generator "recorded", file of the trace.
+    deadline_factors : every job has a deadline, drawn between these multiples of its duration after its arrival; None:
+        as the generator or the trace has it. Of the generators "deadlines" and "recorded".
+    best_effort : of the same, probability with which a job has no deadline; None: 0.
     entities : who owns the jobs: tables with name, weight, policy, parent and ``jobs``, how many jobs in a row an
         entity gets before it is the turn of the next one, in the order in which they are listed; None: nobody.
     profiling_percentage, reference_models : what is known of jobs that share GPUs is estimated
@@ -65,7 +79,7 @@ class Workload:
     prices : dollars per GPU hour: a file of histories, or one number per accelerator type; None: no prices.
     """
 
-    generator: Literal["gavel", "shockwave", "default"] = "gavel"
+    generator: Literal["gavel", "shockwave", "default", "deadlines", "recorded"] = "gavel"
     multi_gpu: bool = False
     priorities: bool = False
     slos: bool = False
@@ -78,6 +92,9 @@ class Workload:
     reference_models: int | None = None
     mean_interarrival_seconds: float | None = None
     n_durations: int | None = None
+    trace: str | None = None
+    deadline_factors: tuple[float, float] | None = None
+    best_effort: float | None = None
 
     @property
     def estimated(self) -> bool:
@@ -90,8 +107,8 @@ class Workload:
         for name in _ONLY_WHERE_SET:
             if values[name] is None:
                 del values[name]
-        for name in ("throughputs", "prices"):
-            if isinstance(values[name], str):
+        for name in ("throughputs", "prices", "trace"):
+            if isinstance(values.get(name), str):
                 values[name] = _digest(Path(values[name]))
         return values
 
@@ -246,6 +263,8 @@ class Point:
             workload["entities"] = ",".join(f"{e['name']}:{e['weight']:g}:{e['policy']}" for e in workload["entities"])
         if isinstance(workload["prices"], Mapping):
             workload["prices"] = ",".join(f"{name}:{price:g}" for name, price in workload["prices"].items())
+        if workload["deadline_factors"] is not None:
+            workload["deadline_factors"] = "-".join(f"{factor:g}" for factor in workload["deadline_factors"])
         return {
             "kind": self.kind,
             "policy": self.policy,
@@ -282,6 +301,9 @@ def _plain(value: Any) -> Any:
 
 
 def _digest(path: Path) -> str:
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file())
+        return _hash({file.name: _digest(file) for file in files})
     status = path.stat()
     return _digest_at(path, status.st_mtime_ns, status.st_size)
 

@@ -31,7 +31,8 @@ SETTINGS = tuple(_KINDS)
 """Names of all settings of mechanism and simulator."""
 
 _WORKLOAD = kinds_of(Workload)
-_TOLD_IN_OTHER_WORDS = ("generator", "throughputs", "prices", "entities")
+_TOLD_IN_OTHER_WORDS = ("generator", "throughputs", "trace", "prices", "entities")
+_GENERATORS = ("gavel", "shockwave", "default", "deadlines", "recorded")
 
 
 def setting_of_text(name: str, text: str, policies: Sequence[str], option: str) -> Any:
@@ -110,8 +111,8 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
     value = setting_value(value)
     if name not in _TOLD_IN_OTHER_WORDS:
         value = convert(value, _WORKLOAD[name], source=top.source, field=place)
-    if name == "generator" and value not in ("gavel", "shockwave", "default"):
-        raise top.error(place, value, "gavel, shockwave or default")
+    if name == "generator" and value not in _GENERATORS:
+        raise top.error(place, value, f"one of {', '.join(_GENERATORS)}")
     if name == "fixed_duration_seconds" and value is not None and not (is_number(value) and value > 0):
         raise top.error(place, value, "seconds above 0")
     if name == "prices" and isinstance(value, Mapping):
@@ -128,9 +129,13 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
         raise top.error(place, value, "seconds above 0")
     if name == "n_durations" and value is not None and not (type(value) is int and value >= 5):
         raise top.error(place, value, "a whole number of at least 5")
-    if name in ("throughputs", "prices") and value is not None:
+    if name == "deadline_factors" and value is not None and not 0 <= value[0] <= value[1]:
+        raise top.error(place, value, "the least multiple of the duration, of at least 0, then the largest")
+    if name == "best_effort" and value is not None and not 0 <= value <= 1:
+        raise top.error(place, value, "a number from 0 to 1")
+    if name in ("throughputs", "trace", "prices") and value is not None:
         path = folder / value if isinstance(value, str) else None
-        if path is None or not path.is_file():
+        if path is None or not (path.is_file() or (name == "throughputs" and path.is_dir())):
             raise top.error(place, value, "the name of a file that exists")
         return str(path.resolve())
     return value

@@ -17,7 +17,7 @@ from typing import Any
 
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
-from allocator.registry import get_policy, settings_of
+from allocator.registry import get_policy, kinds_of_settings, settings_of
 from allocator.sweep.definition.point import POLICY_PREFIX, Kind, Point, Workload
 from allocator.sweep.definition.reading import MOST_VALUES, Definition, is_number, merged, setting_value
 from allocator.sweep.definition.settings import SETTINGS, Settings, assignment, assignments, flat, settings_under
@@ -280,8 +280,11 @@ def _policies(top: Definition) -> tuple[tuple[str, Settings], ...]:
         entry = Definition({"name": item} if isinstance(item, str) else item, top.source, place)
         name = entry.text("name") or ""
         top.checked(place, name, partial(get_policy, name))
-        own = {key: setting_value(entry.take(key)) for key in settings_of(name) if key in entry}
-        for key in settings_of(name):
+        kinds = kinds_of_settings(name)
+        # "none" is a word like others where nothing but text is taken.
+        given = {key: entry.take(key) for key in kinds if key in entry}
+        own = {key: value if kinds[key] is str else setting_value(value) for key, value in given.items()}
+        for key in kinds:
             entry.take(key)
         entry.finish()
         top.checked(place, own, partial(get_policy, name, **own))
@@ -419,3 +422,10 @@ def _check_workload(point: Point, top: Definition) -> None:
         raise top.error("workload.mean_interarrival_seconds", workload.mean_interarrival_seconds, expected)
     if workload.n_durations is not None and workload.generator != "shockwave":
         raise top.error("workload.n_durations", workload.n_durations, "nothing: a setting of the generator shockwave")
+    if (workload.trace is None) == (workload.generator == "recorded"):
+        expected = "a file for the generator recorded, and for no other"
+        raise top.error("workload.trace", workload.trace, expected)
+    for name in ("deadline_factors", "best_effort"):
+        if getattr(workload, name) is not None and workload.generator not in ("deadlines", "recorded"):
+            expected = "nothing: a setting of the generators deadlines and recorded"
+            raise top.error(f"workload.{name}", getattr(workload, name), expected)

@@ -1,0 +1,139 @@
+"""Tables of the studies: rows for files and screens, and those of docs/deadlines.md in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from benchmarks.deadlines.published import CLUSTER_RATIOS, TESTBED_RATIOS
+from benchmarks.deadlines.studies import AS_PUBLISHED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["markdown_of_clusters", "markdown_of_policies", "row_of_cluster", "rows_of", "tables"]
+
+_COLUMNS = (
+    "label",
+    "case",
+    "cluster",
+    "submitted_jobs",
+    "seed",
+    "status",
+    "status_detail",
+    "deadline_ratio",
+    "admitted",
+    "rejected",
+    "late",
+    "average_jct",
+    "best_effort_average_jct",
+    "cluster_efficiency",
+    "wasted_gpu_hours",
+    "cpu_seconds",
+)
+
+_SHOWN: Mapping[str, str] = {
+    "label": "policy",
+    "case": "case",
+    "cluster": "cluster",
+    "submitted_jobs": "jobs",
+    "seed": "seed",
+    "deadline_ratio": "in time",
+    "admitted": "admitted",
+    "rejected": "rejected",
+    "late": "late",
+    "cluster_efficiency": "efficiency",
+    "cpu_seconds": "CPU s",
+}
+
+
+def rows_of(study: str, results: pd.DataFrame) -> list[dict[str, Any]]:
+    """The runs of a study with the figures that matter, ready for JSON."""
+    rows = results.reindex(columns=list(_COLUMNS)).astype(object)
+    return [{"study": study, **row} for row in rows.where(rows.notna(), None).to_dict("records")]
+
+
+def tables(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """A table for each study."""
+    return Group(*(_table(study, rows) for study in dict.fromkeys(row["study"] for row in rows)))
+
+
+def _table(study: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    shown = Table(title=f"Deadlines, {study}")
+    for name, title in _SHOWN.items():
+        shown.add_column(title, justify="left" if name in ("label", "case", "cluster") else "right")
+    for row in rows:
+        if row["study"] == study:
+            shown.add_row(*(_cell(name, row) for name in _SHOWN))
+    return shown
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> str:
+    value = row[name]
+    if value is None:
+        return row["status"] if name == "deadline_ratio" else "-"
+    if name in ("label", "case", "cluster"):
+        return str(value)
+    digits = {"deadline_ratio": 3, "cluster_efficiency": 3, "cpu_seconds": 1}.get(name, 0)
+    return f"{value:.{digits}f}"
+
+
+CLUSTER_POLICIES: Mapping[str, str] = {
+    "elasticflow": AS_PUBLISHED,
+    "elasticflow_no_admission": "elasticflow_no_admission",
+    "edf": "edf",
+    "edf_admission": "edf_admission",
+    "tiresias": "tiresias",
+    "gandiva_time_slicing": "gandiva_time_slicing",
+    "themis": "themis",
+    "chronus": "chronus",
+}
+"""Columns of the table of ten clusters: policies, and what the study calls them."""
+
+
+def markdown_of_clusters(results: pd.DataFrame, names: Sequence[str] = tuple(CLUSTER_RATIOS)) -> str:
+    """Shares of jobs in time on the ten clusters beside those of figure 8b, a row for each cluster."""
+    head = ["trace", "jobs", *(f"`{name}`" for name in CLUSTER_POLICIES)]
+    lines = [_line(head), _line(["---"] * len(head))]
+    return "\n".join([*lines, *(row_of_cluster(results, name) for name in names)])
+
+
+def row_of_cluster(results: pd.DataFrame, name: str) -> str:
+    """One row of that table: measured / published; a run that is not there, or did not complete, is a dash."""
+    rows = results[results["case"] == name]
+    jobs = "-" if rows.empty else f"{int(rows['submitted_jobs'].iloc[0]):,}"
+    cells = [_beside(rows, label, CLUSTER_RATIOS[name].get(policy)) for policy, label in CLUSTER_POLICIES.items()]
+    return _line([name, jobs, *cells])
+
+
+def _beside(rows: pd.DataFrame, label: str, published: float | None) -> str:
+    done = rows[(rows["label"] == label) & (rows["status"] == "completed")]
+    measured = "-" if done.empty else f"{done['deadline_ratio'].iloc[0]:.3f}"
+    return measured if published is None else f"{measured} / {published:.3f}"
+
+
+def markdown_of_policies(results: pd.DataFrame, *, testbed: bool = False) -> str:
+    """A row for each policy: jobs in time (and on the published testbed), admitted, late, efficiency, mean JCT."""
+    head = ["policy", "in time", *(["testbed"] if testbed else []), "admitted", "late", "efficiency", "mean JCT (h)"]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row in results.to_dict("records"):
+        known = TESTBED_RATIOS.get(row["policy"])
+        published = ["-" if known is None else f"{known:.3f}"] if testbed else []
+        figures = ["-"] * 5
+        if row["status"] == "completed":
+            figures = [
+                f"{row['deadline_ratio']:.3f}",
+                f"{row['admitted']:.0f}",
+                f"{row['late']:.0f}",
+                f"{row['cluster_efficiency']:.4f}",
+                f"{row['average_jct'] / 3600:.2f}",
+            ]
+        lines.append(_line([row["label"], figures[0], *published, *figures[1:]]))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,116 @@
+"""The studies of deadlines: drawn jobs without public data, recorded ones with them; tables."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from allocator.sweep import Sweep
+from allocator.sweep.execute import Materials
+from benchmarks import deadlines
+from benchmarks.deadlines.published import CLUSTER_RATIOS
+from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, rows_of
+from throughputs import InputError, write_trace
+
+
+@pytest.fixture(scope="module")
+def end_to_end(tmp_path_factory):
+    return deadlines.run_study(
+        "end_to_end", tmp_path_factory.mktemp("studies"), small=True, inputs=deadlines.Inputs(), jobs=1
+    )
+
+
+def test_small_studies_run_on_drawn_jobs(end_to_end):
+    assert set(end_to_end["status"]) == {"completed"}
+    ratio = end_to_end.set_index("label")["deadline_ratio"]
+    assert {deadlines.AS_PUBLISHED, deadlines.OURS, deadlines.REPAIR, "chronus", "themis"} <= set(ratio.index)
+    assert ratio[deadlines.OURS] > ratio["tiresias"]
+
+
+@pytest.mark.parametrize("name", deadlines.STUDIES)
+@pytest.mark.parametrize("small", [True, False])
+def test_every_study_can_be_defined(name, small):
+    sweeps = deadlines.STUDIES[name](deadlines.Inputs(), small=small)
+    points = [point for sweep in sweeps for point in sweep.points()]
+    assert len({sweep.name for sweep in sweeps}) == len(sweeps)
+    assert all(point.make_policy() and point.chosen for point in points)
+
+
+def test_rows_and_tables(end_to_end):
+    rows = rows_of("end_to_end", end_to_end)
+    assert json.loads(json.dumps(rows))[0]["best_effort_average_jct"] is None
+    assert deadlines.table(rows) is not None
+    lines = markdown_of_policies(end_to_end, testbed=True).splitlines()
+    assert len(lines) == len(end_to_end) + 2
+    assert " | 0.667 | " in lines[2]
+    clusters = end_to_end.assign(case="cluster10")
+    row = markdown_of_clusters(clusters, ["cluster10"]).splitlines()[-1]
+    assert row.startswith("| cluster10 | 30 | ")
+    assert f"/ {CLUSTER_RATIOS['cluster10']['themis']:.3f}" in row
+
+
+def test_without_public_data_jobs_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.delenv("ALLOCATOR_DATA", raising=False)
+    assert not deadlines.Inputs.found(tmp_path).public
+    assert not deadlines.Inputs.found(tmp_path, tmp_path).public
+
+
+def test_public_traces_are_unpacked_once(public_data, tmp_path):
+    root = public_data("elasticflow/traces/elasticflow-traces.tar.gz").parents[2]
+    inputs = deadlines.Inputs.found(tmp_path, root)
+    assert inputs == deadlines.Inputs.found(tmp_path, root)
+    assert inputs.jobs_of("195job", 0) == 195
+    (sweep, *_) = deadlines.STUDIES["clusters"](inputs, small=False)
+    assert {int(point.load) for point in sweep.points()} >= {260, 15802}
+
+
+# Recorded traces in sweeps
+
+
+def recorded(trace, **workload):
+    return {
+        "kind": "static",
+        "policies": ["edf"],
+        "jobs": [3],
+        "seeds": [0],
+        "clusters": ["v100:4"],
+        "workload": {"generator": "recorded", "trace": str(trace), **workload},
+    }
+
+
+def test_the_first_jobs_of_a_recorded_trace(tmp_path):
+    from allocator.sweep.jobs import trace_of
+    from throughputs import default_table, gavel_trace
+
+    path = tmp_path / "jobs.csv"
+    write_trace(gavel_trace(5, 600.0), path)
+    (point,) = Sweep.from_dict(recorded(path, deadline_factors=[2, 2], best_effort=0.0)).points()
+    materials = Materials.of([point])
+    trace = materials.jobs_of(point)(3)
+    assert len(trace) == 3
+    assert (trace.deadline > trace.arrival_time + 1.9 * trace.duration).all()
+    with pytest.raises(InputError, match="at least 6"):
+        materials.jobs_of(point)(6)
+    before = point.key
+    write_trace(gavel_trace(5, 700.0), path)
+    (point,) = Sweep.from_dict(recorded(path, deadline_factors=[2, 2], best_effort=0.0)).points()
+    assert point.key != before
+    assert len(trace_of(point, default_table(), gavel_trace(5, 700.0))(2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("workload", "field"),
+    [
+        ({"generator": "recorded"}, "workload.trace"),
+        ({"generator": "gavel", "best_effort": 0.5}, "workload.best_effort"),
+        ({"generator": "deadlines", "best_effort": 1.5}, "workload.best_effort"),
+        ({"generator": "deadlines", "deadline_factors": [2, 1]}, "workload.deadline_factors"),
+        ({"generator": "recorded", "trace": "absent.csv"}, "workload.trace"),
+    ],
+)
+def test_workloads_that_are_refused(workload, field):
+    definition = recorded("absent.csv") | {"workload": workload}
+    with pytest.raises(InputError) as error:
+        Sweep.from_dict(definition)
+    assert error.value.field == field

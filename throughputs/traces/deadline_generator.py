@@ -1,0 +1,169 @@
+"""A workload of jobs with deadlines, drawn by the rules of ElasticFlow's generator.
+
+>>> import numpy as np
+>>> trace = deadline_trace(3, 1500.0, rng=np.random.default_rng(1))
+>>> len(trace), bool((trace.deadline > trace.arrival_time).all())
+(3, True)
+
+The published generator draws its deadlines without a seed, so its traces cannot be drawn again; these follow the same
+distributions. Source: D. Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep
+Learning", ASPLOS 2023 (public artifact, generate_trace.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from throughputs.errors import InputError
+from throughputs.limits import check_number_of_jobs
+from throughputs.numerics import log, power_of_ten
+from throughputs.tables.default import default_table
+from throughputs.tables.table import ThroughputTable
+from throughputs.trace import Trace
+
+__all__ = ["DEADLINE_FACTORS", "DEADLINE_SCALE_FACTORS", "deadline_trace", "with_deadlines"]
+
+DEADLINE_SCALE_FACTORS: Mapping[int, float] = MappingProxyType({1: 0.83, 2: 0.03, 4: 0.03, 8: 0.10, 16: 0.01})
+"""Share of jobs by GPUs asked for, Gu et al., ASPLOS 2023. Sizes that a table does not have count for the largest."""
+
+DEADLINE_FACTORS = (0.5, 1.5)
+"""Bounds of the time to the deadline as a multiple of the duration, uniform between them, in the same workloads."""
+
+_SOURCE = "deadline_trace"
+_LONG_JOBS = 0.2
+_LONG, _SHORT = (2.5, 4.0), (1.0, 2.5)
+_MINUTE = 60.0
+
+
+def deadline_trace(
+    n_jobs: int,
+    mean_interarrival: float,
+    *,
+    rng: np.random.Generator,
+    factors: tuple[float, float] = DEADLINE_FACTORS,
+    best_effort: float = 0.0,
+    scale_factors: Mapping[int, float] = DEADLINE_SCALE_FACTORS,
+    table: ThroughputTable | None = None,
+    reference_accelerator: str = "v100",
+) -> Trace:
+    """Jobs with deadlines and best-effort jobs.
+
+    Durations are 60 * 10**U(1, 2.5) s for four jobs of five and 60 * 10**U(2.5, 4) s for the others, on the GPUs that
+    the job asks for; a job may well get more. Job types are drawn evenly from those that the table knows on so many.
+    Every kind of figure has a stream of its own, derived from `rng`, so that a longer trace begins with a shorter one.
+
+    Parameters
+    ----------
+    n_jobs : number of jobs.
+    mean_interarrival : mean time between arrivals in seconds, Poisson, the first job at 0.
+    rng : the generator that the streams are derived from.
+    factors, best_effort : see `with_deadlines`.
+    scale_factors : probability of each number of GPUs that a job asks for.
+    table : throughputs that turn durations into steps; the embedded table when omitted.
+    reference_accelerator : accelerator type on which the durations are meant.
+
+    Raises
+    ------
+    InputError
+        A setting is out of range, or the table has no job type on that accelerator.
+    """
+    check_number_of_jobs(n_jobs, _SOURCE)
+    if not 0 <= mean_interarrival < math.inf:
+        raise InputError(_SOURCE, field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
+    table = default_table() if table is None else table
+    by_size = _types_by_size(table, reference_accelerator)
+    arrivals, durations, kinds, deadlines = rng.spawn(4)
+    long, exponent = durations.random((n_jobs, 2)).T
+    low, high = np.where(long >= 1 - _LONG_JOBS, np.array(_LONG)[:, None], np.array(_SHORT)[:, None])
+    seconds = _MINUTE * power_of_ten(low + (high - low) * exponent)
+    sizes, names = _kinds(kinds, n_jobs, scale_factors, by_size)
+    rates = table.rates(names, sizes, [reference_accelerator])[:, 0]
+    gaps = -log(1.0 - arrivals.random(n_jobs)) * mean_interarrival
+    times = np.concatenate([np.zeros(1), np.cumsum(gaps)])[:n_jobs]
+    trace = Trace(names, sizes, np.maximum(np.floor(seconds * rates), 1.0), times, duration=seconds, source=_SOURCE)
+    return with_deadlines(trace, deadlines, factors, best_effort)
+
+
+def with_deadlines(
+    trace: Trace,
+    rng: np.random.Generator,
+    factors: tuple[float, float] | None = DEADLINE_FACTORS,
+    best_effort: float = 0.0,
+) -> Trace:
+    """The same jobs with other deadlines, and a part of them without.
+
+    Parameters
+    ----------
+    trace : the jobs, with their durations.
+    rng : the generator to draw with, two numbers for every job.
+    factors : the deadline is the arrival and U(low, high) times the duration, in whole seconds; the same for all
+        where both are equal. None: deadlines stay as they are.
+    best_effort : probability of having no deadline, 0 to 1.
+
+    Raises
+    ------
+    InputError
+        A setting is out of range, or a job has no duration.
+    """
+    low, high = (1.0, 1.0) if factors is None else factors
+    if not 0 <= low <= high < math.inf:
+        raise InputError(_SOURCE, field="factors", found=factors, expected="the least of at least 0, then the most")
+    if not 0 <= best_effort <= 1:
+        raise InputError(_SOURCE, field="best_effort", found=best_effort, expected="a probability, 0 to 1")
+    drawn, without = rng.random((len(trace), 2)).T
+    columns: dict[str, Any] = {name: getattr(trace, name) for name in Trace.column_names()}
+    if factors is not None:
+        if np.isnan(trace.duration).any():
+            row = int(np.argmax(np.isnan(trace.duration)))
+            raise InputError(trace.source, line=row + 1, field="duration", expected="seconds, for a deadline")
+        columns["deadline"] = trace.arrival_time + np.floor((low + (high - low) * drawn) * trace.duration)
+        columns["deadline_options"] = None
+        columns["slo"] = None
+    if best_effort:
+        rows = without < best_effort
+        for name in ("deadline", "slo"):
+            if columns[name] is not None:
+                columns[name] = np.where(rows, np.nan, columns[name])
+        if columns["deadline_options"] is not None:
+            columns["deadline_options"] = [
+                () if none else row for none, row in zip(rows.tolist(), columns["deadline_options"], strict=True)
+            ]
+    return Trace(**columns, source=trace.source)
+
+
+def _types_by_size(table: ThroughputTable, accelerator: str) -> dict[int, list[str]]:
+    """Job types that the table has on so many GPUs of that type."""
+    found: dict[int, list[str]] = {}
+    for name in table.job_types:
+        sizes = table.scale_factors_of(name)
+        rates = table.rates([name] * len(sizes), sizes, [accelerator])[:, 0]
+        for size, rate in zip(sizes, rates.tolist(), strict=True):
+            if rate > 0:
+                found.setdefault(size, []).append(name)
+    if not found:
+        raise InputError(_SOURCE, field="table", found=accelerator, expected="a job type on this accelerator")
+    return found
+
+
+def _kinds(
+    rng: np.random.Generator, n: int, scale_factors: Mapping[int, float], by_size: Mapping[int, list[str]]
+) -> tuple[list[int], list[str]]:
+    """Number of GPUs and type of each job: both from one row of random numbers."""
+    shares = np.array(list(scale_factors.values()), dtype=np.float64)
+    if not (len(shares) and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-9):
+        raise InputError(
+            _SOURCE, field="scale_factors", found=dict(scale_factors), expected="probabilities that add up to 1"
+        )
+    asked, known = np.array(list(scale_factors)), np.array(sorted(by_size))
+    sizes, names = [], []
+    for of_size, of_type in rng.random((n, 2)).tolist():
+        chosen = int(asked[min(int(np.searchsorted(np.cumsum(shares), of_size, side="right")), len(asked) - 1)])
+        size = int(known[max(int(np.searchsorted(known, chosen, side="right")) - 1, 0)])
+        sizes.append(size)
+        names.append(by_size[size][int(of_type * len(by_size[size]))])
+    return sizes, names
