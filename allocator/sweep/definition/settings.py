@@ -112,7 +112,7 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
     if name not in _TOLD_IN_OTHER_WORDS:
         value = convert(value, _WORKLOAD[name], source=top.source, field=place)
     if name == "generator" and value not in _GENERATORS:
-        raise top.error(place, value, f"one of {', '.join(_GENERATORS)}")
+        raise top.error(place, value, f"{', '.join(_GENERATORS[:-1])} or {_GENERATORS[-1]}")
     if name == "fixed_duration_seconds" and value is not None and not (is_number(value) and value > 0):
         raise top.error(place, value, "seconds above 0")
     if name == "prices" and isinstance(value, Mapping):
