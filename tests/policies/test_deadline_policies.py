@@ -236,6 +236,14 @@ def test_a_plan_says_when_its_numbers_change(name) -> None:
     assert len(plan.steps) == 1
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "elasticflow_mip"])
+def test_what_rounding_leaves_of_a_job_takes_gpus_too(name) -> None:
+    # so little that it would end at the clock of its start, to the last digit
+    state = state_of([1.2e-9] * 5, [np.inf] * 5, clock=4_525_145.4645)
+    policy = get_policy(name)
+    assert sum(gpus_of(policy.plan(state, policy.new_memory())).values()) <= 8
+
+
 def test_a_cap_by_job_type() -> None:
     state = state_of([600.0], [np.inf], job_types=np.array(["job"], dtype=object))
     for name in NAMES:

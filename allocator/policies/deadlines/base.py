@@ -107,7 +107,7 @@ class DeadlinePolicy(PlanPolicy):
         self._read_curves(state, memory, labels, pool)
         held = dict(zip(state.running.jobs.tolist(), state.running.gpus.tolist(), strict=True))
         due = (state.deadlines - self.margin_seconds).tolist()
-        work = np.maximum(state.steps_remaining, 1e-9).tolist()
+        work, shortest = state.steps_remaining.tolist(), _CLOSE * max(now, 1.0)
         jobs, unserved = [], []
         for position in tie_order(labels).tolist():
             label = labels[position]
@@ -115,10 +115,12 @@ class DeadlinePolicy(PlanPolicy):
             if not curve.levels:
                 unserved.append(position)
                 continue
+            # what rounding has left of a job takes time, too: a plan without length takes no GPUs
+            left = max(work[position], shortest * max(curve.rate_of.values()))
             gpus, ready = memory.starting.get(label, (0, now))
             now_on = held.get(position, 0)
             starting = max(ready - now, 0.0) if gpus == now_on else 0.0
-            jobs.append(PlannedJob(curve, work[position], due[position], now_on, starting, label, position))
+            jobs.append(PlannedJob(curve, left, due[position], now_on, starting, label, position))
         if self.published_list:
             place, last = {label: k for k, label in enumerate(memory.listed)}, len(memory.listed)
             jobs.sort(key=lambda job: place.get(job.label, last))
