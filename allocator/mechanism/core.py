@@ -60,6 +60,7 @@ class DecisionCore:
     active : (n,) ids of the active jobs, ascending.
     next_price_change : when a policy that watches prices is to be asked anew, seconds; inf for never.
     allocation : what the policy last decided; None before its first call, and from policies that have none.
+    keeps_service : whether the policy needs to know how long jobs have trained; the world then tells it.
     more_arrivals : whether the world still expects arrivals; it may know better than True.
     slot_seconds : how long the world waits from decision to decision at least.
     decisions : how often it was time to ask the policy since the first arrival, be it that nobody was there.
@@ -87,8 +88,8 @@ class DecisionCore:
         self.more_arrivals = True
         self.slot_seconds = 0.0
         self.decisions = 0
-        self._service = Need.SERVICE in policy.needs
-        if self._service:
+        self.keeps_service = Need.SERVICE in policy.needs
+        if self.keeps_service:
             for name in _SERVICE:
                 jobs.register(name, 0.0)
         self._prices = prices
@@ -144,7 +145,7 @@ class DecisionCore:
 
     def record_service(self, rows: Assignment, seconds: NDArray[np.float64]) -> None:
         """The (K,) `rows` trained for `seconds` (K,) each, outside rounds; kept for policies that need to know."""
-        if self._service:
+        if self.keeps_service:
             columns, at = self.jobs.columns, self.jobs.rows(rows.jobs)
             columns["service_seconds"][at] += seconds
             columns["service_gpu_seconds"][at] += seconds * rows.gpus
@@ -181,7 +182,7 @@ class DecisionCore:
 
     def sums(self) -> list[NDArray[np.float64]]:
         """What every round adds to, changed in place."""
-        service = [self.jobs.columns[name] for name in _SERVICE] if self._service else []
+        service = [self.jobs.columns[name] for name in _SERVICE] if self.keeps_service else []
         return self._executor.sums() + service
 
     def steady_rounds(self) -> bool:

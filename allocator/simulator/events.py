@@ -199,9 +199,9 @@ class EventExecution:
             through = (early | (finish <= end)).nonzero()[0]
         steps[through] = left[through]
         table.steps_done[at] = done + steps
-        if decision.shares is None:
+        if decision.shares is None and world.core.keeps_service:
             world.core.record_service(decision.assignment, np.maximum(np.minimum(finish, end) - begin, 0.0))
-        else:
+        if decision.shares is not None:
             self._tell_shares(decision, decision.shares, rates, jobs, steps, speed, end)
         active = len(world.core.active)
         if len(through):

@@ -10,6 +10,7 @@ lazy evaluation, which with concave curves finds the same jobs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
@@ -91,10 +92,8 @@ class _Listed:
         self.job, self.next, self.score = job, following, -inf
 
 
-class _Marginal:
+class _Marginal(ABC):
     """Jobs, their plans, and what these leave free."""
-
-    published: bool
 
     def __init__(
         self,
@@ -108,9 +107,9 @@ class _Marginal:
         self.keep_met = keep_met
         self.used = [self.gpu_seconds(plan) for plan in plans]
 
+    @abstractmethod
     def gpu_seconds(self, plan: JobPlan) -> float:
         """What a plan costs."""
-        raise NotImplementedError
 
     def candidates(self) -> list[_Candidate]:
         """The jobs that have a next level."""

@@ -50,7 +50,10 @@ def log(x: ArrayLike) -> Array:
 def log2(x: ArrayLike) -> Array:
     """Binary logarithm of positive numbers, exact for powers of two."""
     mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))
-    return np.where(mantissa == 0.5, exponent - 1.0, exponent + log(mantissa) / (_LN2_HIGH + _LN2_LOW))
+    powers = mantissa == 0.5
+    if powers.all():
+        return np.asarray(exponent - 1.0)
+    return np.where(powers, exponent - 1.0, exponent + log(mantissa) / (_LN2_HIGH + _LN2_LOW))
 
 
 def power_of_ten(exponent: ArrayLike) -> Array:

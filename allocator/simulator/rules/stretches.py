@@ -17,7 +17,7 @@ from allocator.mechanism.core import DecisionCore
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
-from throughputs.numerics import log
+from throughputs.numerics import log2
 
 if TYPE_CHECKING:
     from allocator.simulator.settings import SimulatorSettings
@@ -31,8 +31,6 @@ _NONE: _Floats = np.empty(0)
 
 # What the rounding of some ten thousand stretches may leave of a time that is a whole number of seconds.
 _SECONDS_TOLERANCE = 1e-5
-
-_LOG_2 = float(log(2.0))
 
 
 @dataclass(slots=True, eq=False)
@@ -97,13 +95,7 @@ class OverheadCost:
 
     def of(self, gpus: _Ids, known: NDArray[np.bool_], restart: bool) -> _Floats:
         """(K,) seconds for jobs of so many `gpus`; those on a `known` set of GPUs lose the base only."""
-        mantissa, exponent = np.frexp(gpus)
-        # Exact for powers of two.
-        halvings = exponent - 1.0
-        between = mantissa != 0.5
-        if between.any():
-            halvings[between] = log(gpus[between]) / _LOG_2
-        anew = self.doubling * (1.0 + halvings)
+        anew = self.doubling * (1.0 + log2(gpus))
         if restart:
             anew = anew + self.restart
         return np.where(known, self.base, self.base + anew)
