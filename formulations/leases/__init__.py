@@ -11,7 +11,7 @@
 ('optimal', 20.0, [[0, 1, 1], [1, 0, 0]])
 """
 
-from formulations.leases.packing import greedy_choice, latest_slots, packs
+from formulations.leases.packing import greedy_choice, latest_slots, packs, slot_by_slot
 from formulations.leases.program import SIGNS, LeaseProgram
 from formulations.leases.solver import METHODS, TIE_BREAKS, LeaseSolution, solve_leases
 
@@ -24,5 +24,6 @@ __all__ = [
     "greedy_choice",
     "latest_slots",
     "packs",
+    "slot_by_slot",
     "solve_leases",
 ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from formulations.leases.program import Array, Integers, LeaseProgram
 
-__all__ = ["greedy_choice", "latest_slots", "packs"]
+__all__ = ["greedy_choice", "latest_slots", "packs", "slot_by_slot"]
 
 
 def latest_slots(free: Integers, gpus: int, needed: int, deadline: int) -> Integers | None:
@@ -64,6 +64,53 @@ def greedy_choice(program: LeaseProgram) -> tuple[Integers, NDArray[np.bool_]]:
             schedule[j, slots] = True
             left[slots] -= g[r]
     return option, schedule
+
+
+def slot_by_slot(program: LeaseProgram, option: Integers, first: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """A schedule (J, T) for options (J,) whose slot 0 is given (J,); None where these rules find none.
+
+    The other slots are filled from the last one on. Jobs that need every slot that is left come first, and then those
+    with the most leases left; of gangs of one size in slots of one capacity this order finds a schedule wherever there
+    is one (in reverse time it is the longest job first, which ends all of them soonest). Wide gangs first is the order
+    that is tried next, as it leaves no GPU idle where widths divide each other.
+    """
+    taken = option >= 0
+    needed = np.where(taken, program.needed, 0) - first
+    due = np.where(taken, program.deadline[np.maximum(option, 0)], 0)
+    if int(program.gpus[first].sum()) > program.capacity[0] or (needed < 0).any():
+        return None
+    for wide_first in (False, True):
+        schedule = _filled_backwards(program, needed.copy(), due, wide_first=wide_first)
+        if schedule is not None:
+            schedule[:, 0] = first
+            return schedule
+    return None
+
+
+def _filled_backwards(
+    program: LeaseProgram, left: Integers, due: Integers, *, wide_first: bool
+) -> NDArray[np.bool_] | None:
+    """Slots after the first for so many leases (J,) of each job."""
+    gpus = program.gpus
+    schedule = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
+    for slot in range(program.n_slots - 1, 0, -1):
+        jobs = np.flatnonzero((left > 0) & (due > slot))
+        urgent = left[jobs] == slot
+        keys = (-left[jobs], -gpus[jobs]) if wide_first else (-gpus[jobs], -left[jobs])
+        order = jobs[np.lexsort((*keys, ~urgent))]
+        free = int(program.capacity[slot])
+        if int(gpus[jobs[urgent]].sum()) > free:
+            return None
+        runs = []
+        for job, width in zip(order.tolist(), gpus[order].tolist(), strict=True):
+            if width <= free:
+                runs.append(job)
+                free -= width
+                if not free:
+                    break
+        schedule[runs, slot] = True
+        left[runs] -= 1
+    return None if left.any() else schedule
 
 
 def _negative(values: Array) -> Array:

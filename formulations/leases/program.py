@@ -121,6 +121,16 @@ class LeaseProgram:
         first = schedule[:, 0] if self.n_slots else np.zeros(self.n_jobs, dtype=np.bool_)
         return float(self.option_values[chosen].sum()), int(self.gpus[first].sum())
 
+    def ranks(self, option: Integers) -> Integers:
+        """(J,) how urgent each job is with its option (J,), 0 first.
+
+        By least slack (deadline minus leases needed), then more GPUs, then more leases needed, then the order of jobs.
+        """
+        slack = np.where(option >= 0, self.deadline[np.maximum(option, 0)], self.n_slots) - self.needed
+        ranks = np.empty(self.n_jobs, dtype=np.int64)
+        ranks[np.lexsort((-self.needed, -self.gpus, slack))] = np.arange(self.n_jobs)
+        return ranks
+
     def check(self, option: Integers, schedule: NDArray[np.bool_]) -> str:
         """What is wrong with a choice and a schedule; empty for nothing."""
         taken = option >= 0

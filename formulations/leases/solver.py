@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.leases.packing import greedy_choice
+from formulations.leases.demands import demands, first_slot
+from formulations.leases.packing import greedy_choice, slot_by_slot
 from formulations.leases.program import Array, Integers, LeaseProgram
-from formulations.leases.statement import Statement, demands, state
+from formulations.leases.statement import Statement, state
 from formulations.reference.mixed_integer import LinearAnswer, MixedProgram, solve_mixed
 from throughputs import InputError
 
@@ -76,9 +77,9 @@ def solve_leases(
     """The best schedule that keeps all jobs; where there is none, the best of those that keep the most.
 
     What the options ask of the first slots, which is a small program, says which options to choose and how many GPUs to
-    use in slot 0; where there is a schedule to that, it is optimal. Otherwise the program is solved as it is stated or,
-    if it is large, with those options and the next later one of each job: gangs that do not fit beside each other then
-    leave a gap, of 0.1 % in trials.
+    use in slot 0, and a second one who runs there; where there is a schedule to that, found by rule if possible, it is
+    optimal. Otherwise the program is solved as it is stated or, if it is large, with those options and the next later
+    one of each job: gangs that do not fit beside each other then leave a gap, of 0.1 % in trials.
 
     Optimal schedules abound, and only slot 0 is carried out before there is another program. Of those with the options
     chosen, "urgent" takes one in which the jobs that run in slot 0 have the least sum of ranks: by least slack
@@ -125,9 +126,9 @@ class _Search:
         self.program, self.method, self.ranks = program, method, ranks
         self.started, self.until = started, started + time_limit_seconds
         # half a GPU of slot 0, or half a unit of value where these do not count
-        step = 0.5 * (abs(program.weight) or 1.0)
-        self.exact = step / (float(np.abs(program.option_values).sum()) + 1.0)
-        self.gap = self.exact if relative_gap is None else relative_gap
+        self.step = 0.5 * (abs(program.weight) or 1.0)
+        self.most = float(np.abs(program.option_values).sum()) + 1.0
+        self.relative_gap = relative_gap
         self.bound = np.inf
         self.note = ""
 
@@ -138,14 +139,15 @@ class _Search:
         idle = np.zeros((program.n_jobs, program.n_slots), dtype=np.bool_)
         if not program.possible.any():
             return _solution(program, nobody, idle, 0.0, "optimal", self.method, "no deadline can be met", self.started)
-        for may_drop in (False, True):
-            statement = state(program, may_drop=may_drop)
+        everybody_can = len(np.unique(program.job[program.possible])) == program.n_jobs
+        for may_drop in (False, True) if everybody_can else (True,):
             if self.ranks:
-                found, infeasible = self._by_demands(statement, may_drop=may_drop)
+                found, infeasible = self._by_demands(may_drop=may_drop)
                 if infeasible:
                     continue
                 if found is not None:
                     return self._found(found)
+            statement = state(program, may_drop=may_drop)
             found, answer = self._schedule(statement)
             if found is not None:
                 self._note_bound(answer, statement.keep, found[0])
@@ -154,19 +156,32 @@ class _Search:
                 break
         return _solution(program, nobody, idle, np.inf, "failed", self.method, self.note, self.started)
 
-    def _by_demands(self, statement: Statement, *, may_drop: bool) -> tuple[_Schedule | None, bool]:
+    def _by_demands(self, *, may_drop: bool) -> tuple[_Schedule | None, bool]:
         """A schedule with options and GPUs of slot 0 as demands have them; and whether these prove that none exists."""
         asked = demands(self.program, may_drop=may_drop)
-        answer = self._optimise(asked.mixed)
+        answer = self._optimise(asked.mixed, asked.keep)
         if answer.columns is None:
             return None, answer.infeasible
         option, first_gpus = asked.read(answer.columns)
         self._note_bound(answer, asked.keep, option)
+        found = self._by_slots(option, first_gpus)
+        if found is not None:
+            return (found if self._proven(found) else None), False
+        statement = state(self.program, may_drop=may_drop)
         found = self._schedule(statement.ranked(option, first_gpus))[0]
         if found is None and len(statement.job) > _LARGE:
             found = self._schedule(statement.near(option))[0]
             return (None if found is None else self._ranked(statement, found)), False
         return (found if found is not None and self._proven(found) else None), False
+
+    def _by_slots(self, option: Integers, first_gpus: int) -> _Schedule | None:
+        """A schedule by rule, once demands say who is to run in slot 0; None where the rule finds none."""
+        asked = first_slot(self.program, option, first_gpus)
+        columns = None if asked is None else self._optimise(asked, presolve=False).columns
+        if columns is None or not _is_whole(columns):
+            return None
+        schedule = slot_by_slot(self.program, option, columns > 0.5)
+        return None if schedule is None or self.program.check(option, schedule) else (option, schedule)
 
     def _note_bound(self, answer: LinearAnswer, keep: float, option: Integers) -> None:
         """Take over a bound on the objective of schedules that keep as many jobs as `option`."""
@@ -174,10 +189,14 @@ class _Search:
 
     def _proven(self, found: _Schedule) -> bool:
         objective = _objective(self.program, *self.program.worth(*found))
-        return bool(self.bound - objective <= self.gap * max(abs(objective), 1.0) + _WHOLE)
+        allowed = self.step if self.relative_gap is None else self.relative_gap * max(abs(objective), 1.0)
+        return bool(self.bound - objective <= allowed + _WHOLE)
 
     def _ranked(self, statement: Statement, found: _Schedule) -> _Schedule:
         """A schedule as good as the one found, whose jobs in slot 0 rank first."""
+        by_slots = self._by_slots(found[0], self.program.worth(*found)[1])
+        if by_slots is not None:
+            return by_slots
         again, _ = self._schedule(statement.ranked(found[0], self.program.worth(*found)[1]))
         return found if again is None else again
 
@@ -187,18 +206,21 @@ class _Search:
 
     def _schedule(self, statement: Statement) -> tuple[_Schedule | None, LinearAnswer]:
         """Options and schedule, checked; None without any."""
-        answer = self._optimise(statement.mixed)
+        answer = self._optimise(statement.mixed, statement.keep)
         if answer.columns is not None and not _is_whole(answer.columns):
-            answer = self._optimise(statement.in_binaries)
+            answer = self._optimise(statement.in_binaries, statement.keep)
         if answer.columns is None or not _is_whole(answer.columns):
             return None, answer
         found = statement.read(answer.columns)
         self.note = self.program.check(*found) or self.note
         return (None if self.program.check(*found) else found), answer
 
-    def _optimise(self, mixed: MixedProgram) -> LinearAnswer:
+    def _optimise(self, mixed: MixedProgram, keep: float = 0.0, *, presolve: bool = True) -> LinearAnswer:
+        # the gap is one of the objective without what keeping jobs counts
+        gap = self.step / self.most if self.relative_gap is None else self.relative_gap
+        gap *= self.most / (self.most + keep * self.program.n_jobs)
         try:
-            answer = solve_mixed(mixed, self.method, self.gap, self.until - perf_counter())
+            answer = solve_mixed(mixed, self.method, gap, self.until - perf_counter(), presolve=presolve)
         except RuntimeError as error:
             answer = LinearAnswer(None, -np.inf, str(error))
         self.note = answer.note

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from formulations.leases.program import Array, Integers, LeaseProgram
 from formulations.reference.mixed_integer import MixedProgram, RowBuilder
 
-__all__ = ["Demands", "Statement", "demands", "state"]
+__all__ = ["Statement", "keep_bonus", "state"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,84 +64,18 @@ class Statement:
         """The program of least ranks in slot 0, with options (J,) and the GPUs of slot 0 held."""
         program, X = self.program, len(self.job)
         first = np.flatnonzero(self.slot == 0)
-        jobs = self.job[first]
-        slack = np.where(option >= 0, program.deadline[np.maximum(option, 0)], program.n_slots) - program.needed
-        order = np.lexsort((-program.needed[jobs], -program.gpus[jobs], slack[jobs]))
         cost = np.zeros(len(self.mixed.cost))
-        cost[first[order]] = np.arange(len(jobs))
+        cost[first] = program.ranks(option)[self.job[first]]
         rows = RowBuilder(len(cost))
         if program.weight:
             zero = np.zeros(1, dtype=np.intp)
-            rows.add(1, [(zero, first, program.gpus[jobs])], first_gpus, first_gpus)
+            rows.add(1, [(zero, first, program.gpus[self.job[first]])], first_gpus, first_gpus)
         lower, upper = self.mixed.lower.copy(), self.mixed.upper.copy()
         lower[X:] = upper[X:] = np.isin(self.options, option)
         if not rows.count:
             return replace(self, mixed=replace(self.mixed, cost=cost, lower=lower, upper=upper))
         held = rows.program(cost, lower, upper, self.mixed.whole)
         return replace(self, mixed=_with_rows(self.mixed, held))
-
-
-@dataclass(frozen=True, eq=False)
-class Demands:
-    """What options ask of the first a slots, for every a: a relaxation, in which no schedule is made.
-
-    An option with deadline D leaves ``max(D - a, 0)`` slots after the first a, so that ``n - max(D - a, 0)`` of the
-    job's leases, if that is positive, are among these. Over all jobs they cannot be more than the GPUs there; nor can,
-    for any w, the whole w-fold gangs that jobs of at least w GPUs hold be more than fit. Where slots have equal numbers
-    of GPUs and jobs one GPU, these rows are all there is to feasibility (the windows of all jobs begin at slot 0, so
-    the tightest set of slots is a prefix).
-
-    Attributes
-    ----------
-    options : (P,) options that have a column; J columns y of jobs in slot 0 follow.
-    """
-
-    program: LeaseProgram
-    mixed: MixedProgram
-    options: Integers
-    keep: float
-
-    def read(self, columns: Array) -> tuple[Integers, int]:
-        """Options (J,) and GPUs of slot 0 of an answer."""
-        program, P = self.program, len(self.options)
-        option = np.full(program.n_jobs, -1, dtype=np.int64)
-        chosen = self.options[columns[:P] > 0.5]
-        option[program.job[chosen]] = chosen
-        return option, int(program.gpus[columns[P:] > 0.5].sum())
-
-
-def demands(program: LeaseProgram, *, may_drop: bool = False) -> Demands:
-    """The rows of `Demands`, with the objective of the lease program."""
-    J, T = program.n_jobs, program.n_slots
-    options = np.flatnonzero(program.possible)
-    of, due = program.job[options], np.clip(program.deadline[options], 0, T)
-    P, slots = len(options), np.arange(1, T + 1)
-    asked = np.clip(program.needed[of][:, None] - np.maximum(due[:, None] - slots, 0), 0, slots)
-    rows = RowBuilder(P + J)
-    jobs = np.arange(J)
-    rows.add(J, [(of, np.arange(P), 1.0)], 0.0 if may_drop else 1.0, 1.0)
-    rows.add(J, [(jobs, P + jobs, 1.0), (of, np.arange(P), -1.0)], -np.inf, 0.0)
-    rows.add(1, [(np.zeros(J, dtype=np.intp), P + jobs, program.gpus)], -np.inf, program.capacity[:1])
-    for width in np.unique(program.gpus).tolist():
-        wide = np.flatnonzero(program.gpus[of] >= width)
-        gangs = (program.gpus[of[wide]] // width)[:, None] * asked[wide]
-        row, slot = np.nonzero(gangs)
-        block = (slot, wide[row], gangs[row, slot])
-        room = np.cumsum(program.capacity // width)
-        rows.add(T, [block], -np.inf, room)
-        if width == 1:
-            # without the GPUs of slot 0 that stay idle
-            idle = (slots[:, None] - 1, P + jobs, -program.gpus)
-            rows.add(T, [block, idle], -np.inf, room - program.capacity[0])
-    keep = _keep(program) if may_drop else 0.0
-    cost = np.concatenate([-(program.option_values[options] + keep), -program.weight * program.gpus])
-    mixed = rows.program(cost, np.zeros(P + J), np.ones(P + J), np.ones(P + J, dtype=np.bool_))
-    return Demands(program, mixed, options, keep)
-
-
-def _keep(program: LeaseProgram) -> float:
-    """What keeping a job counts, so that the most are kept."""
-    return float(program.option_values.max(initial=0.0)) * program.n_jobs + 2.0
 
 
 def _with_rows(mixed: MixedProgram, more: MixedProgram) -> MixedProgram:
@@ -153,6 +87,11 @@ def _with_rows(mixed: MixedProgram, more: MixedProgram) -> MixedProgram:
         row_lower=np.concatenate([mixed.row_lower, more.row_lower]),
         row_upper=np.concatenate([mixed.row_upper, more.row_upper]),
     )
+
+
+def keep_bonus(program: LeaseProgram) -> float:
+    """What keeping a job counts, so that the most are kept."""
+    return float(program.option_values.max(initial=0.0)) * program.n_jobs + 2.0
 
 
 def state(program: LeaseProgram, *, may_drop: bool = False) -> Statement:
@@ -177,7 +116,7 @@ def state(program: LeaseProgram, *, may_drop: bool = False) -> Statement:
     allowed = due[option] > slot[late[row]]
     links = (row[allowed], S[option[allowed]], -1.0)
     rows.add(len(late), [(np.arange(len(late)), X[late], 1.0), links], -np.inf, 0.0)
-    keep = _keep(program) if may_drop else 0.0
+    keep = keep_bonus(program) if may_drop else 0.0
     cost = np.zeros(len(job) + len(options))
     cost[X[slot == 0]] = -program.weight * program.gpus[job[slot == 0]]
     cost[S] = -(program.option_values[options] + keep)

@@ -99,18 +99,24 @@ def solve_mixed(
     start: Array | None = None,
     most_nodes: int | None = None,
     absolute_gap: float | None = None,
+    presolve: bool = True,
 ) -> LinearAnswer:
     """Solve with "highs" or "cbc", on one thread.
 
-    HiGHS may be given a solution to start from, a limit of nodes, and an absolute gap at which it stops as well. Costs
-    that are too large for a solver in double precision are scaled down, and the bound is scaled back.
+    HiGHS may be given a solution to start from, a limit of nodes, and an absolute gap at which it stops as well. It may
+    go without `presolve`, which costs more than it saves on few rows that hold most columns each. Costs that are too
+    large for a solver in double precision are scaled down, and the bound is scaled back.
     """
     scale = max(1.0, float(np.abs(program.cost).max(initial=0.0)) / _LARGEST_COST)
     time_limit_seconds = max(time_limit_seconds, 0.01)
     if solver == "cbc":
         return _with_cbc(program, scale, relative_gap, time_limit_seconds)
     options = (("mip_rel_gap", relative_gap), ("time_limit", time_limit_seconds))
-    more = {"mip_max_nodes": most_nodes, "mip_abs_gap": absolute_gap}
+    more = {
+        "mip_max_nodes": most_nodes,
+        "mip_abs_gap": absolute_gap,
+        "presolve": None if presolve else "off",
+    }
     asked = ((name, value) for name, value in more.items() if value is not None)
     model = _highs_model(program, scale, *options, *asked)
     if start is not None:
@@ -137,7 +143,7 @@ def at_vertex(program: MixedProgram, columns: Array, n_columns: int) -> Array | 
     return solve_linear(replace(program, lower=lower, upper=upper)).columns
 
 
-def _highs_model(program: MixedProgram, scale: float, *options: tuple[str, float | int], relaxed: bool = False) -> Any:
+def _highs_model(program: MixedProgram, scale: float, *options: tuple[str, float | str], relaxed: bool = False) -> Any:
     return with_model(
         program.matrix,
         program.cost / scale,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.leases import LeaseProgram, packs, solve_leases
+from benchmarks.leases import draw_program
+from formulations.leases import LeaseProgram, packs, slot_by_slot, solve_leases
 from throughputs import InputError
 
 RECORDED = Path(__file__).resolve().parents[1] / "reference" / "chronus" / "lease_programs.json.gz"
@@ -104,6 +106,56 @@ def test_small_programs_by_enumeration(program: LeaseProgram) -> None:
     assert program.check(found.option, found.schedule) == ""
     assert int((found.option >= 0).sum()) == kept
     assert found.objective == pytest.approx(objective, abs=1e-6)
+
+
+@settings(max_examples=40)
+@given(small_programs())
+def test_both_solvers_agree_on_small_programs(program: LeaseProgram) -> None:
+    highs, cbc = (solve_leases(program, method) for method in ("highs", "cbc"))
+    assert (highs.status, cbc.status) == ("optimal", "optimal")
+    assert len(cbc.dropped) == len(highs.dropped)
+    assert cbc.objective == pytest.approx(highs.objective, abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["minimize", "maximize"])
+@pytest.mark.parametrize("seed", range(3))
+def test_both_solvers_agree_within_the_gap_asked_for(objective: str, seed: int) -> None:
+    drawn = draw_program(60, 30, 32, seed)
+    program = replace(drawn, objective=objective)
+    highs, cbc = (
+        solve_leases(program, method, relative_gap=1e-4, time_limit_seconds=60) for method in ("highs", "cbc")
+    )
+    for found in (highs, cbc):
+        assert program.check(found.option, found.schedule) == ""
+        assert not len(found.dropped)
+        assert found.status == "optimal"
+        assert 0 <= found.gap <= 1e-4 + 1e-9
+    assert cbc.objective == pytest.approx(highs.objective, rel=2e-4)
+    assert max(cbc.objective, highs.objective) <= min(cbc.bound, highs.bound) + 1e-6
+
+
+@settings(max_examples=60)
+@given(small_programs())
+def test_schedules_made_slot_by_slot_are_schedules(program: LeaseProgram) -> None:
+    found = solve_leases(program)
+    first = found.schedule[:, 0]
+    schedule = slot_by_slot(program, found.option, first)
+    if schedule is not None:
+        assert program.check(found.option, schedule) == ""
+        assert (schedule[:, 0] == first).all()
+    # of one slot nothing is left to the rule
+    if program.n_slots == 1:
+        assert schedule is not None
+
+
+@settings(max_examples=60)
+@given(small_programs())
+def test_gangs_of_one_gpu_in_equal_slots_are_always_scheduled(program: LeaseProgram) -> None:
+    alike = replace(
+        program, gpus=np.ones_like(program.gpus), capacity=np.full_like(program.capacity, program.capacity[0])
+    )
+    found = solve_leases(alike)
+    assert slot_by_slot(alike, found.option, found.schedule[:, 0]) is not None
 
 
 @settings(max_examples=60)
