@@ -232,10 +232,9 @@ def solve_deadlines(
     return DeadlineSolution(met, float(np.add.reduce(gpu_time * answer.x, axis=None)), plans, answer)
 
 
-def most_value(program: DeadlineProgram, *, solver: str = "auto", seconds: float = inf) -> float:
-    """No more value than this can be had, as far as proven; parameters and errors as of `solve_deadlines`."""
-    goal = MostDeadlines(program)
-    return float(solve_columns(program.column_program(), goal, solver=solver, seconds=seconds).stages[0].bound)
+def most_value(program: DeadlineProgram, *, solver: str = "auto", seconds: float = inf) -> ColumnSolution:
+    """The most value alone, with its bound; parameters and errors as of `solve_deadlines`."""
+    return solve_columns(program.column_program(), MostDeadlines(program), solver=solver, seconds=seconds)
 
 
 def all_can_be_met(jobs: Sequence[DeadlineJob], gpus: int, now: float, *, solver: str = "auto") -> bool:

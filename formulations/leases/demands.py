@@ -112,7 +112,7 @@ def first_slot(program: LeaseProgram, option: Integers, first_gpus: int) -> Mixe
         rows.add(1, [(np.zeros(J, dtype=np.intp), np.arange(J), program.gpus)], -np.inf, program.capacity[:1])
     for width, gangs in _gangs(program, jobs):
         fits = program.capacity // width
-        short = gangs @ asked - (np.cumsum(fits) - fits[0])
+        short = (gangs[:, None] * asked).sum(axis=0) - (np.cumsum(fits) - fits[0])
         binding = np.flatnonzero(short > 0)
         slot, row = np.nonzero((asked[:, binding] > 0).T & (gangs > 0))
         rows.add(len(binding), [(slot, jobs[row], gangs[row])], short[binding], np.inf)

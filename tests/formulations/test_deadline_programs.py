@@ -20,6 +20,7 @@ from formulations.deadlines import (
     cheapest_share,
     plans_by_repair,
 )
+from formulations.deadlines.patterns import plans_by_patterns
 from formulations.deadlines.program import DeadlineProgram, all_can_be_met, solve_deadlines
 from throughputs import InputError
 
@@ -197,3 +198,82 @@ def test_steps_are_those_of_the_hull() -> None:
     assert curve.efficient_steps(0) == []
     assert [level for _, level, _ in ScalingCurve(LEVELS, BENT["yolo"], 8).efficient_steps(8)] == [1, 2, 4]
     assert math.isclose(sum(gain for _, _, gain in curve.efficient_steps(8)), 3.85)
+
+
+def checked(jobs: list[DeadlineJob], gpus: int, plans: list[JobPlan]) -> None:
+    """All deadlines met on the GPUs that there are."""
+    free = FreeProfile(0.0, gpus)
+    for job, plan in zip(jobs, plans, strict=True):
+        free.take(plan)
+        assert plan.met
+        assert plan.real_end <= plan.end <= job.deadline
+    assert min(free.free) >= 0
+
+
+@given(st.integers(0, 10**6), st.sampled_from([4, 8, 16]), st.booleans(), st.sampled_from([0.0, 10.0]))
+@settings(max_examples=60)
+def test_patterns_meet_deadlines_with_the_least_gpu_time(seed, gpus, bent, restart) -> None:
+    filling = Filling(restart_seconds=restart)
+    jobs = offered(seed, 6, gpus, BENT if bent else A100)
+    found = plans_by_patterns(filling, gpus, 0.0, jobs, relative_gap=1e-6)
+    repaired = plans_by_repair(filling, FreeProfile(0.0, gpus), jobs, 10)
+    if found.status == "infeasible":
+        assert repaired is None
+        return
+    assert found.status == "optimal" if restart == 0.0 else found.status in ("optimal", "unknown")
+    if found.plans is None:
+        return
+    checked(jobs, gpus, found.plans)
+    shares = solve_deadlines(DeadlineProgram.interval_bound(jobs, gpus, 0.0, let_in=True))
+    assert shares.gpu_seconds <= found.bound * (1 + 1e-5)
+    assert found.bound <= found.gpu_seconds * (1 + 1e-9)
+    if restart == 0.0:
+        assert found.gpu_seconds <= found.bound * (1 + 1e-5)
+        if repaired is not None:
+            assert found.bound <= gpu_seconds(repaired) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_two_solvers_agree_on_patterns(seed) -> None:
+    jobs = offered(seed, 7, 16, BENT if seed % 2 else A100)
+    highs, cbc = (
+        plans_by_patterns(Filling(), 16, 0.0, jobs, solver=name, relative_gap=1e-6) for name in ("highs", "cbc")
+    )
+    assert highs.status == cbc.status
+    assert highs.gpu_seconds == pytest.approx(cbc.gpu_seconds, rel=1e-5, nan_ok=True)
+
+
+def test_patterns_are_exact_where_shares_are_not() -> None:
+    """Two jobs that need all three GPUs half of the time, and a third that needs two of them for longer than that."""
+    wide = ScalingCurve([3], [1.0], capacity=3)
+    pair = ScalingCurve([2], [1.0], capacity=3)
+    jobs = [DeadlineJob(wide, 50.0, 100.0), DeadlineJob(pair, 60.0, 100.0)]
+    assert all_can_be_met(jobs, 3, 0.0)
+    assert plans_by_patterns(Filling(), 3, 0.0, jobs).status == "infeasible"
+    jobs[1] = DeadlineJob(pair, 49.0, 100.0)
+    found = plans_by_patterns(Filling(), 3, 0.0, jobs)
+    assert found.plans is not None
+    checked(jobs, 3, found.plans)
+    assert plans_by_patterns(Filling(), 3, 0.0, jobs, seconds=0.0).status == "unknown"
+
+
+def test_patterns_let_in_what_other_orders_do_not() -> None:
+    by_repair = by_patterns = possible = 0
+    for seed in range(6):
+        gpus, filling = 16, Filling()
+        jobs = offered(seed, 30, gpus)
+        admitted: list[DeadlineJob] = []
+        plans: list[JobPlan] = []
+        for job in jobs:
+            repaired = plans_by_repair(filling, FreeProfile(0.0, gpus), [*admitted, job], 10)
+            found = plans_by_patterns(filling, gpus, 0.0, [*admitted, job], plans, relative_gap=0.1)
+            by_repair += repaired is not None
+            possible += all_can_be_met([*admitted, job], gpus, 0.0)
+            if found.plans is not None:
+                admitted.append(job)
+                plans = found.plans
+                by_patterns += 1
+                checked(admitted, gpus, plans)
+    assert by_patterns > by_repair
+    # what only shares could do
+    assert by_patterns > 0.95 * possible

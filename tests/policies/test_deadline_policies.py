@@ -116,7 +116,7 @@ def test_published_settings_run_too(workload) -> None:
 @given(workloads())
 @settings(max_examples=15)
 def test_the_program_keeps_promises_too(workload) -> None:
-    result = run("elasticflow_mip", **workload, slots=6)
+    result = run("elasticflow_mip", **workload)
     assert late(result, workload) == 0
     check_capacity(result, workload["gpus"])
 
@@ -134,6 +134,32 @@ def test_the_program_admits_the_most_value(solver) -> None:
     assert least.rejected == (2,)
 
 
+def test_forty_jobs_are_decided_to_the_optimum() -> None:
+    """Three times as much work as there is room for: other orders do not find all that patterns do."""
+    rng = np.random.default_rng(0)
+    rates = np.array([[10.5, 13.3, 15.1, 15.6], [7.4, 13.2, 23.6, 35.0], [2.0, 3.5, 5.0, 6.1]])[
+        rng.integers(3, size=40)
+    ]
+    seconds = 10 ** rng.uniform(2.3, 3.8, 40)
+    slack = seconds * rng.uniform(1.0, 2.0, 40)
+    arrivals = np.sort(rng.uniform(0, 4000, 40))
+    workload = {"rates": rates, "steps": seconds * rates[:, 2], "slack": slack, "arrivals": arrivals}
+    result = run("elasticflow_mip", 16, **workload, time_limit_seconds=60.0)
+    assert late(result, workload) == 0
+    answers = [decision[-1] for decision in result.decisions]
+    assert {answer.status for answer in answers} == {"optimal"}
+    assert any(answer.solver == "highs" for answer in answers)
+
+
+def test_time_that_runs_out_is_no_proof() -> None:
+    """A job that other orders do not let in: without time for the programs, nobody knows whether it could be."""
+    state = state_of([150.0, 330.0], [100.0, 100.0], gpus=4)
+    policy = get_policy("elasticflow_mip", margin_seconds=0.0, time_limit_seconds=1e-9)
+    answer = policy.allocate(state)
+    assert answer.status == "feasible"
+    assert (answer.objective, answer.bound, answer.gap) == (1.0, 2.0, 0.5)
+
+
 def test_a_promise_comes_before_more_value() -> None:
     policy = get_policy("elasticflow_mip", margin_seconds=0.0)
     memory = policy.new_memory()
@@ -147,7 +173,7 @@ def test_a_solver_that_fails_is_named(monkeypatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise SolverError("highs: out of order")
 
-    monkeypatch.setattr("allocator.policies.deadlines.optimum.solve_deadlines", fails)
+    monkeypatch.setattr("allocator.policies.deadlines.optimum.plans_by_patterns", fails)
     state = state_of([100.0, 150.0], [100.0, 100.0], gpus=4)
     with pytest.warns(UserWarning, match="elasticflow_mip: highs: out of order"):
         answer = get_policy("elasticflow_mip").allocate(state)
@@ -231,8 +257,9 @@ def test_a_plan_says_when_its_numbers_change(name) -> None:
     # six GPU seconds a step for the first job until 90 s; the second one follows
     plan = policy.plan(state_of([600.0, 500.0], [101.0, 400.0]), policy.new_memory())
     assert gpus_of(plan) == {0: 8}
-    # earliest deadline first waits for the first job to end
-    assert plan.steps[0].seconds == (np.inf if name == "edf" else pytest.approx(100.0))
+    # earliest deadline first waits for the first job to end; 4 GPUs at last, until 101 s, take the least GPU time
+    expected = {"edf": np.inf, "elasticflow_mip": pytest.approx(98.6, rel=1e-5)}
+    assert plan.steps[0].seconds == expected.get(name, pytest.approx(100.0))
     assert len(plan.steps) == 1
 
 
@@ -299,12 +326,12 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost() -> None:
         ({"admission": "some"}, "admission"),
         ({"admission": "repair", "keep_promises": False}, "admission"),
         ({"repair_rounds": 0}, "repair_rounds"),
-        ({"slots": 0}, "slots"),
+        ({"gpu_time_gap": -1.0}, "gpu_time_gap"),
         ({"time_limit_seconds": 0.0}, "time_limit_seconds"),
     ],
 )
 def test_bad_settings_say_so(options, message) -> None:
-    name = "elasticflow_mip" if message in ("slots", "time_limit_seconds") else "elasticflow"
+    name = "elasticflow_mip" if message in ("gpu_time_gap", "time_limit_seconds") else "elasticflow"
     with pytest.raises(InputError, match=message):
         get_policy(name, **options)
 

@@ -146,7 +146,7 @@ RUNS: dict[str, Callable[[], Run]] = {
     "order, period": lambda: at_events(EveryThirtySeconds()),
     "deadlines": lambda: due("elasticflow"),
     "deadlines, repair": lambda: due("elasticflow", admission="repair"),
-    "deadlines, a program": lambda: due("elasticflow_mip", slots=4),
+    "deadlines, a program": lambda: due("elasticflow_mip"),
     "deadlines, earliest first": lambda: due("edf_admission"),
     "steps": lambda: at_events(Timetable([(0, 10.0), (1, 25.0), (2, 5.0)])),
     "selection": lambda: at_events(Selective(most_seconds=150.0)),

@@ -20,8 +20,8 @@ from allocator.protocol.allocation import Allocation
 from allocator.registry import register
 from formulations import TOLERANCE, SolverError
 from formulations.columns import InfeasibleError
-from formulations.deadlines import JobPlan
-from formulations.deadlines.program import DeadlineProgram, most_value, solve_deadlines
+from formulations.deadlines.patterns import plans_by_patterns
+from formulations.deadlines.program import DeadlineProgram, MostDeadlines, most_value
 from throughputs import InputError
 
 __all__ = ["ElasticFlowProgram"]
@@ -30,37 +30,48 @@ __all__ = ["ElasticFlowProgram"]
 @register(
     "elasticflow_mip",
     paper="Gu et al., ASPLOS 2023, sec. 4, as an integer program",
-    program="max sum_j v_j y_j: sum_sg T_jg tau_js x_jgs >= W_j y_j, sum_jg g x_jgs <= G, x, y in {0,1}; then GPU time",
+    program="max sum_j v_j y_j: sum_sp L_s T_j(g_jp) x_sp >= W_j y_j, sum_p x_sp <= 1, sum_j g_jp <= G; then GPU time",
 )
 @dataclass(frozen=True)
 class ElasticFlowProgram(ElasticPolicy):
-    """Admit as many jobs, or as much value, as a program over slots of time finds deadlines for.
+    """Admit as many jobs, or as much value, as a program finds deadlines for.
 
-    The program is that of `formulations.deadlines.program`: first the most value (priority weights) of jobs whose
-    deadlines are met, those of admitted jobs in any case, then the least GPU time, then the most throughput now. Slots
-    end with deadlines. Where least shares in the order of deadlines do better - they may change levels within a slot -
-    their plans are taken. What is left over goes to jobs as in `elasticflow`, and promises are kept as there.
+    First the most value (priority weights) of jobs whose deadlines are met, those of admitted jobs in any case, then
+    the least GPU time; what is left over goes to jobs as in `elasticflow`, and promises are kept as there.
 
-    The objective of an allocation is the value of the jobs that keep or are given a promise; its bound is that of the
-    program of shares between all deadlines, which no schedule exceeds, so the gap is what is left on the table.
+    1. Newcomers are tried one by one, those of more value first, by least shares and then in other orders, as in
+       `elasticflow` with admission "repair". Where all are let in, no more value is possible.
+    2. Otherwise the interval program (`formulations.deadlines.program`) bounds the value of any schedule. Where there
+       is more to have, the newcomers that it lets in, and then each one that is still out, are asked about in a program
+       over patterns of the whole cluster (`formulations.deadlines.patterns`), which is exact but for restarts.
+    3. The same program, from the plans so far, makes plans of the least GPU time for all who are let in.
+
+    The objective of an allocation is the value of the jobs that keep or are given a promise; its bound is what no
+    schedule exceeds that keeps the promises, and the gap what is left on the table. The status is "optimal" only where
+    the gap is closed; where time runs out it is "feasible".
 
     Parameters
     ----------
-    slots : slots of time at most; with more deadlines than that some of them lie within slots.
-    solver : "auto", "highs" or "cbc"; a solver that fails is named in a warning, and least shares are what remains.
-    time_limit_seconds : for each search.
+    solver : "auto", "highs" or "cbc"; a solver that fails is named in a warning, and the plans of step 1 remain.
+    time_limit_seconds : for the programs of a decision; a linear program that has begun is ended.
+    gpu_time_gap : relative gap of the GPU time at which the search for less ends.
+    repair_rounds, repair_jobs : of the first step, as in `elasticflow`; 0: least shares only.
     score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `elasticflow`.
     """
 
-    slots: int = 16
     solver: Literal["auto", "highs", "cbc"] = "auto"
-    time_limit_seconds: float = 10.0
+    time_limit_seconds: float = 2.0
+    gpu_time_gap: float = 0.01
+    repair_rounds: int = 10
+    repair_jobs: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, valid, expected in (
-            ("slots", self.slots >= 1, "at least 1"),
             ("time_limit_seconds", self.time_limit_seconds > 0, "a time above 0"),
+            ("gpu_time_gap", self.gpu_time_gap >= 0, "at least 0"),
+            ("repair_rounds", self.repair_rounds >= 0, "at least 0"),
+            ("repair_jobs", self.repair_jobs >= 0, "at least 0"),
         ):
             if not valid:
                 raise InputError("policy elasticflow_mip", field=name, found=getattr(self, name), expected=expected)
@@ -71,54 +82,20 @@ class ElasticFlowProgram(ElasticPolicy):
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
         value = dict(zip(state.throughputs.jobs, state.priority_weights.tolist(), strict=True))
-        promises = Promises(self.filling, float(state.clock), int(state.capacity[pool]))
+        gpus = int(state.capacity[pool])
+        promises = Promises(self.filling, float(state.clock), gpus, self.repair_rounds, self.repair_jobs)
         late = self.keep(promises, jobs, memory)
-        let_in = len(promises.jobs)
         newcomers = [job for job in jobs if job.due < inf and not memory.knows(job.label)]
-        asked = [*promises.jobs, *(job for job in newcomers if job.due > promises.now)]
-        for job in newcomers:
-            promises.admit([job])
-        bound, solver = self._improve(promises, asked, let_in, value) if asked else (0.0, "")
+        asking = sorted((job for job in newcomers if job.due > promises.now), key=lambda job: -value[job.label])
+        question = _Question(self, promises, asking, value, started)
+        question.answer()
         admitted = {job.label for job in promises.jobs}
         met = sum(value[label] for label in admitted)
         self.serve(promises, late, (job for job in jobs if job.due == inf))
         turned_away = [job.position for job in newcomers if job.label not in admitted]
         plan = self.finished(state, memory, pool, promises, [*unserved.tolist(), *turned_away], keep_met=True)
-        return replace(plan, allocation=self._allocation(state, plan, met, max(bound, met), solver, started))
-
-    def _improve(
-        self, promises: Promises, asked: list[PlannedJob], let_in: int, value: dict[Hashable, float]
-    ) -> tuple[float, str]:
-        """Take the plans of the program where they are better; returns the bound and the solver.
-
-        The first `let_in` of the jobs that are `asked` about have promises.
-        """
-        now, gpus, solver, seconds = promises.now, promises.gpus, self.solver, self.time_limit_seconds
-        kept = np.arange(len(asked)) < let_in
-        values = np.array([value[job.label] for job in asked])
-        ends = sorted({job.deadline for job in asked})
-        rank = np.linspace(0, len(ends) - 1, min(self.slots, len(ends))).round().astype(int)
-        borders = [now, *(ends[k] for k in np.unique(rank).tolist())]
-        shares = DeadlineProgram.interval_bound(asked, gpus, now, let_in=kept, values=values)
-        whole = DeadlineProgram(asked, gpus, borders, let_in=kept, values=values)
-        bound = inf
-        try:
-            bound = most_value(shares, solver=solver, seconds=seconds)
-            answer = solve_deadlines(whole, solver=solver, seconds=seconds)
-        except InfeasibleError:
-            # promises that rest on shorter slots than these
-            return bound, ""
-        except SolverError as error:
-            warnings.warn(f"policy {self.name}: {error}; least shares in the order of deadlines remain", stacklevel=2)
-            return bound, ""
-        assert answer.plans is not None
-        chosen = [(job, plan) for job, plan, met in zip(asked, answer.plans, answer.met, strict=True) if met]
-        plans = [self.filling.carried_on(plan, job, now) for job, plan in chosen if plan is not None]
-        if len(plans) == len(chosen) and all(plan.met for plan in plans):
-            here = sum(value[job.label] for job in promises.jobs), -_gpu_seconds(promises.plans)
-            if (sum(value[job.label] for job, _ in chosen), -_gpu_seconds(plans)) > here:
-                promises.fix([job for job, _ in chosen], plans)
-        return bound, answer.solution.stages[0].solver
+        bound = max(question.bound, met)
+        return replace(plan, allocation=self._allocation(state, plan, met, bound, question.solver, started))
 
     def _allocation(
         self, state: ClusterState, plan: Plan, met: float, bound: float, solver: str, started: float
@@ -146,5 +123,107 @@ class ElasticFlowProgram(ElasticPolicy):
         )
 
 
-def _gpu_seconds(plans: Sequence[JobPlan]) -> float:
-    return sum(plan.gpu_seconds(plan.real_end) for plan in plans)
+class _Question:
+    """Who of the newcomers is let in: by rule, by the bound, by patterns.
+
+    Attributes
+    ----------
+    bound : no schedule that keeps all promises meets deadlines of more value.
+    solver : of the last program; empty where none was needed.
+    """
+
+    def __init__(
+        self,
+        policy: ElasticFlowProgram,
+        promises: Promises,
+        asking: list[PlannedJob],
+        value: dict[Hashable, float],
+        started: float,
+    ) -> None:
+        self.policy, self.promises, self.asking, self.value = policy, promises, asking, value
+        self.until = started + policy.time_limit_seconds
+        self.kept = list(promises.jobs)
+        self.bound, self.solver = self._worth([*self.kept, *asking]), ""
+
+    def answer(self) -> None:
+        """Change the promises to the best that is found."""
+        for job in self.asking:
+            self.promises.admit([job])
+        try:
+            if self._missed and self._seconds > 0:
+                self._search()
+            if self.asking:
+                self._save_gpu_time()
+        except SolverError as error:
+            where = f"policy {self.policy.name}: {error}"
+            warnings.warn(f"{where}; what least shares and other orders admit remains", stacklevel=4)
+
+    def _search(self) -> None:
+        """Let more newcomers in by patterns, those first that the bound lets in."""
+        everybody = [*self.kept, *self.asking]
+        program = DeadlineProgram.interval_bound(
+            everybody,
+            self.promises.gpus,
+            self.promises.now,
+            let_in=np.arange(len(everybody)) < len(self.kept),
+            values=[self.value[job.label] for job in everybody],
+        )
+        self.solver = self.policy.solver
+        try:
+            most = most_value(program, solver=self.policy.solver, seconds=self._seconds)
+        except InfeasibleError:
+            # promises that rest on what rounding leaves of a job
+            self.bound = inf
+            return
+        self.solver, self.bound = most.stages[0].solver, min(self.bound, float(most.stages[0].bound))
+        if not self._missed:
+            return
+        goal = [job for job, met in zip(everybody, MostDeadlines(program).met(np.ravel(most.x.T)), strict=True) if met]
+        if self._worth(goal) > self._worth(self.promises.jobs) and self._fixed(goal) == "fixed":
+            return
+        for job in [job for job in self.asking if job not in self.promises.jobs]:
+            status = self._fixed([*self.promises.jobs, job]) if self._missed else ""
+            if status == "infeasible" and len(self.asking) == 1:
+                self.bound = self._worth(self.kept)
+
+    def _save_gpu_time(self) -> None:
+        """Plans of less GPU time for all who are let in."""
+        self._fixed(self.promises.jobs)
+
+    def _fixed(self, jobs: Sequence[PlannedJob]) -> str:
+        """Promise all these jobs their deadlines by patterns; "fixed", or why not."""
+        promises = self.promises
+        before = {job.label: plan for job, plan in zip(promises.jobs, promises.plans, strict=True)}
+        ordered = sorted(jobs, key=lambda job: job.label not in before)
+        start = [before[job.label] for job in ordered if job.label in before]
+        if not ordered or self._seconds <= 0:
+            return "unknown"
+        solver: Literal["highs", "cbc"] = "cbc" if self.policy.solver == "cbc" else "highs"
+        self.solver = solver
+        found = plans_by_patterns(
+            promises.filling,
+            promises.gpus,
+            promises.now,
+            ordered,
+            start,
+            solver=solver,
+            relative_gap=self.policy.gpu_time_gap,
+            seconds=self._seconds,
+        )
+        if found.plans is None:
+            return found.status
+        if len(start) == len(ordered) and found.gpu_seconds >= sum(plan.gpu_seconds(plan.real_end) for plan in start):
+            return "unknown"
+        return "fixed" if promises.fix(ordered, found.plans) else "unknown"
+
+    @property
+    def _seconds(self) -> float:
+        return self.until - perf_counter()
+
+    @property
+    def _missed(self) -> bool:
+        """Whether promises of more value may be possible."""
+        return self.bound - self._worth(self.promises.jobs) > TOLERANCE * max(self.bound, 1.0)
+
+    def _worth(self, jobs: Sequence[PlannedJob]) -> float:
+        return sum(self.value[job.label] for job in jobs)
