@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "DEADLINE_LABELS",
     "SHOCKWAVE_COMPARISON",
     "SHOCKWAVE_LABELS",
     "SHOCKWAVE_PLANNER",
@@ -26,6 +27,19 @@ SHOCKWAVE_LABELS = {
     "isolated_plus": "Fair share",
 }
 """Names in Zheng et al., NSDI 2023: labels by policy."""
+
+DEADLINE_LABELS = {
+    "elasticflow": "ElasticFlow",
+    "elasticflow_no_admission": "EDF + Elastic Scaling",
+    "elasticflow_mip": "ElasticFlow, by programs",
+    "edf": "EDF",
+    "edf_admission": "EDF + Admission Control",
+    "tiresias": "Tiresias",
+    "gandiva_time_slicing": "Gandiva",
+    "themis": "Themis",
+    "chronus": "Chronus",
+}
+"""Names in Gu et al., ASPLOS 2023, secs. 6.1 and 6.4: labels by policy; the programs are ours."""
 
 SHOCKWAVE_COMPARISON: dict[str, dict[str, float | str]] = {
     "shockwave": {},

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator.policies.paper_labels import SHOCKWAVE_LABELS
+from allocator.policies.paper_labels import DEADLINE_LABELS, SHOCKWAVE_LABELS
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure
 
 __all__ = ["Presentation", "ended_otherwise"]
@@ -35,10 +35,14 @@ _OF_SOME_RUNS = (_AGAINST_FAIR_SHARE, *DEADLINE_FIGURES)
 
 
 _SHOCKWAVE = (SHOCKWAVE_LABELS, ("makespan", "average_jct", "worst_rho", "unfair_fraction"))
+_DEADLINES = (DEADLINE_LABELS, ("deadline_ratio", "average_jct"))
 # By preset: what the paper calls the policies, and which figures it also shows as bars.
 _OF_PAPERS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "shockwave": _SHOCKWAVE,
     "shockwave_published": _SHOCKWAVE,
+    "elasticflow": _DEADLINES,
+    "chronus": _DEADLINES,
+    "chronus_elasticflow": _DEADLINES,
 }
 
 
@@ -74,19 +78,16 @@ class Presentation:
         figures = tuple(_by(yardstick, figure) for figure in FIGURES)
         policies = [str(summary.get("policy", MISSING)) for summary in summaries]
         labels = tuple(names.get(policy, policy) for policy in policies)
+        of_some = tuple(f for f in _OF_SOME_RUNS if any(s.get(f.key) is not None for s in summaries))
+        all_figures = (*zip(FIGURES, figures, strict=True), *((figure, figure) for figure in of_some))
         return cls(
             names=tuple(
                 policy if label == policy else f"{policy} ({label})"
                 for policy, label in zip(policies, labels, strict=True)
             ),
             labels=labels,
-            figures=figures + tuple(f for f in _OF_SOME_RUNS if any(s.get(f.key) is not None for s in summaries)),
-            bars=tuple(
-                shown_figure
-                for key in bars
-                for known, shown_figure in zip(FIGURES, figures, strict=True)
-                if known.key == key
-            ),
+            figures=figures + of_some,
+            bars=tuple(shown_figure for key in bars for known, shown_figure in all_figures if known.key == key),
             rho="rho" + _ending(yardstick),
             meaning=_MEANING[yardstick],
             usual=yardstick == "isolated",

@@ -119,6 +119,10 @@ def extra_figures(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("deadline_jobs"):
         counts = ", ".join(f"{summary[name]} {name}" for name in ("admitted", "rejected", "met", "late"))
         lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")
+    if count := summary.get("fallback_decisions"):
+        lines.append(
+            f"{count} of {summary['policy_calls']} decisions were left to another solver or rule, see warnings"
+        )
     for row in summary.get("by_priority", []):
         jct = _hours(row["average_jct"], " h")
         lines.append(f"weight {row['priority_weight']:g}: {row['jobs']} jobs, average JCT {jct}")

@@ -53,6 +53,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - where jobs have deadlines, those of `deadlines.deadline_figures`, and cluster_efficiency: the time average of
       `efficiency.efficiency_table`; None where throughput by number of GPUs is not known.
     - cost: dollars; None without prices.
+    - fallback_decisions: those that the solver asked first failed to make, or to prove: another one or a rule did.
     - by_priority: the rows of `priorities_table`, when jobs differ in weight.
     - by_entity: the rows of `entity_metrics.entities_table`, when the run has entities.
 
@@ -98,6 +99,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
         "rounds": int(result.timeline["rounds"].sum()) if "rounds" in result.timeline else len(result.timeline),
         "policy_calls": result.policy_calls,
+        "fallback_decisions": sum(bool(allocation.fallbacks) for _, _, allocation in result.decisions),
         "policy_seconds": float(result.policy_seconds),
         "wall_seconds": float(result.wall_seconds),
     }

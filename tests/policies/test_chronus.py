@@ -163,9 +163,11 @@ def test_a_solver_that_fails_is_told_of_and_marked(monkeypatch: pytest.MonkeyPat
         result = simulate(trace, cluster, get_policy("chronus"), np.ones((12, 1)))
     marks = {(allocation.status, allocation.fallbacks) for _, _, allocation in result.decisions}
     assert marks == {("greedy", ("highs",))}
+    assert result.summary()["fallback_decisions"] == len(result.decisions) > 0
     greedy = simulate(trace, cluster, get_policy("chronus", solver="none"), np.ones((12, 1)))
     assert result.jobs.completion_time.tolist() == greedy.jobs.completion_time.tolist()
     assert {(each.status, each.fallbacks) for _, _, each in greedy.decisions} == {("greedy", ())}
+    assert greedy.summary()["fallback_decisions"] == 0
 
 
 def test_lease_programs_are_proven() -> None:

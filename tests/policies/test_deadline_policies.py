@@ -179,6 +179,7 @@ def test_a_solver_that_fails_is_named(monkeypatch) -> None:
         answer = get_policy("elasticflow_mip").allocate(state)
     assert answer.rejected == ()
     assert answer.objective == 2.0
+    assert answer.fallbacks == ("auto",)
 
 
 def test_one_impossible_job_rejects_its_batch_or_itself_alone() -> None:

@@ -174,3 +174,18 @@ def test_jobs_that_ended_without_their_last_step_are_told() -> None:
     text = text_of([comparison_table(rows)])
     assert "3 jobs cut off before the last step, 1 job not admitted" in " ".join(text.split())
     assert "given up" not in text
+
+
+@pytest.mark.parametrize("preset", ["elasticflow", "chronus", "chronus_elasticflow"])
+def test_runs_with_deadlines_have_the_names_of_their_papers(preset: str) -> None:
+    settings = {"preset": preset, "fairness": "isolated"}
+    rows = [
+        summary(policy) | {"settings": settings, "deadline_ratio": ratio}
+        for policy, ratio in (("elasticflow", 0.9), ("edf_admission", 0.5), ("fifo", 0.1))
+    ]
+    shown = Presentation.of(rows)
+    assert shown.labels == ("ElasticFlow", "EDF + Admission Control", "fifo")
+    assert [figure.key for figure in shown.bars] == ["deadline_ratio", "average_jct"]
+    assert "deadline_ratio" in {figure.key for figure in shown.figures}
+    without = Presentation.of([summary("elasticflow") | {"settings": settings}])
+    assert [figure.key for figure in without.bars] == ["average_jct"]

@@ -95,7 +95,8 @@ class ElasticFlowProgram(ElasticPolicy):
         turned_away = [job.position for job in newcomers if job.label not in admitted]
         plan = self.finished(state, memory, pool, promises, [*unserved.tolist(), *turned_away], keep_met=True)
         bound = max(question.bound, met)
-        return replace(plan, allocation=self._allocation(state, plan, met, bound, question.solver, started))
+        allocation = self._allocation(state, plan, met, bound, question.solver, started)
+        return replace(plan, allocation=replace(allocation, fallbacks=question.failed))
 
     def _allocation(
         self, state: ClusterState, plan: Plan, met: float, bound: float, solver: str, started: float
@@ -130,6 +131,7 @@ class _Question:
     ----------
     bound : no schedule that keeps all promises meets deadlines of more value.
     solver : of the last program; empty where none was needed.
+    failed : the solver asked for, where it failed.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class _Question:
         self.until = started + policy.time_limit_seconds
         self.kept = list(promises.jobs)
         self.bound, self.solver = self._worth([*self.kept, *asking]), ""
+        self.failed: tuple[str, ...] = ()
 
     def answer(self) -> None:
         """Change the promises to the best that is found."""
@@ -156,6 +159,7 @@ class _Question:
                 self._save_gpu_time()
         except SolverError as error:
             where = f"policy {self.policy.name}: {error}"
+            self.failed = (self.policy.solver,)
             warnings.warn(f"{where}; what least shares and other orders admit remains", stacklevel=4)
 
     def _search(self) -> None:
