@@ -99,7 +99,8 @@ class ClusterState:
     current_partner : (N,) position of the job that shared GPUs with this one by the last decision, -1 for none.
     run_seconds, gpu_seconds : (N,) seconds that the job has trained, and these times its GPUs (attained service);
         kept for policies with `Need.SERVICE`, zeros for others.
-    lost_seconds : (N,) seconds that the last decision cost the job before it trained; zeros where that is not known.
+    lost_seconds : (N,) seconds that the last decision cost the job before it trained, where a simulator charges
+        decisions (`overhead` in its settings); zeros otherwise. Who expects a job to end at an instant is that late.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The

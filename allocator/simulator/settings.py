@@ -80,11 +80,13 @@ class SimulatorSettings:
         happens in between waits, and the GPUs of a job that ends are free only then; 0: everything is seen at once.
     slot_grid : slots begin at multiples of slot_seconds from the first arrival on; otherwise with each decision.
     slot_spares_last_arrival : the last arrival of a trace does not wait for the end of a slot.
-    slot_spares_last_end : nor does an end when nobody else who has ever run is left and no more jobs are to arrive.
+    slot_spares_last_end : nor does an end after which nobody is left who has run before, once no more jobs are to
+        arrive: jobs that still wait for their first GPUs get them at once instead of with the next slot.
     ends : when a job that has done its last step is through: "exact": then; "second": at the next whole second;
         "slot": at the end of that slot of its present stretch (with slot_seconds above 0).
-    late_jobs_wait : with ends "slot", a job that is not through by its deadline goes on only when that slot is over; if
-        something happens before it is through, it has not waited.
+    late_jobs_wait : with ends "slot", a job whose deadline passes in a stretch stands still from its deadline to the
+        end of the slot in which that lies, and is through so much later, as the published loop looks at late jobs at
+        ends of slots only. A decision before it is through takes that back: up to then it has trained without a wait.
     deadlines_judged_by : what a deadline is compared with: "end": the end of the job, as in its completion time;
         "training": the second of its last step, without the overhead of its last stretch and the rest of the slot.
     overhead : which jobs lose time at each decision at an event: "off": nobody; "starts": those that start;

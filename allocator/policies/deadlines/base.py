@@ -57,9 +57,11 @@ class DeadlinePolicy(PlanPolicy):
     whole_seconds : whether jobs are planned to end on whole seconds after a breakpoint of the plan.
     restart_seconds : what a job is taken to need to get going on another number of GPUs.
     margin_seconds : how long before its deadline a job is to end.
-    published_list : jobs of one deadline stand in the order of a list that is kept from plan to plan and sorted now and
-        then, as in the published code; gangs are placed in that order. Otherwise those that came first are first, and
-        larger gangs are placed first.
+    published_list : whether ties are resolved, and gangs placed, as in the published code: it keeps one list of jobs
+        from plan to plan and sorts it now and then, by deadline, by score or by GPUs, so that jobs with equal keys
+        stand in the order of whatever it was sorted by before. With it recorded runs are reproduced to the second;
+        there is no other reason to set it. Otherwise jobs of one deadline are planned as they came, and larger gangs
+        are placed first, which keeps servers together.
     """
 
     needs: ClassVar[Need] = Need.CONFIGURATIONS

@@ -29,7 +29,7 @@ __all__ = ["ElasticFlowProgram"]
 
 @register(
     "elasticflow_mip",
-    paper="Gu et al., ASPLOS 2023, sec. 4, as an integer program",
+    paper="Gu et al., ASPLOS 2023, sec. 4, by programs",
     program="max sum_j v_j y_j: sum_sp L_s T_j(g_jp) x_sp >= W_j y_j, sum_p x_sp <= 1, sum_j g_jp <= G; then GPU time",
 )
 @dataclass(frozen=True)
