@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,8 @@ def positions_of(jobs: Sequence[Hashable], known: Sequence[Hashable]) -> _Ids:
     """(N,) where in `known` each of the N `jobs` stands, -1 for one that is not there."""
     if jobs == known:
         return np.arange(len(jobs))
-    place = {label: position for position, label in enumerate(known)}
-    return np.fromiter((place.get(label, -1) for label in jobs), np.int64, len(jobs))
+    place = dict(zip(known, range(len(known)), strict=True))
+    return np.fromiter(map(place.get, jobs, repeat(-1)), np.int64, len(jobs))
 
 
 def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
