@@ -144,11 +144,11 @@ def _check_known(assignment: Assignment, state: ClusterState, where: str, needs:
     if not len(other):
         return
     job, pool, gpus = (column[other] for column in (assignment.jobs, assignment.pool, assignment.gpus))
-    label = state.throughputs.jobs[int(job[0])]
-    if Need.CONFIGURATIONS not in needs or state.configurations is None:
+    rates = state.rates_at(job, pool, gpus) if Need.CONFIGURATIONS in needs else None
+    if rates is None:
+        label = state.throughputs.jobs[int(job[0])]
         expected = f"its scale factor {state.scale_factors[job[0]]}, or a policy with Need.CONFIGURATIONS"
         raise InputError(where, field=f"GPUs of job {label!r}", found=int(gpus[0]), expected=expected)
-    rates = state.configurations.rates_at(job, pool, gpus)
     if not (rates > 0).all():
         at = int(np.argmin(rates > 0))
         label = state.throughputs.jobs[int(job[at])]

@@ -14,6 +14,10 @@ __all__ = ["Assignment", "among_ids", "within"]
 
 _Ids = NDArray[np.int64]
 
+# The partners of so many jobs alone.
+_ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
+_ALONE.flags.writeable = False
+
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
@@ -44,9 +48,18 @@ class Assignment:
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
         """From anything array-like; without `partner` nobody shares."""
-        ids = _whole(jobs, "jobs")
-        beside = np.full(len(ids), -1, dtype=np.int64) if partner is None else _whole(partner, "partner")
-        return cls(ids, _whole(pool, "pool"), _whole(gpus, "gpus"), beside)
+        ids, pools, counts = _whole(jobs, "jobs"), _whole(pool, "pool"), _whole(gpus, "gpus")
+        if partner is None:
+            return cls._of_jobs_alone(ids, pools, counts)
+        return cls(ids, pools, counts, _whole(partner, "partner"))
+
+    @classmethod
+    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids) -> Assignment:
+        """Nobody shares, and nobody needs to look whether anybody does."""
+        k = len(jobs)
+        rows = cls(jobs, pool, gpus, _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64))
+        rows.__dict__["_shares_gpus"] = False
+        return rows
 
     @classmethod
     def none(cls) -> Assignment:
@@ -82,13 +95,15 @@ class Assignment:
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Assignment:
         """Some of the rows."""
+        if not self.shares_gpus:
+            return self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
         return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows])
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions."""
-        partner = self.partner
-        if self.shares_gpus:
-            partner = np.where(partner < 0, -1, ids[np.maximum(partner, 0)])
+        if not self.shares_gpus:
+            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus)
+        partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner)
 
     def among(self, live: _Ids) -> Assignment:
@@ -97,6 +112,8 @@ class Assignment:
         if there.all():
             return self
         kept = self.take(there)
+        if not self.shares_gpus:
+            return kept
         return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, live), kept.partner, -1))
 
     def without(self, gone: _Ids) -> Assignment:
@@ -106,6 +123,8 @@ class Assignment:
         if there.all():
             return self
         kept = self.take(there)
+        if not self.shares_gpus:
+            return kept
         return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, away), -1, kept.partner))
 
     def in_pairs(self) -> Assignment:

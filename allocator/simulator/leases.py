@@ -55,17 +55,19 @@ class Leases:
         change = decision.transition
         if not change.changes and not decision.assignment.shares_gpus and not decision.before.shares_gpus:
             return
-        rows, begins = decision.assignment, change.rows
+        rows, begins, stop = decision.assignment, change.rows, change.stop
         if decision.assignment.shares_gpus or decision.before.shares_gpus:
             other = self._other_partner(rows, change.keep)
             begins = np.sort(np.concatenate([begins, among_ids(rows.jobs, other).nonzero()[0]]))
         jobs = rows.jobs[begins]
-        self.end(np.sort(np.concatenate([change.stop, jobs])), clock, table)
+        if len(stop) or len(jobs) > len(change.start):
+            self.end(np.sort(np.concatenate([stop, jobs])), clock, table)
         if not len(begins):
             return
         columns = jobs, rows.pool[begins], rows.gpus[begins], rows.partner[begins], table.steps_done[table.rows(jobs)]
+        gpus_of = self._core.gpus_of
         for job, pool, gpus, partner, done in zip(*(column.tolist() for column in columns), strict=True):
-            self._open[job] = pool, gpus, partner, clock, done, self._core.gpus_of(job)
+            self._open[job] = pool, gpus, partner, clock, done, gpus_of(job)
 
     def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
         """Those of the `kept` jobs (ascending) that share their GPUs with somebody else than before."""

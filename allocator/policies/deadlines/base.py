@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -38,7 +39,7 @@ class PlannedJob(DeadlineJob):
     def __init__(
         self, curve: ScalingCurve, work: float, due: float, held: int, starting: float, label: Hashable, position: int
     ) -> None:
-        super().__init__(curve, work, due, held, starting)
+        self.curve, self.work, self.deadline, self.held, self.starting = curve, work, due, held, starting
         self.due, self.label, self.position = due, label, position
 
 
@@ -103,49 +104,77 @@ class DeadlinePolicy(PlanPolicy):
         self, state: ClusterState, memory: DeadlineMemory, pool: int
     ) -> tuple[list[PlannedJob], NDArray[np.int64]]:
         """The active jobs, and the positions of those that no number of GPUs of the cluster can run."""
+        positions, unserved = self.in_line(state, memory, pool)
+        return self.planned(state, memory, positions.tolist()), unserved
+
+    def in_line(
+        self, state: ClusterState, memory: DeadlineMemory, pool: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Positions of the jobs that can run, in tie order or that of the published list; and of the others."""
+        labels = state.throughputs.jobs
+        unserved = self._read_curves(state, memory, labels, pool)
+        positions = tie_order(labels)
+        if unserved:
+            positions = positions[np.isin(positions, unserved, invert=True)]
+        if self.published_list and memory.listed:
+            last = len(memory.listed)
+            place = dict(zip(memory.listed, range(last), strict=True))
+            rank = np.fromiter(map(place.get, labels, repeat(last)), np.int64, len(labels))
+            positions = positions.take(rank.take(positions).argsort(kind="stable"))
+        return positions, np.array(unserved, dtype=np.int64)
+
+    def planned(self, state: ClusterState, memory: DeadlineMemory, positions: list[int]) -> list[PlannedJob]:
+        """The jobs at these positions."""
         labels, now = state.throughputs.jobs, float(state.clock)
-        self._read_curves(state, memory, labels, pool)
         held = dict(zip(state.running.jobs.tolist(), state.running.gpus.tolist(), strict=True))
         due = (state.deadlines - self.margin_seconds).tolist()
         work, shortest = state.steps_remaining.tolist(), _CLOSE * max(now, 1.0)
-        jobs, unserved = [], []
-        for position in tie_order(labels).tolist():
+        curves, starts, unknown = memory.curves, memory.starting, (0, now)
+        jobs = []
+        for position in positions:
             label = labels[position]
-            curve = memory.curves[label]
-            if not curve.levels:
-                unserved.append(position)
-                continue
+            curve, now_on = curves[label], held.get(position, 0)
             # what rounding has left of a job takes time, too: a plan without length takes no GPUs
-            left = max(work[position], shortest * max(curve.rate_of.values()))
-            gpus, ready = memory.starting.get(label, (0, now))
-            now_on = held.get(position, 0)
-            starting = max(ready - now, 0.0) if gpus == now_on else 0.0
-            jobs.append(PlannedJob(curve, left, due[position], now_on, starting, label, position))
-        if self.published_list:
-            place, last = {label: k for k, label in enumerate(memory.listed)}, len(memory.listed)
-            jobs.sort(key=lambda job: place.get(job.label, last))
-        return jobs, np.array(unserved, dtype=np.int64)
+            left, least = work[position], shortest * curve.best_rates[-1]
+            gpus, ready = starts.get(label, unknown)
+            starting = ready - now if gpus == now_on and ready > now else 0.0
+            jobs.append(
+                PlannedJob(curve, left if left > least else least, due[position], now_on, starting, label, position)
+            )
+        return jobs
 
-    def _read_curves(self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int) -> None:
-        """Read the throughput curves of jobs that are new, of all jobs where the number of GPUs is."""
+    def _read_curves(
+        self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int
+    ) -> list[int]:
+        """Read the throughput curves of jobs that are new, of all jobs where the number of GPUs is.
+
+        Returns the positions of those that no number of GPUs can run.
+        """
         capacity = int(state.capacity[pool])
         if memory.capacity != capacity:
             memory.capacity, memory.curves = capacity, {}
-        new = [position for position, label in enumerate(labels) if label not in memory.curves]
+        curves = memory.curves
+        new = [position for position, label in enumerate(labels) if label not in curves]
         if not new:
-            return
-        ways, kinds = state.configurations, state.job_types
+            return new
+        wanted, kinds = np.array(new, dtype=np.int64), state.job_types
+        ways = state.configurations_of(wanted)
         if ways is None:
-            ways = Configurations.from_matrix(state.throughputs)
-        for position in new:
+            ways = Configurations.from_matrix(state.throughputs).of(wanted)
+        unserved = []
+        for k, position in enumerate(new):
             most = np.inf if kinds is None else self.most_gpus.get(str(kinds[position]), np.inf)
-            gpus, rates = _curve(ways, position, pool)
+            gpus, rates = _curve(ways, k, pool)
             key = (tuple(gpus), tuple(rates), capacity, most)
             curve = memory.shared_curves.get(key)
             if curve is None:
                 curve = ScalingCurve(gpus, rates, capacity, most, useful_only=self.levels == "useful")
                 memory.shared_curves[key] = curve
-            memory.curves[labels[position]] = curve
+            if curve.levels:
+                curves[labels[position]] = curve
+            else:
+                unserved.append(position)
+        return unserved
 
     def as_plan(
         self,
@@ -156,8 +185,12 @@ class DeadlinePolicy(PlanPolicy):
         gpus: Sequence[int],
         rejected: Sequence[int] | NDArray[np.int64],
         until: float = np.inf,
+        line: Sequence[Hashable] | None = None,
     ) -> Plan:
-        """Jobs run on so many `gpus`, at most `until` (seconds on the clock); the memory is then of these jobs."""
+        """Jobs run on so many `gpus`, at most `until` (seconds on the clock).
+
+        The memory is then of these jobs; of those in `line` (labels) where there are more that wait.
+        """
         now = float(state.clock)
         running = [(job, held) for job, held in zip(jobs, gpus, strict=True) if held]
         if not self.published_list:
@@ -171,9 +204,11 @@ class DeadlinePolicy(PlanPolicy):
             job.label: (held, now + (job.starting if held == job.held else self.restart_seconds))
             for job, held in running
         }
-        memory.curves = {job.label: job.curve for job in jobs}
+        listed = [job.label for job in jobs] if line is None else list(line)
+        if len(memory.curves) > len(listed):
+            memory.curves = {label: memory.curves[label] for label in listed}
         if self.published_list:
-            memory.listed = [job.label for job in jobs]
+            memory.listed = listed
         seconds = max(until - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
@@ -36,9 +38,8 @@ class EarliestDeadlineFirst(DeadlinePolicy):
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
-        jobs, unserved = self.jobs(state, memory, pool)
-        jobs.sort(key=_deadline)
-        return self.as_plan(state, memory, pool, jobs, _all_they_can_use(jobs, state, pool), unserved)
+        positions, unserved = self.in_line(state, memory, pool)
+        return _all_they_can_use(self, state, memory, pool, positions, unserved)
 
 
 @register(
@@ -64,11 +65,11 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
-        jobs, unserved = self.jobs(state, memory, pool)
-        rejected = unserved.tolist()
-        if self.late_block and all(memory.knows(job.label) for job in jobs):
-            jobs.sort(key=_deadline)
-            return self.as_plan(state, memory, pool, jobs, _all_they_can_use(jobs, state, pool), rejected)
+        positions, unserved = self.in_line(state, memory, pool)
+        labels = state.throughputs.jobs
+        if self.late_block and all(memory.knows(labels[position]) for position in positions.tolist()):
+            return _all_they_can_use(self, state, memory, pool, positions, unserved)
+        jobs, rejected = self.planned(state, memory, positions.tolist()), unserved.tolist()
         order: DeadlineOrder[PlannedJob] = DeadlineOrder(
             FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, self.filling)
         )
@@ -92,16 +93,27 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
         return self.as_plan(state, memory, pool, served, gpus, rejected, self.next_change(order.plans))
 
 
-def _all_they_can_use(jobs: Sequence[PlannedJob], state: ClusterState, pool: int) -> list[int]:
-    """GPUs of now of jobs in line: the largest level of each, or the largest within what those before it leave."""
+def _all_they_can_use(
+    policy: DeadlinePolicy,
+    state: ClusterState,
+    memory: DeadlineMemory,
+    pool: int,
+    positions: NDArray[np.intp],
+    unserved: NDArray[np.int64],
+) -> Plan:
+    """Jobs in the order of deadlines, each on its largest level, or the largest within what those before it leave."""
+    due = state.deadlines - policy.margin_seconds
+    in_order = positions.take(due.take(positions).argsort(kind="stable")).tolist()
+    line = [state.throughputs.jobs[position] for position in in_order]
     free = int(state.capacity[pool])
-    gpus = []
-    for job in jobs:
-        curve = job.curve
-        gpus.append(curve.level_within[min(free, curve.levels[-1])] if free else 0)
-        free -= gpus[-1]
-    return gpus
-
-
-def _deadline(job: PlannedJob) -> float:
-    return job.deadline
+    served, gpus = [], []
+    for position, label in zip(in_order, line, strict=True):
+        if not free:
+            break
+        curve = memory.curves[label]
+        level = curve.level_within[min(free, curve.levels[-1])]
+        if level:
+            served.append(position)
+            gpus.append(level)
+            free -= level
+    return policy.as_plan(state, memory, pool, policy.planned(state, memory, served), gpus, unserved, line=line)
