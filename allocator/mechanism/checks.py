@@ -15,6 +15,8 @@ from throughputs import InputError
 
 __all__ = ["checked_allocation", "checked_pairs", "checked_plan", "checked_shares"]
 
+_NOBODY = np.empty(0, dtype=np.int64)
+
 _NUMBERS = (int, float, np.number)
 
 
@@ -92,14 +94,16 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
     for number, step in enumerate(plan.steps):
         where = f"{source}, step {number} of the plan"
         _check_seconds(step.seconds, where, last=number == len(plan.steps) - 1)
-        _check_head_start(step, where)
+        if step.head_start is not None:
+            _check_head_start(step, step.head_start, where)
         _positions(step.assignment.jobs, state, where, "jobs")
         step.assignment.check(state.capacity, where)
         if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
             found = np.intersect1d(step.assignment.jobs, rejected).tolist()
             raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
         _check_known(step.assignment, state, where, needs)
-        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds, step.head_start))
+        pairs = step.assignment.shares_gpus
+        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds, step.head_start) if pairs else step)
     return Plan(tuple(steps), rejected, hold, plan.allocation)
 
 
@@ -110,10 +114,7 @@ def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
         raise InputError(where, field="seconds", found=seconds, expected=expected)
 
 
-def _check_head_start(step: PlanStep, where: str) -> None:
-    ahead = step.head_start
-    if ahead is None:
-        return
+def _check_head_start(step: PlanStep, ahead: NDArray[np.float64], where: str) -> None:
     if ahead.shape != step.assignment.jobs.shape or not (np.isfinite(ahead) & (ahead >= 0)).all():
         expected = f"({len(step.assignment)},) times of at least 0"
         raise InputError(where, field="head_start", found=ahead.tolist(), expected=expected)
@@ -123,6 +124,8 @@ def _check_head_start(step: PlanStep, where: str) -> None:
 
 def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
     """The `jobs`, if they are positions in the state."""
+    if not len(jobs):
+        return _NOBODY
     given = np.asarray(jobs)
     whole = given.size == 0 or given.dtype.kind in "iu"
     if given.ndim != 1 or not whole or not within(given, state.n_jobs):

@@ -14,6 +14,9 @@ __all__ = ["Assignment", "among_ids", "within"]
 
 _Ids = NDArray[np.int64]
 
+# Up to so many numbers plain Python is faster than arrays.
+_FEW = 64
+
 # The partners of so many jobs alone.
 _ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
 _ALONE.flags.writeable = False
@@ -138,7 +141,10 @@ class Assignment:
 
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
-        expected = f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
+
+        def expected() -> str:
+            return f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
+
         k, pools = len(self.jobs), len(capacity)
         if not len(self.pool) == len(self.gpus) == len(self.partner) == k:
             raise InputError(source, field="assignment", found="columns of different length", expected="(K,) each")
@@ -146,13 +152,17 @@ class Assignment:
             return
         if not within(self.pool, pools):
             raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
-        if not _distinct(self.jobs) or np.count_nonzero(self.gpus < 1):
-            raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected)
+        if not _distinct(self.jobs) or self.gpus[self.gpus.argmin()] < 1:
+            raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected())
         if self.shares_gpus:
             self._check_pairs(source)
-        used = self.gpus_used(pools)
-        if np.count_nonzero(used > capacity):
-            raise InputError(source, field="assignment", found=f"{used.tolist()} GPUs", expected=expected)
+        if pools == 1 and not self.shares_gpus:
+            fits = self.gpus.sum() <= capacity[0]
+        else:
+            fits = not np.count_nonzero(self.gpus_used(pools) > capacity)
+        if not fits:
+            found = f"{self.gpus_used(pools).tolist()} GPUs"
+            raise InputError(source, field="assignment", found=found, expected=expected())
 
     def _check_pairs(self, source: str) -> None:
         rows = np.flatnonzero(self.partner >= 0)
@@ -179,11 +189,16 @@ def _whole(values: ArrayLike, field: str) -> _Ids:
 
 def within(numbers: _Ids, limit: int) -> bool:
     """Whether all are from 0 and below `limit`."""
+    if limit == 1:
+        return not np.count_nonzero(numbers)
     return not len(numbers) or bool(numbers[numbers.argmin()] >= 0 and numbers[numbers.argmax()] < limit)
 
 
 def _distinct(ids: _Ids) -> bool:
     """Whether the (K,) ids, K > 0, are from 0 and each there once; in a time that grows with K alone."""
+    if len(ids) <= _FEW:
+        listed = ids.tolist()
+        return min(listed) >= 0 and len(set(listed)) == len(listed)
     if ids[ids.argmin()] < 0:
         return False
     # Of those that are the same only the last is found where it was put. What is not written is not read.

@@ -90,17 +90,11 @@ class Leases:
             return StretchOutcome(index, start, end, _NOBODY, (), _NONE, _NONE, active, started=_NONE, running=running)
         jobs, leases, finish, steps = zip(*ended, strict=True)
         pool, gpus, partner, began, _, ids = zip(*leases, strict=True)
+        rows = np.array((jobs, pool, gpus, partner), dtype=np.int64)
+        times = np.array((finish, steps, began), dtype=np.float64)
+        held = ids if ids[0] else ()
         return StretchOutcome(
-            index,
-            start,
-            end,
-            Assignment.of(jobs, pool, gpus, partner),
-            ids if ids[0] else (),
-            np.array(finish),
-            np.array(steps),
-            active,
-            started=np.array(began),
-            running=running,
+            index, start, end, Assignment(*rows), held, times[0], times[1], active, started=times[2], running=running
         )
 
     def state(self) -> dict[str, Any]:

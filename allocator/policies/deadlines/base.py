@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -104,43 +103,38 @@ class DeadlinePolicy(PlanPolicy):
         self, state: ClusterState, memory: DeadlineMemory, pool: int
     ) -> tuple[list[PlannedJob], NDArray[np.int64]]:
         """The active jobs, and the positions of those that no number of GPUs of the cluster can run."""
-        positions, unserved = self.in_line(state, memory, pool)
-        return self.planned(state, memory, positions.tolist()), unserved
+        line, unserved = self.line(state, memory, pool)
+        return self.planned(state, memory, line), unserved
 
-    def in_line(
-        self, state: ClusterState, memory: DeadlineMemory, pool: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Positions of the jobs that can run, in tie order or that of the published list; and of the others."""
+    def line(self, state: ClusterState, memory: DeadlineMemory, pool: int) -> tuple[list[Hashable], NDArray[np.int64]]:
+        """Labels of the jobs that can run, in tie order or that of the published list; and positions of the others."""
         labels = state.throughputs.jobs
         unserved = self._read_curves(state, memory, labels, pool)
-        positions = tie_order(labels)
-        if unserved:
-            positions = positions[np.isin(positions, unserved, invert=True)]
-        if self.published_list and memory.listed:
-            last = len(memory.listed)
-            place = dict(zip(memory.listed, range(last), strict=True))
-            rank = np.fromiter(map(place.get, labels, repeat(last)), np.int64, len(labels))
-            positions = positions.take(rank.take(positions).argsort(kind="stable"))
-        return positions, np.array(unserved, dtype=np.int64)
+        listed = memory.listed if self.published_list else []
+        line = [label for label in listed if label in memory.curves] if listed else []
+        if len(line) < len(labels):
+            known = set(line)
+            known.update(labels[position] for position in unserved)
+            line += [labels[i] for i in tie_order(labels).tolist() if labels[i] not in known]
+        return line, np.array(unserved, dtype=np.int64)
 
-    def planned(self, state: ClusterState, memory: DeadlineMemory, positions: list[int]) -> list[PlannedJob]:
-        """The jobs at these positions."""
+    def planned(self, state: ClusterState, memory: DeadlineMemory, line: Sequence[Hashable]) -> list[PlannedJob]:
+        """The jobs with these labels."""
         labels, now = state.throughputs.jobs, float(state.clock)
         held = dict(zip(state.running.jobs.tolist(), state.running.gpus.tolist(), strict=True))
-        due = (state.deadlines - self.margin_seconds).tolist()
-        work, shortest = state.steps_remaining.tolist(), _CLOSE * max(now, 1.0)
+        place = dict(zip(labels, range(len(labels)), strict=True))
+        positions = [place[label] for label in line]
+        due = (state.deadlines.take(positions) - self.margin_seconds).tolist()
+        work, shortest = state.steps_remaining.take(positions).tolist(), _CLOSE * max(now, 1.0)
         curves, starts, unknown = memory.curves, memory.starting, (0, now)
         jobs = []
-        for position in positions:
-            label = labels[position]
+        for label, position, left, deadline in zip(line, positions, work, due, strict=True):
             curve, now_on = curves[label], held.get(position, 0)
             # what rounding has left of a job takes time, too: a plan without length takes no GPUs
-            left, least = work[position], shortest * curve.best_rates[-1]
+            least = shortest * curve.best_rates[-1]
             gpus, ready = starts.get(label, unknown)
             starting = ready - now if gpus == now_on and ready > now else 0.0
-            jobs.append(
-                PlannedJob(curve, left if left > least else least, due[position], now_on, starting, label, position)
-            )
+            jobs.append(PlannedJob(curve, max(left, least), deadline, now_on, starting, label, position))
         return jobs
 
     def _read_curves(
@@ -150,11 +144,16 @@ class DeadlinePolicy(PlanPolicy):
 
         Returns the positions of those that no number of GPUs can run.
         """
-        capacity = int(state.capacity[pool])
+        capacity, curves = int(state.capacity[pool]), memory.curves
         if memory.capacity != capacity:
-            memory.capacity, memory.curves = capacity, {}
-        curves = memory.curves
-        new = [position for position, label in enumerate(labels) if label not in curves]
+            memory.capacity, curves = capacity, {}
+        if all(map(curves.__contains__, labels)):
+            new = []
+        else:
+            new = [position for position, label in enumerate(labels) if label not in curves]
+        if len(curves) + len(new) > len(labels):
+            curves = {label: curves[label] for label in labels if label in curves}
+        memory.curves = curves
         if not new:
             return new
         wanted, kinds = np.array(new, dtype=np.int64), state.job_types
@@ -204,11 +203,8 @@ class DeadlinePolicy(PlanPolicy):
             job.label: (held, now + (job.starting if held == job.held else self.restart_seconds))
             for job, held in running
         }
-        listed = [job.label for job in jobs] if line is None else list(line)
-        if len(memory.curves) > len(listed):
-            memory.curves = {label: memory.curves[label] for label in listed}
         if self.published_list:
-            memory.listed = listed
+            memory.listed = [job.label for job in jobs] if line is None else list(line)
         seconds = max(until - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 

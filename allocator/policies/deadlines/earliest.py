@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -38,8 +39,8 @@ class EarliestDeadlineFirst(DeadlinePolicy):
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
-        positions, unserved = self.in_line(state, memory, pool)
-        return _all_they_can_use(self, state, memory, pool, positions, unserved)
+        line, unserved = self.line(state, memory, pool)
+        return _all_they_can_use(self, state, memory, pool, line, unserved)
 
 
 @register(
@@ -65,11 +66,10 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
-        positions, unserved = self.in_line(state, memory, pool)
-        labels = state.throughputs.jobs
-        if self.late_block and all(memory.knows(labels[position]) for position in positions.tolist()):
-            return _all_they_can_use(self, state, memory, pool, positions, unserved)
-        jobs, rejected = self.planned(state, memory, positions.tolist()), unserved.tolist()
+        line, unserved = self.line(state, memory, pool)
+        if self.late_block and all(map(memory.knows, line)):
+            return _all_they_can_use(self, state, memory, pool, line, unserved)
+        jobs, rejected = self.planned(state, memory, line), unserved.tolist()
         order: DeadlineOrder[PlannedJob] = DeadlineOrder(
             FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, self.filling)
         )
@@ -98,22 +98,21 @@ def _all_they_can_use(
     state: ClusterState,
     memory: DeadlineMemory,
     pool: int,
-    positions: NDArray[np.intp],
+    line: list[Hashable],
     unserved: NDArray[np.int64],
 ) -> Plan:
-    """Jobs in the order of deadlines, each on its largest level, or the largest within what those before it leave."""
-    due = state.deadlines - policy.margin_seconds
-    in_order = positions.take(due.take(positions).argsort(kind="stable")).tolist()
-    line = [state.throughputs.jobs[position] for position in in_order]
+    """Jobs of a `line` in the order of deadlines, each on the largest level within what those before it leave."""
+    due = dict(zip(state.throughputs.jobs, (state.deadlines - policy.margin_seconds).tolist(), strict=True))
+    line.sort(key=due.__getitem__)
     free = int(state.capacity[pool])
     served, gpus = [], []
-    for position, label in zip(in_order, line, strict=True):
+    for label in line:
         if not free:
             break
         curve = memory.curves[label]
         level = curve.level_within[min(free, curve.levels[-1])]
         if level:
-            served.append(position)
+            served.append(label)
             gpus.append(level)
             free -= level
     return policy.as_plan(state, memory, pool, policy.planned(state, memory, served), gpus, unserved, line=line)
