@@ -17,6 +17,9 @@ __all__ = ["checked_allocation", "checked_pairs", "checked_plan", "checked_share
 
 _NOBODY = np.empty(0, dtype=np.int64)
 
+# Up to so many rows plain Python is faster than arrays.
+_FEW = 64
+
 _NUMBERS = (int, float, np.number)
 
 
@@ -90,21 +93,43 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
     rejected = _each_once(_positions(plan.rejected, state, source, "rejected"))
     hold = _each_once(_positions(plan.hold, state, source, "hold"))
-    steps = []
-    for number, step in enumerate(plan.steps):
-        where = f"{source}, step {number} of the plan"
-        _check_seconds(step.seconds, where, last=number == len(plan.steps) - 1)
-        if step.head_start is not None:
-            _check_head_start(step, step.head_start, where)
-        _positions(step.assignment.jobs, state, where, "jobs")
-        step.assignment.check(state.capacity, where)
-        if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
-            found = np.intersect1d(step.assignment.jobs, rejected).tolist()
-            raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
-        _check_known(step.assignment, state, where, needs)
-        pairs = step.assignment.shares_gpus
-        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds, step.head_start) if pairs else step)
+    steps = [
+        _checked_step(
+            step, state, rejected, f"{source}, step {number} of the plan", needs, number == len(plan.steps) - 1
+        )
+        for number, step in enumerate(plan.steps)
+    ]
     return Plan(tuple(steps), rejected, hold, plan.allocation)
+
+
+def _checked_step(
+    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Need, last: bool
+) -> PlanStep:
+    rows = step.assignment
+    _check_seconds(step.seconds, where, last=last)
+    if step.head_start is not None:
+        _check_head_start(step, step.head_start, where)
+    if not _plainly_fits(rows, state):
+        _positions(rows.jobs, state, where, "jobs")
+        rows.check(state.capacity, where)
+    if len(rejected) and np.isin(rows.jobs, rejected).any():
+        found = np.intersect1d(rows.jobs, rejected).tolist()
+        raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
+    _check_known(rows, state, where, needs)
+    return PlanStep(rows.in_pairs(), step.seconds, step.head_start) if rows.shares_gpus else step
+
+
+def _plainly_fits(rows: Assignment, state: ClusterState) -> bool:
+    """Whether a few jobs alone are distinct positions and fit on the one pool of a cluster: most plans, at a glance."""
+    capacity, columns = state.capacity, (rows.jobs, rows.pool, rows.gpus, rows.partner)
+    k = len(rows)
+    if len(capacity) > 1 or k > _FEW or rows.shares_gpus or rows.jobs.dtype != np.int64:
+        return False
+    if any(column.shape != (k,) for column in columns) or np.count_nonzero(rows.pool):
+        return False
+    jobs, gpus = rows.jobs.tolist(), rows.gpus.tolist()
+    distinct = len(set(jobs)) == k and min(jobs, default=0) >= 0 and max(jobs, default=-1) < state.n_jobs
+    return distinct and min(gpus, default=1) >= 1 and sum(gpus) <= int(capacity[0])
 
 
 def _check_seconds(seconds: float, where: str, *, last: bool) -> None:

@@ -60,8 +60,9 @@ class Assignment:
     def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids) -> Assignment:
         """Nobody shares, and nobody needs to look whether anybody does."""
         k = len(jobs)
-        rows = cls(jobs, pool, gpus, _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64))
-        rows.__dict__["_shares_gpus"] = False
+        partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
+        rows = object.__new__(cls)
+        rows.__dict__.update(jobs=jobs, pool=pool, gpus=gpus, partner=partner, _shares_gpus=False)
         return rows
 
     @classmethod

@@ -29,6 +29,9 @@ Whole = NDArray[np.int64]
 
 _SOURCE = "configurations"
 
+# The rates of so few jobs are looked up one by one.
+_FEW = 16
+
 
 @dataclass(frozen=True, eq=False)
 class Configurations:
@@ -305,6 +308,9 @@ class Configurations:
 
     def rates_at(self, job: Whole, pool: Whole, gpus: Whole) -> Array:
         """(K,) throughput of jobs (positions) alone on so many GPUs of a pool, steps/s; 0 where there is no column."""
+        if len(job) <= _FEW:
+            rows = zip(job.tolist(), pool.tolist(), gpus.tolist(), strict=True)
+            return np.array([self._rate_by_gpus.get(row, 0.0) for row in rows])
         keys = self._keys
         if not len(keys):
             return np.zeros(len(job))
@@ -320,6 +326,12 @@ class Configurations:
     def _alone(self) -> Whole:
         """(A,) the columns of jobs alone with their own batch size, by job, pool and GPUs."""
         return np.flatnonzero((self.partner < 0) & (self.batch_size == 0))
+
+    @cached_property
+    def _rate_by_gpus(self) -> dict[tuple[int, int, int], float]:
+        """Throughput of jobs alone by job, pool and GPUs, steps/s."""
+        columns = (column[self._alone].tolist() for column in (self.job, self.pool, self.gpus))
+        return dict(zip(zip(*columns, strict=True), self._rate_alone.tolist(), strict=True))
 
     @cached_property
     def _rate_alone(self) -> Array:
