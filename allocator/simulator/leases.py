@@ -59,15 +59,23 @@ class Leases:
         if decision.assignment.shares_gpus or decision.before.shares_gpus:
             other = self._other_partner(rows, change.keep)
             begins = np.sort(np.concatenate([begins, among_ids(rows.jobs, other).nonzero()[0]]))
-        jobs = rows.jobs[begins]
-        if len(stop) or len(jobs) > len(change.start):
-            self.end(np.sort(np.concatenate([stop, jobs])), clock, table)
-        if not len(begins):
-            return
-        columns = jobs, rows.pool[begins], rows.gpus[begins], rows.partner[begins], table.steps_done[table.rows(jobs)]
-        gpus_of = self._core.gpus_of
+        before = len(self._ended)
+        if len(stop):
+            self.end(stop, clock, table)
+        if len(begins):
+            self._begin(rows.take(begins), clock, table)
+        self._ended[before:] = sorted(self._ended[before:], key=_job)
+
+    def _begin(self, rows: Assignment, clock: float, table: JobTable) -> None:
+        """The leases of all `rows` begin at `clock` (seconds); those that their jobs had end."""
+        columns = rows.jobs, rows.pool, rows.gpus, rows.partner, table.steps_done.take(table.rows(rows.jobs))
+        gpus_of, leases, ended = self._core.gpus_of, self._open, []
         for job, pool, gpus, partner, done in zip(*(column.tolist() for column in columns), strict=True):
-            self._open[job] = pool, gpus, partner, clock, done, gpus_of(job)
+            before = leases.get(job)
+            if before is not None:
+                ended.append((job, before, clock, done - before[4]))
+            leases[job] = pool, gpus, partner, clock, done, gpus_of(job)
+        self._ended += ended
 
     def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
         """Those of the `kept` jobs (ascending) that share their GPUs with somebody else than before."""
@@ -104,6 +112,10 @@ class Leases:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self._open, self._ended = state["open"], state["ended"]
+
+
+def _job(ended: tuple[int, _Lease, float, float]) -> int:
+    return ended[0]
 
 
 _NOBODY = Assignment.none()
