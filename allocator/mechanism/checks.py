@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
-from allocator.protocol.assignment import Assignment, within
+from allocator.protocol.assignment import Assignment, among_ids, within
 from allocator.protocol.plan import Plan, PlanStep
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
@@ -112,7 +112,7 @@ def _checked_step(
     if not _plainly_fits(rows, state):
         _positions(rows.jobs, state, where, "jobs")
         rows.check(state.capacity, where)
-    if len(rejected) and np.isin(rows.jobs, rejected).any():
+    if len(rejected) and among_ids(rows.jobs, rejected).any():
         found = np.intersect1d(rows.jobs, rejected).tolist()
         raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
     _check_known(rows, state, where, needs)
@@ -160,7 +160,7 @@ def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field:
 
 
 def _each_once(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(positions) if len(positions) else positions
+    return np.unique(positions) if len(positions) > 1 else positions
 
 
 def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:

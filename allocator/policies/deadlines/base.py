@@ -93,6 +93,8 @@ class DeadlinePolicy(PlanPolicy):
 
     def pool(self, state: ClusterState) -> int:
         """Position of the one type that has GPUs."""
+        if len(state.capacity) == 1:
+            return 0
         there = np.flatnonzero(state.capacity > 0)
         if len(there) > 1:
             expected = "GPUs of one type: the plan does not tell types apart"

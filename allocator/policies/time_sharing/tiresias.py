@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import in_order_of_arrival, positions_of
+from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from throughputs import InputError
@@ -59,16 +59,17 @@ class TiresiasMemory:
         if state.throughputs.jobs == self.jobs:
             return
         before = positions_of(state.throughputs.jobs, self.jobs)
-        new = in_order_of_arrival(state, np.flatnonzero(before < 0))
+        new = in_order_of_arrival(state, (before < 0).nonzero()[0])
         self.jobs = state.throughputs.jobs
-        self.queue, self.spent, self.waited = (
-            np.append(column, 0)[before] for column in (self.queue, self.spent, self.waited)
+        self.queue, self.turn, self.spent, self.waited = (
+            carried_over(column, before, new) for column in (self.queue, self.turn, self.spent, self.waited)
         )
-        self.turn = np.append(self.turn, 0)[before]
         self.send(new, np.zeros(len(new), dtype=np.int64))
 
     def send(self, jobs: _Ids, queue: _Ids) -> None:
         """Put `jobs` (positions) at the end of the line of their new `queue` (K,), in this order."""
+        if not len(jobs):
+            return
         self.queue[jobs] = queue
         self.turn[jobs] = self.turn.max(initial=0) + 1 + np.arange(len(jobs))
 
