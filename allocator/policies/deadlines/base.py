@@ -115,9 +115,9 @@ class DeadlinePolicy(PlanPolicy):
         listed = memory.listed if self.published_list else []
         line = [label for label in listed if label in memory.curves] if listed else []
         if len(line) < len(labels):
-            known = set(line)
-            known.update(labels[position] for position in unserved)
-            line += [labels[i] for i in tie_order(labels).tolist() if labels[i] not in known]
+            known = set(line).union(labels[position] for position in unserved)
+            others = [label for label in labels if label not in known] if known else labels
+            line += [others[i] for i in tie_order(others).tolist()]
         return line, np.array(unserved, dtype=np.int64)
 
     def planned(self, state: ClusterState, memory: DeadlineMemory, line: Sequence[Hashable]) -> list[PlannedJob]:
@@ -142,7 +142,7 @@ class DeadlinePolicy(PlanPolicy):
     def _read_curves(
         self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int
     ) -> list[int]:
-        """Read the throughput curves of jobs that are new, of all jobs where the number of GPUs is.
+        """Read throughput curves and deadlines of jobs that are new, of all jobs where the number of GPUs is.
 
         Returns the positions of those that no number of GPUs can run.
         """
@@ -155,6 +155,7 @@ class DeadlinePolicy(PlanPolicy):
             new = [position for position, label in enumerate(labels) if label not in curves]
         if len(curves) + len(new) > len(labels):
             curves = {label: curves[label] for label in labels if label in curves}
+            memory.due = {label: memory.due[label] for label in curves}
         memory.curves = curves
         if not new:
             return new
@@ -162,6 +163,7 @@ class DeadlinePolicy(PlanPolicy):
         ways = state.configurations_of(wanted)
         if ways is None:
             ways = Configurations.from_matrix(state.throughputs).of(wanted)
+        due = (state.deadlines.take(wanted) - self.margin_seconds).tolist()
         unserved = []
         for k, position in enumerate(new):
             most = np.inf if kinds is None else self.most_gpus.get(str(kinds[position]), np.inf)
@@ -172,7 +174,7 @@ class DeadlinePolicy(PlanPolicy):
                 curve = ScalingCurve(gpus, rates, capacity, most, useful_only=self.levels == "useful")
                 memory.shared_curves[key] = curve
             if curve.levels:
-                curves[labels[position]] = curve
+                curves[labels[position]], memory.due[labels[position]] = curve, due[k]
             else:
                 unserved.append(position)
         return unserved

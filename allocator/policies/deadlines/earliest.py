@@ -102,8 +102,7 @@ def _all_they_can_use(
     unserved: NDArray[np.int64],
 ) -> Plan:
     """Jobs of a `line` in the order of deadlines, each on the largest level within what those before it leave."""
-    due = dict(zip(state.throughputs.jobs, (state.deadlines - policy.margin_seconds).tolist(), strict=True))
-    line.sort(key=due.__getitem__)
+    line.sort(key=memory.due.__getitem__)
     free = int(state.capacity[pool])
     served, gpus = [], []
     for label in line:
