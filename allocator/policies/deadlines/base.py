@@ -148,14 +148,14 @@ class DeadlinePolicy(PlanPolicy):
         """
         capacity, curves = int(state.capacity[pool]), memory.curves
         if memory.capacity != capacity:
-            memory.capacity, curves = capacity, {}
+            memory.capacity, memory.due, curves = capacity, {}, {}
         if all(map(curves.__contains__, labels)):
             new = []
         else:
             new = [position for position, label in enumerate(labels) if label not in curves]
         if len(curves) + len(new) > len(labels):
-            curves = {label: curves[label] for label in labels if label in curves}
-            memory.due = {label: memory.due[label] for label in curves}
+            for label in curves.keys() - set(labels):
+                del curves[label], memory.due[label]
         memory.curves = curves
         if not new:
             return new
