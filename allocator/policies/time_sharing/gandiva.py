@@ -54,7 +54,8 @@ class GandivaTimeSlicing(PlanPolicy):
     published_sets : node sets are filled and rebalanced as in the published simulator, see `PublishedNodeSets`.
     published_turns : decisions as in the published simulator: at arrivals only, so that the GPUs of jobs that end are
         idle until the next one, and at the end of every slot once no arrival is left; jobs take turns when a decision
-        falls on a multiple of `turn_seconds`. Decisions that can change nothing are left out.
+        falls on a multiple of `turn_seconds`. Decisions that can change nothing are left out, and those up to the first
+        slot in which a job may end are made together.
     """
 
     turn_seconds: float = 60.0
