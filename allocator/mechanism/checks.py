@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.allocation import Allocation
-from allocator.protocol.assignment import Assignment, within
+from allocator.protocol.assignment import Assignment, among_ids, within
 from allocator.protocol.plan import Plan, PlanStep
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
@@ -14,6 +14,11 @@ from formulations import Pairs
 from throughputs import InputError
 
 __all__ = ["checked_allocation", "checked_pairs", "checked_plan", "checked_shares"]
+
+_NOBODY = np.empty(0, dtype=np.int64)
+
+# Up to so many rows plain Python is faster than arrays.
+_FEW = 64
 
 _NUMBERS = (int, float, np.number)
 
@@ -88,19 +93,43 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         raise InputError(source, field="steps", found="none", expected="a plan of at least 1 step")
     rejected = _each_once(_positions(plan.rejected, state, source, "rejected"))
     hold = _each_once(_positions(plan.hold, state, source, "hold"))
-    steps = []
-    for number, step in enumerate(plan.steps):
-        where = f"{source}, step {number} of the plan"
-        _check_seconds(step.seconds, where, last=number == len(plan.steps) - 1)
-        _check_head_start(step, where)
-        _positions(step.assignment.jobs, state, where, "jobs")
-        step.assignment.check(state.capacity, where)
-        if len(rejected) and np.isin(step.assignment.jobs, rejected).any():
-            found = np.intersect1d(step.assignment.jobs, rejected).tolist()
-            raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
-        _check_known(step.assignment, state, where, needs)
-        steps.append(PlanStep(step.assignment.in_pairs(), step.seconds, step.head_start))
+    steps = [
+        _checked_step(
+            step, state, rejected, f"{source}, step {number} of the plan", needs, number == len(plan.steps) - 1
+        )
+        for number, step in enumerate(plan.steps)
+    ]
     return Plan(tuple(steps), rejected, hold, plan.allocation)
+
+
+def _checked_step(
+    step: PlanStep, state: ClusterState, rejected: NDArray[np.int64], where: str, needs: Need, last: bool
+) -> PlanStep:
+    rows = step.assignment
+    _check_seconds(step.seconds, where, last=last)
+    if step.head_start is not None:
+        _check_head_start(step, step.head_start, where)
+    if not _plainly_fits(rows, state):
+        _positions(rows.jobs, state, where, "jobs")
+        rows.check(state.capacity, where)
+    if len(rejected) and among_ids(rows.jobs, rejected).any():
+        found = np.intersect1d(rows.jobs, rejected).tolist()
+        raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
+    _check_known(rows, state, where, needs)
+    return PlanStep(rows.in_pairs(), step.seconds, step.head_start) if rows.shares_gpus else step
+
+
+def _plainly_fits(rows: Assignment, state: ClusterState) -> bool:
+    """Whether a few jobs alone are distinct positions and fit on the one pool of a cluster: most plans, at a glance."""
+    capacity, columns = state.capacity, (rows.jobs, rows.pool, rows.gpus, rows.partner)
+    k = len(rows)
+    if len(capacity) > 1 or k > _FEW or rows.shares_gpus or rows.jobs.dtype != np.int64:
+        return False
+    if any(column.shape != (k,) for column in columns) or np.count_nonzero(rows.pool):
+        return False
+    jobs, gpus = rows.jobs.tolist(), rows.gpus.tolist()
+    distinct = len(set(jobs)) == k and min(jobs, default=0) >= 0 and max(jobs, default=-1) < state.n_jobs
+    return distinct and min(gpus, default=1) >= 1 and sum(gpus) <= int(capacity[0])
 
 
 def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
@@ -110,10 +139,7 @@ def _check_seconds(seconds: float, where: str, *, last: bool) -> None:
         raise InputError(where, field="seconds", found=seconds, expected=expected)
 
 
-def _check_head_start(step: PlanStep, where: str) -> None:
-    ahead = step.head_start
-    if ahead is None:
-        return
+def _check_head_start(step: PlanStep, ahead: NDArray[np.float64], where: str) -> None:
     if ahead.shape != step.assignment.jobs.shape or not (np.isfinite(ahead) & (ahead >= 0)).all():
         expected = f"({len(step.assignment)},) times of at least 0"
         raise InputError(where, field="head_start", found=ahead.tolist(), expected=expected)
@@ -123,6 +149,8 @@ def _check_head_start(step: PlanStep, where: str) -> None:
 
 def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
     """The `jobs`, if they are positions in the state."""
+    if not len(jobs):
+        return _NOBODY
     given = np.asarray(jobs)
     whole = given.size == 0 or given.dtype.kind in "iu"
     if given.ndim != 1 or not whole or not within(given, state.n_jobs):
@@ -132,7 +160,7 @@ def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field:
 
 
 def _each_once(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(positions) if len(positions) else positions
+    return np.unique(positions) if len(positions) > 1 else positions
 
 
 def _check_known(assignment: Assignment, state: ClusterState, where: str, needs: Need) -> None:
@@ -144,11 +172,11 @@ def _check_known(assignment: Assignment, state: ClusterState, where: str, needs:
     if not len(other):
         return
     job, pool, gpus = (column[other] for column in (assignment.jobs, assignment.pool, assignment.gpus))
-    label = state.throughputs.jobs[int(job[0])]
-    if Need.CONFIGURATIONS not in needs or state.configurations is None:
+    rates = state.rates_at(job, pool, gpus) if Need.CONFIGURATIONS in needs else None
+    if rates is None:
+        label = state.throughputs.jobs[int(job[0])]
         expected = f"its scale factor {state.scale_factors[job[0]]}, or a policy with Need.CONFIGURATIONS"
         raise InputError(where, field=f"GPUs of job {label!r}", found=int(gpus[0]), expected=expected)
-    rates = state.configurations.rates_at(job, pool, gpus)
     if not (rates > 0).all():
         at = int(np.argmin(rates > 0))
         label = state.throughputs.jobs[int(job[at])]

@@ -141,12 +141,16 @@ class DecisionCore:
         """The (K,) rows of `decision` ran for `seconds` (K,) each; to be told while their jobs are still active."""
         self._rounds += 1
         self._executor.record(decision.assignment, seconds)
-        self.record_service(decision.assignment, seconds)
-
-    def record_service(self, rows: Assignment, seconds: NDArray[np.float64]) -> None:
-        """The (K,) `rows` trained for `seconds` (K,) each, outside rounds; kept for policies that need to know."""
         if self.keeps_service:
-            columns, at = self.jobs.columns, self.jobs.rows(rows.jobs)
+            self.record_service(decision.assignment, self.jobs.rows(decision.jobs), seconds)
+
+    def record_service(self, rows: Assignment, at: _Ids, seconds: NDArray[np.float64] | float) -> None:
+        """The (K,) `rows` trained for `seconds` (K,) each, outside rounds; kept for policies that need to know.
+
+        Their jobs are `at` these rows (K,) of the table.
+        """
+        if self.keeps_service:
+            columns = self.jobs.columns
             columns["service_seconds"][at] += seconds
             columns["service_gpu_seconds"][at] += seconds * rows.gpus
 

@@ -14,6 +14,13 @@ __all__ = ["Assignment", "among_ids", "within"]
 
 _Ids = NDArray[np.int64]
 
+# Up to so many numbers plain Python is faster than arrays.
+_FEW = 64
+
+# The partners of so many jobs alone.
+_ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
+_ALONE.flags.writeable = False
+
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
@@ -44,9 +51,19 @@ class Assignment:
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
         """From anything array-like; without `partner` nobody shares."""
-        ids = _whole(jobs, "jobs")
-        beside = np.full(len(ids), -1, dtype=np.int64) if partner is None else _whole(partner, "partner")
-        return cls(ids, _whole(pool, "pool"), _whole(gpus, "gpus"), beside)
+        ids, pools, counts = _whole(jobs, "jobs"), _whole(pool, "pool"), _whole(gpus, "gpus")
+        if partner is None:
+            return cls._of_jobs_alone(ids, pools, counts)
+        return cls(ids, pools, counts, _whole(partner, "partner"))
+
+    @classmethod
+    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids) -> Assignment:
+        """Nobody shares, and nobody needs to look whether anybody does."""
+        k = len(jobs)
+        partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
+        rows = object.__new__(cls)
+        rows.__dict__.update(jobs=jobs, pool=pool, gpus=gpus, partner=partner, _shares_gpus=False)
+        return rows
 
     @classmethod
     def none(cls) -> Assignment:
@@ -82,13 +99,15 @@ class Assignment:
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Assignment:
         """Some of the rows."""
+        if not self.shares_gpus:
+            return self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
         return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows])
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions."""
-        partner = self.partner
-        if self.shares_gpus:
-            partner = np.where(partner < 0, -1, ids[np.maximum(partner, 0)])
+        if not self.shares_gpus:
+            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus)
+        partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner)
 
     def among(self, live: _Ids) -> Assignment:
@@ -97,6 +116,8 @@ class Assignment:
         if there.all():
             return self
         kept = self.take(there)
+        if not self.shares_gpus:
+            return kept
         return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, live), kept.partner, -1))
 
     def without(self, gone: _Ids) -> Assignment:
@@ -106,6 +127,8 @@ class Assignment:
         if there.all():
             return self
         kept = self.take(there)
+        if not self.shares_gpus:
+            return kept
         return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, away), -1, kept.partner))
 
     def in_pairs(self) -> Assignment:
@@ -119,7 +142,10 @@ class Assignment:
 
     def check(self, capacity: _Ids, source: str) -> None:
         """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
-        expected = f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
+
+        def expected() -> str:
+            return f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
+
         k, pools = len(self.jobs), len(capacity)
         if not len(self.pool) == len(self.gpus) == len(self.partner) == k:
             raise InputError(source, field="assignment", found="columns of different length", expected="(K,) each")
@@ -127,13 +153,17 @@ class Assignment:
             return
         if not within(self.pool, pools):
             raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
-        if not _distinct(self.jobs) or np.count_nonzero(self.gpus < 1):
-            raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected)
+        if not _distinct(self.jobs) or self.gpus[self.gpus.argmin()] < 1:
+            raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected())
         if self.shares_gpus:
             self._check_pairs(source)
-        used = self.gpus_used(pools)
-        if np.count_nonzero(used > capacity):
-            raise InputError(source, field="assignment", found=f"{used.tolist()} GPUs", expected=expected)
+        if pools == 1 and not self.shares_gpus:
+            fits = self.gpus.sum() <= capacity[0]
+        else:
+            fits = not np.count_nonzero(self.gpus_used(pools) > capacity)
+        if not fits:
+            found = f"{self.gpus_used(pools).tolist()} GPUs"
+            raise InputError(source, field="assignment", found=found, expected=expected())
 
     def _check_pairs(self, source: str) -> None:
         rows = np.flatnonzero(self.partner >= 0)
@@ -160,11 +190,16 @@ def _whole(values: ArrayLike, field: str) -> _Ids:
 
 def within(numbers: _Ids, limit: int) -> bool:
     """Whether all are from 0 and below `limit`."""
+    if limit == 1:
+        return not np.count_nonzero(numbers)
     return not len(numbers) or bool(numbers[numbers.argmin()] >= 0 and numbers[numbers.argmax()] < limit)
 
 
 def _distinct(ids: _Ids) -> bool:
     """Whether the (K,) ids, K > 0, are from 0 and each there once; in a time that grows with K alone."""
+    if len(ids) <= _FEW:
+        listed = ids.tolist()
+        return min(listed) >= 0 and len(set(listed)) == len(listed)
     if ids[ids.argmin()] < 0:
         return False
     # Of those that are the same only the last is found where it was put. What is not written is not read.

@@ -386,12 +386,15 @@ class _Behind:
         training = self.table.training
         return training.view(self.at) if training is not None and Need.TRAINING in self.needs else None
 
+    @property
+    def known_configurations(self) -> Configurations | None:
+        """What all jobs of the table can run as; None for a policy that does not need to know."""
+        return self.table.configurations if Need.CONFIGURATIONS in self.needs else None
+
     def configurations(self) -> Configurations | None:
         """What the jobs can run as."""
-        known = self.table.configurations
-        if known is None or Need.CONFIGURATIONS not in self.needs:
-            return None
-        return known.of(self.at).relabelled(self.active.tolist())
+        known = self.known_configurations
+        return None if known is None else known.of(self.at).relabelled(self.active.tolist())
 
 
 # Steps that are counted in larger batches from one decision to the next can take isolated time below zero.
@@ -399,8 +402,11 @@ _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "n_jobs": lambda behind, _: len(behind.active),
     "rates": lambda behind, _: behind.column("rates"),
     "scale_factors": lambda behind, _: behind.column("scale_factor"),
-    "throughputs": lambda behind, state: ThroughputMatrix(
-        state.rates, behind.active.tolist(), behind.cluster.accelerators, state.scale_factors, unit="steps/s"
+    "throughputs": lambda behind, state: ThroughputMatrix.trusted(
+        state.rates,
+        jobs=behind.active.tolist(),
+        accelerators=behind.cluster.accelerators,
+        scale_factors=state.scale_factors,
     ),
     "priority_weights": lambda behind, _: behind.column("priority_weight"),
     "steps_remaining": lambda behind, _: behind.steps_remaining(),
@@ -440,8 +446,14 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
     """Who of the active jobs runs as what, by position."""
     if running is None or not len(active):
         return Assignment.none()
-    still = running.among(active)
-    return Assignment(_positions(still.jobs, active), still.pool, still.gpus, _positions(still.partner, active))
+    if running.shares_gpus:
+        still = running.among(active)
+        return Assignment(_positions(still.jobs, active), still.pool, still.gpus, _positions(still.partner, active))
+    position = active.searchsorted(running.jobs)
+    there = active.take(position, mode="clip") == running.jobs
+    if np.count_nonzero(there) == len(there):
+        return Assignment.of(position, running.pool, running.gpus)
+    return Assignment.of(position[there], running.pool[there], running.gpus[there])
 
 
 def _deadlines(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:

@@ -326,6 +326,28 @@ class ClusterState:
             return self.colocation
         return without_sharing(matrix.rates, matrix.scale_factors, matrix.jobs, matrix.accelerators)
 
+    def configurations_of(self, jobs: NDArray[np.int64]) -> Configurations | None:
+        """What some jobs (K positions) can run as, numbered anew; None where it is not known.
+
+        Of a state that is read on demand, nothing is read of other jobs.
+        """
+        known, rows = self._known_configurations(jobs)
+        return None if known is None else known.of(rows)
+
+    def rates_at(
+        self, jobs: NDArray[np.int64], pool: NDArray[np.int64], gpus: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """(K,) throughput of jobs (positions) alone on so many GPUs, steps/s; None where that is not known."""
+        known, rows = self._known_configurations(jobs)
+        return None if known is None else known.rates_at(rows, pool, gpus)
+
+    def _known_configurations(self, jobs: NDArray[np.int64]) -> tuple[Configurations | None, NDArray[np.int64]]:
+        """Configurations, and where the jobs (K positions) are in them."""
+        behind = self.__dict__.get("_behind")
+        if behind is None or "configurations" in self.__dict__:
+            return self.configurations, jobs
+        return behind.known_configurations, behind.at.take(jobs)
+
     @property
     def runnable_rates(self) -> NDArray[np.float64]:
         """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""

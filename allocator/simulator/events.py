@@ -36,6 +36,20 @@ _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
 
+_NOBODY: _Ids = np.empty(0, dtype=np.int64)
+
+
+def _earlier(one: _Floats | float, other: float) -> _Floats | float:
+    return min(one, other) if isinstance(one, float) else np.minimum(one, other)
+
+
+def _seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | float:
+    """From `begin` to `end`, 0 where that comes before; for all rows where the two are the same for all."""
+    if isinstance(begin, float) and isinstance(end, float):
+        return max(end - begin, 0.0)
+    return np.maximum(end - begin, 0.0)
+
+
 class EventExecution:
     """Lets time pass until the next event.
 
@@ -139,9 +153,8 @@ class EventExecution:
             finish = stretch.finish
         return finish
 
-    def _end(self, finish: _Floats, jobs: _Ids, horizon: float) -> float:
-        """When the world looks next: the first of `jobs` is through at `finish` (n,), or the `horizon` has come."""
-        first = float(finish[finish.argmin()])
+    def _end(self, first: float, finish: _Floats, jobs: _Ids, horizon: float) -> float:
+        """When the world looks next: the first of `jobs`, which are through at `finish` (n,), is, or the `horizon`."""
         if self._spares_end and first <= horizon and self._is_last_end(first, finish, jobs):
             return first
         return self.seen_at(min(first, horizon))
@@ -180,27 +193,35 @@ class EventExecution:
         total, done = table.total_steps.take(at), table.steps_done.take(at)
         left, running = total - done, speed > 0
         n_running = int(np.count_nonzero(running))
-        finish = self._through_at(stretch, begin + quotient(left, speed, np.inf))
-        end = max(self._end(finish, jobs, self._horizon(decision)), clock)
+        seconds = left / speed if n_running == len(speed) else quotient(left, speed, np.inf)
+        finish = self._through_at(stretch, begin + seconds)
+        first = float(finish[finish.argmin()])
+        end = max(self._end(first, finish, jobs, self._horizon(decision)), clock)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
-        steps = np.minimum(speed * np.maximum(np.minimum(end, stretch.until) - begin, 0.0), left)
-        at_end = (finish <= end).nonzero()[0]
-        steps[at_end] = left[at_end]
+        trained = _seconds_between(begin, _earlier(stretch.until, end))
+        steps = np.minimum(speed * trained, left)
+        through = _NOBODY
+        if first <= end:
+            through = (finish <= end).nonzero()[0]
+            steps[through] = left[through]
         if steps[steps.argmax()] > 0:
             world.note_progress()
         else:
             self._note_standstill(end, trouble=not n_running)
-        through = at_end if self._rules else (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
-        if stretch.trained is not None:
+        if not self._rules:
+            through = (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
+            steps[through] = left[through]
+        elif stretch.trained is not None:
             early = running & (finish > end) & (steps >= left)
             finish = np.where(early, stretch.trained, finish)
             through = (early | (finish <= end)).nonzero()[0]
-        steps[through] = left[through]
+            steps[through] = left[through]
         table.steps_done[at] = done + steps
         if decision.shares is None and world.core.keeps_service:
-            world.core.record_service(decision.assignment, np.maximum(np.minimum(finish, end) - begin, 0.0))
+            until = np.minimum(finish, end) if first <= end else end
+            world.core.record_service(decision.assignment, at, _seconds_between(begin, until))
         if decision.shares is not None:
             self._tell_shares(decision, decision.shares, rates, jobs, steps, speed, end)
         active = len(world.core.active)

@@ -55,17 +55,27 @@ class Leases:
         change = decision.transition
         if not change.changes and not decision.assignment.shares_gpus and not decision.before.shares_gpus:
             return
-        rows, begins = decision.assignment, change.rows
+        rows, begins, stop = decision.assignment, change.rows, change.stop
         if decision.assignment.shares_gpus or decision.before.shares_gpus:
             other = self._other_partner(rows, change.keep)
             begins = np.sort(np.concatenate([begins, among_ids(rows.jobs, other).nonzero()[0]]))
-        jobs = rows.jobs[begins]
-        self.end(np.sort(np.concatenate([change.stop, jobs])), clock, table)
-        if not len(begins):
-            return
-        columns = jobs, rows.pool[begins], rows.gpus[begins], rows.partner[begins], table.steps_done[table.rows(jobs)]
+        before = len(self._ended)
+        if len(stop):
+            self.end(stop, clock, table)
+        if len(begins):
+            self._begin(rows.take(begins), clock, table)
+        self._ended[before:] = sorted(self._ended[before:], key=_job)
+
+    def _begin(self, rows: Assignment, clock: float, table: JobTable) -> None:
+        """The leases of all `rows` begin at `clock` (seconds); those that their jobs had end."""
+        columns = rows.jobs, rows.pool, rows.gpus, rows.partner, table.steps_done.take(table.rows(rows.jobs))
+        gpus_of, leases, ended = self._core.gpus_of, self._open, []
         for job, pool, gpus, partner, done in zip(*(column.tolist() for column in columns), strict=True):
-            self._open[job] = pool, gpus, partner, clock, done, self._core.gpus_of(job)
+            before = leases.get(job)
+            if before is not None:
+                ended.append((job, before, clock, done - before[4]))
+            leases[job] = pool, gpus, partner, clock, done, gpus_of(job)
+        self._ended += ended
 
     def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
         """Those of the `kept` jobs (ascending) that share their GPUs with somebody else than before."""
@@ -88,17 +98,11 @@ class Leases:
             return StretchOutcome(index, start, end, _NOBODY, (), _NONE, _NONE, active, started=_NONE, running=running)
         jobs, leases, finish, steps = zip(*ended, strict=True)
         pool, gpus, partner, began, _, ids = zip(*leases, strict=True)
+        rows = np.array((jobs, pool, gpus, partner), dtype=np.int64)
+        times = np.array((finish, steps, began), dtype=np.float64)
+        held = ids if ids[0] else ()
         return StretchOutcome(
-            index,
-            start,
-            end,
-            Assignment.of(jobs, pool, gpus, partner),
-            ids if ids[0] else (),
-            np.array(finish),
-            np.array(steps),
-            active,
-            started=np.array(began),
-            running=running,
+            index, start, end, Assignment(*rows), held, times[0], times[1], active, started=times[2], running=running
         )
 
     def state(self) -> dict[str, Any]:
@@ -108,6 +112,10 @@ class Leases:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self._open, self._ended = state["open"], state["ended"]
+
+
+def _job(ended: tuple[int, _Lease, float, float]) -> int:
+    return ended[0]
 
 
 _NOBODY = Assignment.none()

@@ -123,8 +123,9 @@ class Truth:
         jobs, pool = assignment.jobs, assignment.pool
         rates: _Floats = self.rates.ravel().take(jobs * self.rates.shape[1] + pool)
         if self.configurations is not None:
-            other = np.flatnonzero(assignment.gpus != self.scale_factor[jobs])
-            rates[other] = self.configurations.rates_at(jobs[other], pool[other], assignment.gpus[other])
+            other = (assignment.gpus != self.scale_factor.take(jobs)).nonzero()[0]
+            if len(other):
+                rates[other] = self.configurations.rates_at(jobs[other], pool[other], assignment.gpus[other])
         if self.pairs is None or group is None or not assignment.shares_gpus:
             return rates
         shared = np.flatnonzero(assignment.partner >= 0)

@@ -29,6 +29,9 @@ Whole = NDArray[np.int64]
 
 _SOURCE = "configurations"
 
+# The rates of so few jobs are looked up one by one.
+_FEW = 16
+
 
 @dataclass(frozen=True, eq=False)
 class Configurations:
@@ -305,16 +308,35 @@ class Configurations:
 
     def rates_at(self, job: Whole, pool: Whole, gpus: Whole) -> Array:
         """(K,) throughput of jobs (positions) alone on so many GPUs of a pool, steps/s; 0 where there is no column."""
-        if not len(self._alone):
+        if len(job) <= _FEW:
+            rows = zip(job.tolist(), pool.tolist(), gpus.tolist(), strict=True)
+            return np.array([self._rate_by_gpus.get(row, 0.0) for row in rows])
+        keys = self._keys
+        if not len(keys):
             return np.zeros(len(job))
         key = (job * len(self.pools) + pool) * self._keys_per_pool + np.minimum(gpus, self._keys_per_pool - 1)
-        at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
-        return np.where(self._keys[at] == key, self.rate[self._alone[at]], 0.0)
+        at = keys.searchsorted(key)
+        rate: Array = self._rate_alone.take(at, mode="clip")
+        other = keys.take(at, mode="clip") != key
+        if np.count_nonzero(other):
+            rate[other] = 0.0
+        return rate
 
     @cached_property
     def _alone(self) -> Whole:
         """(A,) the columns of jobs alone with their own batch size, by job, pool and GPUs."""
         return np.flatnonzero((self.partner < 0) & (self.batch_size == 0))
+
+    @cached_property
+    def _rate_by_gpus(self) -> dict[tuple[int, int, int], float]:
+        """Throughput of jobs alone by job, pool and GPUs, steps/s."""
+        columns = (column[self._alone].tolist() for column in (self.job, self.pool, self.gpus))
+        return dict(zip(zip(*columns, strict=True), self._rate_alone.tolist(), strict=True))
+
+    @cached_property
+    def _rate_alone(self) -> Array:
+        """(A,) their throughput, steps/s."""
+        return np.asarray(self.rate[self._alone])
 
     @cached_property
     def _keys_per_pool(self) -> int:

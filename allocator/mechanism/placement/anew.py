@@ -10,22 +10,25 @@ larger gangs come first there is always room.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.transition import Transition, transition
+from allocator.protocol.transition import Transition
 from throughputs import InputError
 
 __all__ = ["PlacementAnew"]
 
 _Ids = NDArray[np.int64]
 _Gpus = tuple[int, ...]
-# Of a job: its pool, its GPUs, and their ids.
-_Held = tuple[int, int, _Gpus]
+
+_NOBODY: Final[_Ids] = np.empty(0, dtype=np.int64)
+
+# States of the servers of a pool that are remembered, with what each size of gangs gets there; then all are forgotten.
+_MOST_STATES: Final = 1 << 14
 
 
 class PlacementAnew:
@@ -42,41 +45,57 @@ class PlacementAnew:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._held: dict[int, _Held] = {}
-        self.migrated: _Ids = np.empty(0, dtype=np.int64)
+        self._held: dict[int, _Gpus] = {}
+        self._pools = [_Pool(cluster, position) for position in range(len(cluster.accelerators))]
+        self._pool_of_gpu = [k for k, count in enumerate(cluster.capacity.tolist()) for _ in range(count)]
+        self.migrated: _Ids = _NOBODY
 
-    def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[_Gpus, ...]:  # noqa: ARG002
+    def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[_Gpus, ...]:
         """GPU ids, ascending, for every row of `assignment`; nobody can `hold` what it has.
 
         Raises InputError where jobs share GPUs, or need more of a pool than it has.
         """
+        self.place_changes(assignment, hold)
+        return tuple(self._held.values())
+
+    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:  # noqa: ARG002
+        """The same, but answers what changes."""
         if assignment.shares_gpus:
             raise InputError("placement", field="rule", found="jobs that share GPUs", expected="another rule than anew")
-        assignment.check(self._cluster.capacity, "placement")
-        servers = [_Servers(self._cluster, position) for position in range(len(self._cluster.accelerators))]
-        before, self._held = self._held, {}
-        rows = zip(assignment.jobs.tolist(), assignment.pool.tolist(), assignment.gpus.tolist(), strict=True)
-        moved = []
-        for job, pool, size in rows:
-            ids = servers[pool].take(size)
-            self._held[job] = (pool, size, ids)
-            held = before.get(job)
-            if held is not None and held[:2] == (pool, size) and held[2] != ids:
-                moved.append(job)
-        self.migrated = np.array(sorted(moved), dtype=np.int64)
-        return tuple(ids for _, _, ids in self._held.values())
-
-    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
-        """The same, but answers what changes."""
-        jobs = sorted(self._held)
-        before = [self._held[job] for job in jobs]
-        last = Assignment.of(jobs, [pool for pool, _, _ in before], [size for _, size, _ in before])
-        self.place(assignment, hold)
-        return transition(last, assignment, self.migrated)
+        before, held, pool_of = self._held, {}, self._pool_of_gpu
+        free = [pool.unused for pool in self._pools]
+        rows: list[int] = []
+        start, move, resize, migrated = [], [], [], []
+        columns = zip(assignment.jobs.tolist(), assignment.pool.tolist(), assignment.gpus.tolist(), strict=True)
+        for row, (job, pool, size) in enumerate(columns):
+            state = free[pool]
+            ids, free[pool] = state.steps.get(size) or self._pools[pool].take(state, size)
+            held[job] = ids
+            had = before.get(job)
+            if had == ids:
+                continue
+            rows.append(row)
+            if had is None:
+                start.append(job)
+            elif pool_of[had[0]] != pool:
+                move.append(job)
+            elif len(had) != size:
+                resize.append(job)
+            else:
+                move.append(job)
+                migrated.append(job)
+        stop = [job for job in before if job not in held] if len(before) + len(start) != len(held) else []
+        self._held, self.migrated = held, _ascending(migrated)
+        if not rows and not stop:
+            return Transition.nothing(assignment)
+        changed = np.array(rows, dtype=np.int64) if rows else _NOBODY
+        return Transition(
+            _ascending(start), _ascending(stop), _ascending(move), _ascending(resize), changed, assignment
+        )
 
     def gpus_of(self, job: int) -> _Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
-        return self._held[job][2]
+        return self._held[job]
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs."""
@@ -84,56 +103,99 @@ class PlacementAnew:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` told of a placement with the same cluster."""
-        self._held = {int(job): (pool, size, tuple(gpus)) for job, (pool, size, gpus) in state["held"].items()}
+        self._held = {int(job): tuple(gpus) for job, gpus in state["held"].items()}
         self.migrated = state["migrated"]
 
 
-class _Servers:
-    """The free GPUs of one pool, server by server."""
+def _ascending(jobs: list[int]) -> _Ids:
+    return np.array(sorted(jobs), dtype=np.int64) if jobs else _NOBODY
+
+
+class _State:
+    """What is free in a pool.
+
+    Attributes
+    ----------
+    whole : servers of which no GPU is taken; they are the last ones.
+    partly : (end, free) of the others with free GPUs, the one that was last taken from last; these are the GPUs from
+        ``end - free`` on.
+    steps : by size of a gang its GPUs, and what is free then.
+    """
+
+    __slots__ = ("partly", "steps", "whole")
+
+    def __init__(self, whole: int, partly: tuple[tuple[int, int], ...]) -> None:
+        self.whole, self.partly = whole, partly
+        self.steps: dict[int, tuple[_Gpus, _State]] = {}
+
+
+class _Pool:
+    """The GPUs of one pool. What a gang gets depends on its size and on the sizes before it: that is looked up.
+
+    Attributes
+    ----------
+    unused : all GPUs are free.
+    """
 
     def __init__(self, cluster: Cluster, position: int) -> None:
         first, count = int(cluster.first_gpu[position]), int(cluster.capacity[position])
         width = int(cluster.gpus_per_server[cluster.accelerators[position]])
-        self._width = width
-        self._empty = [
-            list(range(start, min(start + width, first + count))) for start in range(first, first + count, width)
-        ]
-        self._empty.reverse()
-        self._partly: list[list[int]] = []
+        self._servers = [(start, min(start + width, first + count)) for start in range(first, first + count, width)]
+        self._name, self._count = cluster.accelerators[position], count
+        self._forget()
 
-    def take(self, size: int) -> _Gpus:
-        """GPUs for a gang of `size`; any free ones where its servers are not free as a whole."""
+    def _forget(self) -> None:
+        self.unused = _State(len(self._servers), ())
+        self._states = {(self.unused.whole, self.unused.partly): self.unused}
+
+    def take(self, state: _State, size: int) -> tuple[_Gpus, _State]:
+        """GPUs for a gang of `size`, and what is free then.
+
+        Whole servers first; any free GPUs where that leaves no server with room for the rest.
+        """
         taken: list[int] = []
-        while self._empty and size - len(taken) >= len(self._empty[-1]):
-            taken += self._empty.pop()
+        whole, partly = state.whole, list(state.partly)
+        while whole:
+            start, end = self._servers[-whole]
+            if size - len(taken) < end - start:
+                break
+            taken += range(start, end)
+            whole -= 1
         left = size - len(taken)
         if left:
-            beside = [free for free in self._partly if _class(free) >= left]
-            exact = [free for free in beside if _class(free) == left]
-            if exact:
-                taken += self._from(max(exact, key=len), left)
-            elif beside:
-                taken += self._from(max(beside, key=_class_and_size), left)
-            elif self._empty:
-                self._partly.append(self._empty.pop())
-                taken += self._from(self._partly[-1], left)
+            beside = [k for k, (_, free) in enumerate(partly) if _class(free) >= left]
+            if beside:
+                exact = [k for k in beside if _class(partly[k][1]) == left]
+                best = max(exact or beside, key=lambda k: (_class(partly[k][1]), partly[k][1]))
+                taken += _take_from(partly, best, left)
+            elif whole:
+                start, end = self._servers[-whole]
+                whole -= 1
+                partly.append((end, end - start))
+                taken += _take_from(partly, len(partly) - 1, left)
             else:
-                for free in self._partly[:]:
-                    taken += self._from(free, min(len(free), size - len(taken)))
-        return tuple(sorted(taken))
+                for end, free in state.partly:
+                    count = min(free, size - len(taken))
+                    taken += _take_from(partly, partly.index((end, free)), count)
+        if len(taken) < size:
+            found, expected = f"more than {self._count} GPUs", f"at most {self._count} GPUs of {self._name}"
+            raise InputError("placement", field="assignment", found=found, expected=expected)
+        if len(self._states) >= _MOST_STATES:
+            self._forget()
+        key = whole, tuple(partly)
+        then = self._states.setdefault(key, _State(*key))
+        step = state.steps[size] = tuple(sorted(taken)), then
+        return step
 
-    def _from(self, free: list[int], count: int) -> list[int]:
-        """The first `count` of what is `free` in a server, which comes last among those partly free then."""
-        taken, free[:count] = free[:count], []
-        at = next(k for k, other in enumerate(self._partly) if other is free)
-        self._partly.append(self._partly.pop(at))
-        return taken
+
+def _take_from(partly: list[tuple[int, int]], at: int, count: int) -> range:
+    """The first `count` of what is free in a server, which comes last among those partly free then."""
+    end, free = partly.pop(at)
+    if free > count:
+        partly.append((end, free - count))
+    return range(end - free, end - free + count)
 
 
-def _class(free: list[int]) -> int:
+def _class(free: int) -> int:
     """The largest power of two that divides the number of free GPUs; 0 for none."""
-    return len(free) & -len(free)
-
-
-def _class_and_size(free: list[int]) -> tuple[int, int]:
-    return _class(free), len(free)
+    return free & -free

@@ -61,9 +61,12 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
 
     Returns (R,) jobs and (R,) pools, in the order in which they were chosen.
     """
+    if len(capacity) == 1:
+        chosen = _fill_one_pool(order, gpus, rates, int(capacity[0]), strict)
+        return chosen, np.zeros(len(chosen), dtype=np.int64)
     free = capacity.copy()
     usable, sizes = rates.take(order, axis=0), gpus.take(order)
-    chosen, pools = [order[:0]], [order[:0]]
+    picked, pools = [order[:0]], [order[:0]]
     while len(order):
         wanted, somewhere = _best_with_room(usable, sizes, free)
         if np.count_nonzero(somewhere) < len(order):
@@ -78,13 +81,31 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
             if gang_gpus > count:
                 over = np.where(wanted == j, sizes, 0).cumsum() > count
                 upto = min(upto, int(over.argmax()))
-        chosen.append(order[:upto])
+        picked.append(order[:upto])
         pools.append(wanted[:upto])
         if upto == len(order):
             break
         free -= np.bincount(wanted[:upto], sizes[:upto], len(free)).astype(np.int64)
         order, usable, sizes = order[upto:], usable[upto:], sizes[upto:]
-    return np.concatenate(chosen), np.concatenate(pools)
+    return np.concatenate(picked), np.concatenate(pools)
+
+
+def _fill_one_pool(order: _Ids, gpus: _Ids, rates: _Floats, free: int, strict: bool) -> _Ids:
+    """The same where there is no pool to choose: one look at each job until no GPU is left."""
+    chosen = []
+    for job, size, able in zip(
+        order.tolist(), gpus.take(order).tolist(), (rates.take(order) > 0).tolist(), strict=True
+    ):
+        if not able:
+            continue
+        if size <= free:
+            chosen.append(job)
+            free -= size
+            if not free:
+                break
+        elif strict:
+            break
+    return np.array(chosen, dtype=np.int64)
 
 
 def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDArray[np.bool_]]:

@@ -38,7 +38,7 @@ class PlannedJob(DeadlineJob):
     def __init__(
         self, curve: ScalingCurve, work: float, due: float, held: int, starting: float, label: Hashable, position: int
     ) -> None:
-        super().__init__(curve, work, due, held, starting)
+        self.curve, self.work, self.deadline, self.held, self.starting = curve, work, due, held, starting
         self.due, self.label, self.position = due, label, position
 
 
@@ -95,6 +95,8 @@ class DeadlinePolicy(PlanPolicy):
 
     def pool(self, state: ClusterState) -> int:
         """Position of the one type that has GPUs."""
+        if len(state.capacity) == 1:
+            return 0
         there = np.flatnonzero(state.capacity > 0)
         if len(there) > 1:
             expected = "GPUs of one type: the plan does not tell types apart"
@@ -105,49 +107,79 @@ class DeadlinePolicy(PlanPolicy):
         self, state: ClusterState, memory: DeadlineMemory, pool: int
     ) -> tuple[list[PlannedJob], NDArray[np.int64]]:
         """The active jobs, and the positions of those that no number of GPUs of the cluster can run."""
-        labels, now = state.throughputs.jobs, float(state.clock)
-        self._read_curves(state, memory, labels, pool)
-        held = dict(zip(state.running.jobs.tolist(), state.running.gpus.tolist(), strict=True))
-        due = (state.deadlines - self.margin_seconds).tolist()
-        work, shortest = state.steps_remaining.tolist(), _CLOSE * max(now, 1.0)
-        jobs, unserved = [], []
-        for position in tie_order(labels).tolist():
-            label = labels[position]
-            curve = memory.curves[label]
-            if not curve.levels:
-                unserved.append(position)
-                continue
-            # what rounding has left of a job takes time, too: a plan without length takes no GPUs
-            left = max(work[position], shortest * max(curve.rate_of.values()))
-            gpus, ready = memory.starting.get(label, (0, now))
-            now_on = held.get(position, 0)
-            starting = max(ready - now, 0.0) if gpus == now_on else 0.0
-            jobs.append(PlannedJob(curve, left, due[position], now_on, starting, label, position))
-        if self.published_list:
-            place, last = {label: k for k, label in enumerate(memory.listed)}, len(memory.listed)
-            jobs.sort(key=lambda job: place.get(job.label, last))
-        return jobs, np.array(unserved, dtype=np.int64)
+        line, unserved = self.line(state, memory, pool)
+        return self.planned(state, memory, line), unserved
 
-    def _read_curves(self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int) -> None:
-        """Read the throughput curves of jobs that are new, of all jobs where the number of GPUs is."""
-        capacity = int(state.capacity[pool])
+    def line(self, state: ClusterState, memory: DeadlineMemory, pool: int) -> tuple[list[Hashable], NDArray[np.int64]]:
+        """Labels of the jobs that can run, in tie order or that of the published list; and positions of the others."""
+        labels = state.throughputs.jobs
+        unserved = self._read_curves(state, memory, labels, pool)
+        listed = memory.listed if self.published_list else []
+        line = [label for label in listed if label in memory.curves] if listed else []
+        if len(line) < len(labels):
+            known = set(line).union(labels[position] for position in unserved)
+            others = [label for label in labels if label not in known] if known else labels
+            line += [others[i] for i in tie_order(others).tolist()]
+        return line, np.array(unserved, dtype=np.int64)
+
+    def planned(self, state: ClusterState, memory: DeadlineMemory, line: Sequence[Hashable]) -> list[PlannedJob]:
+        """The jobs with these labels."""
+        labels, now = state.throughputs.jobs, float(state.clock)
+        held = dict(zip(state.running.jobs.tolist(), state.running.gpus.tolist(), strict=True))
+        place = dict(zip(labels, range(len(labels)), strict=True))
+        positions = [place[label] for label in line]
+        due = (state.deadlines.take(positions) - self.margin_seconds).tolist()
+        work, shortest = state.steps_remaining.take(positions).tolist(), _CLOSE * max(now, 1.0)
+        curves, starts, unknown = memory.curves, memory.starting, (0, now)
+        jobs = []
+        for label, position, left, deadline in zip(line, positions, work, due, strict=True):
+            curve, now_on = curves[label], held.get(position, 0)
+            # what rounding has left of a job takes time, too: a plan without length takes no GPUs
+            least = shortest * curve.best_rates[-1]
+            gpus, ready = starts.get(label, unknown)
+            starting = ready - now if gpus == now_on and ready > now else 0.0
+            jobs.append(PlannedJob(curve, max(left, least), deadline, now_on, starting, label, position))
+        return jobs
+
+    def _read_curves(
+        self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int
+    ) -> list[int]:
+        """Read throughput curves and deadlines of jobs that are new, of all jobs where the number of GPUs is.
+
+        Returns the positions of those that no number of GPUs can run.
+        """
+        capacity, curves = int(state.capacity[pool]), memory.curves
         if memory.capacity != capacity:
-            memory.capacity, memory.curves = capacity, {}
-        new = [position for position, label in enumerate(labels) if label not in memory.curves]
+            memory.capacity, memory.due, curves = capacity, {}, {}
+        if all(map(curves.__contains__, labels)):
+            new = []
+        else:
+            new = [position for position, label in enumerate(labels) if label not in curves]
+        if len(curves) + len(new) > len(labels):
+            for label in curves.keys() - set(labels):
+                del curves[label], memory.due[label]
+        memory.curves = curves
         if not new:
-            return
-        ways, kinds = state.configurations, state.job_types
+            return new
+        wanted, kinds = np.array(new, dtype=np.int64), state.job_types
+        ways = state.configurations_of(wanted)
         if ways is None:
-            ways = Configurations.from_matrix(state.throughputs)
-        for position in new:
+            ways = Configurations.from_matrix(state.throughputs).of(wanted)
+        due = (state.deadlines.take(wanted) - self.margin_seconds).tolist()
+        unserved = []
+        for k, position in enumerate(new):
             most = np.inf if kinds is None else self.most_gpus.get(str(kinds[position]), np.inf)
-            gpus, rates = _curve(ways, position, pool)
+            gpus, rates = _curve(ways, k, pool)
             key = (tuple(gpus), tuple(rates), capacity, most)
             curve = memory.shared_curves.get(key)
             if curve is None:
                 curve = ScalingCurve(gpus, rates, capacity, most, useful_only=self.levels == "useful")
                 memory.shared_curves[key] = curve
-            memory.curves[labels[position]] = curve
+            if curve.levels:
+                curves[labels[position]], memory.due[labels[position]] = curve, due[k]
+            else:
+                unserved.append(position)
+        return unserved
 
     def as_plan(
         self,
@@ -158,8 +190,12 @@ class DeadlinePolicy(PlanPolicy):
         gpus: Sequence[int],
         rejected: Sequence[int] | NDArray[np.int64],
         until: float = np.inf,
+        line: Sequence[Hashable] | None = None,
     ) -> Plan:
-        """Jobs run on so many `gpus`, at most `until` (seconds on the clock); the memory is then of these jobs."""
+        """Jobs run on so many `gpus`, at most `until` (seconds on the clock).
+
+        The memory is then of these jobs; of those in `line` (labels) where there are more that wait.
+        """
         now = float(state.clock)
         running = [(job, held) for job, held in zip(jobs, gpus, strict=True) if held]
         if not self.published_list:
@@ -173,9 +209,8 @@ class DeadlinePolicy(PlanPolicy):
             job.label: (held, now + (job.starting if held == job.held else self.restart_seconds))
             for job, held in running
         }
-        memory.curves = {job.label: job.curve for job in jobs}
         if self.published_list:
-            memory.listed = [job.label for job in jobs]
+            memory.listed = [job.label for job in jobs] if line is None else list(line)
         seconds = max(until - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 

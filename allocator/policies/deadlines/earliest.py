@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
@@ -36,9 +39,8 @@ class EarliestDeadlineFirst(DeadlinePolicy):
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
-        jobs, unserved = self.jobs(state, memory, pool)
-        jobs.sort(key=_deadline)
-        return self.as_plan(state, memory, pool, jobs, _all_they_can_use(jobs, state, pool), unserved)
+        line, unserved = self.line(state, memory, pool)
+        return _all_they_can_use(self, state, memory, pool, line, unserved)
 
 
 @register(
@@ -64,11 +66,10 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
-        jobs, unserved = self.jobs(state, memory, pool)
-        rejected = unserved.tolist()
-        if self.late_block and all(memory.knows(job.label) for job in jobs):
-            jobs.sort(key=_deadline)
-            return self.as_plan(state, memory, pool, jobs, _all_they_can_use(jobs, state, pool), rejected)
+        line, unserved = self.line(state, memory, pool)
+        if self.late_block and all(map(memory.knows, line)):
+            return _all_they_can_use(self, state, memory, pool, line, unserved)
+        jobs, rejected = self.planned(state, memory, line), unserved.tolist()
         order: DeadlineOrder[PlannedJob] = DeadlineOrder(
             FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, self.filling)
         )
@@ -92,16 +93,25 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
         return self.as_plan(state, memory, pool, served, gpus, rejected, self.next_change(order.plans))
 
 
-def _all_they_can_use(jobs: Sequence[PlannedJob], state: ClusterState, pool: int) -> list[int]:
-    """GPUs of now of jobs in line: the largest level of each, or the largest within what those before it leave."""
+def _all_they_can_use(
+    policy: DeadlinePolicy,
+    state: ClusterState,
+    memory: DeadlineMemory,
+    pool: int,
+    line: list[Hashable],
+    unserved: NDArray[np.int64],
+) -> Plan:
+    """Jobs of a `line` in the order of deadlines, each on the largest level within what those before it leave."""
+    line.sort(key=memory.due.__getitem__)
     free = int(state.capacity[pool])
-    gpus = []
-    for job in jobs:
-        curve = job.curve
-        gpus.append(curve.level_within[min(free, curve.levels[-1])] if free else 0)
-        free -= gpus[-1]
-    return gpus
-
-
-def _deadline(job: PlannedJob) -> float:
-    return job.deadline
+    served, gpus = [], []
+    for label in line:
+        if not free:
+            break
+        curve = memory.curves[label]
+        level = curve.level_within[min(free, curve.levels[-1])]
+        if level:
+            served.append(label)
+            gpus.append(level)
+            free -= level
+    return policy.as_plan(state, memory, pool, policy.planned(state, memory, served), gpus, unserved, line=line)

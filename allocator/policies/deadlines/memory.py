@@ -23,6 +23,7 @@ class DeadlineMemory:
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     curves : throughput by number of GPUs up to the `capacity`, as it was read when the job arrived. Not kept in a
         checkpoint.
+    due : deadline of each of these jobs by which promises are made, seconds; inf for none. Not kept either.
     shared_curves : the same by what a curve depends on: jobs of a type share one.
     """
 
@@ -35,6 +36,7 @@ class DeadlineMemory:
         self.starting: dict[Hashable, tuple[int, float]] = {}
         self.capacity = 0
         self.curves: dict[Hashable, ScalingCurve] = {}
+        self.due: dict[Hashable, float] = {}
         self.shared_curves: dict[tuple[Any, ...], ScalingCurve] = {}
 
     def knows(self, job: Hashable) -> bool:
@@ -62,4 +64,4 @@ class DeadlineMemory:
         self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
         self.expected = dict(state["expected"])
         self.starting = {job: (gpus, ready) for job, gpus, ready in state["starting"]}
-        self.curves = {}
+        self.curves, self.due = {}, {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from allocator.protocol import ClusterState
 from throughputs import InputError
 from throughputs.tie_order import tie_order
 
-__all__ = ["in_order_of_arrival", "only_pool", "positions_of"]
+__all__ = ["carried_over", "in_order_of_arrival", "only_pool", "positions_of"]
 
 _Ids = NDArray[np.int64]
 
@@ -20,8 +22,17 @@ def positions_of(jobs: Sequence[Hashable], known: Sequence[Hashable]) -> _Ids:
     """(N,) where in `known` each of the N `jobs` stands, -1 for one that is not there."""
     if jobs == known:
         return np.arange(len(jobs))
-    place = {label: position for position, label in enumerate(known)}
-    return np.fromiter((place.get(label, -1) for label in jobs), np.int64, len(jobs))
+    place = dict(zip(known, range(len(known)), strict=True))
+    return np.fromiter(map(place.get, jobs, repeat(-1)), np.int64, len(jobs))
+
+
+def carried_over(column: NDArray[Any], before: _Ids, new: _Ids) -> NDArray[Any]:
+    """(N,) what jobs had that were at `before` (N,) in a `column` of the last decision; 0 for the `new` ones."""
+    if not len(column):
+        return np.zeros(len(before), dtype=column.dtype)
+    carried: NDArray[Any] = column.take(before)
+    carried[new] = 0
+    return carried
 
 
 def in_order_of_arrival(state: ClusterState, jobs: _Ids) -> _Ids:
@@ -41,6 +52,8 @@ def only_pool(state: ClusterState, policy: str) -> int:
     InputError
         More than one has.
     """
+    if len(state.capacity) == 1:
+        return 0
     there = np.flatnonzero(state.capacity > 0)
     if len(there) > 1:
         expected = "GPUs of one type: the policy does not tell types apart"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import in_order_of_arrival, only_pool, positions_of
+from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, only_pool, positions_of
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from formulations import FinishTimeFairness, Polytope, solve
@@ -61,11 +61,11 @@ class ThemisMemory:
         new = in_order_of_arrival(state, np.flatnonzero(before < 0))
         self.jobs = state.throughputs.jobs
         self.isolated_seconds, left, rate = (
-            np.append(column, 0.0)[before] for column in (self.isolated_seconds, self.steps_left, self.isolated_rate)
+            carried_over(column, before, new) for column in (self.isolated_seconds, self.steps_left, self.isolated_rate)
         )
         known = before >= 0
         self.isolated_seconds[known] += (left - state.steps_remaining)[known] / rate[known]
-        self.turn = np.append(self.turn, 0)[before]
+        self.turn = carried_over(self.turn, before, new)
         self.turn[new] = self.turn.max(initial=0) + 1 + np.arange(len(new))
 
     def state(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from allocator.policies.base.ordering import fill_in_order
 from allocator.policies.base.programs import Array
-from allocator.policies.time_sharing.lines import in_order_of_arrival, positions_of
+from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.registry import register
 from throughputs import InputError
@@ -24,6 +25,9 @@ _Ids = NDArray[np.int64]
 
 # Relative: a limit that a job is planned to reach counts as reached, whatever rounding leaves of it.
 _ROUNDING = 1e-9
+
+# More than there are jobs and turns.
+_TURNS = 1 << 40
 
 _SHORTEST_STEP = 1.0
 """Seconds between two decisions that nothing but the queues calls for."""
@@ -55,16 +59,17 @@ class TiresiasMemory:
         if state.throughputs.jobs == self.jobs:
             return
         before = positions_of(state.throughputs.jobs, self.jobs)
-        new = in_order_of_arrival(state, np.flatnonzero(before < 0))
+        new = in_order_of_arrival(state, (before < 0).nonzero()[0])
         self.jobs = state.throughputs.jobs
-        self.queue, self.spent, self.waited = (
-            np.append(column, 0)[before] for column in (self.queue, self.spent, self.waited)
+        self.queue, self.turn, self.spent, self.waited = (
+            carried_over(column, before, new) for column in (self.queue, self.turn, self.spent, self.waited)
         )
-        self.turn = np.append(self.turn, 0)[before]
         self.send(new, np.zeros(len(new), dtype=np.int64))
 
     def send(self, jobs: _Ids, queue: _Ids) -> None:
         """Put `jobs` (positions) at the end of the line of their new `queue` (K,), in this order."""
+        if not len(jobs):
+            return
         self.queue[jobs] = queue
         self.turn[jobs] = self.turn.max(initial=0) + 1 + np.arange(len(jobs))
 
@@ -135,52 +140,59 @@ class Tiresias(PlanPolicy):
         ran[state.running.jobs] = True
         if self.promote_after is not None:
             memory.waited[~ran & (state.run_seconds > 0)] += elapsed
-        self._demote(state, memory, ran)
-        self._promote(state, memory, ran)
-        order = np.lexsort((memory.turn, memory.queue))
-        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity)
-        runs = np.zeros(state.n_jobs, dtype=np.bool_)
-        runs[chosen] = True
-        memory.turn[np.lexsort((memory.turn, ~runs, memory.queue))] = np.arange(state.n_jobs)
-        assignment = Assignment.of(chosen, pool, state.scale_factors[chosen])
-        return Plan((PlanStep(assignment, self._until_next_change(state, memory, runs)),))
+        attained: Array = state.gpu_seconds - memory.spent
+        self._demote(state, memory, ran, attained)
+        if self.promote_after is not None:
+            self._promote(state, memory, ran, attained, self.promote_after)
+            attained = state.gpu_seconds - memory.spent
+        order = (memory.queue * _TURNS + memory.turn).argsort(kind="stable")
+        gpus = state.scale_factors
+        chosen, pool = fill_in_order(order, gpus, state.rates, state.capacity)
+        waits = np.ones(state.n_jobs, dtype=np.bool_)
+        waits[chosen] = False
+        ahead = (memory.queue * 2 + waits).take(order).argsort(kind="stable")
+        memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
+        seconds = self._until_demotion(memory, chosen, attained.take(chosen), gpus.take(chosen))
+        if self.promote_after is not None:
+            behind = waits & (memory.queue > 0)
+            left = self.promote_after * attained[behind] / gpus[behind] - memory.waited[behind]
+            seconds = min(seconds, float(left.min(initial=np.inf)))
+        assignment = Assignment.of(chosen, pool, gpus.take(chosen))
+        return Plan((PlanStep(assignment, max(seconds, _SHORTEST_STEP)),))
 
-    def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> None:
-        attained = self._attained(state, memory)
-        limits = np.array(self.queue_limits)
-        due = np.searchsorted(limits * (1.0 - _ROUNDING), attained, side="right")
+    def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array) -> None:
+        """Let those down who have attained so many GPU seconds (N,) since their last promotion."""
+        due = (self._limits[:-1] * (1.0 - _ROUNDING)).searchsorted(attained, side="right")
+        falls = due > memory.queue
         if self.published_limits:
-            due = np.where(ran, np.minimum(due, memory.queue + 1), 0)
-        down = np.flatnonzero(due > memory.queue)
+            falls &= ran
+        down = falls.nonzero()[0]
         if not len(down):
             return
         down = in_order_of_arrival(state, down)
         down = down[np.argsort(-state.scale_factors[down], kind="stable")]
-        memory.send(down, due[down])
+        memory.send(down, memory.queue[down] + 1 if self.published_limits else due[down])
 
-    def _promote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> None:
-        if self.promote_after is None:
-            return
-        trained = self._attained(state, memory) / state.scale_factors
-        enough = memory.waited >= self.promote_after * trained * (1.0 - _ROUNDING)
+    def _promote(
+        self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array, after: float
+    ) -> None:
+        """Let those up who have waited for `after` times what they have trained."""
+        trained = attained / state.scale_factors
+        enough = memory.waited >= after * trained * (1.0 - _ROUNDING)
         up = np.flatnonzero(~ran & (memory.queue > 0) & (trained > 0) & enough)
         up = up[np.argsort(memory.turn[up], kind="stable")]
         memory.send(up, np.zeros(len(up), dtype=np.int64))
         memory.spent[up], memory.waited[up] = state.gpu_seconds[up], 0.0
 
-    def _attained(self, state: ClusterState, memory: TiresiasMemory) -> Array:
-        """(N,) GPU seconds since the last promotion."""
-        attained: Array = state.gpu_seconds - memory.spent
-        return attained
+    @cached_property
+    def _limits(self) -> Array:
+        """(Q,) GPU seconds at which a job leaves each queue; inf for the last one."""
+        return np.array([*self.queue_limits, np.inf])
 
-    def _until_next_change(self, state: ClusterState, memory: TiresiasMemory, runs: NDArray[np.bool_]) -> float:
-        """Seconds until a job that runs reaches a limit, or one that waits is promoted; inf for never."""
-        attained, gpus = self._attained(state, memory), state.scale_factors
-        limits = np.append(self.queue_limits, np.inf)[memory.queue]
+    def _until_demotion(self, memory: TiresiasMemory, jobs: _Ids, attained: Array, gpus: _Ids) -> float:
+        """Seconds until the first of the `jobs` (K,), which run, reaches a limit; inf for never."""
+        if not len(jobs):
+            return np.inf
+        limits = self._limits.take(memory.queue.take(jobs))
         left = np.ceil((limits - attained / gpus) / gpus) if self.published_limits else (limits - attained) / gpus
-        soonest = float(left[runs].min(initial=np.inf))
-        if self.promote_after is not None:
-            waits = ~runs & (memory.queue > 0)
-            left = self.promote_after * attained / gpus - memory.waited
-            soonest = min(soonest, float(left[waits].min(initial=np.inf)))
-        return max(soonest, _SHORTEST_STEP)
+        return float(left[left.argmin()])

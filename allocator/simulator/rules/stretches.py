@@ -93,12 +93,10 @@ class OverheadCost:
     doubling: float
     restart: float
 
-    def of(self, gpus: _Ids, known: NDArray[np.bool_], restart: bool) -> _Floats:
-        """(K,) seconds for jobs of so many `gpus`; those on a `known` set of GPUs lose the base only."""
+    def of(self, gpus: _Ids, restart: bool) -> _Floats:
+        """(K,) seconds for jobs of so many `gpus`."""
         anew = self.doubling * (1.0 + log2(gpus))
-        if restart:
-            anew = anew + self.restart
-        return np.where(known, self.base, self.base + anew)
+        return np.asarray(self.base + (anew + self.restart if restart else anew))
 
 
 class DecisionsCostTime(StretchRule):
@@ -137,6 +135,8 @@ class DecisionsCostTime(StretchRule):
     def bind(self, jobs: JobTable, core: DecisionCore) -> None:
         """The time that each job is still to lose, and what it lost by the last decision, are columns of the table."""
         self._jobs, self._core = jobs, core
+        counts = np.arange(1, int(core.cluster.capacity.max(initial=1)) + 1)
+        self._costs = [self._cost.of(counts, restart) for restart in (False, True)]
         jobs.register("overhead_seconds", 0.0)
         jobs.register("lost_seconds", 0.0)
 
@@ -158,21 +158,22 @@ class DecisionsCostTime(StretchRule):
             self._restarting = number % self._every == 0
             # One that passed while nobody ran is not felt, but by what is known.
             self._known = self._known if self._restarting else set()
-        rows = s.decision.assignment
+        rows, at, cost = s.decision.assignment, s.at, self._costs[self._restarting]
         if self._who == "active":
-            at = self._jobs.rows(self._core.active)
-            nowhere = np.zeros(len(at), dtype=np.bool_)
-            overhead[at] = self._cost.of(self._jobs.scale_factor[at], nowhere, self._restarting)
-        known = np.zeros(len(rows), dtype=np.bool_)
+            everybody = self._jobs.rows(self._core.active)
+            overhead[everybody] = cost.take(self._jobs.scale_factor.take(everybody) - 1)
+        lost = cost.take(rows.gpus - 1)
         if self._reuse:
-            groups = [self._core.gpus_of(job) for job in rows.jobs.tolist()]
-            known = np.array([group in self._known for group in groups], dtype=np.bool_)
-            self._known = set() if self._restarting else self._known.union(groups)
-        lost = self._cost.of(rows.gpus, known, self._restarting)
-        charged = np.ones(len(rows), dtype=np.bool_)
+            groups = list(map(self._core.gpus_of, rows.jobs.tolist()))
+            lost[[group in self._known for group in groups]] = self._cost.base
+            if self._restarting:
+                self._known = set()
+            else:
+                self._known.update(groups)
         if self._who == "starts" and not self._restarting:
-            charged = among_ids(rows.jobs, s.decision.transition.start)
-        overhead[s.at] = np.where(charged, lost, overhead[s.at])
+            started = among_ids(rows.jobs, s.decision.transition.start)
+            at, lost = at[started], lost[started]
+        overhead[at] = lost
 
     def shape(self, s: Stretch) -> None:
         """Ends that are not delayed."""

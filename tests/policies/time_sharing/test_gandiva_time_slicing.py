@@ -134,6 +134,23 @@ def test_published_decisions_that_can_change_nothing_are_left_out():
     assert seconds([2], 1447.0, [1560.0]) == 7 * 240.0
 
 
+def test_published_turns_are_planned_ahead_until_a_job_may_end():
+    policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
+    labels, gpus, left = [1, 2, 3], [4, 4, 2], np.array([300.0, 900.0, 900.0])
+    memory, slots = policy.new_memory(), {"steps_remaining": left, "slot_seconds": 60.0}
+    state = state_of(labels, gpus, ONE_SERVER, clock=60.0, more_arrivals=False, **slots)
+    plan = policy.plan(state, policy.new_memory())
+    assert {step.seconds for step in plan.steps} == {60.0}
+    assert len(plan.steps) > 3
+    for number, step in enumerate(plan.steps):
+        # as long as jobs are expected there is a decision at a time
+        state = state_of(labels, gpus, ONE_SERVER, clock=60.0 * (number + 1), **slots)
+        assert policy.plan(state, memory).steps[0].assignment.jobs.tolist() == step.assignment.jobs.tolist()
+        # nobody ends in a step that others follow
+        assert number == 0 or left.min() > 60.0
+        left[step.assignment.jobs] -= 60.0
+
+
 def test_published_decisions_wait_for_arrivals():
     policy = get_policy("gandiva_time_slicing", published_sets=True, published_turns=True)
     for more, expected in ((True, np.inf), (False, 1.0)):
