@@ -21,13 +21,7 @@ class NoServiceError(RuntimeError):
 
 
 class Client:
-    """A service by its state folder.
-
-    >>> Client(Path("/nowhere")).ask("status")
-    Traceback (most recent call last):
-        ...
-    allocator.runtime.client.NoServiceError: no service runs on /nowhere; start one with allocator serve --state /nowhere
-    """
+    """A service by its state folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

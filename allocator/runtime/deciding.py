@@ -52,13 +52,13 @@ class Deciding:
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
     """
 
-    def __init__(self, world: World, settings: ServiceSettings) -> None:
+    def __init__(self, world: World, hardware: Hardware, settings: ServiceSettings) -> None:
         self._world, self._settings = world, settings
         self.policy = world.policy
         self.serial, self.trouble = 0, ""
         self.prices: Mapping[str, float] = {}
         self.last_seconds = 0.0
-        self._hardware = self._asked_about = Hardware(())
+        self._hardware = self._asked_about = hardware
         self._changed_hardware: tuple[Hardware, dict[str, Placed]] | None = None
         self._now: _Plan | None = None
         self._coming: _Plan | None = None
@@ -78,14 +78,13 @@ class Deciding:
 
     # -- news ---------------------------------------------------------------------------------------------------------
 
-    def take_up(self, jobs: Iterable[Job], hardware: Hardware) -> None:
+    def take_up(self, jobs: Iterable[Job]) -> None:
         """Jobs that were there before the service was, with the GPUs that they hold."""
-        self._hardware = hardware
         active = list(jobs)
         for job in active:
             self.arrived(job)
         if active:
-            self._world.take_up([replace(job) for job in self._arrived.values()], self._running(active, hardware))
+            self._world.take_up([replace(job) for job in self._arrived.values()], self._running(active, self._hardware))
             self._arrived = {}
 
     def arrived(self, job: Job) -> None:

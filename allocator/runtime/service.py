@@ -53,6 +53,7 @@ class Service:
     """
 
     deciding: Deciding
+    hardware: Hardware
 
     def __init__(
         self,
@@ -68,7 +69,6 @@ class Service:
             self.book.apply(event)
         self.clock = Clock(self.book.clock, self.book.at)
         self.watching = Watching(folder, self.book, self.settings)
-        self.hardware = Hardware(())
         self.trouble = ""
         self._make_world = make_world
         self._tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
@@ -79,8 +79,7 @@ class Service:
     # -- running ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve until `close` is called; jobs run on."""
-        await self.open()
+        """Serve, once open, until `close` is called; jobs run on."""
         try:
             while not self._closing:
                 await self.look()
@@ -94,17 +93,17 @@ class Service:
         """Connect to the cluster and take up what runs."""
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
-        self.deciding = Deciding(self._make_world(self.hardware), self.settings)
+        self.deciding = Deciding(self._make_world(self.hardware), self.hardware, self.settings)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
-        self.deciding.take_up(self.book.active.values(), self.hardware)
+        self.deciding.take_up(self.book.active.values())
 
     def use_policy(self, make_world: Callable[[Hardware], World]) -> None:
         """Decide by another world from now on; who runs goes on until that says otherwise."""
         self._make_world = make_world
-        before, self.deciding = self.deciding, Deciding(make_world(self.hardware), self.settings)
+        before, self.deciding = self.deciding, Deciding(make_world(self.hardware), self.hardware, self.settings)
         self.deciding.serial = before.serial + 1
-        self.deciding.take_up(self.book.active.values(), self.hardware)
+        self.deciding.take_up(self.book.active.values())
         before.abandon()
         self.wake()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.book import ACTIVE, FINAL, HOLDS_GPUS, QUEUED, Job
@@ -66,7 +67,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "uuid": job.uuid,
-        "name": job.name or (job.command[0] if job.command else ""),
+        "name": job.name or _program(job.command),
         "user": job.user,
         "state": job.state,
         "reason": reason(service, job),
@@ -97,6 +98,13 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "epoch": job.epoch,
         "folder": str(service.watching.folder(job)),
     }
+
+
+def _program(command: tuple[str, ...]) -> str:
+    """What a command runs, for people: the script of an interpreter or a launcher, else the program."""
+    names = [PurePath(part).name for part in command]
+    scripts = [name for name, part in zip(names[1:], command[1:], strict=True) if part.endswith((".py", ".sh"))]
+    return scripts[0] if scripts else names[0]
 
 
 def _seconds_left(service: Service, job: Job, steps: float) -> float | None:
