@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import Adapter, AdapterError, Seen, StartOrder
-from allocator.runtime.book import CANCELLED, QUEUED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
 from allocator.runtime.clock import Clock
 from allocator.runtime.deciding import Deciding
 from allocator.runtime.hardware import Hardware
@@ -93,17 +94,25 @@ class Service:
         """Connect to the cluster and take up what runs."""
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
-        self.deciding = Deciding(self._make_world(self.hardware), self.hardware, self.settings)
+        self.deciding = Deciding(self._make_world(self.hardware), self.hardware, self.settings, self._memory)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
-        self.deciding.take_up(self.book.active.values())
+        self.deciding.take_up(self.book)
+
+    @property
+    def _memory(self) -> Path:
+        """What the policy remembers, for a service that comes after this one."""
+        return self.folder / "policy.state"
 
     def use_policy(self, make_world: Callable[[Hardware], World]) -> None:
         """Decide by another world from now on; who runs goes on until that says otherwise."""
         self._make_world = make_world
-        before, self.deciding = self.deciding, Deciding(make_world(self.hardware), self.hardware, self.settings)
+        before, self.deciding = (
+            self.deciding,
+            Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory),
+        )
         self.deciding.serial = before.serial + 1
-        self.deciding.take_up(self.book.active.values())
+        self.deciding.take_up(self.book)
         before.abandon()
         self.wake()
 
@@ -208,15 +217,20 @@ class Service:
         report = self.watching.look(job, self.clock()).report
         data = ended(job, seen, report)
         failed = data["outcome"] == "failed"
-        events = [Event("ended", job.uuid, data=data)]
-        if data["outcome"] != "completed" and job.state == STOPPING and job.reason == CANCELLED:
-            events.append(Event("cancelled", job.uuid, data={"reason": CANCELLED}))
+        events = [Event("ended", job.uuid, self._when(job, seen), data)]
+        if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
+            events.append(Event(job.then, job.uuid, data={"reason": job.reason}))
         elif failed and job.failures_after(data) >= self.settings.max_failures:
             reason = f"failed {job.failures_after(data)} times without progress, the last time: {data['reason']}"
             events.append(Event("gave_up", job.uuid, data={"reason": reason}))
         if report is not None and (report.gpus or report.batch_size):
             events.append(Event("resized", job.uuid, data={"gpus": report.gpus, "batch_size": report.batch_size}))
         return events
+
+    def _when(self, job: Job, seen: Seen) -> float:
+        """When a start ended, seconds on the clock: perhaps while no service ran."""
+        now = self.clock()
+        return max(now - max(time.time() - seen.ended_at, 0.0), job.since) if seen.ended_at else now
 
     def _after(self, event: Event) -> None:
         """What an event means for the decisions to come."""
@@ -257,7 +271,7 @@ class Service:
         waiting = [Event("cancelled", job.uuid, data={"reason": CANCELLED}) for job in chosen if job.state == QUEUED]
         for event in self.record(waiting):
             self._after(event)
-        self.stop([job for job in chosen if job.state not in (QUEUED, CANCELLED)], CANCELLED)
+        self.stop([job for job in chosen if job.uuid in self.book.holding], CANCELLED, then=CANCELLED)
         self.wake()
 
     def drain(self, name: str, drained: bool) -> None:
@@ -266,9 +280,9 @@ class Service:
             self.record([Event("node", data={"name": name, "drained": drained})])
             self.see_nodes(self.hardware.nodes)
 
-    def stop(self, jobs: Iterable[Job], why: str, *, fails: bool = False) -> None:
-        """End leases. `why` is for people and for the trainers; `fails`: it counts as a failure of the job."""
-        data = {"reason": why, "fails": fails}
+    def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
+        """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
+        data = {"reason": why, "then": then}
         for event in self.record(Event("stopping", job.uuid, data=data) for job in jobs):
             self._write_lease(self.book.jobs[event.job])
 
@@ -290,9 +304,11 @@ class Service:
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
         why = f"{self.deciding.policy.name} cannot promise its deadline"
-        rejected = [uuid for uuid in verdict.rejected if uuid in self.book.active]
-        for event in self.record(Event("rejected", uuid, data={"reason": why}) for uuid in rejected):
+        rejected = [self.book.active[uuid] for uuid in verdict.rejected if uuid in self.book.active]
+        waiting = [Event(REJECTED, job.uuid, data={"reason": why}) for job in rejected if job.state == QUEUED]
+        for event in self.record(waiting):
             self._after(event)
+        self.stop([job for job in rejected if job.uuid in self.book.holding], why, then=REJECTED)
         data = {
             "jobs": len(verdict.wanted),
             "asked": verdict.recomputed,
@@ -368,7 +384,7 @@ class Service:
         """Jobs that were told to end and run on: SIGTERM, then SIGKILL."""
         now, settings = self.clock(), self.settings
         hanging = [job for job in self.book.holding.values() if self._hangs(job, now)]
-        self.stop(hanging, f"no step in {settings.hang_seconds} s", fails=True)
+        self.stop(hanging, f"no step in {settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():
             if job.state != STOPPING:
                 continue
