@@ -290,7 +290,8 @@ class Deciding:
         task, self._task = self._task, None
         error = task.exception()
         if error is not None:
-            self.trouble, self._retry_at = f"policy {self.policy.name}: {error}", now + _AFTER_TROUBLE
+            told = str(error) if isinstance(error, InputError) else f"policy {self.policy.name}: {error!r}"
+            self.trouble, self._retry_at = told, now + _AFTER_TROUBLE
             self._news = True
             return None
         self.trouble = ""

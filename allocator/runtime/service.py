@@ -42,9 +42,7 @@ class Service:
 
     Parameters
     ----------
-    folder : of the state. adapter : the cluster.
-    make_world : from the hardware, the world under the policy in force.
-    settings : times and limits.
+    folder : of the state; its journal is read. adapter : the cluster. settings : times and limits.
 
     Attributes
     ----------
@@ -56,13 +54,7 @@ class Service:
     deciding: Deciding
     hardware: Hardware
 
-    def __init__(
-        self,
-        folder: Path,
-        adapter: Adapter,
-        make_world: Callable[[Hardware], World],
-        settings: ServiceSettings | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, adapter: Adapter, settings: ServiceSettings | None = None) -> None:
         self.folder, self.adapter, self.settings = folder, adapter, settings or ServiceSettings()
         self.journal = Journal(folder)
         self.book = Book()
@@ -71,7 +63,6 @@ class Service:
         self.clock = Clock(self.book.clock, self.book.at)
         self.watching = Watching(folder, self.book, self.settings)
         self.trouble = ""
-        self._make_world = make_world
         self._tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
         self._next_look = 0.0
         self._wake = asyncio.Event()
@@ -90,11 +81,11 @@ class Service:
         finally:
             await self._finish()
 
-    async def open(self) -> None:
-        """Connect to the cluster and take up what runs."""
+    async def open(self, make_world: Callable[[Hardware], World]) -> None:
+        """Connect to the cluster, and take up what runs in the world that is made for its hardware."""
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
-        self.deciding = Deciding(self._make_world(self.hardware), self.hardware, self.settings, self._memory)
+        self.deciding = Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
         self.deciding.take_up(self.book)
@@ -106,7 +97,6 @@ class Service:
 
     def use_policy(self, make_world: Callable[[Hardware], World]) -> None:
         """Decide by another world from now on; who runs goes on until that says otherwise."""
-        self._make_world = make_world
         before, self.deciding = (
             self.deciding,
             Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory),

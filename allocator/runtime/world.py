@@ -192,6 +192,17 @@ class World:
                 self._table.steps_done[at] = min(job.steps, self._table.total_steps[at])
         self.core.adopt(*self._rows_of(running))
 
+    def check(self) -> None:
+        """Ask the policy about a job that nobody submitted, in a world of its own.
+
+        Raises
+        ------
+        InputError
+            It cannot decide on this cluster.
+        """
+        trial = World(self.cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
+
     def take_up(self, jobs: Sequence[Job], running: Mapping[str, Placed]) -> None:
         """Jobs that were there before this world was; of those, `running` hold GPUs."""
         self.core.arrive(self._submit(jobs, self._arrivals(jobs)))
