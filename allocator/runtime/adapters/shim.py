@@ -1,10 +1,12 @@
 """Watches over one start of a job, in a process of its own that outlives the scheduler.
 
-Run as a script, by ``python -I -S``, with the order on standard input. It holds ``run.lock`` in the folder of the job
-for as long as anything of the job runs, says in ``run.json`` who it is, writes the output to ``log`` and ``log.1``, and
-says in ``exit.json`` how it ended. Those files are all that the scheduler needs to find the job again.
+Run by ``python -I -S`` with orders on standard input, of which it leaves a process for each. That one holds
+``run.lock`` in the folder of the job for as long as anything of the job runs, says in ``run.json`` who it is, writes
+the output to ``log`` and ``log.1``, and says in ``exit.json`` how it ended. Those files are all that the scheduler
+needs to find the job again.
 
-It is started for every start of every job: it imports little, and nothing of this library. Hence the JSON by hand.
+It runs beside every job and imports little, and nothing of this library: hence the JSON by hand, the module under that
+of signals, whose enumerations alone take longer to load than all else, and no contextlib.
 """
 
 from __future__ import annotations
@@ -15,11 +17,15 @@ import fcntl
 import marshal
 import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Collection, Iterator
+else:
+    import _signal as signal
 
 __all__ = [
     "EXIT_FILE",
@@ -31,6 +37,7 @@ __all__ = [
     "Order",
     "boot_identity",
     "carriers",
+    "children",
     "descendants",
     "end_processes",
     "is_alive",
@@ -77,6 +84,7 @@ class Order:
     command : the arguments.
     environments : one for each process to start.
     log_bytes : of output that are kept at most.
+    answer : descriptor to answer on; whoever does not listen there any more no longer wants the job.
     """
 
     def __init__(
@@ -88,11 +96,12 @@ class Order:
         command: list[bytes],
         environments: list[dict[bytes, bytes]],
         log_bytes: int,
+        answer: int,
     ) -> None:
         self.job, self.epoch = job, epoch
         self.folder, self.directory = folder, directory
         self.command, self.environments = command, environments
-        self.log_bytes = log_bytes
+        self.log_bytes, self.answer = log_bytes, answer
 
 
 class _RefusedError(Exception):
@@ -118,15 +127,25 @@ def boot_identity() -> str:
         return file.read().strip()
 
 
+def children(pid: int) -> list[int]:
+    """Of a process with one thread."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except FileNotFoundError:
+        # Not every kernel tells.
+        return [other for other in _processes() if _stat(other)[0] == pid]
+
+
 def descendants(pids: Collection[int]) -> list[int]:
     """Children of processes, their children, and so on."""
-    children: dict[int, list[int]] = {}
+    by_parent: dict[int, list[int]] = {}
     for other in _processes():
-        children.setdefault(_stat(other)[0], []).append(other)
+        by_parent.setdefault(_stat(other)[0], []).append(other)
     found: list[int] = []
     front = list(pids)
     while front:
-        below = children.get(front.pop(), [])
+        below = by_parent.get(front.pop(), [])
         found += below
         front += below
     return found
@@ -137,10 +156,14 @@ def carriers(variable: str) -> dict[str, list[int]]:
     wanted = f"{variable}=".encode()
     found: dict[str, list[int]] = {}
     for pid in _processes():
-        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            for entry in file.read().split(b"\0"):
-                if entry.startswith(wanted):
-                    found.setdefault(os.fsdecode(entry[len(wanted) :]), []).append(pid)
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                entries = file.read().split(b"\0")
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.startswith(wanted):
+                found.setdefault(os.fsdecode(entry[len(wanted) :]), []).append(pid)
     return found
 
 
@@ -173,8 +196,15 @@ def _stat(pid: int) -> tuple[int, int, bool]:
 
 def _signal_all(pids: Collection[int], number: int) -> None:
     for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+        _attempt(os.kill, pid, number)
+
+
+def _attempt(call: Callable[..., object], *arguments: object) -> None:
+    """Where it does not matter whether it works: the process may be gone."""
+    try:
+        call(*arguments)
+    except OSError:
+        return
 
 
 def number_in(path: str, name: str) -> int | None:
@@ -255,7 +285,7 @@ class _Log:
         """Never fails: what the disk does not take is lost, and counted."""
         try:
             if self._unsaid:
-                note = f"[{self._unsaid} bytes of output were lost: the disk was full]\n".encode()
+                note = f"\n[{self._unsaid} bytes of output were lost: the disk was full]\n".encode()
                 self._put(note)
                 self._unsaid = 0
             while data:
@@ -346,8 +376,7 @@ class _Watch:
             finally:
                 os._exit(NOT_FOUND)
         os.close(told)
-        with suppress(OSError):
-            os.setpgid(pid, pid)
+        _attempt(os.setpgid, pid, pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         with open(failure, "rb") as file:
             return pid, file.read().decode()
@@ -422,8 +451,7 @@ class _Watch:
 
     def _signal_ranks(self, number: int) -> None:
         for group in self._ranks:
-            with suppress(ProcessLookupError):
-                os.killpg(group, number)
+            _attempt(os.killpg, group, number)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -478,8 +506,7 @@ def _write_run(job: str, epoch: int) -> None:
 
 def _answer(text: str) -> None:
     """Tell the adapter, which may be gone, and hang up."""
-    with suppress(OSError):
-        os.write(1, text.encode())
+    _attempt(os.write, 1, text.encode())
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -491,6 +518,10 @@ def _carry_out(order: Order) -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     reserved = reserve_exit(".")
     watch = _Watch(order)
+    listener = select.poll()
+    listener.register(1, 0)
+    if listener.poll(0):
+        raise _RefusedError(EXIT_CANNOT, "nobody waits for the job to start")
     _write_run(order.job, order.epoch)
     # From here on the epoch counts as started, and its end is always told.
     refused: str | None = "the job was not started"
@@ -509,10 +540,10 @@ def _carry_out(order: Order) -> None:
         raise _RefusedError(EXIT_CANNOT, outcome[2])
 
 
-def main() -> int:
-    """Carry out the order on standard input; returns the exit status."""
+def _obey(order: Order) -> int:
+    """Carry out an order; returns the exit status."""
     try:
-        _carry_out(Order(**marshal.load(sys.stdin.buffer)))
+        _carry_out(order)
     except _StartedBeforeError:
         _answer(STARTED_BEFORE)
     except _RefusedError as refusal:
@@ -524,5 +555,21 @@ def main() -> int:
     return 0
 
 
+def main() -> None:
+    """Leave a process for each order on standard input: to start Python takes longer than all the rest."""
+    orders = [Order(**told) for told in marshal.load(sys.stdin.buffer)]
+    highest = max(order.answer for order in orders)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    for order in orders:
+        if not os.fork():
+            os.setsid()
+            os.dup2(order.answer, 1)
+            os.dup2(order.answer, 2)
+            os.closerange(3, max(highest, null) + 1)
+            os._exit(_obey(order))
+        os.close(order.answer)
+
+
 if __name__ == "__main__":
-    os._exit(main())
+    main()

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any, ClassVar
 
 from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
@@ -24,6 +26,12 @@ __all__ = ["LocalAdapter"]
 
 _ANSWER_SECONDS = 30.0
 """A shim answers within a second on an idle machine; one that has not by then never will."""
+
+_SCRIPT = "import marshal, sys; exec(marshal.load(sys.stdin.buffer))"
+"""The shim comes with its orders, and compiled: a script is compiled at each start, and might be of another version."""
+
+_AT_ONCE = 128
+"""Starts that are under way at most: each has a file open."""
 
 _SLICE = 64
 """Jobs that are looked at before others have their turn in the event loop."""
@@ -61,12 +69,15 @@ class LocalAdapter(Adapter):
         self._jobs: dict[str, Path] = {}
         self._ended: dict[str, Seen] = {}
         self._children: set[int] = set()
+        self._orders: list[shim.Order] = []
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self._boot = ""
 
     async def open(self) -> None:
         """Find the accelerators, and the jobs that were started before."""
         try:
             self._boot = shim.boot_identity()
+            _shim_code()
             self._index.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.scandir(self._index) as entries:
                 self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
@@ -101,6 +112,8 @@ class LocalAdapter(Adapter):
                     seen = self._recover(job, folder, run, carriers.get(job, []))
                 if seen.phase == "ended":
                     self._ended[job] = seen
+                    # Where this is the first process of a container, orphans become its children.
+                    self._children.add(run.pid)
             if seen:
                 found.append(seen)
         return found
@@ -148,23 +161,28 @@ class LocalAdapter(Adapter):
             os.close(lock)
 
     async def start(self, order: StartOrder) -> None:
-        """Start a shim; returns when it has started the job."""
+        """Returns when a shim has started the job; those ordered at the same time are started together."""
+        if not order.command:
+            raise AdapterError("there is no command to start")
         indices = self._indices(order)
-        try:
-            self._enter(order)
-            pid, answer = self._spawn(order, indices)
-        except OSError as error:
-            raise AdapterError(f"the job cannot be started: {error}") from error
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                said = await _read_all(answer)
-        except TimeoutError:
-            # Its processes end with it; the next look at the job finds what may be left.
-            os.kill(pid, signal.SIGKILL)
-            raise AdapterError(f"the job did not start within {_ANSWER_SECONDS:g} seconds") from None
-        finally:
-            os.close(answer)
-            self._ended.pop(order.job, None)
+        async with self._room:
+            try:
+                self._enter(order)
+                answer, writer = os.pipe()
+            except OSError as error:
+                raise AdapterError(f"the job cannot be started: {error}") from error
+            self._orders.append(self._told(order, indices, writer))
+            if len(self._orders) == 1:
+                asyncio.get_running_loop().call_soon(self._spawn)
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    said = await _read_all(answer)
+            except TimeoutError:
+                raise AdapterError(f"the job did not start within {_ANSWER_SECONDS:g} seconds") from None
+            finally:
+                # A shim that has not come to it yet sees that nobody waits, and does not start the job.
+                os.close(answer)
+                self._ended.pop(order.job, None)
         if said not in (shim.STARTED, shim.STARTED_BEFORE):
             raise AdapterError(said or "the process that starts the job was killed")
 
@@ -188,9 +206,8 @@ class LocalAdapter(Adapter):
         self._jobs[order.job] = entry
         self._ended.pop(order.job, None)
 
-    def _spawn(self, order: StartOrder, indices: Sequence[int]) -> tuple[int, int]:
-        """Start a shim; returns its process and where its answer is to be read."""
-        told = shim.Order(
+    def _told(self, order: StartOrder, indices: Sequence[int], answer: int) -> shim.Order:
+        return shim.Order(
             job=order.job,
             epoch=order.epoch,
             folder=os.fsencode(order.folder.absolute()),
@@ -201,33 +218,38 @@ class LocalAdapter(Adapter):
                 for environment in self._environments(order, indices)
             ],
             log_bytes=order.log_bytes,
+            answer=answer,
         )
-        answer, writer = os.pipe()
-        # The order may be longer than a pipe, and is not for the eyes of others, as arguments would be.
-        message = os.memfd_create("order")
+
+    def _spawn(self) -> None:
+        """Give all orders that wait to one process, which leaves a shim for each."""
+        orders, self._orders = self._orders, []
+        writers = [order.answer for order in orders]
+        message = -1
         try:
+            # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
+            message = os.memfd_create("orders")
             with open(message, "wb", closefd=False) as file:
-                file.write(marshal.dumps(vars(told)))
+                file.write(marshal.dumps(_shim_code()) + marshal.dumps([vars(order) for order in orders]))
             os.lseek(message, 0, os.SEEK_SET)
             pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", _script()],
+                [sys.executable, "-I", "-S", "-c", _SCRIPT, "allocator-shim"],
                 os.environ,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate((message, writer, writer))
-                ],
+                file_actions=[(os.POSIX_SPAWN_DUP2, message, 0)]
+                + [(os.POSIX_SPAWN_DUP2, writer, writer) for writer in writers],
                 setsid=True,
                 setsigmask=(),
                 setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD),
             )
-        except OSError:
-            os.close(answer)
-            raise
+            self._children.add(pid)
+        except OSError as error:
+            for writer in writers:
+                os.write(writer, f"no process can be started: {error}".encode())
         finally:
-            os.close(writer)
-            os.close(message)
-        self._children.add(pid)
-        return pid, answer
+            for descriptor in (*writers, message):
+                with suppress(OSError):
+                    os.close(descriptor)
 
     def _environments(self, order: StartOrder, indices: Sequence[int]) -> list[dict[str, str]]:
         """One for each process of a job."""
@@ -254,9 +276,12 @@ class LocalAdapter(Adapter):
         """End all that the job has started; its shim then says so."""
         run = self._running(job, epoch)
         if run:
+            # Its shim does not mind, and ends the rest as soon as the processes of the command are gone.
+            for pid in shim.children(run.pid):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
             with suppress(ProcessLookupError):
                 os.kill(run.pid, signal.SIGCONT)
-            await asyncio.to_thread(lambda: shim.end_processes(shim.descendants([run.pid]), seconds=0.0))
 
     def _running(self, job: str, epoch: int) -> _Run | None:
         folder = self._jobs.get(job)
@@ -280,10 +305,9 @@ class LocalAdapter(Adapter):
                 self._children.discard(pid)
 
 
-def _script() -> str:
-    """The shim's, compiled where possible: Python compiles a script that it is given anew every time."""
-    compiled = shim.__spec__.cached if shim.__spec__ else None
-    return compiled if compiled and os.path.exists(compiled) else str(shim.__file__)
+@cache
+def _shim_code() -> CodeType:
+    return compile(Path(shim.__file__).read_bytes(), shim.__file__, "exec")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
