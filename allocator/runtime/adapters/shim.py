@@ -489,10 +489,11 @@ def _claim(job: str, epoch: int) -> None:
             EXIT_STALE, f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}"
         )
     if last is not None and number_in(EXIT_FILE, "epoch") != last:
-        strays = carriers("ALLOCATOR_JOB_ID").get(job, [])
-        left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS) if strays else []
-        if left:
-            raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
+        while strays := carriers("ALLOCATOR_JOB_ID").get(job) or carriers("ALLOCATOR_JOB_ID").get(job):
+            # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
+            left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
+            if left:
+                raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
 
 
 def _write_run(job: str, epoch: int) -> None:

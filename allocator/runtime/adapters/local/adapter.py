@@ -110,6 +110,7 @@ class LocalAdapter(Adapter):
                     # One search for all jobs of a slice whose end nobody has told.
                     carriers = shim.carriers(JOB) if carriers is None else carriers
                     seen = self._recover(job, folder, run, carriers.get(job, []))
+                    await asyncio.sleep(0)
                 if seen.phase == "ended":
                     self._ended[job] = seen
                     # Where this is the first process of a container, orphans become its children.
@@ -125,8 +126,14 @@ class LocalAdapter(Adapter):
         told = _read_json(folder / shim.EXIT_FILE)
         if told.get("epoch") != run.epoch:
             return None
-        reason, ended_at = str(told.get("reason", "")), float(told.get("ended_at", 0.0))
-        return Seen(job, run.epoch, "ended", told.get("code"), int(told.get("signal", 0)), reason, ended_at)
+        code = told.get("code")
+        try:
+            number, ended_at = int(told["signal"]), float(told["ended_at"])
+            return Seen(
+                job, run.epoch, "ended", None if code is None else int(code), number, str(told["reason"]), ended_at
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
 
     def _is_watched(self, run: _Run) -> bool:
         return run.boot == self._boot and shim.is_alive(run.pid, run.start_time)
@@ -145,7 +152,10 @@ class LocalAdapter(Adapter):
             seen = self._look(job, folder, run)
             if seen:
                 return seen
-            if left and shim.end_processes({*left, *shim.descendants(left)}, seconds=0.0):
+            # One that ends between being listed and being read may leave a child that was not listed: look twice.
+            left = left or shim.carriers(JOB).get(job, [])
+            if left:
+                shim.end_processes({*left, *shim.descendants(left)}, seconds=0.0)
                 return running
             reason = "the process that watched it was killed"
             if run.boot != self._boot:
@@ -323,7 +333,7 @@ def _read_run(folder: Path) -> _Run | None:
     told = _read_json(folder / shim.RUN_FILE)
     try:
         return _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None
 
 
