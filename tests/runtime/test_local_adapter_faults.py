@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -89,12 +90,20 @@ def test_a_scheduler_killed_at_any_moment_of_a_start(tmp_path: Path) -> None:
     ) as schedulers:
         assert schedulers.stdin
         assert schedulers.stdout
-        for _ in range(KILL_POINTS):
+        seconds = 0.0
+        for point in range(KILL_POINTS + 1):
             jobs = [new_job(tmp_path) for _ in range(2)]
             print(*jobs, file=schedulers.stdin, flush=True)
             scheduler = int(schedulers.stdout.readline())
-            time.sleep(draw.uniform(0.0, 0.08))
-            os.kill(scheduler, signal.SIGKILL)
+            if point:
+                time.sleep(draw.uniform(0.0, 1.1 * seconds))
+                with suppress(ProcessLookupError):
+                    os.kill(scheduler, signal.SIGKILL)
+            else:
+                # The first one is left alone, to see how long it takes.
+                began = time.perf_counter()
+                asyncio.run(until(lambda: len(lines(tmp_path / "told")) == 2))
+                seconds = time.perf_counter() - began
             assert schedulers.stdout.readline() == "gone\n"
             asyncio.run(check(jobs, [job for job in lines(tmp_path / "told") if job in jobs]))
     print(f"when the scheduler was killed: {dict(phases)}", file=sys.stderr)
