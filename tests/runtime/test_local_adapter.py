@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import marshal
 import os
 import signal
 import stat
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -16,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters import shim
 from allocator.runtime.adapters.base import AdapterError, Node, Seen
+from allocator.runtime.adapters.local.adapter import SHIM_SCRIPT, shim_code
+from allocator.runtime.adapters.local.folder import EXIT_FILE, LOCK_FILE, RUN_FILE
+from allocator.runtime.adapters.local.output import LOG_FILES
 from tests.runtime.worlds import (
     PYTHON,
     ended,
@@ -312,7 +316,7 @@ def test_output_has_a_limit(tmp_path: Path) -> None:
         program = f"import sys\nfor i in range({written // 10}): sys.stdout.write(f'{{i:9d}}\\n')"
         await adapter.start(order(tmp_path, job, *PYTHON, program, log_bytes=limit))
         assert (await ended(adapter, job)).code == 0
-        newest, older = (folder / name for name in shim.LOG_FILES)
+        newest, older = (folder / name for name in LOG_FILES)
         assert newest.stat().st_size + older.stat().st_size <= limit
         kept = (older.read_text() + newest.read_text()).split()
         assert [int(line) for line in kept[1:]] == list(range(written // 10 - len(kept) + 1, written // 10))
@@ -321,7 +325,7 @@ def test_output_has_a_limit(tmp_path: Path) -> None:
         await adapter.start(order(tmp_path, job, *PYTHON, program, epoch=2, log_bytes=limit))
         assert (await ended(adapter, job)).code == 0
         assert newest.stat().st_size + older.stat().st_size <= limit
-        for path in (newest, older, folder / shim.RUN_FILE, folder / shim.EXIT_FILE, folder / shim.LOCK_FILE):
+        for path in (newest, older, folder / RUN_FILE, folder / EXIT_FILE, folder / LOCK_FILE):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     asyncio.run(main())
@@ -375,6 +379,15 @@ def test_a_stale_epoch_is_refused(tmp_path: Path) -> None:
         assert not lines(late.folder / "log")
 
     asyncio.run(main())
+
+
+def test_a_shim_loads_little() -> None:
+    """It is started for every job, and stays beside it."""
+    program = SHIM_SCRIPT.replace("module.main()", "print(*sys.modules)")
+    code = marshal.dumps(shim_code())
+    said = subprocess.run([*PYTHON, program], input=code, capture_output=True, check=True).stdout.decode().split()
+    assert not {"collections", "contextlib", "enum", "json", "re", "signal", "subprocess", "typing"}.intersection(said)
+    assert sum(name.startswith("allocator") for name in said) == 4
 
 
 def test_a_hundred_starts(tmp_path: Path, record_property: pytest.RecordProperty) -> None:

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from allocator.runtime.adapters import shim
 from allocator.runtime.adapters.base import AdapterError, Seen
+from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, number_in
+from allocator.runtime.adapters.local.output import LOG_FILES
+from allocator.runtime.adapters.local.processes import boot_identity
 from tests.runtime.worlds import (
     PYTHON,
     ended,
@@ -195,9 +197,9 @@ def test_a_machine_that_was_started_anew_runs_nothing(tmp_path: Path) -> None:
         await adapter.start(order(tmp_path, job, "true"))
         await ended(adapter, job)
         folder = tmp_path / "jobs" / job
-        (folder / shim.EXIT_FILE).unlink()
+        (folder / EXIT_FILE).unlink()
         start_time = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        (folder / shim.RUN_FILE).write_text(
+        (folder / RUN_FILE).write_text(
             f'{{"epoch": 1, "pid": {os.getpid()}, "start_time": {start_time}, "boot": "an earlier one"}}'
         )
         seen = await seen_of(await opened(tmp_path), job)
@@ -216,10 +218,10 @@ def test_a_process_with_the_number_of_a_shim_is_not_the_shim(tmp_path: Path) -> 
         await adapter.start(order(tmp_path, job, "true"))
         await ended(adapter, job)
         folder = tmp_path / "jobs" / job
-        (folder / shim.EXIT_FILE).unlink()
+        (folder / EXIT_FILE).unlink()
         with subprocess.Popen(["sleep", "600"]) as innocent:
-            (folder / shim.RUN_FILE).write_text(
-                f'{{"epoch": 1, "pid": {innocent.pid}, "start_time": 1, "boot": "{shim.boot_identity()}"}}'
+            (folder / RUN_FILE).write_text(
+                f'{{"epoch": 1, "pid": {innocent.pid}, "start_time": 1, "boot": "{boot_identity()}"}}'
             )
             other = await opened(tmp_path)
             await other.stop(job, 1)
@@ -236,7 +238,7 @@ def test_files_that_make_no_sense_do_no_harm(tmp_path: Path) -> None:
         adapter, job = await opened(tmp_path), new_job(tmp_path)
         await adapter.start(order(tmp_path, job, "true"))
         await ended(adapter, job)
-        for name in (shim.RUN_FILE, shim.EXIT_FILE):
+        for name in (RUN_FILE, EXIT_FILE):
             for text in ("", "{", "[]", "null", '{"epoch": null}', '{"epoch": "x", "pid": []}', "\0" * 100):
                 (tmp_path / "jobs" / job / name).write_text(text)
                 await (await opened(tmp_path)).observe()
@@ -290,7 +292,7 @@ def test_a_full_disk_costs_output_and_nothing_else(small_disk: Path, tmp_path: P
         fill(small_disk)
         gates[2].touch()
         assert (await ended(adapter, job)).code == 5
-        told = shim.number_in(str(log.with_name(shim.EXIT_FILE)), "lost_output")
+        told = number_in(str(log.with_name(EXIT_FILE)), "lost_output")
         assert said == [f"[{told} bytes of output were lost: the disk was full]"]
         seen = await seen_of(await opened(small_disk), job)
         assert seen
@@ -324,7 +326,7 @@ def test_a_flood_of_output_and_processes(tmp_path: Path) -> None:
         await until((folder / "log.1").exists)
         for _ in range(20):
             await asyncio.sleep(0.005)
-            assert sum((folder / name).stat().st_size for name in shim.LOG_FILES if (folder / name).exists()) <= 1 << 20
+            assert sum((folder / name).stat().st_size for name in LOG_FILES if (folder / name).exists()) <= 1 << 20
         await adapter.kill(job, 1)
         assert (await ended(adapter, job)).signal == signal.SIGKILL
         assert not processes_of(job)
@@ -342,7 +344,7 @@ def test_a_look_at_many_jobs(tmp_path: Path, record_property: pytest.RecordPrope
         for _ in range(2000):
             job = new_job(tmp_path)
             folder = tmp_path / "jobs" / job
-            for name in (shim.RUN_FILE, shim.EXIT_FILE):
+            for name in (RUN_FILE, EXIT_FILE):
                 (folder / name).write_bytes((tmp_path / "jobs" / model / name).read_bytes())
             (tmp_path / "local" / job).symlink_to(os.path.relpath(folder, tmp_path / "local"))
         adapter = await opened(tmp_path)

@@ -14,21 +14,36 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
-from allocator.runtime.adapters import shim
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
+from allocator.runtime.adapters.local import folder, output, processes, shim
 from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
+from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, reserve_exit, take_lock, write_exit
+from allocator.runtime.adapters.local.processes import (
+    boot_identity,
+    carriers,
+    children,
+    descendants,
+    end_processes,
+    is_alive,
+)
+from allocator.runtime.adapters.local.shim import STARTED, STARTED_BEFORE, Order
 
-__all__ = ["LocalAdapter"]
+__all__ = ["SHIM_SCRIPT", "LocalAdapter", "shim_code"]
 
 _ANSWER_SECONDS = 30.0
 """A shim answers within a second on an idle machine; one that has not by then never will."""
 
-_SCRIPT = "import marshal, sys; exec(marshal.load(sys.stdin.buffer))"
-"""The shim comes with its orders, and compiled: a script is compiled at each start, and might be of another version."""
+_MODULES = (processes, folder, output, shim)
+SHIM_SCRIPT = """import marshal, sys
+for name, code in marshal.load(sys.stdin.buffer):
+    sys.modules[name] = module = type(sys)(name)
+    exec(code, module.__dict__)
+module.main()"""
+"""Modules come compiled with the orders: a script is compiled at each start, and may by then be of another version."""
 
 _AT_ONCE = 128
 """Starts that are under way at most: each has a file open."""
@@ -69,15 +84,15 @@ class LocalAdapter(Adapter):
         self._jobs: dict[str, Path] = {}
         self._ended: dict[str, Seen] = {}
         self._children: set[int] = set()
-        self._orders: list[shim.Order] = []
+        self._orders: list[Order] = []
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._boot = ""
 
     async def open(self) -> None:
         """Find the accelerators, and the jobs that were started before."""
         try:
-            self._boot = shim.boot_identity()
-            _shim_code()
+            self._boot = boot_identity()
+            shim_code()
             self._index.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.scandir(self._index) as entries:
                 self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
@@ -96,20 +111,20 @@ class LocalAdapter(Adapter):
     async def observe(self) -> Sequence[Seen]:
         """From the folders of jobs alone; one that has ended is read once."""
         self._reap()
-        carriers: dict[str, list[int]] | None = None
+        strays: dict[str, list[int]] | None = None
         found = []
         for count, job in enumerate(list(self._jobs), 1):
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
-                carriers = None
+                strays = None
             folder, seen = self._jobs.get(job), self._ended.get(job)
             run = _read_run(folder) if folder and not seen else None
             if folder and run and not seen:
                 seen = self._look(job, folder, run)
                 if not seen:
                     # One search for all jobs of a slice whose end nobody has told.
-                    carriers = shim.carriers(JOB) if carriers is None else carriers
-                    seen = self._recover(job, folder, run, carriers.get(job, []))
+                    strays = carriers(JOB) if strays is None else strays
+                    seen = self._recover(job, folder, run, strays.get(job, []))
                     await asyncio.sleep(0)
                 if seen.phase == "ended":
                     self._ended[job] = seen
@@ -123,7 +138,7 @@ class LocalAdapter(Adapter):
         """What the folder says; None if the process that watches is gone without a word."""
         if self._is_watched(run):
             return Seen(job, run.epoch, "running")
-        told = _read_json(folder / shim.EXIT_FILE)
+        told = _read_json(folder / EXIT_FILE)
         if told.get("epoch") != run.epoch:
             return None
         code = told.get("code")
@@ -136,12 +151,12 @@ class LocalAdapter(Adapter):
             return None
 
     def _is_watched(self, run: _Run) -> bool:
-        return run.boot == self._boot and shim.is_alive(run.pid, run.start_time)
+        return run.boot == self._boot and is_alive(run.pid, run.start_time)
 
     def _recover(self, job: str, folder: Path, run: _Run, left: Sequence[int]) -> Seen:
         """Say the end of a start in place of its shim, once nothing of it is left."""
         running = Seen(job, run.epoch, "running", reason="the process that watches it is gone")
-        lock = shim.take_lock(str(folder))
+        lock = take_lock(str(folder))
         if lock is None:
             return running
         try:
@@ -153,17 +168,17 @@ class LocalAdapter(Adapter):
             if seen:
                 return seen
             # One that ends between being listed and being read may leave a child that was not listed: look twice.
-            left = left or shim.carriers(JOB).get(job, [])
+            left = left or carriers(JOB).get(job, [])
             if left:
-                shim.end_processes({*left, *shim.descendants(left)}, seconds=0.0)
+                end_processes({*left, *descendants(left)}, seconds=0.0)
                 return running
             reason = "the process that watched it was killed"
             if run.boot != self._boot:
                 reason = "the machine was started anew"
             with suppress(OSError):
-                reserved = shim.reserve_exit(str(folder))
+                reserved = reserve_exit(str(folder))
                 try:
-                    shim.write_exit(str(folder), reserved, run.epoch, None, 0, reason, 0)
+                    write_exit(str(folder), reserved, run.epoch, None, 0, reason, 0)
                 finally:
                     os.close(reserved)
             return self._look(job, folder, run) or Seen(job, run.epoch, "ended", reason=reason)
@@ -193,7 +208,7 @@ class LocalAdapter(Adapter):
                 # A shim that has not come to it yet sees that nobody waits, and does not start the job.
                 os.close(answer)
                 self._ended.pop(order.job, None)
-        if said not in (shim.STARTED, shim.STARTED_BEFORE):
+        if said not in (STARTED, STARTED_BEFORE):
             raise AdapterError(said or "the process that starts the job was killed")
 
     def _indices(self, order: StartOrder) -> list[int]:
@@ -216,8 +231,8 @@ class LocalAdapter(Adapter):
         self._jobs[order.job] = entry
         self._ended.pop(order.job, None)
 
-    def _told(self, order: StartOrder, indices: Sequence[int], answer: int) -> shim.Order:
-        return shim.Order(
+    def _told(self, order: StartOrder, indices: Sequence[int], answer: int) -> Order:
+        return Order(
             job=order.job,
             epoch=order.epoch,
             folder=os.fsencode(order.folder.absolute()),
@@ -240,11 +255,11 @@ class LocalAdapter(Adapter):
             # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
             message = os.memfd_create("orders")
             with open(message, "wb", closefd=False) as file:
-                file.write(marshal.dumps(_shim_code()) + marshal.dumps([vars(order) for order in orders]))
+                file.write(marshal.dumps(shim_code()) + marshal.dumps([vars(order) for order in orders]))
             os.lseek(message, 0, os.SEEK_SET)
             pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", "-c", _SCRIPT, "allocator-shim"],
+                [sys.executable, "-I", "-S", "-c", SHIM_SCRIPT, "allocator-shim"],
                 os.environ,
                 file_actions=[(os.POSIX_SPAWN_DUP2, message, 0)]
                 + [(os.POSIX_SPAWN_DUP2, writer, writer) for writer in writers],
@@ -287,7 +302,7 @@ class LocalAdapter(Adapter):
         run = self._running(job, epoch)
         if run:
             # Its shim does not mind, and ends the rest as soon as the processes of the command are gone.
-            for pid in shim.children(run.pid):
+            for pid in children(run.pid):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             with suppress(ProcessLookupError):
@@ -316,8 +331,13 @@ class LocalAdapter(Adapter):
 
 
 @cache
-def _shim_code() -> CodeType:
-    return compile(Path(shim.__file__).read_bytes(), shim.__file__, "exec")
+def shim_code() -> list[tuple[str, CodeType]]:
+    """By name the modules that a shim consists of, the one to call last."""
+    return [(module.__name__, compile(Path(_file(module)).read_bytes(), _file(module), "exec")) for module in _MODULES]
+
+
+def _file(module: ModuleType) -> str:
+    return str(module.__file__)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -330,7 +350,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_run(folder: Path) -> _Run | None:
-    told = _read_json(folder / shim.RUN_FILE)
+    told = _read_json(folder / RUN_FILE)
     try:
         return _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
     except (KeyError, TypeError, ValueError):
