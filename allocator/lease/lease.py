@@ -164,6 +164,11 @@ class Lease:
         """
         return self._ended or (self.active and self._watch.look(time.monotonic()))
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the ranks have agreed to leave because the lease ends; the same on all of them."""
+        return self._ended
+
     def checkpoint_if_ending(self, save: Callable[[Path], object], *, every_rank: bool = False) -> bool:
         """Save a checkpoint if the lease ends, at the end of a step or after the loop.
 
@@ -188,7 +193,9 @@ class Lease:
             self.checkpoint(save, every_rank=every_rank)
         return self._ended
 
-    def checkpoint(self, save: Callable[[Path], object], *, every_rank: bool = False) -> bool:
+    def checkpoint(
+        self, save: Callable[[Path], object], *, every_rank: bool = False, began: float | None = None
+    ) -> bool:
         """Save a checkpoint now, at a place that all ranks pass with the same steps.
 
         Parameters
@@ -196,6 +203,7 @@ class Lease:
         save : is given an empty folder to write files into.
         every_rank : call it on every rank, for states that are spread over them, and commit when all are through;
             otherwise on the first rank alone.
+        began : when writing began, seconds of the monotonic clock, where `save` is but the end of it.
 
         Returns
         -------
@@ -213,7 +221,7 @@ class Lease:
             return False
         if self._in_step:
             self.step()
-        began = time.monotonic()
+        began = time.monotonic() if began is None else began
         try:
             self._write(save, self._agree() if every_rank else None)
         except CheckpointError as error:
