@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from allocator.lease.fence import LeaseLockedError, raise_epoch
 from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import Adapter, AdapterError, Seen, StartOrder
 from allocator.runtime.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
@@ -274,7 +275,9 @@ class Service:
         """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
         data = {"reason": why, "then": then}
         for event in self.record(Event("stopping", job.uuid, data=data) for job in jobs):
-            self._write_lease(self.book.jobs[event.job])
+            job = self.book.jobs[event.job]
+            if not self._under_way(job, "start"):
+                self._write_lease(job)
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -317,7 +320,7 @@ class Service:
         self.stop(stops, "its lease ended")
         self._start(starts, targets)
         for job in self.book.holding.values():
-            if job.state != STOPPING and self.watching.of(job, now).serial != self.deciding.serial:
+            if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
                 self._write_lease(job)
 
     def _waits(self, job: Job, now: float) -> bool:
@@ -345,8 +348,6 @@ class Service:
         except OSError as error:
             self.trouble = f"{folder}: {error.strerror}"
             return
-        if not self._write_lease(job):
-            return
         order = StartOrder(
             job.uuid,
             job.epoch,
@@ -362,8 +363,18 @@ class Service:
         self._task(job, "start", self._give_start(job, order))
 
     async def _give_start(self, job: Job, order: StartOrder) -> None:
+        """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
+        try:
+            await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
+        except (OSError, LeaseLockedError) as error:
+            self.trouble = f"lease of job {job.id}: {error}"
+            return
+        if job.state != STARTING or job.epoch != order.epoch:
+            return
         try:
             await self.adapter.start(order)
+            if job.state == STOPPING and job.epoch == order.epoch:
+                self._write_lease(job)
         except AdapterError as error:
             if job.epoch == order.epoch and job.uuid in self.book.holding:
                 refused = Seen(job.uuid, order.epoch, "ended", reason=str(error))
@@ -396,29 +407,21 @@ class Service:
             limit is not None and job.state == RUNNING and watch.report is not None and now > watch.changed_at + limit
         )
 
-    def _write_lease(self, job: Job) -> bool:
-        """Tell the trainer; returns whether that could be written."""
-        watch = self.watching.of(job, self.clock())
+    def _grant(self, job: Job) -> Grant:
+        """The lease of a job as it is now."""
         ends = job.state == STOPPING
-        grant = Grant(
-            job.uuid,
-            job.epoch,
-            self.deciding.serial,
-            ends,
-            job.reason if ends else "",
-            self.settings.grace_seconds,
-            None,
-            job.held_gpus,
-            job.pool,
-        )
+        why, grace = job.reason if ends else "", self.settings.grace_seconds
+        return Grant(job.uuid, job.epoch, self.deciding.serial, ends, why, grace, None, job.held_gpus, job.pool)
+
+    def _write_lease(self, job: Job) -> None:
+        """Tell the trainer."""
         path = self.watching.folder(job) / LEASE_FILE
         try:
-            write_file(path, grant)
+            write_file(path, self._grant(job))
         except OSError as error:
             self.trouble = f"{path}: {error.strerror}"
-            return False
-        watch.serial = self.deciding.serial
-        return True
+        else:
+            self.watching.of(job, self.clock()).serial = self.deciding.serial
 
     # -- orders -------------------------------------------------------------------------------------------------------
 
