@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from allocator.lease.fence import LeaseLockedError, raise_epoch
-from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, Seen, StartOrder
+from allocator.runtime.adapters.base import Adapter, AdapterError, Seen
 from allocator.runtime.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
 from allocator.runtime.clock import Clock
 from allocator.runtime.deciding import Deciding
+from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event, Journal, JournalError
 from allocator.runtime.outcome import ended
@@ -33,9 +32,6 @@ from allocator.runtime.watching import Watching
 from allocator.runtime.world import Verdict, World
 
 __all__ = ["Service"]
-
-_KILL_AGAIN = 5.0
-"""Seconds after which a job that was killed and is still there is killed again."""
 
 
 class Service:
@@ -64,7 +60,9 @@ class Service:
         self.clock = Clock(self.book.clock, self.book.at)
         self.watching = Watching(folder, self.book, self.settings)
         self.trouble = ""
-        self._tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
+        self._dispatch = Dispatch(
+            adapter, self.watching, self.settings, lambda: self.clock(), self._refused, self._ordered
+        )
         self._next_look = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -117,9 +115,7 @@ class Service:
         self._wake.set()
 
     async def _finish(self) -> None:
-        orders_under_way = [task for key, task in self._tasks.items() if key[2] != "decision"]
-        if orders_under_way:
-            await asyncio.wait(orders_under_way, timeout=5.0)
+        await self._dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()
         self.journal.close()
@@ -196,10 +192,10 @@ class Service:
 
     def _unseen(self, job: Job) -> list[Event]:
         """A start that the cluster does not know: the order never reached it, or the cluster has lost it."""
-        if self._under_way(job, "start"):
+        if self._dispatch.starting(job):
             return []
         if job.state == STARTING:
-            self._order_start(job)
+            self._dispatch.start(job)
             return []
         return self._through(job, Seen(job.uuid, job.epoch, "ended", reason="the cluster has lost it"))
 
@@ -233,7 +229,7 @@ class Service:
             self.deciding.resized(job)
         if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
-            self._task(job, "forget", self.adapter.forget(job.uuid))
+            self._dispatch.forget(job)
 
     def steps_of(self, job: Job) -> float:
         """Steps so far: as reported, or for a trainer that does not report, as is believed of its speed."""
@@ -276,8 +272,7 @@ class Service:
         data = {"reason": why, "then": then}
         for event in self.record(Event("stopping", job.uuid, data=data) for job in jobs):
             job = self.book.jobs[event.job]
-            if not self._under_way(job, "start"):
-                self._write_lease(job)
+            self._dispatch.lease(job, self.deciding.serial)
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -321,7 +316,7 @@ class Service:
         self._start(starts, targets)
         for job in self.book.holding.values():
             if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
-                self._write_lease(job)
+                self._dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:
         """Whether a job has just failed: it is not started again at once."""
@@ -338,113 +333,34 @@ class Service:
             data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
             events.append(Event("starting", job.uuid, data=data))
         for event in self.record(events):
-            self._order_start(self.book.jobs[event.job])
-
-    def _order_start(self, job: Job) -> None:
-        """Order the start that the journal announces."""
-        folder = self.watching.folder(job)
-        try:
-            (folder / "checkpoint").mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            self.trouble = f"{folder}: {error.strerror}"
-            return
-        order = StartOrder(
-            job.uuid,
-            job.epoch,
-            job.command,
-            job.places,
-            job.pool,
-            folder,
-            Path(job.working_directory),
-            job.environment,
-            job.one_process_per_gpu,
-            self.settings.log_bytes,
-        )
-        self._task(job, "start", self._give_start(job, order))
-
-    async def _give_start(self, job: Job, order: StartOrder) -> None:
-        """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
-        try:
-            await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
-        except (OSError, LeaseLockedError) as error:
-            self.trouble = f"lease of job {job.id}: {error}"
-            return
-        if job.state != STARTING or job.epoch != order.epoch:
-            return
-        try:
-            await self.adapter.start(order)
-            if job.state == STOPPING and job.epoch == order.epoch:
-                self._write_lease(job)
-        except AdapterError as error:
-            if job.epoch == order.epoch and job.uuid in self.book.holding:
-                refused = Seen(job.uuid, order.epoch, "ended", reason=str(error))
-                for event in self.record(self._through(job, refused)):
-                    self._after(event)
+            self._dispatch.start(self.book.jobs[event.job])
 
     def _press(self) -> None:
-        """Jobs that were told to end and run on: SIGTERM, then SIGKILL."""
-        now, settings = self.clock(), self.settings
+        """Trainers that hang are told to end; those that were told and run on get signals."""
+        now = self.clock()
         hanging = [job for job in self.book.holding.values() if self._hangs(job, now)]
-        self.stop(hanging, f"no step in {settings.hang_seconds} s", then=FAILED)
+        self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():
-            if job.state != STOPPING:
-                continue
-            watch = self.watching.of(job, now)
-            watch.asked_at = now if watch.asked_at is None else watch.asked_at
-            patience = settings.notice_seconds if watch.report is not None else 0.0
-            if now >= watch.asked_at + settings.grace_seconds:
-                if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
-                    watch.killed_at = now
-                    self._task(job, "kill", self.adapter.kill(job.uuid, job.epoch))
-            elif now >= watch.asked_at + patience and watch.termed_at is None:
-                watch.termed_at = now
-                self._task(job, "stop", self.adapter.stop(job.uuid, job.epoch))
+            if job.state == STOPPING:
+                self._dispatch.press(job, now)
 
     def _hangs(self, job: Job, now: float) -> bool:
         """Whether a trainer that reports has made no step for too long."""
         watch, limit = self.watching.of(job, now), self.settings.hang_seconds
-        return (
-            limit is not None and job.state == RUNNING and watch.report is not None and now > watch.changed_at + limit
-        )
+        if limit is None or job.state != RUNNING or watch.report is None:
+            return False
+        return now > watch.changed_at + limit
 
-    def _grant(self, job: Job) -> Grant:
-        """The lease of a job as it is now."""
-        ends = job.state == STOPPING
-        why, grace = job.reason if ends else "", self.settings.grace_seconds
-        return Grant(job.uuid, job.epoch, self.deciding.serial, ends, why, grace, None, job.held_gpus, job.pool)
+    def _refused(self, job: Job, reason: str) -> None:
+        """The cluster refused to start a job."""
+        seen = Seen(job.uuid, job.epoch, "ended", reason=reason)
+        for event in self.record(self._through(job, seen)):
+            self._after(event)
 
-    def _write_lease(self, job: Job) -> None:
-        """Tell the trainer."""
-        path = self.watching.folder(job) / LEASE_FILE
-        try:
-            write_file(path, self._grant(job))
-        except OSError as error:
-            self.trouble = f"{path}: {error.strerror}"
-        else:
-            self.watching.of(job, self.clock()).serial = self.deciding.serial
-
-    # -- orders -------------------------------------------------------------------------------------------------------
-
-    def _under_way(self, job: Job, what: str) -> bool:
-        return (job.uuid, job.epoch, what) in self._tasks
-
-    def _task(self, job: Job, what: str, order: Any) -> None:
-        """Give an order in the background, one of a kind at a time."""
-        key = job.uuid, job.epoch, what
-        if key in self._tasks:
-            order.close()
-            return
-
-        async def give() -> None:
-            try:
-                await order
-            except (AdapterError, JournalError) as error:
-                self.trouble = str(error)
-            finally:
-                self._tasks.pop(key, None)
-                self._wake.set()
-
-        self._tasks[key] = asyncio.get_running_loop().create_task(give())
+    def _ordered(self, trouble: str) -> None:
+        """An order is through, perhaps with `trouble`."""
+        self.trouble = trouble or self.trouble
+        self.wake()
 
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

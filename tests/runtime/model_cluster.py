@@ -168,7 +168,7 @@ async def settle(service: Service) -> None:
     """Look until decisions and orders that are under way are through."""
     for _ in range(200):
         await service.look()
-        waiting = [*service._tasks.values(), *([service.deciding._task] if service.deciding._task else [])]
+        waiting = [*service._dispatch.tasks.values(), *([service.deciding._task] if service.deciding._task else [])]
         if not waiting:
             return
         await asyncio.wait(waiting, timeout=10.0)

@@ -234,7 +234,7 @@ def test_crashes_at_any_write_lose_nothing_and_run_nothing_twice(
             await run_on(service, cluster, cluster.clock + (1000.0 if crash is None else 100.0))
         except Crash:
             pass
-        for task in service._tasks.values():
+        for task in service._dispatch.tasks.values():
             task.cancel()
         service.deciding.abandon()
         service.journal.close()
