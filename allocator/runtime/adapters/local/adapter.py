@@ -193,10 +193,11 @@ class LocalAdapter(Adapter):
         async with self._room:
             try:
                 self._enter(order)
-                answer, writer = os.pipe()
+                told = self._told(order, indices)
+                answer, told.answer = os.pipe()
             except OSError as error:
                 raise AdapterError(f"the job cannot be started: {error}") from error
-            self._orders.append(self._told(order, indices, writer))
+            self._orders.append(told)
             if len(self._orders) == 1:
                 asyncio.get_running_loop().call_soon(self._spawn)
             try:
@@ -231,7 +232,8 @@ class LocalAdapter(Adapter):
         self._jobs[order.job] = entry
         self._ended.pop(order.job, None)
 
-    def _told(self, order: StartOrder, indices: Sequence[int], answer: int) -> Order:
+    def _told(self, order: StartOrder, indices: Sequence[int]) -> Order:
+        """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
         return Order(
             job=order.job,
             epoch=order.epoch,
@@ -243,7 +245,6 @@ class LocalAdapter(Adapter):
                 for environment in self._environments(order, indices)
             ],
             log_bytes=order.log_bytes,
-            answer=answer,
         )
 
     def _spawn(self) -> None:

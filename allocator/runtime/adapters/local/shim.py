@@ -91,7 +91,7 @@ class Order:
         command: list[bytes],
         environments: list[dict[bytes, bytes]],
         log_bytes: int,
-        answer: int,
+        answer: int = -1,
     ) -> None:
         self.job, self.epoch = job, epoch
         self.folder, self.directory = folder, directory
@@ -355,7 +355,6 @@ def _obey(order: Order) -> int:
 def main() -> None:
     """Leave a process for each order on standard input: to start Python takes longer than all the rest."""
     orders = [Order(**told) for told in marshal.load(sys.stdin.buffer)]
-    highest = max(order.answer for order in orders)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     for order in orders:
@@ -363,6 +362,9 @@ def main() -> None:
             os.setsid()
             os.dup2(order.answer, 1)
             os.dup2(order.answer, 2)
-            os.closerange(3, max(highest, null) + 1)
+            # Those of the other orders, and whatever else the service has left open.
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2:
+                    attempt(os.close, int(name))
             os._exit(_obey(order))
         os.close(order.answer)
