@@ -215,9 +215,9 @@ def test_a_signal_ends_a_job(tmp_path: Path) -> None:
 
 def test_stop_asks_once_and_kill_does_not_ask(tmp_path: Path) -> None:
     program = (
-        "import signal, sys, time\n"
-        "def note(*_):\n    print('asked', flush=True)\n"
-        "signal.signal(signal.SIGTERM, note)\nprint('ready', flush=True)\n"
+        "import os, signal, time\n"
+        "def note(*_):\n    os.write(1, b'asked\\n')\n"
+        "signal.signal(signal.SIGTERM, note)\nos.write(1, b'ready\\n')\n"
         "while True: time.sleep(600)"
     )
 
@@ -249,9 +249,9 @@ def test_stop_asks_once_and_kill_does_not_ask(tmp_path: Path) -> None:
 def test_a_stop_lets_every_process_take_its_time(tmp_path: Path) -> None:
     """The first to go must not hurry the others, who may be writing a checkpoint."""
     program = (
-        "import os, signal, sys, time\n"
-        "def end(*_):\n    time.sleep(0.5 * int(os.environ['RANK']))\n    print('saved', flush=True)\n    sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, end)\nprint('ready', flush=True)\n"
+        "import os, signal, time\n"
+        "def end(*_):\n    time.sleep(0.5 * int(os.environ['RANK']))\n    os.write(1, b'saved\\n')\n    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)\nos.write(1, b'ready\\n')\n"
         "while True: time.sleep(600)"
     )
 

@@ -19,7 +19,7 @@ import pytest
 from allocator.runtime.adapters.base import AdapterError, Seen
 from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, number_in
 from allocator.runtime.adapters.local.output import LOG_FILES
-from allocator.runtime.adapters.local.processes import boot_identity
+from allocator.runtime.adapters.local.processes import boot_identity, is_alive, start_time_of
 from tests.runtime.worlds import (
     PYTHON,
     ended,
@@ -164,6 +164,32 @@ def test_a_shim_killed_at_any_moment_takes_everything_with_it(tmp_path: Path) ->
         print(f"{refused} of 40 starts were cut short", file=sys.stderr)
 
     asyncio.run(main())
+
+
+def test_the_process_that_takes_orders_may_be_killed(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter = await opened(tmp_path)
+        jobs = [new_job(tmp_path) for _ in range(3)]
+        for job in jobs:
+            before = set(children_of(os.getpid()))
+            await adapter.start(order(tmp_path, job))
+            for launcher in set(children_of(os.getpid())) - before:
+                os.kill(launcher, signal.SIGKILL)
+                await until(lambda launcher=launcher: not is_alive(launcher, start_time_of(launcher)))
+        assert {seen.phase for seen in await adapter.observe()} == {"running"}
+        assert len(await adapter.observe()) == 3
+        for job in jobs:
+            await adapter.kill(job, 1)
+            await ended(adapter, job)
+        await adapter.close()
+
+    asyncio.run(main())
+
+
+def children_of(pid: int) -> list[int]:
+    return [
+        child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in map(int, path.read_text().split())
+    ]
 
 
 def test_another_scheduler_adopts_what_runs(tmp_path: Path) -> None:

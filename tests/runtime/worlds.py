@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,3 @@ def processes_of(job: str) -> list[int]:
 
 def shim_of(state: Path, job: str) -> int:
     return number_in(str(state / "jobs" / job / RUN_FILE), "pid") or 0
-
-
-def environment_without(*names: str) -> Mapping[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in names}

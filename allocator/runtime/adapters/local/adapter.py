@@ -30,7 +30,7 @@ from allocator.runtime.adapters.local.processes import (
     end_processes,
     is_alive,
 )
-from allocator.runtime.adapters.local.shim import STARTED, STARTED_BEFORE, Order
+from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order
 
 __all__ = ["SHIM_SCRIPT", "LocalAdapter", "shim_code"]
 
@@ -43,10 +43,7 @@ for name, code in marshal.load(sys.stdin.buffer):
     sys.modules[name] = module = type(sys)(name)
     exec(code, module.__dict__)
 module.main()"""
-"""Modules come compiled with the orders: a script is compiled at each start, and may by then be of another version."""
-
-_AT_ONCE = 128
-"""Starts that are under way at most: each has a file open."""
+"""Modules come compiled, in memory: files would be compiled each time, and might by then be of another version."""
 
 _SLICE = 64
 """Jobs that are looked at before others have their turn in the event loop."""
@@ -84,8 +81,9 @@ class LocalAdapter(Adapter):
         self._jobs: dict[str, Path] = {}
         self._ended: dict[str, Seen] = {}
         self._children: set[int] = set()
-        self._orders: list[Order] = []
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._waiting: list[tuple[Order, int]] = []
+        self._room = asyncio.Semaphore(MOST_ORDERS)
+        self._launcher: socket.socket | None = None
         self._boot = ""
 
     async def open(self) -> None:
@@ -101,7 +99,10 @@ class LocalAdapter(Adapter):
         self._accelerators = self._accelerators or find_accelerators()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Jobs and their shims stay."""
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
         self._reap()
 
     async def nodes(self) -> Sequence[Node]:
@@ -193,12 +194,13 @@ class LocalAdapter(Adapter):
         async with self._room:
             try:
                 self._enter(order)
+                told = self._told(order, indices)
                 answer, writer = os.pipe()
             except OSError as error:
                 raise AdapterError(f"the job cannot be started: {error}") from error
-            self._orders.append(self._told(order, indices, writer))
-            if len(self._orders) == 1:
-                asyncio.get_running_loop().call_soon(self._spawn)
+            self._waiting.append((told, writer))
+            if len(self._waiting) == 1:
+                asyncio.get_running_loop().call_soon(self._send_orders)
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     said = await _read_all(answer)
@@ -231,7 +233,8 @@ class LocalAdapter(Adapter):
         self._jobs[order.job] = entry
         self._ended.pop(order.job, None)
 
-    def _told(self, order: StartOrder, indices: Sequence[int], answer: int) -> Order:
+    def _told(self, order: StartOrder, indices: Sequence[int]) -> Order:
+        """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
         return Order(
             job=order.job,
             epoch=order.epoch,
@@ -243,38 +246,60 @@ class LocalAdapter(Adapter):
                 for environment in self._environments(order, indices)
             ],
             log_bytes=order.log_bytes,
-            answer=answer,
         )
 
-    def _spawn(self) -> None:
-        """Give all orders that wait to one process, which leaves a shim for each."""
-        orders, self._orders = self._orders, []
-        writers = [order.answer for order in orders]
+    def _send_orders(self) -> None:
+        """Give all orders that wait to the process that leaves a shim for each."""
+        waiting, self._waiting = self._waiting, []
         message = -1
         try:
             # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
-            message = os.memfd_create("orders")
-            with open(message, "wb", closefd=False) as file:
-                file.write(marshal.dumps(shim_code()) + marshal.dumps([vars(order) for order in orders]))
-            os.lseek(message, 0, os.SEEK_SET)
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", "-c", SHIM_SCRIPT, "allocator-shim"],
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, message, 0)]
-                + [(os.POSIX_SPAWN_DUP2, writer, writer) for writer in writers],
-                setsid=True,
-                setsigmask=(),
-                setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD),
-            )
-            self._children.add(pid)
+            message = _in_memory(marshal.dumps([vars(order) for order, _ in waiting]))
+            self._send([message, *(answer for _, answer in waiting)])
         except OSError as error:
-            for writer in writers:
-                os.write(writer, f"no process can be started: {error}".encode())
+            for _, answer in waiting:
+                os.write(answer, f"no process can be started: {error}".encode())
         finally:
-            for descriptor in (*writers, message):
+            for descriptor in (message, *(answer for _, answer in waiting)):
                 with suppress(OSError):
                     os.close(descriptor)
+
+    def _send(self, descriptors: Sequence[int]) -> None:
+        if self._launcher is not None:
+            try:
+                socket.send_fds(self._launcher, [b"\0"], descriptors)
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                # It was killed.
+                self._launcher.close()
+        self._launcher = self._launch()
+        socket.send_fds(self._launcher, [b"\0"], descriptors)
+
+    def _launch(self) -> socket.socket:
+        """Start the process that takes orders; it ends when its socket is closed, by us or with us."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        code = -1
+        with theirs:
+            try:
+                code = _in_memory(marshal.dumps(shim_code()))
+                pid = os.posix_spawn(
+                    sys.executable,
+                    [sys.executable, "-I", "-S", "-c", SHIM_SCRIPT, "allocator-shim"],
+                    os.environ,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, code, 0), (os.POSIX_SPAWN_DUP2, theirs.fileno(), 1)],
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD),
+                )
+            except OSError:
+                ours.close()
+                raise
+            finally:
+                with suppress(OSError):
+                    os.close(code)
+        self._children.add(pid)
+        return ours
 
     def _environments(self, order: StartOrder, indices: Sequence[int]) -> list[dict[str, str]]:
         """One for each process of a job."""
@@ -334,6 +359,15 @@ class LocalAdapter(Adapter):
 def shim_code() -> list[tuple[str, CodeType]]:
     """By name the modules that a shim consists of, the one to call last."""
     return [(module.__name__, compile(Path(_file(module)).read_bytes(), _file(module), "exec")) for module in _MODULES]
+
+
+def _in_memory(content: bytes) -> int:
+    """A descriptor of a file without a name."""
+    descriptor = os.memfd_create("orders")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _file(module: ModuleType) -> str:

@@ -1,15 +1,16 @@
 """Watches over one start of a job, in a process of its own that outlives the scheduler.
 
-Run by ``python -I -S`` with orders on standard input, of which it leaves a process for each. That one holds
-``run.lock`` in the folder of the job for as long as anything of the job runs, says in ``run.json`` who it is, writes
-the output to ``log`` and ``log.1``, and says in ``exit.json`` how it ended. Those files are all that the scheduler
-needs to find the job again.
+A process run by ``python -I -S`` takes orders as long as the scheduler runs, and leaves another one for each, the shim
+of that start. It holds ``run.lock`` in the folder of the job as long as anything of the job runs, says in ``run.json``
+who it is, writes the output to ``log`` and ``log.1``, and says in ``exit.json`` how it ended. Those files are all that
+the scheduler needs to find the job again.
 
 It runs beside every job: it imports little, and of this library only the modules that it is sent along with.
 """
 
 from __future__ import annotations
 
+import _socket
 import ctypes
 import marshal
 import os
@@ -32,7 +33,6 @@ from allocator.runtime.adapters.local.processes import (
     carriers,
     descendants,
     end_processes,
-    is_alive,
     signal_all,
 )
 
@@ -43,7 +43,7 @@ else:
     # As in `processes`.
     import _signal as signal
 
-__all__ = ["STARTED", "STARTED_BEFORE", "Order", "main"]
+__all__ = ["MOST_ORDERS", "STARTED", "STARTED_BEFORE", "Order", "main"]
 
 STARTED, STARTED_BEFORE = "started", "started before"
 """Answers to an order; any other is the reason why it was refused."""
@@ -54,14 +54,17 @@ EXIT_HELD, EXIT_STALE, EXIT_CANNOT = 3, 4, 5
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit statuses of a command that could not be run, as shells have them."""
 
-LOCK_PATIENCE = 2.0
-"""Seconds to wait for the lock: a process that has written its exit.json needs a moment to go."""
+LOCK_PATIENCE = 1.0
+"""Seconds to wait for the lock: one that has written its exit.json, or was killed, needs a moment to go."""
 
 OTHERS_SECONDS = 10.0
 """What the other processes of a job have to end by themselves once one has failed."""
 
 SWEEP_SECONDS = 5.0
 """How long to wait for killed processes to be gone."""
+
+MOST_ORDERS = 128
+"""In one message: the kernel passes no more than 253 descriptors."""
 
 _PIECE = 1 << 16
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -79,7 +82,6 @@ class Order:
     command : the arguments.
     environments : one for each process to start.
     log_bytes : of output that are kept at most.
-    answer : descriptor to answer on; whoever does not listen there any more no longer wants the job.
     """
 
     def __init__(
@@ -91,12 +93,11 @@ class Order:
         command: list[bytes],
         environments: list[dict[bytes, bytes]],
         log_bytes: int,
-        answer: int,
     ) -> None:
         self.job, self.epoch = job, epoch
         self.folder, self.directory = folder, directory
         self.command, self.environments = command, environments
-        self.log_bytes, self.answer = log_bytes, answer
+        self.log_bytes = log_bytes
 
 
 class _RefusedError(Exception):
@@ -281,9 +282,7 @@ def _claim(job: str, epoch: int) -> None:
         last = number_in(RUN_FILE, "epoch")
         if last == epoch:
             raise _StartedBeforeError
-        pid, start_time = (number_in(RUN_FILE, name) or 0 for name in ("pid", "start_time"))
-        runs = number_in(EXIT_FILE, "epoch") != last and is_alive(pid, start_time)
-        if runs or time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
     lease, last = number_in("lease.json", "epoch"), number_in(RUN_FILE, "epoch")
@@ -315,6 +314,7 @@ def _carry_out(order: Order) -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     reserved = reserve_exit(".")
     watch = _Watch(order)
+    # Standard output is where the answer goes.
     listener = select.poll()
     listener.register(1, 0)
     if listener.poll(0):
@@ -353,16 +353,33 @@ def _obey(order: Order) -> int:
 
 
 def main() -> None:
-    """Leave a process for each order on standard input: to start Python takes longer than all the rest."""
-    orders = [Order(**told) for told in marshal.load(sys.stdin.buffer)]
-    highest = max(order.answer for order in orders)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    for order in orders:
-        if not os.fork():
-            os.setsid()
-            os.dup2(order.answer, 1)
-            os.dup2(order.answer, 2)
-            os.closerange(3, max(highest, null) + 1)
-            os._exit(_obey(order))
-        os.close(order.answer)
+    """Leave a process for each order that comes, until nobody is left to send one: to start Python takes the longest.
+
+    Standard output is a socket. A message on it has descriptors only: that of a file of orders, and those to answer
+    them on.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    os.chdir("/")
+    channel = _socket.socket(fileno=os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    while True:
+        data, received, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(4 * (MOST_ORDERS + 1)))
+        if not data:
+            return
+        numbers = b"".join(content for _, _, content in received)
+        descriptors = [int.from_bytes(numbers[i : i + 4], sys.byteorder) for i in range(0, len(numbers), 4)]
+        with open(descriptors[0], "rb") as file:
+            orders = [Order(**told) for told in marshal.load(file)]
+        for order, answer in zip(orders, descriptors[1:], strict=True):
+            if not os.fork():
+                os.setsid()
+                os.dup2(answer, 1)
+                os.dup2(answer, 2)
+                # Those of the other orders, and whatever else the service has left open.
+                for name in os.listdir("/proc/self/fd"):
+                    if int(name) > 2:
+                        attempt(os.close, int(name))
+                os._exit(_obey(order))
+            os.close(answer)
