@@ -345,7 +345,11 @@ class World:
             steps,
             list(arrivals),
             priority_weight=[job.weight for job in jobs],
-            deadline=[np.nan if job.deadline is None else job.deadline for job in jobs],
+            # one that comes again, with another number of GPUs, may be late already
+            deadline=[
+                np.nan if job.deadline is None else max(job.deadline, arrival)
+                for job, arrival in zip(jobs, arrivals, strict=True)
+            ],
             entity=[job.entity for job in jobs],
             source="jobs of the service",
         )
