@@ -21,10 +21,36 @@ COMMANDS = {
     "throughputs": "Throughput tables: how fast each job type runs on each accelerator type.",
     "data": "Public data sets by name: list, download, verify. The files are not bundled.",
     "sweep": "Sweeps: policies x seeds x loads x clusters x settings, resumable.",
+    "serve": "Run real jobs under a policy, on this machine or a Slurm cluster.",
+    "submit": "Give a service a job: a command and the GPUs that it needs.",
+    "status": "What a service and its jobs do, and why each job is where it is.",
+    "queue": "The jobs that wait, and what each waits for.",
+    "wait": "Wait until jobs are through.",
+    "logs": "What a job has printed.",
+    "cancel": "Take jobs off.",
+    "history": "What has happened: events of a service, or of one job.",
+    "drain": "Take a node out of use; its jobs go elsewhere.",
+    "resume": "Take a node into use again.",
+    "policy": "The policy of a service: show it, or change it while jobs run.",
 }
-"""Modules of `allocator.cli.commands` with the first line of their help, all that ``allocator --help`` needs."""
+"""Commands with the first line of their help, all that ``allocator --help`` needs."""
 
 ROOM = "allocator.cli.commands"
+
+SERVICE = {
+    "serve": "serve",
+    "submit": "submit",
+    "status": "watch",
+    "queue": "watch",
+    "wait": "watch",
+    "logs": "jobs",
+    "cancel": "jobs",
+    "history": "jobs",
+    "drain": "jobs",
+    "resume": "jobs",
+    "policy": "jobs",
+}
+"""Commands that are in modules of `allocator.cli.service`; the others are in modules of their own name in `ROOM`."""
 
 
 class Commands(TyperGroup):
@@ -58,7 +84,7 @@ for _name, _help in COMMANDS.items():
 
 def load(name: str) -> Any:
     """The command `name`: the ``app`` of its module, or the function that is named after it."""
-    module = import_module(f"{ROOM}.{name}")
+    module = import_module(f"allocator.cli.service.{SERVICE[name]}" if name in SERVICE else f"{ROOM}.{name}")
     whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
     whole.callback()(_only_named)
     if hasattr(module, "app"):

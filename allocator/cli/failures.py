@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from allocator.runtime.client import NoServiceError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
 __all__ = ["EXPECTED"]
 
-EXPECTED = (SolverError, SimulationStalledError)
+EXPECTED = (NoServiceError, SolverError, SimulationStalledError)

@@ -10,7 +10,7 @@ It does not know whether the world is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -296,9 +296,25 @@ class DecisionCore:
         self._running = Assignment(*state["running"])
         self._executor.restore(state["executor"])
         self._isolated.restore(state["isolated"])
-        if self._placement is not None:
+        if self._placement is not None and state["placement"] is not None:
             self._placement.restore(state["placement"])
         self.allocation, self._last = allocation, None
+
+    def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
+        """Go on from the `state` of a core for the same jobs under the same policy, with other GPUs of the same types.
+
+        `running` and their `gpus` are as in `adopt`. The policy is asked anew.
+        """
+        self.restore(state | {"placement": None}, None)
+        self._executor.capacity_changed()
+        self._news = True
+        self.adopt(running, gpus)
+
+    def adopt(self, running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
+        """The (K,) rows `running` of active jobs hold these GPUs (ids, ascending) already."""
+        self._running, self._last = running, None
+        if self._placement is not None:
+            self._placement.adopt(running, gpus)
 
 
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)

@@ -117,6 +117,9 @@ class Executor(ABC, Generic[PolicyT]):
     def rates_changed(self) -> None:
         """Some jobs have other rates."""
 
+    def capacity_changed(self) -> None:
+        """The types have other numbers of GPUs: jobs may run where they could not, and the other way round."""
+
     def beliefs_changed(self) -> None:
         """What is believed of pairs of jobs has changed."""
 

@@ -125,6 +125,11 @@ class TimeLedger:
         self.shares, self.deficits = join(self.shares, 0.0), join(self.deficits, 0.0)
         self.received = join(self.received, credit_seconds)
 
+    def refresh(self) -> None:
+        """Look again where jobs can run."""
+        self.can_run = self._table.rates[self._table.rows(self.active)].T > 0
+        self._rows_changed()
+
     def remove(self, jobs: _Ids) -> None:
         """Forget `jobs`; the time they had still counts for the types."""
         self._keep(np.delete(np.arange(len(self.active)), self._slots(jobs)))

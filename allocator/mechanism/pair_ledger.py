@@ -136,6 +136,11 @@ class PairLedger(TimeLedger):
         one, other = columns.group[at(low)], columns.group[at(high)]
         return np.asarray(((together[one, other] > 0) & (together[other, one] > 0)).T)
 
+    def refresh(self) -> None:
+        """Look again where jobs can run, alone and in pairs."""
+        self.can_run[:, self._alone] = self._table.rates[self._table.rows(self._jobs)].T > 0
+        self.refresh_pairs()
+
     def refresh_pairs(self) -> None:
         """Look again where pairs can run: what is believed of them has changed."""
         rows = self.active[self._paired]

@@ -106,6 +106,11 @@ class RoundMechanism(Executor[SharePolicy]):
         self._ledger.refresh_pairs()
         self._queues = None
 
+    def capacity_changed(self) -> None:
+        """Look again where jobs can run."""
+        self._ledger.refresh()
+        self._queues = self._last = None
+
     def rates_changed(self) -> None:
         """Other types may be the fastest now."""
         self._waiting = None

@@ -9,8 +9,13 @@ larger gangs come first there is always room.
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Mapping
 from typing import Any, Final
+=======
+from collections.abc import Mapping, Sequence
+from typing import Any
+>>>>>>> runtime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +101,11 @@ class PlacementAnew:
     def gpus_of(self, job: int) -> _Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
         return self._held[job]
+
+    def adopt(self, running: Assignment, gpus: Sequence[_Gpus]) -> None:
+        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
+        rows = zip(running.jobs.tolist(), running.pool.tolist(), running.gpus.tolist(), gpus, strict=True)
+        self._held = {job: (pool, size, held) for job, pool, size, held in rows}
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs."""

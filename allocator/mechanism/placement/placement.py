@@ -11,7 +11,7 @@ are usable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -176,6 +176,13 @@ class Placement:
                     self._second[job] = partner
         self.migrated = np.asarray(state["migrated"], dtype=np.int64)
         self.migrations = int(state["migrations"])
+
+    def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
+        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
+        columns = {"jobs": running.jobs, "pool": running.pool, "gpus": running.gpus, "partner": running.partner}
+        ids = np.array([gpu for held in gpus for gpu in held], dtype=np.int64)
+        kept = {"migrated": _NONE, "migrations": self.migrations}
+        self.restore({"rule": self.rule, "assignment": columns, "gpu_ids": ids} | kept)
 
     def _note_ended(self, jobs: _Ids, codes: _Ids, ended: list[list[_Ended]], left: list[int]) -> bool:
         """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`.

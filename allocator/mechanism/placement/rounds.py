@@ -6,6 +6,7 @@ each pool. Where few of many rows change, `Placement` does the same in proportio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, groupby, islice, pairwise
 from typing import Any
 
@@ -154,6 +155,14 @@ class RoundPlacement:
                 if job in _members(key):
                     return gpus
         raise KeyError(job)
+
+    def adopt(self, running: Assignment, gpus: Sequence[_Gpus]) -> None:
+        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
+        self._held = [{} for _ in self._ids]
+        rows = zip(running.jobs.tolist(), running.pool.tolist(), running.partner.tolist(), gpus, strict=True)
+        for job, pool, partner, held in rows:
+            if partner < 0 or job < partner:
+                self._held[pool][job if partner < 0 else (job, partner)] = held
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -1,0 +1,187 @@
+"""``allocator serve``: real jobs under a policy."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from allocator.cli.options.groups import option_groups
+from allocator.cli.options.runs import RoundOption, RunOptions, SlotOption
+from allocator.cli.options.shared import (
+    ChoiceOption,
+    PresetOption,
+    SettingOption,
+    SolverOption,
+    ThroughputsOption,
+    console,
+)
+from allocator.cli.service.options import StateOption
+from allocator.protocol.entities import Entities
+from allocator.runtime.adapters.base import Adapter, AdapterError
+from allocator.runtime.hardware import Hardware
+from allocator.runtime.journal import Event
+from allocator.runtime.requests import Requests
+from allocator.runtime.server import Server
+from allocator.runtime.service import Service
+from allocator.runtime.settings import ServiceSettings
+from allocator.runtime.world import World
+from throughputs import InputError
+
+EntitiesOption = Annotated[
+    Path | None, typer.Option("--entities", help="Entities that jobs may belong to.", metavar="FILE")
+]
+
+
+@option_groups
+def serve_command(
+    state: StateOption,
+    adapter: Annotated[
+        str, typer.Option("--adapter", help="The cluster: local (this machine) or slurm.", metavar="local|slurm")
+    ] = "local",
+    virtual: Annotated[
+        str | None,
+        typer.Option(
+            "--virtual",
+            help="Accelerators that need not exist, on this machine; if omitted its NVIDIA GPUs.",
+            metavar="TYPE:COUNT,...",
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", help="Who runs where; if omitted the last one of this state, at first fifo_perf."),
+    ] = None,
+    round_seconds: RoundOption = None,
+    slot_seconds: SlotOption = None,
+    throughputs: ThroughputsOption = None,
+    preset: PresetOption = "default",
+    solver: SolverOption = None,
+    choice: ChoiceOption = None,
+    settings: SettingOption = None,
+    entities: EntitiesOption = None,
+    grace: Annotated[
+        float, typer.Option("--grace", help="What a job has to save and end before it is killed.", metavar="SECONDS")
+    ] = 30.0,
+    notice: Annotated[
+        float,
+        typer.Option(
+            "--notice", help="What a trainer that reads its lease has before it is sent SIGTERM.", metavar="SECONDS"
+        ),
+    ] = 10.0,
+    max_failures: Annotated[
+        int, typer.Option("--max-failures", help="Failures without progress after which a job is given up.", min=1)
+    ] = 5,
+    hang: Annotated[
+        float | None,
+        typer.Option("--hang", help="A trainer that makes no step for so long has failed.", metavar="SECONDS"),
+    ] = None,
+    early_dispatch: Annotated[
+        bool, typer.Option("--early-dispatch/--whole-rounds", help="Fill GPUs that fall idle before the round ends.")
+    ] = True,
+) -> None:
+    """Run jobs that are submitted to a state folder, under a policy, until stopped.
+
+    Jobs run as the user who starts the service. Stopped or killed, it leaves them running; started again on the same
+    folder it goes on where it was.
+    """
+    options = RunOptions(
+        throughputs=throughputs,
+        preset=preset,
+        round_seconds=round_seconds,
+        slot_seconds=slot_seconds,
+        solver=solver,
+        choice=choice,
+        settings=settings,
+    )
+    chosen = ServiceSettings(
+        grace_seconds=grace,
+        notice_seconds=min(notice, grace),
+        max_failures=max_failures,
+        hang_seconds=hang,
+        early_dispatch=early_dispatch,
+    )
+    maker = _Maker(options, None if entities is None else Entities.parse(entities), policy or "fifo_perf")
+    service = Service(state, _adapter(adapter, state, virtual), chosen)
+    last = service.book.policy
+    if policy is None and last is not None:
+        maker = maker.under(last["name"], last["settings"])
+    try:
+        asyncio.run(_serve(service, maker))
+    except AdapterError as error:
+        raise InputError(f"--adapter {adapter}", found=str(error), expected="a cluster that can be used") from None
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes worlds under a policy; InputError where there is none of that name, or it lacks a setting."""
+
+    options: RunOptions
+    entities: Entities | None
+    policy: str
+
+    def __post_init__(self) -> None:
+        replace(self.options, cluster="v100:1").runs([self.policy])
+
+    def __call__(self, hardware: Hardware) -> World:
+        cluster = hardware.cluster
+        servers = ",".join(f"{name}:{size}" for name, size in cluster.gpus_per_server.items())
+        runs = replace(self.options, cluster=str(cluster), gpus_per_server=servers).runs([self.policy])
+        policy = runs.policies[0]
+        policy.prepare()
+        mechanism = runs.preset.in_run(policy.name, cluster).mechanism
+        if mechanism.placement == "off":
+            mechanism = replace(mechanism, placement="consolidated")
+        return World(cluster, policy, mechanism, runs.table, self.entities, runs.seed)
+
+    def under(self, policy: str, settings: Mapping[str, str]) -> _Maker:
+        """The same under another policy with settings of its own."""
+        own = [f"policy.{name}={value}" for name, value in settings.items()]
+        kept = [text for text in self.options.settings or [] if not text.startswith("policy.")]
+        return replace(self, policy=policy, options=replace(self.options, settings=kept + own))
+
+
+def _adapter(name: str, state: Path, virtual: str | None) -> Adapter:
+    known: Mapping[str, Literal["local", "slurm"]] = {"local": "local", "slurm": "slurm"}
+    if name not in known:
+        raise InputError("--adapter", found=name, expected=f"one of {', '.join(known)}")
+    if name == "slurm":
+        if virtual is not None:
+            raise InputError("--virtual", found=virtual, expected="nothing with --adapter slurm")
+        from allocator.runtime.adapters.slurm import SlurmAdapter
+
+        return SlurmAdapter(state)
+    from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
+
+    return LocalAdapter(state, None if virtual is None else virtual_accelerators(virtual))
+
+
+async def _serve(service: Service, maker: _Maker) -> None:
+    def change(name: str, settings: Mapping[str, str]) -> None:
+        other = maker.under(name, settings)
+        other(service.hardware).check()
+        service.record([Event("policy", data={"name": name, "settings": dict(settings)})])
+        service.use_policy(other)
+
+    server = Server(service.folder, Requests(service, change))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, service.close)
+    await service.open(maker)
+    maker(service.hardware).check()
+    if (service.book.policy or {}).get("name") != maker.policy:
+        service.record([Event("policy", data={"name": maker.policy, "settings": {}})])
+    await server.start()
+    screen = console()
+    screen.print(
+        f"Serving {service.hardware.cluster} under {maker.policy} from {service.folder}; jobs run as this user."
+    )
+    screen.print("Ctrl-C ends the service; jobs run on.")
+    try:
+        await service.run()
+    finally:
+        await server.close()

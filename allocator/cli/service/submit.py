@@ -1,0 +1,94 @@
+"""``allocator submit``: give a service a job."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from allocator.cli.options.shared import JsonOption, print_json
+from allocator.cli.options.values import named_value
+from allocator.cli.service.options import StateOption, duration
+from allocator.runtime.client import Client
+from throughputs import InputError
+
+
+def submit_command(
+    command: Annotated[
+        list[str],
+        typer.Argument(help="The command and its arguments, after --. No shell reads them.", metavar="-- COMMAND..."),
+    ],
+    state: StateOption,
+    gpus: Annotated[int, typer.Option("--gpus", help="GPUs of its gang.", min=1)] = 1,
+    steps: Annotated[
+        float | None, typer.Option("--steps", help="Training steps in all, if known.", metavar="COUNT")
+    ] = None,
+    length: Annotated[
+        str | None,
+        typer.Option(
+            "--duration", help="How long it takes on its fastest type, if known: 90, 30m, 12h.", metavar="TIME"
+        ),
+    ] = None,
+    job_type: Annotated[
+        str | None, typer.Option("--type", help="Job type in the throughput table.", metavar="NAME")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="For people.")] = None,
+    weight: Annotated[float | None, typer.Option("--weight", help="Priority weight, 1 if omitted.")] = None,
+    within: Annotated[
+        str | None, typer.Option("--within", help="Its deadline, from now: 90, 30m, 12h.", metavar="TIME")
+    ] = None,
+    entity: Annotated[str | None, typer.Option("--entity", help="Entity that it belongs to.", metavar="NAME")] = None,
+    per_gpu: Annotated[
+        bool, typer.Option("--process-per-gpu", help="Start it once for each GPU, with the variables of torchrun.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--directory", help="Where it starts; here if omitted.", metavar="DIR")
+    ] = None,
+    environment: Annotated[
+        list[str] | None, typer.Option("--env", help="A variable; may be repeated.", metavar="NAME=VALUE")
+    ] = None,
+    copies: Annotated[int, typer.Option("--copies", help="Submit so many of it.", min=1, max=10_000)] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a job: a command and the GPUs that it needs.
+
+    The command is started when the policy says so, with its lease in the environment; docs/leases.md says what a
+    training script does to save and end when its lease ends.
+    """
+    directory = (folder or Path.cwd()).absolute()
+    if not directory.is_dir():
+        raise InputError("--directory", found=str(directory), expected="a folder that exists")
+    client = Client(state)
+    job = {
+        "command": command,
+        "working_directory": str(directory),
+        "environment": dict(named_value("--env", text) for text in environment or []),
+        "gpus": gpus,
+        "total_steps": steps,
+        "duration": None if length is None else duration(length, "--duration"),
+        "job_type": job_type,
+        "name": name,
+        "weight": weight,
+        "entity": entity,
+        "one_process_per_gpu": per_gpu,
+        "user": getpass.getuser(),
+    }
+    if within is not None:
+        now = client.ask("status", jobs=[])["service"]["clock"]
+        job["deadline"] = now + duration(within, "--within")
+    path = os.environ.get("PATH")
+    if path:
+        job["environment"] = {"PATH": path} | dict(job["environment"])  # type: ignore[call-overload]
+    told = {key: value for key, value in job.items() if value is not None}
+    # a UUID of our own: a submission whose answer is lost may be sent again
+    jobs = [{"uuid": uuid.uuid4().hex, **told} for _ in range(copies)]
+    answer = client.ask("submit", jobs=jobs)
+    if as_json:
+        print_json(answer)
+        return
+    for made in answer["jobs"]:
+        print(f"job {made['id']}")

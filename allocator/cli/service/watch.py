@@ -1,0 +1,110 @@
+"""``allocator status``, ``queue`` and ``wait``: what jobs do."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.service.options import StateOption, duration, job_numbers
+from allocator.cli.service.tables import jobs_table, service_lines
+from allocator.runtime.client import Client
+
+_FINAL = ("completed", "failed", "cancelled", "rejected")
+
+
+def status_command(
+    state: StateOption,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Numbers of jobs; all if omitted.", metavar="[JOB...]", show_default=False),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep the table up to date until Ctrl-C.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Only jobs that wait or run.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What the service and its jobs do, and why each job is where it is."""
+    client = Client(state)
+
+    def ask() -> dict[str, Any]:
+        return client.ask("status", jobs=job_numbers(jobs) if jobs else None, active=active)
+
+    if as_json:
+        print_json(ask())
+        return
+    if follow:
+        _follow(ask)
+        return
+    _show(ask())
+
+
+def queue_command(state: StateOption, as_json: JsonOption = False) -> None:
+    """The jobs that wait, and what each waits for."""
+    answer = Client(state).ask("status", active=True)
+    answer["jobs"] = [job for job in answer["jobs"] if job["state"] == "queued"]
+    if as_json:
+        print_json(answer)
+    else:
+        _show(answer)
+
+
+def wait_command(
+    state: StateOption,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Numbers of jobs; all if omitted.", metavar="[JOB...]", show_default=False),
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="Wait so long at most: 90, 30m, 12h.", metavar="TIME")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Return 1 unless all of them completed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Wait until jobs are through; returns 0 then, and 2 when the time is up before."""
+    client = Client(state)
+    until = None if timeout is None else time.monotonic() + duration(timeout, "--timeout")
+    wanted = job_numbers(jobs) if jobs else None
+    pause = 0.05
+    while True:
+        answer = client.ask("status", jobs=wanted)
+        if all(job["state"] in _FINAL for job in answer["jobs"]):
+            break
+        if until is not None and time.monotonic() >= until:
+            left = [str(job["id"]) for job in answer["jobs"] if job["state"] not in _FINAL]
+            print(f"not through after {timeout}: job {', '.join(left[:10])}", file=sys.stderr)
+            raise typer.Exit(2)
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
+    if as_json:
+        print_json(answer)
+    if check and any(job["state"] != "completed" for job in answer["jobs"]):
+        raise typer.Exit(1)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    screen = console()
+    for line in service_lines(answer["service"]):
+        screen.print(line)
+    if answer["jobs"]:
+        screen.print(jobs_table(answer["jobs"]))
+
+
+def _follow(ask: Any) -> None:
+    from rich.console import Group
+    from rich.live import Live
+
+    def picture() -> Any:
+        answer = ask()
+        lines = service_lines(answer["service"])
+        return Group(*lines, jobs_table(answer["jobs"]))
+
+    try:
+        with Live(picture(), console=console(), refresh_per_second=2) as live:
+            while True:
+                time.sleep(0.5)
+                live.update(picture())
+    except KeyboardInterrupt:
+        return

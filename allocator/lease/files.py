@@ -1,0 +1,176 @@
+"""The files by which a scheduler and a training process speak: small, whole, replaced by renaming.
+
+A job has a folder, in which each file has one writer::
+
+    lease.json    the scheduler's   who may run, and whether the lease goes on
+    report.json   the trainer's     how far it is
+    checkpoint/   the trainer's
+
+A *lease epoch* counts the starts of a job. Whoever writes for an epoch that is not that of the lease is late: another
+copy of the job runs, or will, and what the late one does must not count (fencing).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = [
+    "CHECKPOINTS",
+    "EPOCH",
+    "JOB",
+    "LEASE_FILE",
+    "MOST_BYTES",
+    "REPORT_FILE",
+    "Grant",
+    "Report",
+    "parse",
+    "read_file",
+    "write_file",
+]
+
+JOB = "ALLOCATOR_JOB_ID"
+EPOCH = "ALLOCATOR_LEASE_EPOCH"
+CHECKPOINTS = "ALLOCATOR_CHECKPOINT_DIR"
+"""The variables that a trainer is started with; the folder of the job is the parent of that of its checkpoints."""
+
+LEASE_FILE, REPORT_FILE = "lease.json", "report.json"
+
+MOST_BYTES = 64 << 10
+"""A longer file is not read: it is none of ours."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the scheduler says of a lease.
+
+    Attributes
+    ----------
+    job, epoch : whose lease it is: the job's UUID, and the number of its start.
+    serial : counts the times that the scheduler wrote this epoch's file: a larger one renews the lease.
+    ends : whether the lease ends: the trainer is to checkpoint at its next step boundary and to exit.
+    reason : why it ends, for people.
+    grace_seconds : what the trainer has for its checkpoint after it ends, before it is killed.
+    seconds : how long after reading it the trainer may count on the lease without a renewal; None: until told.
+    gpus, accelerator : what the job runs on.
+    """
+
+    job: str
+    epoch: int
+    serial: int = 0
+    ends: bool = False
+    reason: str = ""
+    grace_seconds: float = 30.0
+    seconds: float | None = None
+    gpus: int = 1
+    accelerator: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a trainer says of itself.
+
+    Attributes
+    ----------
+    job, epoch : who reports.
+    state : "starting", "training", "ending" or "done".
+    steps : steps of the job so far, those of earlier epochs included.
+    trained_steps, trained_seconds : steps of this epoch and the time that they took, its first step not included.
+    saved_steps : steps that the last checkpoint holds.
+    saved_at : when that was written, seconds since 1970; 0: never.
+    save_seconds : how long it took to write; 0: this epoch has written none.
+    start_seconds : from the start of the process to the end of its first step: what a restart costs besides the
+        checkpoint, warm-up included.
+    total_steps : of the job, where the trainer knows.
+    batch_size, gpus : what the job would like from its next start on; None: as it is.
+    message : for people.
+    at : when this was written, seconds since 1970.
+    """
+
+    job: str
+    epoch: int
+    state: str = "starting"
+    steps: float = 0.0
+    trained_steps: float = 0.0
+    trained_seconds: float = 0.0
+    saved_steps: float = 0.0
+    saved_at: float = 0.0
+    save_seconds: float = 0.0
+    start_seconds: float = 0.0
+    total_steps: float | None = None
+    batch_size: int | None = None
+    gpus: int | None = None
+    message: str = ""
+    at: float = 0.0
+
+
+Content = TypeVar("Content", Grant, Report)
+
+
+def write_file(path: Path, content: Grant | Report) -> None:
+    """Replace a file as a whole: nobody ever reads half of it.
+
+    Raises
+    ------
+    OSError
+        It could not be written, as on a full disk; the file is what it was.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(json.dumps(asdict(content)))
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def read_file(path: Path, kind: type[Content]) -> Content | None:
+    """What a file says; None where it is absent or not understood: it comes from a process that we do not control."""
+    try:
+        with open(path, "rb") as file:
+            told = file.read(MOST_BYTES + 1)
+    except OSError:
+        return None
+    return parse(told, kind)
+
+
+def parse(told: bytes, kind: type[Content]) -> Content | None:
+    """What the bytes of a file say, or None; names that are not known are passed over."""
+    if len(told) > MOST_BYTES:
+        return None
+    try:
+        values: Any = json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    known = {}
+    for field in fields(kind):
+        if field.name in values:
+            value = values[field.name]
+            if not _is_of(value, str(field.type)):
+                return None
+            known[field.name] = value
+    try:
+        return kind(**known)
+    except TypeError:
+        return None
+
+
+def _is_of(value: object, annotation: str) -> bool:
+    """Whether a value from JSON fits a field; numbers are finite, and no truth value stands for a number."""
+    if value is None:
+        return annotation.endswith("| None")
+    wanted = annotation.removesuffix(" | None")
+    if isinstance(value, bool):
+        return wanted == "bool"
+    if isinstance(value, int):
+        return wanted in ("int", "float") and abs(value) < 1 << 63
+    if isinstance(value, float):
+        return wanted == "float" and math.isfinite(value)
+    return isinstance(value, str) and wanted == "str"

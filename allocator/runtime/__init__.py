@@ -1,0 +1,1 @@
+"""The runtime: real jobs under the decision core that the simulator uses."""

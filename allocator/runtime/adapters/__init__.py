@@ -1,0 +1,1 @@
+"""Clusters that the runtime can drive."""

@@ -1,0 +1,155 @@
+"""What a cluster must be able to do for the scheduler: the interface of adapters.
+
+The scheduler keeps what is *wanted* (which job on which GPUs) and compares it with what *is*, again and again; an
+adapter carries single orders out and tells what it sees. Every order is idempotent and names job and lease epoch, so
+that one given twice, or by a scheduler that was killed and started again, does no harm:
+
+- ``start`` of an epoch that was started before does nothing;
+- ``stop`` and ``kill`` of an epoch that does not run do nothing.
+
+Never do two epochs of a job run at once as far as the adapter can see; where it cannot (a node that is cut off), the
+lease of the trainer and of its checkpoints is the fence.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+__all__ = ["Adapter", "AdapterError", "Node", "Seen", "StartOrder"]
+
+Phase = Literal["pending", "running", "ended"]
+
+
+class AdapterError(RuntimeError):
+    """The cluster refused an order, or did not answer; the order may be given again."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A server.
+
+    Attributes
+    ----------
+    name : as the cluster knows it.
+    accelerator : type of its GPUs.
+    gpus : how many it has; their positions on the node are 0 to gpus - 1.
+    up : whether jobs can run on it.
+    reason : why not, for people.
+    """
+
+    name: str
+    accelerator: str
+    gpus: int
+    up: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StartOrder:
+    """Start a job.
+
+    Attributes
+    ----------
+    job, epoch : UUID, and number of the start.
+    command : the arguments; never given to a shell.
+    gpus : by name of the node the positions of the GPUs.
+    accelerator : their type.
+    folder : of the job; exists, with the lease in it. Output goes to its file ``log``.
+    working_directory : where the command starts.
+    environment : variables besides those of the service; those of the lease, of GPUs and of ranks come on top.
+    one_process_per_gpu : start as many processes as GPUs, each with the variables of torchrun; otherwise one.
+    log_bytes : of output that are kept at most.
+    """
+
+    job: str
+    epoch: int
+    command: tuple[str, ...]
+    gpus: Mapping[str, tuple[int, ...]]
+    accelerator: str
+    folder: Path
+    working_directory: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    one_process_per_gpu: bool = False
+    log_bytes: int = 16 << 20
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs in all."""
+        return sum(map(len, self.gpus.values()))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an adapter sees of a start.
+
+    Attributes
+    ----------
+    job, epoch : which one.
+    phase : "pending": accepted, does not run yet; "running"; "ended".
+    code : exit status of an ended one; None: not known, as when its node was lost.
+    signal : that ended it, else 0.
+    reason : for people.
+    ended_at : seconds since 1970, 0 where not known.
+    """
+
+    job: str
+    epoch: int
+    phase: Phase
+    code: int | None = None
+    signal: int = 0
+    reason: str = ""
+    ended_at: float = 0.0
+
+
+class Adapter(ABC):
+    """A cluster. All methods are called from one event loop, and do not block it."""
+
+    name: ClassVar[str] = ""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect; called once, before everything else.
+
+        Raises
+        ------
+        AdapterError
+            The cluster cannot be used; says what to do about it.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Disconnect; jobs run on."""
+
+    @abstractmethod
+    async def nodes(self) -> Sequence[Node]:
+        """All servers, in an order that stays."""
+
+    @abstractmethod
+    async def observe(self) -> Sequence[Seen]:
+        """The last start of every job that the adapter knows of and that was not forgotten."""
+
+    @abstractmethod
+    async def start(self, order: StartOrder) -> None:
+        """Start a job; returns when the cluster has accepted it.
+
+        Raises
+        ------
+        AdapterError
+            It was not started, and will not be.
+        """
+
+    @abstractmethod
+    async def stop(self, job: str, epoch: int) -> None:
+        """Ask a job to end: SIGTERM or what the cluster has. The lease has said so before."""
+
+    @abstractmethod
+    async def kill(self, job: str, epoch: int) -> None:
+        """End all processes of a job at once."""
+
+    @abstractmethod
+    async def forget(self, job: str) -> None:
+        """The job is through; what the cluster keeps of it may go. Its folder stays."""

@@ -1,0 +1,419 @@
+"""Jobs as processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import marshal
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, ClassVar
+
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
+from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
+from allocator.runtime.adapters.local import folder, output, processes, shim
+from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
+from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, reserve_exit, take_lock, write_exit
+from allocator.runtime.adapters.local.processes import (
+    boot_identity,
+    carriers,
+    children,
+    descendants,
+    end_processes,
+    is_alive,
+)
+from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order
+
+__all__ = ["SHIM_SCRIPT", "LocalAdapter", "shim_code"]
+
+_ANSWER_SECONDS = 30.0
+"""A shim answers within a second on an idle machine; one that has not by then never will."""
+
+_MODULES = (processes, folder, output, shim)
+SHIM_SCRIPT = """import marshal, sys
+for name, code in marshal.load(sys.stdin.buffer):
+    sys.modules[name] = module = type(sys)(name)
+    exec(code, module.__dict__)
+module.main()"""
+"""Modules come compiled, in memory: files would be compiled each time, and might by then be of another version."""
+
+_SLICE = 64
+"""Jobs that are looked at before others have their turn in the event loop."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What run.json says."""
+
+    epoch: int
+    pid: int
+    start_time: int
+    boot: str
+
+
+class LocalAdapter(Adapter):
+    """This machine; each type of its accelerators is a node.
+
+    Every start has a process of its own that watches over it, the *shim*, and all that is known of it stands in the
+    folder of the job, so that jobs run on without the scheduler and another one finds them again.
+
+    Parameters
+    ----------
+    state : folder of the scheduler's state; below it an index of jobs is kept.
+    accelerators : what there is by type; None: NVIDIA's GPUs of this machine.
+    visible_devices : whether jobs are told by CUDA_VISIBLE_DEVICES which are theirs.
+    """
+
+    name: ClassVar[str] = "local"
+
+    def __init__(self, state: Path, accelerators: Accelerators | None = None, *, visible_devices: bool = True) -> None:
+        self._index = state.absolute() / "local"
+        self._accelerators: Accelerators = accelerators or {}
+        self._visible_devices = visible_devices
+        self._jobs: dict[str, Path] = {}
+        self._ended: dict[str, Seen] = {}
+        self._children: set[int] = set()
+        self._waiting: list[tuple[Order, int]] = []
+        self._room = asyncio.Semaphore(MOST_ORDERS)
+        self._launcher: socket.socket | None = None
+        self._boot = ""
+
+    async def open(self) -> None:
+        """Find the accelerators, and the jobs that were started before."""
+        try:
+            self._boot = boot_identity()
+            shim_code()
+            self._index.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.scandir(self._index) as entries:
+                self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
+        except OSError as error:
+            raise AdapterError(f"jobs cannot run on this machine: {error}") from error
+        self._accelerators = self._accelerators or find_accelerators()
+
+    async def close(self) -> None:
+        """Jobs and their shims stay."""
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
+        self._reap()
+
+    async def nodes(self) -> Sequence[Node]:
+        """One for each type."""
+        return [Node(f"local-{kind}", kind, len(indices)) for kind, indices in self._accelerators.items()]
+
+    async def observe(self) -> Sequence[Seen]:
+        """From the folders of jobs alone; one that has ended is read once."""
+        self._reap()
+        strays: dict[str, list[int]] | None = None
+        found = []
+        for count, job in enumerate(list(self._jobs), 1):
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+                strays = None
+            folder, seen = self._jobs.get(job), self._ended.get(job)
+            run = _read_run(folder) if folder and not seen else None
+            if folder and run and not seen:
+                seen = self._look(job, folder, run)
+                if not seen:
+                    # One search for all jobs of a slice whose end nobody has told.
+                    strays = carriers(JOB) if strays is None else strays
+                    seen = self._recover(job, folder, run, strays.get(job, []))
+                    await asyncio.sleep(0)
+                if seen.phase == "ended":
+                    self._ended[job] = seen
+                    # Where this is the first process of a container, orphans become its children.
+                    self._children.add(run.pid)
+            if seen:
+                found.append(seen)
+        return found
+
+    def _look(self, job: str, folder: Path, run: _Run) -> Seen | None:
+        """What the folder says; None if the process that watches is gone without a word."""
+        if self._is_watched(run):
+            return Seen(job, run.epoch, "running")
+        told = _read_json(folder / EXIT_FILE)
+        if told.get("epoch") != run.epoch:
+            return None
+        code = told.get("code")
+        try:
+            number, ended_at = int(told["signal"]), float(told["ended_at"])
+            return Seen(
+                job, run.epoch, "ended", None if code is None else int(code), number, str(told["reason"]), ended_at
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _is_watched(self, run: _Run) -> bool:
+        return run.boot == self._boot and is_alive(run.pid, run.start_time)
+
+    def _recover(self, job: str, folder: Path, run: _Run, left: Sequence[int]) -> Seen:
+        """Say the end of a start in place of its shim, once nothing of it is left."""
+        running = Seen(job, run.epoch, "running", reason="the process that watches it is gone")
+        lock = take_lock(str(folder))
+        if lock is None:
+            return running
+        try:
+            # Before the lock was ours the shim may have told the end after all, or another start have come and gone.
+            run = _read_run(folder) or run
+            if self._is_watched(run):
+                return running
+            seen = self._look(job, folder, run)
+            if seen:
+                return seen
+            # One that ends between being listed and being read may leave a child that was not listed: look twice.
+            left = left or carriers(JOB).get(job, [])
+            if left:
+                end_processes({*left, *descendants(left)}, seconds=0.0)
+                return running
+            reason = "the process that watched it was killed"
+            if run.boot != self._boot:
+                reason = "the machine was started anew"
+            with suppress(OSError):
+                reserved = reserve_exit(str(folder))
+                try:
+                    write_exit(str(folder), reserved, run.epoch, None, 0, reason, 0)
+                finally:
+                    os.close(reserved)
+            return self._look(job, folder, run) or Seen(job, run.epoch, "ended", reason=reason)
+        finally:
+            os.close(lock)
+
+    async def start(self, order: StartOrder) -> None:
+        """Returns when a shim has started the job; those ordered at the same time are started together."""
+        if not order.command:
+            raise AdapterError("there is no command to start")
+        indices = self._indices(order)
+        async with self._room:
+            try:
+                self._enter(order)
+                told = self._told(order, indices)
+                answer, writer = os.pipe()
+            except OSError as error:
+                raise AdapterError(f"the job cannot be started: {error}") from error
+            self._waiting.append((told, writer))
+            if len(self._waiting) == 1:
+                asyncio.get_running_loop().call_soon(self._send_orders)
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    said = await _read_all(answer)
+            except TimeoutError:
+                raise AdapterError(f"the job did not start within {_ANSWER_SECONDS:g} seconds") from None
+            finally:
+                # A shim that has not come to it yet sees that nobody waits, and does not start the job.
+                os.close(answer)
+                self._ended.pop(order.job, None)
+        if said not in (STARTED, STARTED_BEFORE):
+            raise AdapterError(said or "the process that starts the job was killed")
+
+    def _indices(self, order: StartOrder) -> list[int]:
+        """Of the accelerators of a job on this machine."""
+        nodes = {f"local-{kind}": indices for kind, indices in self._accelerators.items()}
+        try:
+            return [nodes[node][position] for node, positions in order.gpus.items() for position in positions]
+        except (KeyError, IndexError):
+            there = ", ".join(f"{node}: {len(indices)}" for node, indices in nodes.items())
+            raise AdapterError(f"no such GPUs: {dict(order.gpus)}; there are {there}") from None
+
+    def _enter(self, order: StartOrder) -> None:
+        """Put a job into the index, where every job that may run is found again."""
+        if order.job != Path(order.job).name:
+            raise AdapterError(f"not the name of a folder: {order.job}")
+        entry = self._index / order.job
+        # A link takes no room of its own, and stays right when the whole state is moved.
+        with suppress(FileExistsError):
+            entry.symlink_to(os.path.relpath(order.folder.absolute(), self._index))
+        self._jobs[order.job] = entry
+        self._ended.pop(order.job, None)
+
+    def _told(self, order: StartOrder, indices: Sequence[int]) -> Order:
+        """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
+        return Order(
+            job=order.job,
+            epoch=order.epoch,
+            folder=os.fsencode(order.folder.absolute()),
+            directory=os.fsencode(order.working_directory.absolute()),
+            command=[os.fsencode(argument) for argument in order.command],
+            environments=[
+                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+                for environment in self._environments(order, indices)
+            ],
+            log_bytes=order.log_bytes,
+        )
+
+    def _send_orders(self) -> None:
+        """Give all orders that wait to the process that leaves a shim for each."""
+        waiting, self._waiting = self._waiting, []
+        message = -1
+        try:
+            # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
+            message = _in_memory(marshal.dumps([vars(order) for order, _ in waiting]))
+            self._send([message, *(answer for _, answer in waiting)])
+        except OSError as error:
+            for _, answer in waiting:
+                os.write(answer, f"no process can be started: {error}".encode())
+        finally:
+            for descriptor in (message, *(answer for _, answer in waiting)):
+                with suppress(OSError):
+                    os.close(descriptor)
+
+    def _send(self, descriptors: Sequence[int]) -> None:
+        if self._launcher is not None:
+            try:
+                socket.send_fds(self._launcher, [b"\0"], descriptors)
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                # It was killed.
+                self._launcher.close()
+        self._launcher = self._launch()
+        socket.send_fds(self._launcher, [b"\0"], descriptors)
+
+    def _launch(self) -> socket.socket:
+        """Start the process that takes orders; it ends when its socket is closed, by us or with us."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        code = -1
+        with theirs:
+            try:
+                code = _in_memory(marshal.dumps(shim_code()))
+                pid = os.posix_spawn(
+                    sys.executable,
+                    [sys.executable, "-I", "-S", "-c", SHIM_SCRIPT, "allocator-shim"],
+                    os.environ,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, code, 0), (os.POSIX_SPAWN_DUP2, theirs.fileno(), 1)],
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD),
+                )
+            except OSError:
+                ours.close()
+                raise
+            finally:
+                with suppress(OSError):
+                    os.close(code)
+        self._children.add(pid)
+        return ours
+
+    def _environments(self, order: StartOrder, indices: Sequence[int]) -> list[dict[str, str]]:
+        """One for each process of a job."""
+        common = {**os.environ, **order.environment}
+        common |= {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder.absolute() / "checkpoint")}
+        if self._visible_devices:
+            # By itself CUDA counts the fastest first, and NVML in the order of the bus.
+            common |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        if not order.one_process_per_gpu:
+            return [common]
+        world = str(len(indices))
+        common |= {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(len(indices))]
+
+    async def stop(self, job: str, epoch: int) -> None:
+        """SIGTERM to each process of the command and its group, once however often it is asked for."""
+        run = self._running(job, epoch)
+        if run:
+            with suppress(ProcessLookupError):
+                os.kill(run.pid, signal.SIGTERM)
+
+    async def kill(self, job: str, epoch: int) -> None:
+        """End all that the job has started; its shim then says so."""
+        run = self._running(job, epoch)
+        if run:
+            # Its shim does not mind, and ends the rest as soon as the processes of the command are gone.
+            for pid in children(run.pid):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(run.pid, signal.SIGCONT)
+
+    def _running(self, job: str, epoch: int) -> _Run | None:
+        folder = self._jobs.get(job)
+        run = _read_run(folder) if folder else None
+        return run if run and run.epoch == epoch and self._is_watched(run) else None
+
+    async def forget(self, job: str) -> None:
+        """Take a job out of the index."""
+        self._jobs.pop(job, None)
+        self._ended.pop(job, None)
+        with suppress(FileNotFoundError):
+            (self._index / job).unlink()
+
+    def _reap(self) -> None:
+        for pid in list(self._children):
+            try:
+                ended = os.waitpid(pid, os.WNOHANG)[0]
+            except ChildProcessError:
+                ended = pid
+            if ended:
+                self._children.discard(pid)
+
+
+@cache
+def shim_code() -> list[tuple[str, CodeType]]:
+    """By name the modules that a shim consists of, the one to call last."""
+    return [(module.__name__, compile(Path(_file(module)).read_bytes(), _file(module), "exec")) for module in _MODULES]
+
+
+def _in_memory(content: bytes) -> int:
+    """A descriptor of a file without a name."""
+    descriptor = os.memfd_create("orders")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _file(module: ModuleType) -> str:
+    return str(module.__file__)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """What a file says; nothing where it is absent."""
+    try:
+        told = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _read_run(folder: Path) -> _Run | None:
+    told = _read_json(folder / RUN_FILE)
+    try:
+        return _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+async def _read_all(source: int) -> str:
+    """Everything until the other side hangs up."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    pieces: list[bytes] = []
+
+    def read() -> None:
+        piece = os.read(source, 1 << 16)
+        if piece:
+            pieces.append(piece)
+        elif not ended.done():
+            ended.set_result(None)
+
+    loop.add_reader(source, read)
+    try:
+        await ended
+    finally:
+        loop.remove_reader(source)
+    return b"".join(pieces).decode(errors="replace")
+
+
+def _free_port() -> int:
+    """A port of this machine that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

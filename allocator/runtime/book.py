@@ -1,0 +1,243 @@
+"""The book of jobs: what the journal says of each of them.
+
+    queued -> starting -> running -> stopping -> queued         its lease ended, or it failed and is tried again
+                                              -> completed | failed | cancelled
+    queued -> rejected | cancelled
+
+`Book.apply` takes one event after the other, when it is written and when the journal is read again; so a service that
+was killed comes back with the same book. The kinds of events, with their data:
+
+    submitted       all that `Job` has of a submission
+    starting        epoch, places, pool              an order to start is about to be given
+    running         -                                the cluster runs it
+    stopping        reason, then                     it is told to end
+    progress        steps, saved_steps, saved_at, run_seconds
+    ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress
+    resized         gpus, batch_size                 what the job asked for
+    rejected, cancelled, gave_up, adopted            reason
+    measured        pool, gpus, rate                 steps/s, moving average
+    node            name, drained                    a node was drained or resumed
+    policy, service, cluster                         what the service runs with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from allocator.runtime.journal import Event
+
+__all__ = ["ACTIVE", "FINAL", "HOLDS_GPUS", "Book", "Job"]
+
+QUEUED, STARTING, RUNNING, STOPPING = "queued", "starting", "running", "stopping"
+COMPLETED, FAILED, CANCELLED, REJECTED = "completed", "failed", "cancelled", "rejected"
+
+HOLDS_GPUS = frozenset({STARTING, RUNNING, STOPPING})
+ACTIVE = frozenset({QUEUED}) | HOLDS_GPUS
+FINAL = frozenset({COMPLETED, FAILED, CANCELLED, REJECTED})
+
+
+@dataclass
+class Job:
+    """One job.
+
+    Attributes
+    ----------
+    id : its number, in the order of submission, from 0; what users name it by.
+    uuid : what clusters, leases and folders name it by.
+    command, working_directory, environment : how it is started.
+    name, user : for people.
+    gpus : of its gang.
+    job_type : in the throughput table, "" where it has none.
+    total_steps : 0 where not known; then `duration` (seconds) says how long it is expected to run, 0: nor that.
+    weight : priority weight.
+    deadline : seconds on the clock, None without. entity : it belongs to, "" for none.
+    one_process_per_gpu : the service starts the ranks.
+    submitted_at, started_at, finished_at : seconds on the clock; started for the first time.
+    state, reason : where it is, and why, for people.
+    epoch : number of its last start.
+    places, pool : GPUs that it holds, by node, and their type.
+    since : when the present state began, seconds on the clock.
+    steps : done so far, those not saved included. saved_steps, saved_at : of the last checkpoint (seconds since 1970).
+    run_seconds, gpu_seconds : that it ran, in leases that are over.
+    failures : in a row, without progress in between. restarts : starts after the first.
+    start_seconds, save_seconds : what its last start took before the first step, and its last checkpoint.
+    batch_size : that it asked for.
+    measured : steps/s by (type, GPUs), moving averages.
+    code, signal : how its last process ended.
+    then : what becomes of it once it has ended that was told to: "" (it waits again), or the kind of an event.
+    """
+
+    id: int
+    uuid: str
+    command: tuple[str, ...]
+    working_directory: str = "."
+    environment: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    user: str = ""
+    gpus: int = 1
+    job_type: str = ""
+    total_steps: float = 0.0
+    duration: float = 0.0
+    weight: float = 1.0
+    deadline: float | None = None
+    entity: str = ""
+    one_process_per_gpu: bool = False
+    submitted_at: float = 0.0
+    started_at: float | None = None
+    finished_at: float | None = None
+    state: str = QUEUED
+    reason: str = ""
+    epoch: int = 0
+    places: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    pool: str = ""
+    since: float = 0.0
+    steps: float = 0.0
+    saved_steps: float = 0.0
+    saved_at: float = 0.0
+    run_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    failures: int = 0
+    restarts: int = 0
+    start_seconds: float = 0.0
+    save_seconds: float = 0.0
+    batch_size: int | None = None
+    measured: dict[tuple[str, int], float] = field(default_factory=dict)
+    code: int | None = None
+    signal: int = 0
+    then: str = ""
+
+    def failures_after(self, end: Mapping[str, Any]) -> int:
+        """Failures in a row once the data of an event ``ended`` are taken in."""
+        before = 0 if end.get("steps", 0.0) > self.steps else self.failures
+        return before + int(end["outcome"] == "failed")
+
+    @property
+    def held_gpus(self) -> int:
+        """GPUs that it holds now."""
+        return sum(map(len, self.places.values()))
+
+
+_SUBMITTED = {f.name for f in fields(Job)} - {"id", "uuid"}
+
+
+class Book:
+    """All jobs, and what else the journal tells.
+
+    Attributes
+    ----------
+    jobs : by UUID, in the order of submission. by_id : the same by number.
+    active : the jobs that are not through. holding : those of them that hold GPUs.
+    drained : nodes that get no jobs.
+    policy : name and settings of the policy in force; None before the first.
+    clock, at : of the last event.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.by_id: list[Job] = []
+        self.active: dict[str, Job] = {}
+        self.holding: dict[str, Job] = {}
+        self.drained: set[str] = set()
+        self.policy: dict[str, Any] | None = None
+        self.clock = self.at = 0.0
+
+    def apply(self, event: Event) -> None:
+        """What an event changes."""
+        self.clock, self.at = max(self.clock, event.clock), event.at
+        if event.job:
+            job = self._submit(event) if event.kind == "submitted" else self.jobs[event.job]
+            getattr(self, f"_{event.kind}", self._unchanged)(job, event)
+        elif event.kind == "node":
+            (self.drained.add if event["drained"] else self.drained.discard)(event["name"])
+        elif event.kind == "policy":
+            self.policy = dict(event.data or {})
+
+    def _unchanged(self, job: Job, event: Event) -> None:
+        """Other kinds are for people."""
+
+    def _submit(self, event: Event) -> Job:
+        told = {name: value for name, value in (event.data or {}).items() if name in _SUBMITTED}
+        told["command"] = tuple(told["command"])
+        job = Job(len(self.by_id), event.job, **told)
+        job.submitted_at = job.since = event.clock
+        self.jobs[job.uuid] = self.active[job.uuid] = job
+        self.by_id.append(job)
+        return job
+
+    def _enter(self, job: Job, state: str, event: Event) -> None:
+        job.state, job.since, job.reason = state, event.clock, event.get("reason", "")
+
+    def _starting(self, job: Job, event: Event) -> None:
+        self._enter(job, STARTING, event)
+        self.holding[job.uuid] = job
+        job.restarts += job.epoch > 0
+        job.epoch, job.pool = event["epoch"], event["pool"]
+        job.places = {node: tuple(positions) for node, positions in event["places"].items()}
+        if job.started_at is None:
+            job.started_at = event.clock
+
+    def _running(self, job: Job, event: Event) -> None:
+        self._enter(job, RUNNING, event)
+
+    def _stopping(self, job: Job, event: Event) -> None:
+        since = job.since
+        self._enter(job, STOPPING, event)
+        job.then = event.get("then", "")
+        # a lease that ends runs until it has ended
+        job.run_seconds += event.clock - since
+        job.gpu_seconds += (event.clock - since) * job.held_gpus
+
+    def _progress(self, job: Job, event: Event) -> None:
+        told: Mapping[str, Any] = event.data or {}
+        if told.get("steps", 0.0) > job.steps:
+            job.failures = 0
+        for name in ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds"):
+            if name in told:
+                setattr(job, name, told[name])
+
+    def _measured(self, job: Job, event: Event) -> None:
+        job.measured[event["pool"], event["gpus"]] = event["rate"]
+
+    def _resized(self, job: Job, event: Event) -> None:
+        job.gpus = event.get("gpus") or job.gpus
+        job.batch_size = event.get("batch_size") or job.batch_size
+
+    def _ended(self, job: Job, event: Event) -> None:
+        failures = job.failures_after(event.data or {})
+        self._progress(job, event)
+        if job.state != STOPPING:
+            job.run_seconds += max(event.clock - job.since, 0.0)
+            job.gpu_seconds += max(event.clock - job.since, 0.0) * job.held_gpus
+        job.code, job.signal = event.get("code"), event.get("signal", 0)
+        outcome = event["outcome"]
+        # what no checkpoint holds is lost
+        job.steps = (
+            max(job.steps, job.total_steps) if outcome == COMPLETED else event.get("kept_steps", job.saved_steps)
+        )
+        if outcome == COMPLETED:
+            self._leave(job, COMPLETED, event)
+            return
+        job.failures = failures
+        self._enter(job, QUEUED, event)
+        self._release(job)
+
+    def _release(self, job: Job) -> None:
+        job.places, job.pool, job.then = {}, "", ""
+        self.holding.pop(job.uuid, None)
+
+    def _leave(self, job: Job, state: str, event: Event) -> None:
+        self._enter(job, state, event)
+        job.finished_at = event.clock
+        self._release(job)
+        self.active.pop(job.uuid, None)
+
+    def _rejected(self, job: Job, event: Event) -> None:
+        self._leave(job, REJECTED, event)
+
+    def _cancelled(self, job: Job, event: Event) -> None:
+        self._leave(job, CANCELLED, event)
+
+    def _gave_up(self, job: Job, event: Event) -> None:
+        self._leave(job, FAILED, event)

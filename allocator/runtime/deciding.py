@@ -1,0 +1,352 @@
+"""When the world is asked, with what news, and what of its answers holds at a moment.
+
+Plans of policies that decide at events hold until something happens. Shares become rounds: the next round is decided
+before it begins, as late as decisions take and at half time at the latest the first time, so that whoever keeps its
+GPUs runs on without a break. A job whose GPUs are free before its round begins may start early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from allocator.checkpoint.state_file import StateFile
+from allocator.runtime.book import QUEUED, Book, Job
+from allocator.runtime.hardware import Hardware
+from allocator.runtime.knowledge import Ways
+from allocator.runtime.reconcile import Target, free_for, gpus_of, held
+from allocator.runtime.settings import ServiceSettings
+from allocator.runtime.world import News, Placed, Verdict, World
+from throughputs import InputError
+
+__all__ = ["Deciding"]
+
+_LEAST_LEAD = 0.05
+"""Seconds before the end of a round at which the next one is decided at the latest."""
+
+_AFTER_TROUBLE = 5.0
+"""Seconds after which a policy that failed is asked again."""
+
+_QUICK = 0.05
+_SHARE_OF_SAVING = 20.0
+"""What the policy remembers is written after each decision where that takes less than so many seconds; otherwise not
+before so many times as long as it took have passed."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A verdict with the places of its jobs."""
+
+    verdict: Verdict
+    targets: Mapping[str, Target]
+
+    @property
+    def end(self) -> float:
+        """Until when it holds, seconds."""
+        return self.verdict.clock + self.verdict.seconds
+
+
+class Deciding:
+    """The verdict that holds, the one that is coming, and the news for the next.
+
+    Attributes
+    ----------
+    serial : counts the verdicts that were taken over; leases are renewed with each.
+    trouble : why the last decision failed, "" if it did not.
+    prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
+    """
+
+    def __init__(self, world: World, hardware: Hardware, settings: ServiceSettings, memory: Path) -> None:
+        self._world, self._settings = world, settings
+        self.policy = world.policy
+        self.serial, self.trouble = 0, ""
+        self.prices: Mapping[str, float] = {}
+        self.last_seconds = 0.0
+        self._hardware = self._asked_about = hardware
+        self._changed_hardware: tuple[Hardware, dict[str, Placed]] | None = None
+        self._now: _Plan | None = None
+        self._coming: _Plan | None = None
+        self._task: asyncio.Future[Verdict] | None = None
+        self._memory, self._saved = StateFile(memory), 0.0
+        self._thread = ThreadPoolExecutor(1, "decision")
+        self._lead = inf
+        self._retry_at = -inf
+        self._clear_news()
+        self._unfit: dict[str, Job] = {}
+
+    def _clear_news(self) -> None:
+        self._arrived: dict[str, Job] = {}
+        self._left: list[str] = []
+        self._measured: dict[str, Ways] = {}
+        self._ended: dict[str, tuple[Job, float]] = {}
+        self._news = self._failed = False
+
+    # -- news ---------------------------------------------------------------------------------------------------------
+
+    def take_up(self, book: Book) -> None:
+        """Jobs that were there before the service was, the GPUs that they hold, and what their policy remembers."""
+        for job in book.active.values():
+            self.arrived(job)
+        jobs = {uuid: replace(job) for uuid, job in book.jobs.items() if uuid not in self._unfit}
+        if not book.jobs:
+            return
+        running = self._running(book.holding.values(), self._hardware)
+        state = self._remembered(book)
+        if state is not None:
+            self._world.restore(state, jobs, running)
+        elif self._arrived:
+            self._world.take_up([jobs[uuid] for uuid in self._arrived], running)
+        self._arrived = {}
+
+    def _remembered(self, book: Book) -> dict[str, Any] | None:
+        """What a service before this one wrote down, if it is of this policy and of jobs that the journal knows."""
+        try:
+            saved = self._memory.read()
+        except InputError:
+            # a file that was cut off, or of another version: the journal has all that must not be lost
+            return None
+        if saved is None or saved.header != self._world.identity:
+            return None
+        state: dict[str, Any] = saved.state
+        return state if all(uuid in book.jobs and uuid not in self._unfit for uuid in state["jobs"]) else None
+
+    def _remember(self) -> None:
+        """Write down what the policy remembers, before anything is done about it; seldom where that takes long."""
+        began = time.monotonic()
+        if began < self._saved:
+            return
+        # a full disk hinders the journal, too, and nothing is done without that
+        with contextlib.suppress(OSError):
+            self._memory.write(self._world.identity, self._world.state())
+        taken = time.monotonic() - began
+        self._saved = time.monotonic() + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
+
+    def arrived(self, job: Job) -> None:
+        """A job was submitted."""
+        if job.gpus > max(self._hardware.cluster.capacity.tolist(), default=0):
+            self._unfit[job.uuid] = job
+            return
+        self._arrived[job.uuid] = job
+        self._news = True
+
+    def left(self, job: Job) -> None:
+        """A job is through."""
+        self._arrived.pop(job.uuid, None)
+        if self._unfit.pop(job.uuid, None) is None:
+            self._left.append(job.uuid)
+            self._news = True
+
+    def ended(self, job: Job, clock: float, *, failed: bool) -> None:
+        """A start of a job has ended, whatever becomes of the job."""
+        self._ended[job.uuid] = job, clock
+        self._failed |= failed
+        self._news |= failed
+
+    def resized(self, job: Job) -> None:
+        """A job asked for another number of GPUs: for the world it is another job from now on."""
+        self.left(job)
+        self.arrived(job)
+
+    def measured(self, job: Job) -> None:
+        """The speed of a job was measured."""
+        self._measured[job.uuid] = dict(job.measured)
+
+    def capacity_changed(self, hardware: Hardware, jobs: Iterable[Job]) -> None:
+        """Nodes came or went."""
+        active = list(jobs)
+        self._hardware = hardware
+        self._changed_hardware = hardware, self._running(active, hardware)
+        fits = max(hardware.cluster.capacity.tolist(), default=0)
+        for uuid in [uuid for uuid, job in self._unfit.items() if job.gpus <= fits]:
+            self._arrived[uuid] = self._unfit.pop(uuid)
+
+    @staticmethod
+    def _running(jobs: Iterable[Job], hardware: Hardware) -> dict[str, Placed]:
+        """Who holds which GPUs, by number."""
+        holders = held(jobs)
+        running = {}
+        for job in jobs:
+            numbers = hardware.numbers(job.places) if job.places else None
+            if numbers:
+                beside = set().union(*(holders[gpu] for gpu in gpus_of(job.places))) - {job.uuid}
+                running[job.uuid] = Placed(job.pool, numbers, next(iter(sorted(beside)), ""))
+        return running
+
+    def why_unfit(self, job: Job) -> str:
+        """Why a job cannot run on any nodes there are, "" if it can."""
+        if job.uuid not in self._unfit:
+            return ""
+        cluster = self._hardware.cluster
+        return f"needs {job.gpus} GPUs of one type; there are {cluster}"
+
+    def why_waiting(self, job: Job, book: Book) -> str:
+        """Why a job that fits does not run."""
+        if self.trouble:
+            return f"no decision: {self.trouble}"
+        target = self._wanted().get(job.uuid)
+        if target is None:
+            known = self._now is not None and job.uuid not in self._arrived
+            return f"not its turn under {self.policy.name}" if known else "waits for the next decision"
+        holders = held(book.holding.values())
+        owners = {uuid for gpu in gpus_of(target.places) for uuid in holders.get(gpu, ())}
+        if owners:
+            ids = ", ".join(str(book.jobs[uuid].id) for uuid in sorted(owners, key=lambda u: book.jobs[u].id)[:5])
+            return f"starts on {target.pool} when job {ids} has made room"
+        return f"starts on {target.pool} shortly"
+
+    def believed_rate(self, job: Job) -> float:
+        """Steps/s of a job where it runs."""
+        ways = self._world.knowledge.believed(job.job_type, job.gpus, job.measured)
+        return ways.get((job.pool, job.held_gpus), 0.0)
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def due(self, now: float, book: Book) -> bool:
+        """Whether the world is to be asked now."""
+        if self._task is not None or now < self._retry_at:
+            return False
+        active, plan = book.active, self._now
+        if self._changed_hardware is not None or plan is None:
+            return bool(active) or bool(self._left)
+        if plan.verdict.interruptible:
+            return self._news or now >= plan.end
+        if not active:
+            return False
+        if self._coming is not None:
+            shares = self.policy.answers == "shares"
+            return self._settings.early_dispatch and shares and self._news and self._idles(book)
+        if not book.holding and not plan.targets.keys() & active.keys():
+            return self._news or now >= plan.end
+        early = self._settings.early_dispatch and self._news and self._idles(book)
+        return early or now >= plan.end - min(self._lead, plan.verdict.seconds / 2)
+
+    def _idles(self, book: Book) -> bool:
+        """Whether GPUs idle that a waiting job could use which has none in sight."""
+        targets = self._wanted()
+        waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
+        if not waiting:
+            return False
+        taken = set(held(book.holding.values())) | {
+            gpu for target in targets.values() for gpu in gpus_of(target.places)
+        }
+        cluster = self._hardware.cluster
+        free = dict(cluster.gpus)
+        for node in self._hardware.nodes:
+            if self._hardware.usable(node):
+                free[node.accelerator] -= sum((node.name, at) in taken for at in range(node.gpus))
+        return min(waiting) <= max(free.values(), default=0)
+
+    def begin(self, now: float, steps: Mapping[str, float], busy: bool, done: Callable[[], None]) -> None:
+        """Ask the world, in a thread; `done` is called when it has answered. `busy`: somebody holds GPUs."""
+        again = self._coming is not None
+        plan = self._now
+        in_rounds = plan is not None and not plan.verdict.interruptible
+        clock = now
+        if plan is not None and in_rounds and self._changed_hardware is None and (busy or again):
+            clock = max(plan.end, now)
+        seconds = None
+        if plan is not None and not again:
+            since = plan.verdict.clock
+            ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
+            seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
+        kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
+        arrived = [replace(job) for job in self._arrived.values()]
+        news = News(
+            clock, arrived, tuple(self._left), kept | dict(steps), self._measured, seconds, trouble=self._failed
+        )
+        changed, self._changed_hardware = self._changed_hardware, None
+        self._asked_about = self._hardware
+        self._clear_news()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._task = loop.run_in_executor(self._thread, self._ask, news, changed)
+
+        def finished(_: object) -> None:
+            self.last_seconds = round(loop.time() - began, 6)
+            self._lead = max(_LEAST_LEAD, 2 * self.last_seconds)
+            done()
+
+        self._task.add_done_callback(finished)
+
+    def _ask(self, news: News, changed: tuple[Hardware, dict[str, Placed]] | None) -> Verdict:
+        if changed is not None:
+            hardware, running = changed
+            self._world = self._world.continued(hardware.cluster, running)
+        verdict = self._world.decide(news)
+        self._remember()
+        return verdict
+
+    def ready(self, now: float) -> Verdict | None:
+        """A verdict that has come since the last call."""
+        if self._task is None or not self._task.done():
+            return None
+        task, self._task = self._task, None
+        error = task.exception()
+        if error is not None:
+            told = str(error) if isinstance(error, InputError) else f"policy {self.policy.name}: {error!r}"
+            self.trouble, self._retry_at = told, now + _AFTER_TROUBLE
+            self._news = True
+            return None
+        self.trouble = ""
+        verdict = task.result()
+        if verdict.recomputed:
+            self.prices = verdict.prices
+        targets = {
+            uuid: Target(placed.pool, self._asked_about.places(placed.gpus), placed.partner)
+            for uuid, placed in verdict.wanted.items()
+        }
+        self._coming = _Plan(verdict, targets)
+        if verdict.interruptible or verdict.clock <= now:
+            self._take_over()
+        return verdict
+
+    def _take_over(self) -> None:
+        self._now, self._coming = self._coming, None
+        self.serial += 1
+
+    # -- what holds ---------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> dict[str, Target]:
+        """Targets of the verdict that holds and, behind them, of the one that is coming."""
+        wanted = dict(self._now.targets) if self._now is not None else {}
+        if self._coming is not None and self._settings.early_dispatch:
+            for uuid, target in self._coming.targets.items():
+                wanted.setdefault(uuid, target)
+        return wanted
+
+    def targets(self, now: float, book: Book) -> dict[str, Target]:
+        """Where jobs are wanted now.
+
+        Before the first verdict everybody stays where it is. Nobody is wanted on nodes that cannot be used.
+        """
+        if self._coming is not None and now >= self._coming.verdict.clock:
+            self._take_over()
+        if self._now is None:
+            stay = {uuid: Target(job.pool, job.places) for uuid, job in book.holding.items()}
+            return {uuid: target for uuid, target in stay.items() if self._usable(target)}
+        there = book.active
+        targets = {u: t for u, t in self._now.targets.items() if u in there and self._usable(t)}
+        if self._coming is None or not self._settings.early_dispatch:
+            return targets
+        holders = held(book.holding.values())
+        for uuid, target in targets.items():
+            for gpu in gpus_of(target.places):
+                holders.setdefault(gpu, set()).add(uuid)
+        for uuid, target in self._coming.targets.items():
+            if uuid in there and uuid not in targets and self._usable(target) and free_for(uuid, target, holders):
+                targets[uuid] = target
+        return targets
+
+    def _usable(self, target: Target) -> bool:
+        return self._hardware.numbers(target.places) is not None
+
+    def abandon(self) -> None:
+        """End the thread; a decision that is under way is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

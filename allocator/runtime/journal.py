@@ -1,0 +1,185 @@
+"""The journal: what happened, in order, in one SQLite file; all else is made from it.
+
+An event is written before what it announces is done (an order to start a job), or once it is known (a job ended). After
+a crash the events say what was ordered, and the cluster says what came of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from throughputs import InputError
+
+__all__ = ["Event", "Journal", "JournalError"]
+
+_FORMAT = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (
+    number INTEGER PRIMARY KEY, clock REAL NOT NULL, at REAL NOT NULL,
+    kind TEXT NOT NULL, job TEXT NOT NULL, data TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS events_of_job ON events (job, number);
+CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+class JournalError(RuntimeError):
+    """Nothing can be written, as on a full disk: nothing new may be done before that works again."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened.
+
+    Attributes
+    ----------
+    kind : what; `allocator.runtime.book` says what each kind means.
+    job : UUID of the job, "" for none.
+    clock : seconds on the clock of the service.
+    data : the rest, ready for JSON.
+    at : seconds since 1970.
+    number : in the journal; 0 before it is written.
+    """
+
+    kind: str
+    job: str = ""
+    clock: float = 0.0
+    data: Mapping[str, Any] | None = None
+    at: float = 0.0
+    number: int = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return (self.data or {})[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An entry of `data`."""
+        return (self.data or {}).get(name, default)
+
+
+class Journal:
+    """The journal of a state folder, owned by one process at a time.
+
+    Parameters
+    ----------
+    folder : made, private to the user, where it does not exist.
+
+    Raises
+    ------
+    InputError
+        Another service owns the folder, or the file is of another format or none of ours.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _locked(folder)
+        path = folder / "journal.sqlite"
+        fresh = not path.exists()
+        if fresh:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        try:
+            self._base = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+            self._base.execute("PRAGMA journal_mode=WAL")
+            # every committed event is on disk before it is acted on
+            self._base.execute("PRAGMA synchronous=FULL")
+            self._base.executescript(_SCHEMA)
+            self._check_format(path)
+        except sqlite3.DatabaseError as error:
+            self._lock.close()
+            raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+
+    def _check_format(self, path: Path) -> None:
+        self._base.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (str(_FORMAT),))
+        ((found,),) = self._base.execute("SELECT value FROM about WHERE name = 'format'")
+        if found != str(_FORMAT):
+            raise InputError(str(path), field="format", found=found, expected=f"{_FORMAT}, that of this version")
+
+    def append(self, events: Iterable[Event]) -> list[Event]:
+        """Write events, all or none; returns them with their numbers.
+
+        Raises
+        ------
+        JournalError
+            They were not written.
+        """
+        now, written = time.time(), []
+        try:
+            self._base.execute("BEGIN IMMEDIATE")
+            for event in events:
+                data = json.dumps(dict(event.data or {}), separators=(",", ":"))
+                cursor = self._base.execute(
+                    "INSERT INTO events (clock, at, kind, job, data) VALUES (?, ?, ?, ?, ?)",
+                    (event.clock, now, event.kind, event.job, data),
+                )
+                written.append(Event(event.kind, event.job, event.clock, event.data, now, int(cursor.lastrowid or 0)))
+            self._base.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise JournalError(f"journal: {error}") from None
+        return written
+
+    def _roll_back(self) -> None:
+        try:
+            if self._base.in_transaction:
+                self._base.execute("ROLLBACK")
+        except sqlite3.Error:
+            # the transaction is gone with the connection's next statement
+            return
+
+    def events(self, job: str | None = None, last: int | None = None) -> Iterator[Event]:
+        """All events in order; of one `job`, the `last` so many only."""
+        query, values = "SELECT number, clock, at, kind, job, data FROM events", []
+        if job is not None:
+            query, values = f"{query} WHERE job = ?", [job]
+        if last is not None:
+            query = f"SELECT * FROM ({query} ORDER BY number DESC LIMIT {int(last)}) ORDER BY number"
+        for number, clock, at, kind, whose, data in self._base.execute(query, values):
+            yield Event(kind, whose, clock, json.loads(data), at, number)
+
+    def keep(self, name: str, value: bytes) -> None:
+        """Keep one value under a name, in place of the one before.
+
+        Raises
+        ------
+        JournalError
+            It was not written.
+        """
+        try:
+            self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
+        except sqlite3.Error as error:
+            raise JournalError(f"journal: {error}") from None
+
+    def kept(self, name: str) -> bytes | None:
+        """What was kept under a name."""
+        rows = self._base.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchall()
+        return bytes(rows[0][0]) if rows else None
+
+    def close(self) -> None:
+        """Give the folder back."""
+        self._base.close()
+        self._lock.close()
+
+
+def _locked(folder: Path) -> Any:
+    """The lock file of a folder, held until it is closed or the process ends."""
+    file = open(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600), "r+")  # noqa: SIM115 - held as long as we run
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = file.read().strip() or "unknown"
+        file.close()
+        expected = "a folder that no other service uses; `allocator status` speaks with the one that runs"
+        raise InputError(str(folder), found=f"a running service, process {owner}", expected=expected) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file

@@ -1,0 +1,98 @@
+"""What is believed of the speed of real jobs: what was measured, else what the table says, else that types are alike.
+
+A job that has run on one type at another speed than the table has is taken to be off by that factor everywhere. What
+jobs of a type did is what later jobs of it are expected to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs import ThroughputTable
+from throughputs.configurations import Configurations
+
+__all__ = ["Knowledge", "Ways", "moving_average"]
+
+Ways = dict[tuple[str, int], float]
+"""Steps/s by (accelerator type, GPUs)."""
+
+_WEIGHT_OF_NEW = 0.5
+"""Of the last measurement in the moving average (Gavel, OSDI'20, public artifact)."""
+
+_USUAL_SECONDS = 3600.0
+"""What a job is expected to run that says neither steps nor duration."""
+
+
+def moving_average(before: float | None, measured: float) -> float:
+    """The average with a new measurement."""
+    return measured if before is None else (1 - _WEIGHT_OF_NEW) * before + _WEIGHT_OF_NEW * measured
+
+
+class Knowledge:
+    """Speeds by job.
+
+    Parameters
+    ----------
+    accelerators : the types of the cluster.
+    table : of job types; None: nothing is known before jobs have run.
+    """
+
+    def __init__(self, accelerators: Sequence[str], table: ThroughputTable | None) -> None:
+        self._accelerators, self._table = tuple(accelerators), table
+        self._of_type: dict[tuple[str, int], Ways] = {}
+
+    def believed(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> Ways:
+        """All ways in which a job can run, its own number of GPUs among them, and how fast each is."""
+        ways = self._expected(job_type, gpus)
+        factor = 1.0
+        for way, rate in measured.items():
+            if ways.get(way):
+                factor = rate / ways[way]
+        return {way: measured.get(way, rate * factor) for way, rate in ways.items()}
+
+    def learn(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> None:
+        """Later jobs of a type are expected to do what one of it did."""
+        if job_type and measured:
+            self._of_type[job_type, gpus] = dict(self.believed(job_type, gpus, measured))
+
+    def _expected(self, job_type: str, gpus: int) -> Ways:
+        known = self._of_type.get((job_type, gpus))
+        if known is not None:
+            return dict(known)
+        table, types = self._table, self._accelerators
+        if table is None or job_type not in table.job_types:
+            return {(name, gpus): 1.0 for name in types}
+        there = [name for name in types if name in table.accelerators]
+        sizes = table.scale_factors_of(job_type)
+        rates = table.rates([job_type] * len(sizes), list(sizes), there)
+        ways = {
+            (name, int(size)): float(rates[row, column])
+            for row, size in enumerate(sizes)
+            for column, name in enumerate(there)
+            if rates[row, column] > 0
+        }
+        own = {(name, gpus): 1.0 for name in types if (name, gpus) not in ways}
+        # a number of GPUs, or types, that the table lacks: as fast as nothing is known of
+        return ways if any(size == gpus for _, size in ways) else ways | own
+
+    def expected_steps(self, total_steps: float, duration: float, ways: Ways, gpus: int) -> float:
+        """Steps of a job, of one that does not say how many those of `duration` seconds on its fastest type."""
+        if total_steps > 0:
+            return total_steps
+        fastest = max((rate for (_, size), rate in ways.items() if size == gpus), default=1.0)
+        return (duration or _USUAL_SECONDS) * fastest
+
+    def rates(self, ways: Sequence[Ways], gpus: Sequence[int]) -> NDArray[np.float64]:
+        """(N, M) steps/s of N jobs with their own numbers of GPUs."""
+        rows = [[of.get((name, size), 0.0) for name in self._accelerators] for of, size in zip(ways, gpus, strict=True)]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(self._accelerators))
+
+    def configurations(self, ways: Sequence[Ways]) -> Configurations:
+        """The same by number of GPUs."""
+        position = {name: k for k, name in enumerate(self._accelerators)}
+        columns = [(i, position[name], gpus, rate) for i, of in enumerate(ways) for (name, gpus), rate in of.items()]
+        job, pool, gpus, rate = zip(*columns, strict=True) if columns else ((), (), (), ())
+        return Configurations(job, pool, gpus, rate, jobs=range(len(ways)), pools=self._accelerators)

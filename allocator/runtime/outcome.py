@@ -1,0 +1,63 @@
+"""How a start of a job came out, from what the cluster saw and what the trainer last said."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from allocator.lease.files import Report
+from allocator.runtime.adapters.base import Seen
+from allocator.runtime.book import FAILED, STOPPING, Job
+
+__all__ = ["ended", "progress"]
+
+
+def progress(report: Report) -> dict[str, Any]:
+    """What a report says of a job, as data of an event."""
+    return {
+        "steps": report.steps,
+        "saved_steps": report.saved_steps,
+        "saved_at": report.saved_at,
+        "start_seconds": report.start_seconds,
+        "save_seconds": report.save_seconds,
+    }
+
+
+def ended(job: Job, seen: Seen, report: Report | None) -> dict[str, Any]:
+    """Data of the event ``ended``: outcome "completed", "yielded" or "failed", with the reason.
+
+    A trainer that knows of leases says whether it is done or has made room. Of one that does not, exit status 0 means
+    that it is done, unless it was told to end: then it may have been in the middle.
+    """
+    told = report.state if report is not None else ""
+    asked = job.state == STOPPING
+    data: dict[str, Any] = {} if report is None else progress(report)
+    data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
+    if report is None:
+        # nobody knows what it has saved: what it did is taken to count
+        data["kept_steps"] = job.steps
+    if seen.code == 0 and (told == "done" or (told != "ending" and not asked)):
+        return data | {"outcome": "completed", "reason": ""}
+    if asked and job.then == FAILED:
+        return data | {"outcome": "failed", "reason": job.reason}
+    if asked or (seen.code == 0 and told == "ending"):
+        return data | {"outcome": "yielded", "reason": _yielded(job, seen)}
+    return data | {"outcome": "failed", "reason": _failed(seen)}
+
+
+def _yielded(job: Job, seen: Seen) -> str:
+    why = job.reason or "its trainer made room"
+    if seen.signal == signal.SIGKILL:
+        return f"{why}; killed, as it had not ended in time"
+    return why if seen.code == 0 or seen.signal else f"{why}; {_failed(seen)}"
+
+
+def _failed(seen: Seen) -> str:
+    if seen.reason:
+        return seen.reason
+    if seen.signal:
+        return f"ended by {signal.Signals(seen.signal).name}" if seen.signal in _SIGNALS else f"signal {seen.signal}"
+    return "ended, nobody knows how" if seen.code is None else f"exit status {seen.code}"
+
+
+_SIGNALS = {int(one) for one in signal.Signals}

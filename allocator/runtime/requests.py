@@ -1,0 +1,265 @@
+"""What can be asked of a running service: names of requests, their fields, and the answers; all plain data."""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from allocator.runtime.book import FINAL, Job
+from allocator.runtime.journal import JournalError
+from allocator.runtime.views import job_view, service_view, status
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    from allocator.runtime.service import Service
+
+__all__ = ["Requests"]
+
+_LONGEST_TEXT = 1 << 16
+_MOST_ARGUMENTS = 4096
+_MOST_GPUS = 1 << 20
+_MOST_AT_ONCE = 10_000
+
+_Answer = dict[str, Any]
+
+
+class Requests:
+    """Answers requests; of bad ones it says which field is wrong.
+
+    Parameters
+    ----------
+    service : that is asked.
+    set_policy : takes name and settings of another policy into use; None where that cannot be done.
+    """
+
+    def __init__(self, service: Service, set_policy: Callable[[str, Mapping[str, str]], None] | None = None) -> None:
+        self._service, self._set_policy = service, set_policy
+        self._known: dict[str, Callable[[Mapping[str, Any]], _Answer]] = {
+            "submit": self._submit,
+            "status": self._status,
+            "job": self._job,
+            "cancel": self._cancel,
+            "drain": lambda asked: self._drain(asked, True),
+            "resume": lambda asked: self._drain(asked, False),
+            "history": self._history,
+            "policy": self._policy,
+            "stop": self._stop,
+        }
+
+    def answer(self, asked: Any) -> _Answer:
+        """The answer to a request: ``{"ok": True, ...}`` or ``{"ok": False, "error": ...}``."""
+        try:
+            if not isinstance(asked, dict):
+                raise InputError("request", found=type(asked).__name__, expected="an object with a field do")
+            what = asked.get("do")
+            if not isinstance(what, str) or what not in self._known:
+                raise InputError("request", field="do", found=what, expected=f"one of {', '.join(self._known)}")
+            return {"ok": True} | self._known[what](asked)
+        except InputError as error:
+            return {"ok": False, "error": str(error)}
+        except JournalError as error:
+            return {"ok": False, "error": f"not done, as nothing can be written down: {error}"}
+
+    def _submit(self, asked: Mapping[str, Any]) -> _Answer:
+        listed = asked.get("jobs")
+        if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST_AT_ONCE:
+            raise InputError("submit", field="jobs", found=_short(listed), expected=f"1 to {_MOST_AT_ONCE:,} jobs")
+        active, most = len(self._service.book.active), self._service.settings.max_jobs
+        if active + len(listed) > most:
+            found = f"{active} jobs that wait or run, and {len(listed)} more"
+            raise InputError("submit", field="jobs", found=found, expected=f"at most {most:,} at once")
+        new, known = [], []
+        for one in listed:
+            data = _submission(one, self._service.clock())
+            key = _uuid(one.get("uuid"))
+            there = self._service.book.jobs.get(key)
+            if there is not None:
+                # sent again, as the first answer was lost
+                known.append(there)
+            else:
+                new.append((key, data))
+        made = self._service.submit(new)
+        return {"jobs": [{"id": job.id, "uuid": job.uuid} for job in [*known, *made]]}
+
+    def _status(self, asked: Mapping[str, Any]) -> _Answer:
+        book = self._service.book
+        wanted = asked.get("jobs")
+        chosen: Iterable[Job]
+        if wanted is not None:
+            chosen = self._jobs(wanted)
+        else:
+            chosen = book.active.values() if asked.get("active") else book.by_id
+        last = asked.get("last")
+        if last is not None:
+            chosen = list(chosen)[-_whole("last", last, 0) :] if last else []
+        return status(self._service, chosen)
+
+    def _job(self, asked: Mapping[str, Any]) -> _Answer:
+        (job,) = self._jobs([asked.get("job")])
+        events = [
+            {"at": event.at, "clock": event.clock, "kind": event.kind} | dict(event.data or {})
+            for event in self._service.journal.events(job.uuid, last=1000)
+        ]
+        return {"job": job_view(self._service, job), "events": events}
+
+    def _cancel(self, asked: Mapping[str, Any]) -> _Answer:
+        jobs = self._jobs(asked.get("jobs"))
+        through = [job.id for job in jobs if job.state in FINAL]
+        self._service.cancel(jobs)
+        return {"cancelled": [job.id for job in jobs if job.id not in through], "through": through}
+
+    def _drain(self, asked: Mapping[str, Any], drained: bool) -> _Answer:
+        name, known = asked.get("node"), [node.name for node in self._service.hardware.nodes]
+        if name not in known:
+            raise InputError("request", field="node", found=name, expected=f"one of {', '.join(known)}")
+        self._service.drain(str(name), drained)
+        return {"node": name, "drained": drained}
+
+    def _history(self, asked: Mapping[str, Any]) -> _Answer:
+        last = _whole("last", asked.get("last", 1000), 1)
+        events = self._service.journal.events(last=min(last, 100_000))
+        ids = self._service.book.jobs
+        return {
+            "events": [
+                {
+                    "number": event.number,
+                    "at": event.at,
+                    "clock": event.clock,
+                    "kind": event.kind,
+                    "job": ids[event.job].id if event.job else None,
+                    "data": dict(event.data or {}),
+                }
+                for event in events
+            ]
+        }
+
+    def _policy(self, asked: Mapping[str, Any]) -> _Answer:
+        name = asked.get("name")
+        if name is not None:
+            settings = asked.get("settings") or {}
+            if self._set_policy is None:
+                raise InputError("request", field="name", found=name, expected="a service whose policy may be changed")
+            if not isinstance(name, str) or not isinstance(settings, dict):
+                raise InputError("request", field="name", found=name, expected="a name, and settings by name")
+            self._set_policy(name, {str(key): str(value) for key, value in settings.items()})
+        return service_view(self._service)
+
+    def _stop(self, asked: Mapping[str, Any]) -> _Answer:  # noqa: ARG002
+        self._service.close()
+        return {"stopping": True}
+
+    def _jobs(self, wanted: Any) -> list[Job]:
+        if not isinstance(wanted, list):
+            raise InputError("request", field="jobs", found=_short(wanted), expected="a list of numbers of jobs")
+        book, found = self._service.book, []
+        for one in wanted:
+            if isinstance(one, str) and one in book.jobs:
+                found.append(book.jobs[one])
+            elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < len(book.by_id):
+                found.append(book.by_id[one])
+            else:
+                there = f"0 to {len(book.by_id) - 1}" if book.by_id else "nothing, as no job was submitted"
+                raise InputError("request", field="jobs", found=_short(one), expected=f"a job: {there}")
+        return found
+
+
+def _submission(one: Any, now: float) -> dict[str, Any]:
+    """Data of the event ``submitted``, checked."""
+    if not isinstance(one, dict):
+        raise InputError("submit", field="jobs", found=type(one).__name__, expected="objects")
+    known = {"uuid", *_FIELDS}
+    for name in one:
+        if name not in known:
+            raise InputError("submit", field=str(name)[:80], found="unknown", expected=f"one of {', '.join(_FIELDS)}")
+    data = {name: check(name, one[name]) for name, check in _FIELDS.items() if one.get(name) is not None}
+    if not data.get("command"):
+        raise InputError("submit", field="command", found="none", expected="a command with its arguments")
+    if data.get("deadline") is not None and data["deadline"] <= now:
+        raise InputError("submit", field="deadline", found=data["deadline"], expected=f"seconds above {now:.3f}, now")
+    return data
+
+
+def _uuid(given: Any) -> str:
+    if given is None:
+        return uuid.uuid4().hex
+    try:
+        return uuid.UUID(str(given)).hex
+    except ValueError:
+        raise InputError("submit", field="uuid", found=_short(given), expected="a UUID") from None
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or "\0" in value:
+        raise InputError("submit", field=name, found=_short(value), expected=f"text of at most {_LONGEST_TEXT} bytes")
+    return value
+
+
+def _command(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not 1 <= len(value) <= _MOST_ARGUMENTS or value[0] == "":
+        raise InputError("submit", field=name, found=_short(value), expected="a list of arguments, the program first")
+    return [_text(name, argument) for argument in value]
+
+
+def _folder(name: str, value: Any) -> str:
+    path = _text(name, value)
+    if not os.path.isabs(path):
+        raise InputError("submit", field=name, found=path, expected="an absolute path")
+    return path
+
+
+def _environment(name: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise InputError("submit", field=name, found=_short(value), expected="variables by name")
+    for key, text in value.items():
+        if not isinstance(key, str) or not key or "=" in key or "\0" in key:
+            raise InputError("submit", field=name, found=_short(key), expected="names of variables")
+        _text(f"{name} {key}", text)
+    return dict(value)
+
+
+def _whole(name: str, value: Any, least: int, most: int = 1 << 53) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError("request", field=name, found=_short(value), expected=f"a whole number from {least} to {most}")
+    return value
+
+
+def _gpus(name: str, value: Any) -> int:
+    return _whole(name, value, 1, _MOST_GPUS)
+
+
+def _number(name: str, value: Any) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    if not good:
+        raise InputError("submit", field=name, found=_short(value), expected="a number above 0")
+    return float(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InputError("submit", field=name, found=_short(value), expected="true or false")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_FIELDS: dict[str, Callable[[str, Any], Any]] = {
+    "command": _command,
+    "working_directory": _folder,
+    "environment": _environment,
+    "name": _text,
+    "user": _text,
+    "gpus": _gpus,
+    "job_type": _text,
+    "total_steps": _number,
+    "duration": _number,
+    "weight": _number,
+    "deadline": _number,
+    "entity": _text,
+    "one_process_per_gpu": _flag,
+}

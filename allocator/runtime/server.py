@@ -1,0 +1,122 @@
+"""The door of the service: a socket in its state folder, one line of JSON for each request and each answer.
+
+Only the user who owns the folder can open the socket. What comes in is bounded in size and time; whoever sends
+something else than a request is answered so, and let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+
+from allocator.runtime.requests import Requests
+from throughputs import InputError
+
+__all__ = ["SOCKET", "Server"]
+
+SOCKET = "socket"
+
+_LONGEST_LINE = 32 << 20
+_MOST_CONNECTIONS = 64
+_PATIENCE = 30.0
+"""Seconds that a connection may be silent in the middle of a request."""
+
+_LONGEST_PATH = 100
+"""Bytes that the path of a Unix socket may have, nearly."""
+
+
+class Server:
+    """Listens on the socket of a state folder.
+
+    Parameters
+    ----------
+    folder : of the state. requests : answer them.
+    """
+
+    def __init__(self, folder: Path, requests: Requests) -> None:
+        self._path = folder / SOCKET
+        self._requests = requests
+        self._open = 0
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self) -> None:
+        """Begin to listen. The caller owns the folder, so that a socket that is there is a dead service's.
+
+        Raises
+        ------
+        InputError
+            The path is too long for a socket.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISSOCK(self._path.lstat().st_mode):
+                self._path.unlink()
+        before = os.umask(0o177)
+        try:
+            listening = bound(self._path)
+        finally:
+            os.umask(before)
+        listening.listen(128)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_LONGEST_LINE)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open > _MOST_CONNECTIONS:
+                writer.write(_line({"ok": False, "error": f"more than {_MOST_CONNECTIONS} connections at once"}))
+                return
+            while (answer := await self._answer(reader)) is not None:
+                writer.write(answer)
+                await writer.drain()
+        except (ConnectionError, TimeoutError):
+            return
+        finally:
+            self._open -= 1
+            with contextlib.suppress(ConnectionError):
+                writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes | None:
+        """The answer to the next request; None at the end."""
+        try:
+            line = await asyncio.wait_for(reader.readline(), _PATIENCE)
+        except ValueError:
+            raise ConnectionError("a longer line than any request") from None
+        if not line:
+            return None
+        try:
+            asked = json.loads(line)
+        except (ValueError, RecursionError):
+            return _line({"ok": False, "error": "request: not one line of JSON"})
+        return _line(self._requests.answer(asked))
+
+
+def bound(path: Path) -> socket.socket:
+    """A socket at a path, however long: the kernel takes short paths only."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if len(os.fsencode(path)) <= _LONGEST_PATH:
+            made.bind(str(path))
+            return made
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            made.bind(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+    except OSError as error:
+        made.close()
+        raise InputError(str(path), found=error.strerror, expected="a place where a socket can be made") from None
+    return made
+
+
+def _line(answer: object) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,366 @@
+"""The service: keeps what is wanted and what is in step.
+
+    a few times a second:  observe the cluster, read the reports  ->  events, in the journal, then in the book
+                           a decision is due?                     ->  the world decides, in a thread of its own
+                           what is wanted against what is         ->  orders to the cluster, each in the journal first
+
+Everything is level-triggered: what was ordered and did not happen is ordered again, by the same epoch. A service that
+is killed at any point comes back with its journal, sees what runs, and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from allocator.runtime.adapters.base import Adapter, AdapterError, Seen
+from allocator.runtime.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.clock import Clock
+from allocator.runtime.deciding import Deciding
+from allocator.runtime.dispatch import Dispatch
+from allocator.runtime.hardware import Hardware
+from allocator.runtime.journal import Event, Journal, JournalError
+from allocator.runtime.outcome import ended
+from allocator.runtime.reconcile import Target, orders
+from allocator.runtime.settings import ServiceSettings
+from allocator.runtime.watching import Watching
+from allocator.runtime.world import Verdict, World
+
+__all__ = ["Service"]
+
+
+class Service:
+    """The jobs of one state folder on one cluster.
+
+    Parameters
+    ----------
+    folder : of the state; its journal is read. adapter : the cluster. settings : times and limits.
+
+    Attributes
+    ----------
+    journal, book, clock, hardware, watching : see their classes.
+    deciding : decisions, past and coming.
+    trouble : what hinders the service now, "" for nothing.
+    """
+
+    deciding: Deciding
+    hardware: Hardware
+
+    def __init__(self, folder: Path, adapter: Adapter, settings: ServiceSettings | None = None) -> None:
+        self.folder, self.adapter, self.settings = folder, adapter, settings or ServiceSettings()
+        self.journal = Journal(folder)
+        self.book = Book()
+        for event in self.journal.events():
+            self.book.apply(event)
+        self.clock = Clock(self.book.clock, self.book.at)
+        self.watching = Watching(folder, self.book, self.settings)
+        self.trouble = ""
+        self._dispatch = Dispatch(
+            adapter, self.watching, self.settings, lambda: self.clock(), self._refused, self._ordered
+        )
+        self._next_look = 0.0
+        self._wake = asyncio.Event()
+        self._closing = False
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve, once open, until `close` is called; jobs run on."""
+        try:
+            while not self._closing:
+                await self.look()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self.settings.poll_seconds)
+                self._wake.clear()
+        finally:
+            await self._finish()
+
+    async def open(self, make_world: Callable[[Hardware], World]) -> None:
+        """Connect to the cluster, and take up what runs in the world that is made for its hardware."""
+        await self.adapter.open()
+        self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
+        self.deciding = Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory)
+        nodes = [vars(node) for node in self.hardware.nodes]
+        self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
+        self.deciding.take_up(self.book)
+
+    @property
+    def _memory(self) -> Path:
+        """What the policy remembers, for a service that comes after this one."""
+        return self.folder / "policy.state"
+
+    def use_policy(self, make_world: Callable[[Hardware], World]) -> None:
+        """Decide by another world from now on; who runs goes on until that says otherwise."""
+        before, self.deciding = (
+            self.deciding,
+            Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory),
+        )
+        self.deciding.serial = before.serial + 1
+        self.deciding.take_up(self.book)
+        before.abandon()
+        self.wake()
+
+    def close(self) -> None:
+        """End `run` at the next occasion."""
+        self._closing = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Look at once."""
+        self._wake.set()
+
+    async def _finish(self) -> None:
+        await self._dispatch.finish()
+        self.deciding.abandon()
+        await self.adapter.close()
+        self.journal.close()
+
+    async def look(self) -> None:
+        """Once around."""
+        try:
+            await self._look_at_nodes()
+            seen = {one.job: one for one in await self.adapter.observe()}
+        except AdapterError as error:
+            self.trouble = str(error)
+            return
+        self.trouble = ""
+        try:
+            self._note(seen)
+            self._decide()
+            self._carry_out()
+            self._press()
+        except JournalError as error:
+            # nothing is ordered that is not written down; what was seen will be seen again
+            self.trouble = str(error)
+
+    def record(self, events: Iterable[Event]) -> list[Event]:
+        """Write events down, then take them into the book.
+
+        Raises
+        ------
+        JournalError
+            They were not written; nothing has changed.
+        """
+        now = self.clock()
+        timed = [Event(event.kind, event.job, event.clock or now, event.data) for event in events]
+        written = self.journal.append(timed) if timed else []
+        for event in written:
+            self.book.apply(event)
+        return written
+
+    # -- what is ------------------------------------------------------------------------------------------------------
+
+    async def _look_at_nodes(self) -> None:
+        now = self.clock()
+        if now >= self._next_look:
+            self._next_look = now + self.settings.nodes_seconds
+            self.see_nodes(await self.adapter.nodes())
+
+    def see_nodes(self, nodes: Iterable[Any]) -> None:
+        """Nodes were lost or came back, were drained or resumed."""
+        hardware = Hardware(tuple(nodes), self.hardware.cluster.accelerators, self.book.drained)
+        if (hardware.nodes, hardware.drained) == (self.hardware.nodes, self.hardware.drained):
+            return
+        before = {node.name: node for node in self.hardware.nodes}
+        changed = [vars(node) for node in hardware.nodes if before.get(node.name) != node]
+        if changed:
+            self.record([Event("cluster", data={"nodes": changed})])
+        self.hardware = hardware
+        self.deciding.capacity_changed(hardware, self.book.active.values())
+        self.wake()
+
+    def _note(self, seen: Mapping[str, Seen]) -> None:
+        """What the cluster and the trainers say, as events."""
+        events: list[Event] = []
+        now = self.clock()
+        for job in list(self.book.holding.values()):
+            self.watching.look(job, now)
+            one = seen.get(job.uuid)
+            if one is None or one.epoch != job.epoch:
+                events += self._unseen(job)
+            elif one.phase == "ended":
+                events += self._through(job, one)
+            elif one.phase == "running" and job.state == STARTING:
+                events.append(Event("running", job.uuid))
+        for event in self.record(events):
+            self._after(event)
+
+    def _unseen(self, job: Job) -> list[Event]:
+        """A start that the cluster does not know: the order never reached it, or the cluster has lost it."""
+        if self._dispatch.starting(job):
+            return []
+        if job.state == STARTING:
+            self._dispatch.start(job)
+            return []
+        return self._through(job, Seen(job.uuid, job.epoch, "ended", reason="the cluster has lost it"))
+
+    def _through(self, job: Job, seen: Seen) -> list[Event]:
+        """A start that has ended."""
+        report = self.watching.look(job, self.clock()).report
+        data = ended(job, seen, report)
+        failed = data["outcome"] == "failed"
+        events = [Event("ended", job.uuid, self._when(job, seen), data)]
+        if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
+            events.append(Event(job.then, job.uuid, data={"reason": job.reason}))
+        elif failed and job.failures_after(data) >= self.settings.max_failures:
+            reason = f"failed {job.failures_after(data)} times without progress, the last time: {data['reason']}"
+            events.append(Event("gave_up", job.uuid, data={"reason": reason}))
+        if report is not None and (report.gpus or report.batch_size):
+            events.append(Event("resized", job.uuid, data={"gpus": report.gpus, "batch_size": report.batch_size}))
+        return events
+
+    def _when(self, job: Job, seen: Seen) -> float:
+        """When a start ended, seconds on the clock: perhaps while no service ran."""
+        now = self.clock()
+        return max(now - max(time.time() - seen.ended_at, 0.0), job.since) if seen.ended_at else now
+
+    def _after(self, event: Event) -> None:
+        """What an event means for the decisions to come."""
+        job = self.book.jobs[event.job]
+        if event.kind == "ended":
+            self.watching.drop(job)
+            self.deciding.ended(job, event.clock, failed=event["outcome"] == "failed")
+        elif event.kind == "resized":
+            self.deciding.resized(job)
+        if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
+            self.deciding.left(job)
+            self._dispatch.forget(job)
+
+    def steps_of(self, job: Job) -> float:
+        """Steps so far: as reported, or for a trainer that does not report, as is believed of its speed."""
+        report = self.watching.report(job)
+        if report is not None:
+            return max(report.steps, 0.0)
+        if job.state == RUNNING:
+            return job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
+        return job.steps
+
+    # -- what users want ----------------------------------------------------------------------------------------------
+
+    def submit(self, jobs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Job]:
+        """Take new jobs (UUID, and the data of the event); they are in the journal when this returns."""
+        made = []
+        for event in self.record(Event("submitted", uuid, data=data) for uuid, data in jobs):
+            job = self.book.jobs[event.job]
+            self.deciding.arrived(job)
+            made.append(job)
+        self.wake()
+        return made
+
+    def cancel(self, jobs: Iterable[Job]) -> None:
+        """Take jobs off; those that run are told to end."""
+        chosen = [job for job in jobs if job.uuid in self.book.active]
+        waiting = [Event("cancelled", job.uuid, data={"reason": CANCELLED}) for job in chosen if job.state == QUEUED]
+        for event in self.record(waiting):
+            self._after(event)
+        self.stop([job for job in chosen if job.uuid in self.book.holding], CANCELLED, then=CANCELLED)
+        self.wake()
+
+    def drain(self, name: str, drained: bool) -> None:
+        """Take a node out of use: its jobs make room; or take it into use again."""
+        if drained != (name in self.book.drained):
+            self.record([Event("node", data={"name": name, "drained": drained})])
+            self.see_nodes(self.hardware.nodes)
+
+    def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
+        """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
+        data = {"reason": why, "then": then}
+        for event in self.record(Event("stopping", job.uuid, data=data) for job in jobs):
+            job = self.book.jobs[event.job]
+            self._dispatch.lease(job, self.deciding.serial)
+
+    # -- what is wanted -----------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Take a decision over that is ready, and begin one that is due."""
+        now = self.clock()
+        verdict = self.deciding.ready(now)
+        if verdict is not None:
+            self._log(verdict)
+        if self.deciding.due(now, self.book):
+            for event in self.record(self.watching.measure()):
+                if event.kind == "measured":
+                    self.deciding.measured(self.book.jobs[event.job])
+            steps = {job.uuid: self.steps_of(job) for job in self.book.holding.values()}
+            self.deciding.begin(now, steps, bool(self.book.holding), self.wake)
+
+    def _log(self, verdict: Verdict) -> None:
+        """A decision, for people, and the jobs that it does not let in."""
+        why = f"{self.deciding.policy.name} cannot promise its deadline"
+        rejected = [self.book.active[uuid] for uuid in verdict.rejected if uuid in self.book.active]
+        waiting = [Event(REJECTED, job.uuid, data={"reason": why}) for job in rejected if job.state == QUEUED]
+        for event in self.record(waiting):
+            self._after(event)
+        self.stop([job for job in rejected if job.uuid in self.book.holding], why, then=REJECTED)
+        data = {
+            "jobs": len(verdict.wanted),
+            "asked": verdict.recomputed,
+            "seconds": round(verdict.policy_seconds, 6),
+            "status": verdict.status,
+            "prices": dict(verdict.prices),
+        }
+        self.record([Event("decision", clock=verdict.clock, data=data)])
+
+    def _carry_out(self) -> None:
+        """Stop who is not wanted where it is; start who is wanted where nobody is."""
+        now = self.clock()
+        targets = self.deciding.targets(now, self.book)
+        ready = {uuid: target for uuid, target in targets.items() if not self._waits(self.book.active[uuid], now)}
+        stops, starts = orders(ready, self.book.holding.values(), self.book.active)
+        self.stop(stops, "its lease ended")
+        self._start(starts, targets)
+        for job in self.book.holding.values():
+            if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
+                self._dispatch.lease(job, self.deciding.serial)
+
+    def _waits(self, job: Job, now: float) -> bool:
+        """Whether a job has just failed: it is not started again at once."""
+        if job.state != QUEUED or not job.failures:
+            return False
+        pause = self.settings.retry_seconds * 2.0 ** (job.failures - 1)
+        return now < job.since + min(pause, self.settings.longest_retry_seconds)
+
+    def _start(self, jobs: Iterable[Job], targets: Mapping[str, Target]) -> None:
+        events = []
+        for job in jobs:
+            target = targets[job.uuid]
+            places = {node: list(positions) for node, positions in target.places.items()}
+            data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
+            events.append(Event("starting", job.uuid, data=data))
+        for event in self.record(events):
+            self._dispatch.start(self.book.jobs[event.job])
+
+    def _press(self) -> None:
+        """Trainers that hang are told to end; those that were told and run on get signals."""
+        now = self.clock()
+        hanging = [job for job in self.book.holding.values() if self._hangs(job, now)]
+        self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
+        for job in self.book.holding.values():
+            if job.state == STOPPING:
+                self._dispatch.press(job, now)
+
+    def _hangs(self, job: Job, now: float) -> bool:
+        """Whether a trainer that reports has made no step for too long."""
+        watch, limit = self.watching.of(job, now), self.settings.hang_seconds
+        if limit is None or job.state != RUNNING or watch.report is None:
+            return False
+        return now > watch.changed_at + limit
+
+    def _refused(self, job: Job, reason: str) -> None:
+        """The cluster refused to start a job."""
+        seen = Seen(job.uuid, job.epoch, "ended", reason=reason)
+        for event in self.record(self._through(job, seen)):
+            self._after(event)
+
+    def _ordered(self, trouble: str) -> None:
+        """An order is through, perhaps with `trouble`."""
+        self.trouble = trouble or self.trouble
+        self.wake()
+
+
+_LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

@@ -1,0 +1,53 @@
+"""Times and limits of the service, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from throughputs import InputError
+
+__all__ = ["ServiceSettings"]
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How the service deals with jobs.
+
+    Attributes
+    ----------
+    poll_seconds : between two looks at cluster and reports. nodes_seconds : between two looks at the nodes.
+    notice_seconds : what a trainer that reads its lease has to end by itself before it is sent SIGTERM; others are sent
+        it at once.
+    grace_seconds : what any trainer has before it is killed.
+    max_failures : a job that fails so many times without progress in between is given up.
+    retry_seconds : pause after a first failure; doubled with each, up to `longest_retry_seconds`.
+    hang_seconds : a trainer that has reported and then makes no step for so long is killed and counted as failed;
+        None: never.
+    early_dispatch : in rounds, decide as soon as GPUs fall idle that a waiting job could use, and start those of the
+        next round whose GPUs are free before it begins.
+    least_measured_steps, least_measured_seconds : of a measurement of speed.
+    log_bytes : of output that are kept of each job.
+    max_jobs : that may wait or run at once; more are refused.
+    """
+
+    poll_seconds: float = 0.1
+    nodes_seconds: float = 5.0
+    notice_seconds: float = 10.0
+    grace_seconds: float = 30.0
+    max_failures: int = 5
+    retry_seconds: float = 0.5
+    longest_retry_seconds: float = 60.0
+    hang_seconds: float | None = None
+    early_dispatch: bool = True
+    least_measured_steps: float = 2.0
+    least_measured_seconds: float = 0.5
+    log_bytes: int = 16 << 20
+    max_jobs: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in ("poll_seconds", "nodes_seconds", "grace_seconds", "retry_seconds", "longest_retry_seconds"):
+            if not getattr(self, name) > 0:
+                raise InputError("settings", field=name, found=getattr(self, name), expected="seconds, above 0")
+        for name in ("max_failures", "log_bytes", "max_jobs"):
+            if getattr(self, name) < 1:
+                raise InputError("settings", field=name, found=getattr(self, name), expected="at least 1")

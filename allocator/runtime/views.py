@@ -1,0 +1,126 @@
+"""What the service shows of itself: plain data, ready for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from allocator.runtime.book import ACTIVE, FINAL, HOLDS_GPUS, QUEUED, Job
+
+if TYPE_CHECKING:
+    from allocator.runtime.service import Service
+
+__all__ = ["job_view", "node_views", "service_view", "status"]
+
+
+def status(service: Service, jobs: Iterable[Job]) -> dict[str, Any]:
+    """The service, and some of its jobs."""
+    return {"service": service_view(service), "jobs": [job_view(service, job) for job in jobs]}
+
+
+def service_view(service: Service) -> dict[str, Any]:
+    """Policy, clock, hardware, how many jobs are where, and what is wrong."""
+    counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
+    for job in service.book.by_id:
+        counts[job.state] += 1
+    deciding = service.deciding
+    return {
+        "policy": deciding.policy.name,
+        "adapter": service.adapter.name,
+        "clock": round(service.clock(), 3),
+        "cluster": dict(service.hardware.cluster.gpus),
+        "nodes": node_views(service),
+        "counts": counts,
+        "prices": dict(deciding.prices),
+        "decision_seconds": deciding.last_seconds,
+        "trouble": service.trouble or deciding.trouble,
+    }
+
+
+def node_views(service: Service) -> list[dict[str, Any]]:
+    """Each node, and who is on its GPUs."""
+    owners: dict[tuple[str, int], list[int]] = {}
+    for job in service.book.holding.values():
+        for node, positions in job.places.items():
+            for position in positions:
+                owners.setdefault((node, position), []).append(job.id)
+    return [
+        {
+            "name": node.name,
+            "accelerator": node.accelerator,
+            "gpus": node.gpus,
+            "state": "drained" if node.name in service.hardware.drained else "up" if node.up else "down",
+            "reason": node.reason,
+            "jobs": [owners.get((node.name, position), []) for position in range(node.gpus)],
+        }
+        for node in service.hardware.nodes
+    ]
+
+
+def job_view(service: Service, job: Job) -> dict[str, Any]:
+    """One job."""
+    now, steps = service.clock(), service.steps_of(job)
+    report = service.watching.report(job)
+    running = job.run_seconds + (now - job.since if job.state in HOLDS_GPUS else 0.0)
+    saved_at = report.saved_at if report is not None else job.saved_at
+    return {
+        "id": job.id,
+        "uuid": job.uuid,
+        "name": job.name or _program(job.command),
+        "user": job.user,
+        "state": job.state,
+        "reason": reason(service, job),
+        "gpus": job.gpus,
+        "accelerator": job.pool,
+        "places": {node: list(positions) for node, positions in job.places.items()},
+        "steps": round(steps, 3),
+        "total_steps": job.total_steps or None,
+        "saved_steps": report.saved_steps if report is not None else job.saved_steps,
+        "saved_at": saved_at or None,
+        "job_type": job.job_type,
+        "weight": job.weight,
+        "deadline": job.deadline,
+        "submitted_at": round(job.submitted_at, 3),
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "run_seconds": round(running, 3),
+        "waited_seconds": round(max((job.finished_at or now) - job.submitted_at - running, 0.0), 3),
+        "restarts": job.restarts,
+        "failures": job.failures,
+        "start_seconds": job.start_seconds,
+        "save_seconds": job.save_seconds,
+        "exit_code": job.code,
+        "signal": job.signal or None,
+        "measured": [{"accelerator": pool, "gpus": gpus, "rate": rate} for (pool, gpus), rate in job.measured.items()],
+        "believed_rate": service.deciding.believed_rate(job) if job.pool else None,
+        "seconds_left": _seconds_left(service, job, steps),
+        "epoch": job.epoch,
+        "folder": str(service.watching.folder(job)),
+    }
+
+
+def _program(command: tuple[str, ...]) -> str:
+    """What a command runs, for people: the script of an interpreter or a launcher, else the program."""
+    names = [PurePath(part).name for part in command]
+    scripts = [name for name, part in zip(names[1:], command[1:], strict=True) if part.endswith((".py", ".sh"))]
+    return scripts[0] if scripts else names[0]
+
+
+def _seconds_left(service: Service, job: Job, steps: float) -> float | None:
+    """What a job that runs needs if it runs on."""
+    if job.state not in HOLDS_GPUS or not job.total_steps:
+        return None
+    rate = service.deciding.believed_rate(job)
+    return round(max(job.total_steps - steps, 0.0) / rate, 3) if rate > 0 else None
+
+
+def reason(service: Service, job: Job) -> str:
+    """Why a job is where it is."""
+    if job.state != QUEUED:
+        return job.reason
+    unfit = service.deciding.why_unfit(job)
+    if unfit:
+        return unfit
+    last = f" (before: {job.reason})" if job.reason and job.epoch else ""
+    return service.deciding.why_waiting(job, service.book) + last

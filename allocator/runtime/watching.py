@@ -1,0 +1,110 @@
+"""What trainers report, looked at again and again: progress, speed, and since when nothing has moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from allocator.lease.files import REPORT_FILE, Report, read_file
+from allocator.runtime.book import Book, Job
+from allocator.runtime.journal import Event
+from allocator.runtime.knowledge import moving_average
+from allocator.runtime.outcome import progress
+from allocator.runtime.settings import ServiceSettings
+
+__all__ = ["Watch", "Watching"]
+
+
+@dataclass
+class Watch:
+    """What is remembered of a start between two looks. Nothing of it has to survive the service.
+
+    Attributes
+    ----------
+    epoch : of the start.
+    report : the last, None before the first. stamp : when its file was written.
+    changed_at : when steps or state last changed, seconds on the clock.
+    asked_at, termed_at, killed_at : when the job was told to end, was sent SIGTERM, was killed; None: not yet.
+    trained : steps and seconds up to the last measurement.
+    serial : of its lease as it was last written; -1: not yet.
+    """
+
+    epoch: int
+    changed_at: float
+    report: Report | None = None
+    stamp: int = 0
+    asked_at: float | None = None
+    termed_at: float | None = None
+    killed_at: float | None = None
+    trained: tuple[float, float] = (0.0, 0.0)
+    serial: int = -1
+
+
+class Watching:
+    """The watches of all jobs that hold GPUs.
+
+    Parameters
+    ----------
+    folder : of the state. book, settings : of the service.
+    """
+
+    def __init__(self, folder: Path, book: Book, settings: ServiceSettings) -> None:
+        self._folder, self._book, self._settings = folder, book, settings
+        self._watches: dict[str, Watch] = {}
+
+    def folder(self, job: Job) -> Path:
+        """Where the files of a job are."""
+        return self._folder / "jobs" / job.uuid
+
+    def of(self, job: Job, now: float) -> Watch:
+        """The watch of the present start of a job."""
+        watch = self._watches.get(job.uuid)
+        if watch is None or watch.epoch != job.epoch:
+            watch = self._watches[job.uuid] = Watch(job.epoch, now)
+        return watch
+
+    def drop(self, job: Job) -> None:
+        """Its start has ended."""
+        self._watches.pop(job.uuid, None)
+
+    def report(self, job: Job) -> Report | None:
+        """The last report of the present start."""
+        watch = self._watches.get(job.uuid)
+        return watch.report if watch is not None and watch.epoch == job.epoch else None
+
+    def look(self, job: Job, now: float) -> Watch:
+        """Read the report of a job, if it has changed. One of another start, or that makes no sense, is ignored."""
+        watch = self.of(job, now)
+        path = self.folder(job) / REPORT_FILE
+        try:
+            stamp = path.stat().st_mtime_ns
+        except OSError:
+            return watch
+        if stamp == watch.stamp:
+            return watch
+        report = read_file(path, Report)
+        if report is None or report.epoch != job.epoch or report.job != job.uuid:
+            return watch
+        if watch.report is None or (report.steps, report.state) != (watch.report.steps, watch.report.state):
+            watch.changed_at = now
+        watch.stamp, watch.report = stamp, report
+        return watch
+
+    def measure(self) -> list[Event]:
+        """Speeds since the last time, as events."""
+        events: list[Event] = []
+        for job in self._book.holding.values():
+            watch = self._watches.get(job.uuid)
+            if watch is None or watch.report is None or watch.epoch != job.epoch:
+                continue
+            report = watch.report
+            steps, seconds = report.trained_steps - watch.trained[0], report.trained_seconds - watch.trained[1]
+            enough = steps >= self._settings.least_measured_steps and seconds >= self._settings.least_measured_seconds
+            if not enough:
+                continue
+            watch.trained = report.trained_steps, report.trained_seconds
+            pool, gpus = job.pool, job.held_gpus
+            rate = moving_average(job.measured.get((pool, gpus)), steps / seconds)
+            events.append(Event("measured", job.uuid, data={"pool": pool, "gpus": gpus, "rate": rate}))
+            events.append(Event("progress", job.uuid, data=progress(report)))
+        return events

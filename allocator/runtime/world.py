@@ -1,0 +1,385 @@
+"""The real world around the decision core: what happened goes in, who is to run where comes out.
+
+The same core as in the simulator, told of the same things: arrivals, completions, time received, rates, capacity. A
+world is not a thread's: the service hands it to a worker for each decision, with all that has happened meanwhile, so
+that a solver that takes its time holds nothing else up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.mechanism.core import DecisionCore
+from allocator.mechanism.settings import MechanismSettings
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.decision import Decision
+from allocator.protocol.entities import Entities
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Need, Policy, Trigger
+from allocator.runtime.book import ACTIVE, Job
+from allocator.runtime.knowledge import Knowledge, Ways
+from throughputs import ThroughputTable, Trace
+
+__all__ = ["News", "Placed", "Verdict", "World"]
+
+_Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a job is to run.
+
+    Attributes
+    ----------
+    pool : accelerator type.
+    gpus : numbers of its GPUs.
+    partner : UUID of the job that has the same GPUs, "" for none.
+    """
+
+    pool: str
+    gpus: tuple[int, ...]
+    partner: str = ""
+
+
+@dataclass(frozen=True)
+class News:
+    """What happened since the last decision.
+
+    Attributes
+    ----------
+    clock : from when on the next decision is to hold, seconds.
+    arrived : jobs that wait for their first decision.
+    left : UUIDs of those that are through.
+    steps : done so far, by UUID.
+    measured : steps/s by (type, GPUs), by UUID of jobs whose speed was measured anew.
+    seconds : that the rows of the last decision ran, or will have run when the next begins, by UUID; None where that
+        was told before.
+    lost_seconds : what the last start cost, by UUID.
+    trouble : whether a job failed.
+    """
+
+    clock: float
+    arrived: Sequence[Job] = ()
+    left: Sequence[str] = ()
+    steps: Mapping[str, float] = field(default_factory=dict)
+    measured: Mapping[str, Ways] = field(default_factory=dict)
+    seconds: Mapping[str, float] | None = None
+    lost_seconds: Mapping[str, float] = field(default_factory=dict)
+    trouble: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the core decided.
+
+    Attributes
+    ----------
+    clock : when it is to begin, seconds. seconds : until the core wants to be asked again, inf: when something happens.
+    interruptible : whether it ends when something happens; otherwise it is a round.
+    wanted : who is to run, by UUID; nobody else is.
+    rejected : UUIDs of jobs that are not let in.
+    recomputed : whether the policy was asked; `policy_seconds` it took.
+    status, gap : of its program; "" and nan where it has none.
+    prices : of one more GPU of each type, where the policy knows.
+    """
+
+    clock: float
+    seconds: float
+    interruptible: bool
+    wanted: Mapping[str, Placed]
+    rejected: tuple[str, ...] = ()
+    recomputed: bool = False
+    policy_seconds: float = 0.0
+    status: str = ""
+    gap: float = float("nan")
+    prices: Mapping[str, float] = field(default_factory=dict)
+
+
+class World:
+    """Active jobs on a cluster under a policy.
+
+    Parameters
+    ----------
+    cluster : its GPUs; the types stay, their numbers may be changed by making another world (`continued`).
+    policy, settings, seed : as in the simulator.
+    table : throughputs of job types; None: none are known.
+    entities : that jobs may belong to; None: what they name is ignored.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        settings: MechanismSettings,
+        table: ThroughputTable | None = None,
+        entities: Entities | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.cluster, self.policy, self._settings = cluster, policy, settings
+        self._seed, self._entities, self._throughputs = seed, entities, table
+        self.knowledge = Knowledge(cluster.accelerators, table)
+        self._jobs: list[Job] = []
+        self._ways: list[Ways] = []
+        self.ids: dict[str, int] = {}
+        self._table = self._table_of([])
+        self._table.least_steps_remaining = 1.0
+        self._table.register("lost_seconds", 0.0)
+        self.core = DecisionCore(policy, cluster, self._table, settings, seed)
+        self._last: Decision | None = None
+
+    def continued(self, cluster: Cluster, running: Mapping[str, Placed]) -> World:
+        """A world of the same jobs on other GPUs of the same types; of those, `running` hold theirs.
+
+        What the policy remembers and what jobs are owed stays.
+        """
+        made = World(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        made.knowledge = self.knowledge
+        made._resume(self._jobs, self.state(), running)
+        return made
+
+    def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Mapping[str, Placed]) -> None:
+        self._submit(jobs, state["arrivals"])
+        progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
+        self._table.restore(state["table"] | {"progress": progress})
+        self.core.resume(state["core"], *self._rows_of(running))
+
+    def state(self) -> dict[str, Any]:
+        """What another world of the same policy can go on from."""
+        return {
+            "jobs": [job.uuid for job in self._jobs],
+            "arrivals": self._table.arrival_time.tolist(),
+            "table": self._table.state(),
+            "core": self.core.state() | {"placement": None},
+        }
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Worlds that can go on from each other's states are equal in these."""
+        settings = sorted((name, repr(value)) for name, value in self.policy.settings().items())
+        return {
+            "policy": self.policy.name,
+            "settings": repr(settings),
+            "mechanism": repr(self._settings),
+            "types": ",".join(self.cluster.accelerators),
+        }
+
+    def restore(self, state: dict[str, Any], jobs: Mapping[str, Job], running: Mapping[str, Placed]) -> None:
+        """Go on from the `state` of a world that is gone, with the `jobs` by UUID as they are now.
+
+        Those that are through leave, those that are new arrive, and `running` hold GPUs.
+        """
+        known = [jobs[uuid] for uuid in state["jobs"]]
+        there = set(state["jobs"])
+        still = {uuid: place for uuid, place in running.items() if uuid in there and jobs[uuid].state in ACTIVE}
+        self._resume(known, state, still)
+        ids = {uuid: self.ids[uuid] for uuid in there}
+        active = set(self.core.active.tolist())
+        through = [i for uuid, i in ids.items() if jobs[uuid].state not in ACTIVE and i in active]
+        new = [job for uuid, job in jobs.items() if job.state in ACTIVE and ids.get(uuid) not in active]
+        self.core.complete(sorted(through))
+        if new:
+            self.core.arrive(self._submit(new, self._arrivals(new)))
+        for job in jobs.values():
+            if job.state in ACTIVE:
+                at = self.ids[job.uuid]
+                self._table.steps_done[at] = min(job.steps, self._table.total_steps[at])
+        self.core.adopt(*self._rows_of(running))
+
+    def check(self) -> None:
+        """Ask the policy about a job that nobody submitted, in a world of its own.
+
+        Raises
+        ------
+        InputError
+            It cannot decide on this cluster.
+        """
+        trial = World(self.cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
+
+    def take_up(self, jobs: Sequence[Job], running: Mapping[str, Placed]) -> None:
+        """Jobs that were there before this world was; of those, `running` hold GPUs."""
+        self.core.arrive(self._submit(jobs, self._arrivals(jobs)))
+        self.core.adopt(*self._rows_of(running))
+
+    def decide(self, news: News) -> Verdict:
+        """Take the news in, and decide.
+
+        Raises
+        ------
+        Exception
+            Whatever the policy raises; the world can be asked again.
+        """
+        self._tell(news)
+        calls, seconds = self.core.policy_calls, self.core.policy_seconds
+        decision = self._last = self.core.next(news.clock)
+        names = self._names(decision.jobs)
+        partners = self._names(decision.assignment.partner)
+        types = self.cluster.accelerators
+        wanted = {
+            uuid: Placed(types[pool], held, partner)
+            for uuid, held, pool, partner in zip(
+                names, self._gpus(decision), decision.assignment.pool.tolist(), partners, strict=True
+            )
+        }
+        allocation = self.core.allocation
+        return Verdict(
+            news.clock,
+            decision.seconds,
+            decision.interruptible,
+            wanted,
+            tuple(self._names(decision.rejected)),
+            self.core.policy_calls != calls,
+            self.core.policy_seconds - seconds,
+            "" if allocation is None else str(allocation.status),
+            float("nan") if allocation is None else float(allocation.gap),
+            _prices(allocation, types),
+        )
+
+    def _gpus(self, decision: Decision) -> list[tuple[int, ...]]:
+        """The GPUs of each row."""
+        if decision.gpus:
+            return [tuple(held) for held in decision.gpus]
+        return [self.core.gpus_of(job) for job in decision.jobs.tolist()]
+
+    def _names(self, ids: _Ids) -> list[str]:
+        return [self._jobs[job].uuid if job >= 0 else "" for job in ids.tolist()]
+
+    def _tell(self, news: News) -> None:
+        table, core = self._table, self.core
+        for uuid, steps in news.steps.items():
+            if uuid in self.ids:
+                job = self.ids[uuid]
+                table.steps_done[job] = min(steps, table.total_steps[job])
+        for uuid, lost in news.lost_seconds.items():
+            if uuid in self.ids:
+                table.columns["lost_seconds"][self.ids[uuid]] = lost
+        self._record(news)
+        self._measure(news)
+        left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
+        core.complete([job for job in left if (core.active == job).any()])
+        for known in left:
+            gone = self._jobs[known]
+            self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
+        if news.arrived:
+            core.arrive(self._submit(news.arrived, self._arrivals(news.arrived)))
+        if news.trouble:
+            core.tell(Trigger.TROUBLE)
+
+    def _record(self, news: News) -> None:
+        """Time that the rows of the last decision ran."""
+        last = self._last
+        if last is None or news.seconds is None or not len(last.jobs):
+            return
+        ran = np.array([max(news.seconds.get(uuid, 0.0), 0.0) for uuid in self._names(last.jobs)])
+        if last.interruptible:
+            self.core.record_service(last.assignment, ran)
+            return
+        self.core.record(last, ran)
+        training = self._table.training
+        if training is not None:
+            jobs = last.jobs
+            epochs = training.profiles.epochs[jobs]
+            done = self._table.steps_done[jobs] / self._table.total_steps[jobs]
+            rate = self._table.rates[jobs, last.assignment.pool]
+            training.measure(jobs, rate, news.clock)
+            training.epochs_done[jobs] = np.minimum(np.floor(done * epochs + 1e-9), epochs)
+
+    def _measure(self, news: News) -> None:
+        """Speeds that were measured take the place of those that were believed."""
+        changed = [self.ids[uuid] for uuid in news.measured if uuid in self.ids]
+        if not changed:
+            return
+        for uuid, measured in news.measured.items():
+            if uuid in self.ids:
+                i = self.ids[uuid]
+                self._jobs[i].measured = dict(measured)
+                self._ways[i] = self._believed(self._jobs[i])
+        rates = self.knowledge.rates([self._ways[i] for i in changed], [self._jobs[i].gpus for i in changed])
+        fits = self._table.scale_factor[changed][:, None] <= self.cluster.capacity[None, :]
+        self._table.rates[changed] = np.where(fits, rates, 0.0)
+        if self._table.configurations is not None:
+            self._table.configurations = self._configurations(self._ways)
+        self.core.rates_changed(np.array(sorted(changed), dtype=np.int64))
+
+    def _believed(self, job: Job) -> Ways:
+        return self.knowledge.believed(job.job_type, job.gpus, job.measured)
+
+    def _arrivals(self, jobs: Sequence[Job]) -> list[float]:
+        """When jobs arrived; one that comes again, with another number of GPUs, is no earlier than those before it."""
+        known = self._table.arrival_time
+        last = float(known[-1]) if len(known) else 0.0
+        return list(accumulate([max(job.submitted_at, last) for job in jobs], max))
+
+    def _submit(self, jobs: Sequence[Job], arrivals: Sequence[float]) -> _Ids:
+        """Add jobs to the table; returns their ids."""
+        ways = [self._believed(job) for job in jobs]
+        self._ways += ways
+        added = self._table_of(jobs, ways, arrivals)
+        for job in jobs:
+            self.ids[job.uuid] = len(self._jobs)
+            self._jobs.append(job)
+        ids = self._table.submit(added)
+        done = np.array([job.steps for job in jobs], dtype=np.float64)
+        self._table.steps_done[ids] = np.minimum(done, self._table.total_steps[ids])
+        if self._table.training is not None:
+            for job, arrival in zip(ids, arrivals, strict=True):
+                self._table.training.admit(np.array([job]), arrival)
+        return ids
+
+    def _table_of(self, jobs: Sequence[Job], ways: Sequence[Ways] = (), arrivals: Sequence[float] = ()) -> JobTable:
+        sizes = [job.gpus for job in jobs]
+        steps = [
+            self.knowledge.expected_steps(job.total_steps, job.duration, of, job.gpus)
+            for job, of in zip(jobs, ways, strict=True)
+        ]
+        trace = Trace(
+            [job.job_type or "unknown" for job in jobs],
+            sizes,
+            steps,
+            list(arrivals),
+            priority_weight=[job.weight for job in jobs],
+            # one that comes again, with another number of GPUs, may be late already
+            deadline=[
+                np.nan if job.deadline is None else max(job.deadline, arrival)
+                for job, arrival in zip(jobs, arrivals, strict=True)
+            ],
+            entity=[job.entity for job in jobs],
+            source="jobs of the service",
+        )
+        needs = self.policy.needs
+        return JobTable.from_trace(
+            trace,
+            self._configurations(ways) if Need.CONFIGURATIONS in needs else self.knowledge.rates(ways, sizes),
+            self.cluster,
+            needs=needs,
+            entities=self._entities,
+        )
+
+    def _configurations(self, ways: Sequence[Ways]) -> Any:
+        return self.knowledge.configurations(ways).fitting(self.cluster.capacity)
+
+    def _rows_of(self, running: Mapping[str, Placed]) -> tuple[Assignment, list[tuple[int, ...]]]:
+        """Jobs that hold GPUs, as rows."""
+        rows = [(self.ids[uuid], place) for uuid, place in running.items() if uuid in self.ids]
+        types = self.cluster.accelerators
+        assignment = Assignment.of(
+            np.array([job for job, _ in rows], dtype=np.int64),
+            np.array([types.index(place.pool) for _, place in rows], dtype=np.int64),
+            np.array([len(place.gpus) for _, place in rows], dtype=np.int64),
+            np.array([self.ids.get(place.partner, -1) for _, place in rows], dtype=np.int64),
+        )
+        return assignment, [place.gpus for _, place in rows]
+
+
+def _prices(allocation: Any, types: Sequence[str]) -> dict[str, float]:
+    prices = getattr(allocation, "prices", None)
+    if prices is None:
+        return {}
+    return {name: float(price) for name, price in zip(types, prices, strict=True) if np.isfinite(price)}
