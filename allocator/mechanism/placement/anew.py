@@ -9,13 +9,8 @@ larger gangs come first there is always room.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Mapping
-from typing import Any, Final
-=======
 from collections.abc import Mapping, Sequence
-from typing import Any
->>>>>>> runtime
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +99,7 @@ class PlacementAnew:
 
     def adopt(self, running: Assignment, gpus: Sequence[_Gpus]) -> None:
         """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
-        rows = zip(running.jobs.tolist(), running.pool.tolist(), running.gpus.tolist(), gpus, strict=True)
-        self._held = {job: (pool, size, held) for job, pool, size, held in rows}
+        self._held = {job: tuple(held) for job, held in zip(running.jobs.tolist(), gpus, strict=True)}
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs."""
