@@ -95,7 +95,6 @@ def test_a_submission_that_slurm_lost_is_given_again(jobs: Jobs) -> None:
         # Orders for the one that was lost do not reach the other.
         await adapter.stop(lost.job, 1)
         await adapter.kill(lost.job, 1)
-        (lost.folder / runner.KILL_FILE).unlink()
         await adapter.start(lost)
         await until(adapter, lost, "pending")
         jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=RESUME")

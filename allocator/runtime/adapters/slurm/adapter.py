@@ -22,6 +22,7 @@ from allocator.runtime.adapters.slurm.orders import (
     Mark,
     Start,
     begun_epoch,
+    ended,
     job_name,
     mark_of,
     order_kill,
@@ -160,11 +161,14 @@ class SlurmAdapter(Adapter):
             for row in queued:
                 # Slurm has queued it again by itself, as after the loss of a node.
                 await self._slurm.control("hold", row.number)
-            if running and time.monotonic() > deadline:
-                raise AdapterError(f"epoch {running[0].mark.epoch} still runs, on {running[0].nodes}")
             if not running and not queued:
                 break
-            await asyncio.sleep(LOOK_SECONDS if running else 0.0)
+            if time.monotonic() > deadline:
+                busy = (running or queued)[0]
+                raise AdapterError(
+                    f"Slurm's job {busy.number} of epoch {busy.mark.epoch} is still {busy.state.lower()}"
+                )
+            await asyncio.sleep(LOOK_SECONDS)
         fitting = [row for row in rows if row.mark.shape == mark.shape]
         kept = max(fitting, key=lambda row: (row.pending, row.number), default=None)
         for row in rows:
@@ -257,10 +261,13 @@ class SlurmAdapter(Adapter):
             if start is None or start.mark.epoch != epoch:
                 return
             # This way is open also while slurmctld does not answer.
-            await asyncio.to_thread(order_kill, start)
+            if await asyncio.to_thread(lambda: begun_epoch(start) >= epoch and ended(start) is None):
+                await asyncio.to_thread(order_kill, start)
             row = await self._running(job, epoch)
-            if row is not None and not row.completing:
-                await self._slurm.control("requeuehold", row.number)
+            if row is not None:
+                await asyncio.to_thread(order_kill, start)
+                if not row.completing:
+                    await self._slurm.control("requeuehold", row.number)
 
     async def _running(self, job: str, epoch: int) -> SlurmJob | None:
         """The Slurm job of an epoch that runs; one that still waits is cancelled."""

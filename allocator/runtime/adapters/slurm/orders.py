@@ -107,6 +107,8 @@ def mark_of(order: StartOrder, restarts: int = 0) -> Mark:
 
 def write_start(order: StartOrder, mark: Mark, lock_seconds: float) -> Start:
     """Write the order for the runner: what it is to run, and which copy of it may."""
+    # The service may itself run in a job of Slurm's.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
     lease = {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder / "checkpoint")}
     content = {
         "name": job_name(order.job),
@@ -117,7 +119,7 @@ def write_start(order: StartOrder, mark: Mark, lock_seconds: float) -> Start:
         "gpus_per_node": mark.gpus,
         "command": order.command,
         "working_directory": str(order.working_directory),
-        "environment": dict(os.environ) | dict(order.environment),
+        "environment": inherited | dict(order.environment),
         "lease": lease,
         "one_process_per_gpu": order.one_process_per_gpu,
         "log_bytes": order.log_bytes,
