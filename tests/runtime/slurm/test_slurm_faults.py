@@ -73,19 +73,13 @@ def test_a_submission_that_slurm_lost_is_given_again(jobs: Jobs) -> None:
         adapter = jobs.adapter()
         await adapter.open()
         jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=test")
-        state, earlier = jobs.cluster.root / "state", jobs.cluster.root / "earlier"
-        jobs.cluster.kill("slurmctld", 15)
-        shutil.copytree(state, earlier)
-        jobs.cluster.start_controller()
+        keep_state(jobs)
         lost = jobs.order(nodes=["p1"], steps=3)
         await adapter.start(lost)
         await until(adapter, lost, "pending")
         (number,) = [row["job_id"] for row in jobs.slurm_jobs(lost.job)]
         # Killed before it has saved its state: it was acknowledged, and is gone.
-        jobs.cluster.kill("slurmctld")
-        shutil.rmtree(state)
-        earlier.rename(state)
-        jobs.cluster.start_controller()
+        return_to_kept_state(jobs)
         assert await seen(adapter, lost.job) is None
 
         other = jobs.order(nodes=["v1"])
@@ -104,6 +98,50 @@ def test_a_submission_that_slurm_lost_is_given_again(jobs: Jobs) -> None:
         one = await seen(adapter, other.job)
         assert one is not None
         assert one.phase == "running"
+
+    run(work())
+
+
+def keep_state(jobs: Jobs) -> None:
+    """What slurmctld knows now."""
+    root = jobs.cluster.root
+    jobs.cluster.kill("slurmctld", 15)
+    shutil.copytree(root / "state", root / "kept")
+    jobs.cluster.start_controller()
+
+
+def return_to_kept_state(jobs: Jobs) -> None:
+    """As slurmctld does that is killed before it has saved what has happened since."""
+    root = jobs.cluster.root
+    jobs.cluster.kill("slurmctld")
+    shutil.rmtree(root / "state")
+    (root / "kept").rename(root / "state")
+    jobs.cluster.start_controller()
+
+
+@pytest.mark.parametrize("known", ["not at all", "as waiting"])
+def test_slurmctld_comes_back_with_a_state_in_which_the_job_did_not_run(jobs: Jobs, known: str) -> None:
+    async def work() -> None:
+        adapter = jobs.adapter()
+        await adapter.open()
+        first = jobs.order(1, ["p1"])
+        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=DRAIN", "Reason=test")
+        if known == "not at all":
+            keep_state(jobs)
+        await adapter.start(first)
+        await until(adapter, first, "pending")
+        if known == "as waiting":
+            keep_state(jobs)
+        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=RESUME")
+        await holds(lambda: jobs.steps_of(first.job, 1) > 5, "it makes steps")
+        return_to_kept_state(jobs)
+        jobs.cluster.run("scontrol", "update", "NodeName=p1", "State=RESUME")
+        await until(adapter, first, "ended")
+        second = jobs.order(2, ["v1"], job=first.job)
+        await adapter.start(second)
+        await holds(lambda: jobs.steps_of(first.job, 2) > 5, "it goes on")
+        epochs = [line[0] for line in jobs.trace(first.job)]
+        assert epochs == sorted(epochs), "never did two copies run"
 
     run(work())
 
