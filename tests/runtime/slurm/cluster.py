@@ -187,13 +187,14 @@ class VirtualCluster:
         (self.root / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
 
     def _left_over(self) -> list[int]:
-        """Processes of jobs, which outlive a slurmd that was killed."""
+        """Processes of jobs and those that watch them, which outlive a slurmd that was killed."""
         mark = f"SLURM_CONF={self.configuration}".encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 variables = (folder / "environ").read_bytes().split(b"\0")
-                if mark in variables and any(one.startswith(b"SLURM_JOB_ID=") for one in variables):
+                watches = (folder / "cmdline").read_bytes().startswith(b"slurmstepd")
+                if mark in variables and (watches or any(one.startswith(b"SLURM_JOB_ID=") for one in variables)):
                     found.append(int(folder.name))
         return found
 
