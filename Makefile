@@ -2,6 +2,7 @@
 #   make demo      compare nine policies on one cluster; ends with a table and demo-output/report.html
 #   make test      the tests, in a few minutes; those marked exhaustive are left out
 #   make test-all  all tests: whole simulations, every solver on every instance, every notebook
+#   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent
 #   make lint      format, lint and types
 #   make tables    writes the tables of README and docs anew that are made from runs (docs need the public data)
 #   make bench     decisions and simulations, timed beside the plain cvxpy + ECOS path
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 
-.PHONY: demo test test-all lint tables bench clean
+.PHONY: demo test test-all test-slurm lint tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
@@ -24,6 +25,15 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
+
+SLURM_PACKAGES := slurmctld slurmd slurm-client munge
+AS_ROOT = $(shell test "$$(id -u)" = 0 || echo sudo)
+
+test-slurm: $(VENV)/.dev
+	@PATH="$$PATH:/usr/sbin"; which slurmctld slurmd sbatch munged >/dev/null || \
+		{ $(AS_ROOT) apt-get update --quiet && \
+		$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SLURM_PACKAGES); }
+	ALLOCATOR_EXPECT_SLURM=1 $(BIN)/python -m pytest -n 2 tests/runtime/slurm
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -1,0 +1,187 @@
+"""A start as it is written down: for the runner in the job's folder, for all others in the comment of the Slurm job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
+from allocator.runtime.adapters.base import AdapterError, StartOrder
+from allocator.runtime.adapters.slurm import runner
+
+__all__ = [
+    "Ended",
+    "Mark",
+    "Start",
+    "begun_epoch",
+    "ended",
+    "job_name",
+    "mark_of",
+    "read_start",
+    "write_runner",
+    "write_start",
+]
+
+PREFIX = "allocator"
+
+
+def job_name(job: str) -> str:
+    """Name of the Slurm job."""
+    return f"{PREFIX}-{job}"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Comment of a Slurm job: whose it is. The number that Slurm gave it is used again after a crash; this is not.
+
+    Attributes
+    ----------
+    job, epoch : UUID, and number of the start.
+    restarts : how often Slurm had queued the job again when this epoch was ordered; once more, and the epoch is over.
+    nodes, gpus : of each node.
+    """
+
+    job: str
+    epoch: int
+    restarts: int
+    nodes: int
+    gpus: int
+
+    def __str__(self) -> str:
+        return f"{PREFIX}:{self.job}:{self.epoch}:{self.restarts}:{self.nodes}x{self.gpus}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """What cannot change while the Slurm job stays."""
+        return self.nodes, self.gpus
+
+    @classmethod
+    def read(cls, comment: str) -> Mark | None:
+        """What a comment says; None where it is not ours."""
+        prefix, _, rest = comment.partition(":")
+        try:
+            job, epoch, restarts, shape = rest.split(":")
+            nodes, gpus = shape.split("x")
+            mark = cls(job, int(epoch), int(restarts), int(nodes), int(gpus))
+        except ValueError:
+            return None
+        return mark if prefix == PREFIX else None
+
+
+@dataclass(frozen=True)
+class Start:
+    """The last start of a job that was ordered: its mark, where its folder is, and the nodes that it was for."""
+
+    mark: Mark
+    folder: Path
+    nodes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the runner says of the end of a command."""
+
+    code: int | None
+    signal: int
+    reason: str
+    ended_at: float
+
+
+def mark_of(order: StartOrder, restarts: int = 0) -> Mark:
+    """The mark of a start.
+
+    Raises
+    ------
+    AdapterError
+        The nodes are to give different numbers of GPUs, which Slurm cannot do in one job.
+    """
+    counts = {len(positions) for positions in order.gpus.values()}
+    if len(counts) != 1 or 0 in counts:
+        raise AdapterError(f"Slurm gives each node of a job the same number of GPUs; asked for {dict(order.gpus)}")
+    return Mark(order.job, order.epoch, restarts, len(order.gpus), counts.pop())
+
+
+def write_start(order: StartOrder, mark: Mark, lock_seconds: float) -> Start:
+    """Write the order for the runner: what it is to run, and which copy of it may."""
+    # The service may itself run in a job of Slurm's.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
+    lease = {JOB: order.job, EPOCH: str(order.epoch), CHECKPOINTS: str(order.folder / "checkpoint")}
+    content = {
+        "name": job_name(order.job),
+        "job": order.job,
+        "epoch": order.epoch,
+        "restarts": mark.restarts,
+        "nodes": mark.nodes,
+        "gpus_per_node": mark.gpus,
+        "command": order.command,
+        "working_directory": str(order.working_directory),
+        "environment": inherited | dict(order.environment),
+        "lease": lease,
+        "one_process_per_gpu": order.one_process_per_gpu,
+        "log_bytes": order.log_bytes,
+        "lock_seconds": lock_seconds,
+        "mark": str(mark),
+        "node_names": list(order.gpus),
+    }
+    _write(order.folder / runner.START_FILE, json.dumps(content).encode(), 0o600)
+    return Start(mark, order.folder, frozenset(order.gpus))
+
+
+def write_runner(folder: Path, python: str) -> Path:
+    """The batch script: the runner, and the interpreter that runs it. Its path."""
+    source = Path(runner.__file__).read_bytes()
+    path = folder / runner.RUNNER_FILE
+    _write(path, f"#!{python} -IS\n".encode() + source, 0o700)
+    return path
+
+
+def read_start(folder: Path) -> Start | None:
+    """The last start of the job of a folder, as after a restart of the scheduler."""
+    told = _read(folder / runner.START_FILE)
+    mark = Mark.read(str(told.get("mark", "")))
+    return None if mark is None else Start(mark, folder, frozenset(told.get("node_names", ())))
+
+
+def begun_epoch(start: Start) -> int:
+    """The last epoch whose command was begun on any node; -1: none."""
+    epoch = _read(start.folder / runner.RUN_FILE).get("epoch")
+    return epoch if isinstance(epoch, int) else -1
+
+
+def ended(start: Start) -> Ended | None:
+    """How the command of a start ended, if it has."""
+    told = _read(start.folder / runner.EXIT_FILE)
+    if told.get("epoch") != start.mark.epoch:
+        return None
+    return Ended(
+        told.get("code"), int(told.get("signal") or 0), str(told.get("reason")), float(told.get("ended_at") or 0)
+    )
+
+
+def order_kill(start: Start) -> None:
+    """Have the runner kill all processes of a start."""
+    _write(start.folder / runner.KILL_FILE, json.dumps({"epoch": start.mark.epoch}).encode(), 0o600)
+
+
+def kill_ordered(start: Start) -> bool:
+    """Whether this was done."""
+    return _read(start.folder / runner.KILL_FILE).get("epoch") == start.mark.epoch
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        told = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        file.write(content)
+    os.replace(partial, path)

@@ -1,0 +1,198 @@
+"""What Slurm's commands tell in JSON, whose form differs between its versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allocator.runtime.adapters.base import Node
+from allocator.runtime.adapters.slurm.orders import Mark
+
+__all__ = ["Server", "SlurmJob", "read_jobs", "read_servers"]
+
+_FINISHED = {
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REVOKED",
+    "TIMEOUT",
+}
+_NOT_UP = {
+    "DOWN",
+    "DRAIN",
+    "DRAINED",
+    "DRAINING",
+    "ERROR",
+    "FAIL",
+    "FAILING",
+    "FUTURE",
+    "INVAL",
+    "INVALID",
+    "INVALID_REG",
+}
+_NOT_UP |= {"MAINT", "MAINTENANCE", "NO_RESPOND", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}
+_NOT_UP |= {"REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job of ours as Slurm sees it.
+
+    Attributes
+    ----------
+    number : that Slurm gave it; unique only until slurmctld crashes.
+    mark : whose it is.
+    states : one base state, and flags such as COMPLETING.
+    reason : why it does not run.
+    held : whether it waits for a release.
+    restarts : how often it was queued again.
+    exit_status, exit_signal : of the batch script.
+    nodes : where it runs.
+    queued_at : when it was submitted or last queued again, seconds since 1970.
+    """
+
+    number: int
+    mark: Mark
+    states: frozenset[str]
+    reason: str = ""
+    held: bool = False
+    restarts: int = 0
+    exit_status: int = 0
+    exit_signal: int = 0
+    nodes: str = ""
+    queued_at: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is through, and holds nothing."""
+        return bool(self.states & _FINISHED) and not self.completing
+
+    @property
+    def completing(self) -> bool:
+        """Whether its processes are being ended."""
+        return "COMPLETING" in self.states
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits in the queue, and holds nothing."""
+        return "PENDING" in self.states and not self.completing
+
+    @property
+    def holds_gpus(self) -> bool:
+        """Whether it may have processes."""
+        return not self.finished and not self.pending
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        return " ".join(sorted(self.states))
+
+
+@dataclass(frozen=True)
+class Server:
+    """A node, and what Slurm divides among its jobs; memory in MiB.
+
+    A slurmctld that was just started has not yet heard of its nodes. It takes what runs there for ended as soon as it
+    is to end it, without telling the node.
+    """
+
+    node: Node
+    cpus: int
+    memory: int
+    heard_of: bool = True
+
+
+def read_jobs(told: Mapping[str, Any], user: int) -> list[SlurmJob]:
+    """Jobs of a user that have a mark of ours; anybody may write anything into the comment of a job of his own."""
+    jobs = []
+    for row in told["jobs"]:
+        mark = Mark.read(_text(row.get("comment")))
+        if mark is not None and _number(row.get("user_id")) == user:
+            status, number = _exit_of(row.get("exit_code"))
+            reason = row.get("state_reason") or ""
+            jobs.append(
+                SlurmJob(
+                    _number(row["job_id"]),
+                    mark,
+                    _states(row["job_state"]),
+                    reason="" if reason == "None" else reason,
+                    held=_number(row.get("priority")) == 0,
+                    restarts=_number(row.get("restart_cnt")),
+                    exit_status=status,
+                    exit_signal=number,
+                    nodes=_text(row.get("nodes")),
+                    queued_at=_number(row.get("submit_time")),
+                )
+            )
+    return jobs
+
+
+def read_servers(told: Mapping[str, Any], partition: str, accelerators: Mapping[str, str]) -> list[Server]:
+    """Nodes with GPUs, of one partition where it is named; `accelerators` gives types other names than Slurm's."""
+    servers = []
+    for row in told["nodes"]:
+        gpus = list(_gpus(_text(row.get("gres"))))
+        if not gpus or (partition and partition not in _words(row.get("partitions"))):
+            continue
+        states = _states(row["state"]) | _states(row.get("state_flags") or ())
+        why = " ".join(sorted(states & _NOT_UP)).lower()
+        said = _text(row.get("reason"))
+        if len({kind for kind, _ in gpus}) > 1:
+            why, said = "GPUs of several types on one node", _text(row.get("gres"))
+        kind = gpus[0][0]
+        node = Node(
+            row["name"],
+            accelerators.get(kind, kind),
+            sum(count for _, count in gpus),
+            up=not why,
+            reason=f"{why}: {said}" if why and said else why,
+        )
+        heard_of = "UNKNOWN" not in states
+        servers.append(Server(node, _number(row.get("cpus")), _number(row.get("real_memory")), heard_of))
+    return sorted(servers, key=lambda server: server.node.name)
+
+
+def _gpus(gres: str) -> Iterable[tuple[str, int]]:
+    """(Type, number) of the GPUs in "gpu:v100:4(S:0-1),shard:8"; the type of untyped ones is "gpu"."""
+    for entry in re.split(r",(?![^(]*\))", gres):
+        parts = entry.partition("(")[0].split(":")
+        if parts[0] == "gpu" and parts[-1].isdecimal() and int(parts[-1]):
+            yield parts[1] if len(parts) == 3 else "gpu", int(parts[-1])
+
+
+def _states(value: str | Sequence[str]) -> frozenset[str]:
+    """Words, in one string or a list of them, in capitals."""
+    return frozenset(word.upper().rstrip("*~#!%$@^-") for word in _words(value))
+
+
+def _words(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [word for word in re.split(r"[+,\s]+", value) if word]
+    return [str(word) for word in value] if isinstance(value, list | tuple) else []
+
+
+def _number(value: object) -> int:
+    """A number, plain or as {"set": true, "number": 5}; 0 where it is not set."""
+    if isinstance(value, Mapping):
+        value = value.get("number") if value.get("set", True) else 0
+    return int(value) if isinstance(value, int | float | str) and str(value).strip() else 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _exit_of(value: object) -> tuple[int, int]:
+    """Exit status and signal, of a raw status of wait or of its parts."""
+    if isinstance(value, Mapping) and ("return_code" in value or "signal" in value):
+        signal = value.get("signal")
+        return _number(value.get("return_code")), _number(signal.get("id") if isinstance(signal, Mapping) else signal)
+    status = _number(value)
+    return status >> 8 & 0xFF, status & 0x7F

@@ -1,0 +1,212 @@
+"""The batch script on its own, without Slurm: which copy may run, and what it says of the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allocator.lease.files import LEASE_FILE, Grant, write_file
+from allocator.runtime.adapters.base import StartOrder
+from allocator.runtime.adapters.slurm import runner
+from allocator.runtime.adapters.slurm.orders import (
+    Mark,
+    Start,
+    ended,
+    job_name,
+    mark_of,
+    order_kill,
+    read_start,
+    write_runner,
+    write_start,
+)
+from tests.runtime.slurm.cluster import wait_until
+
+JOB = "0b6f3c52"
+
+
+class Folder:
+    """A job's folder, and copies of the runner as Slurm would start them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._copies: list[subprocess.Popen[str]] = []
+
+    def order(self, program: str, epoch: int = 1, restarts: int = 0, **others: Any) -> Start:
+        command = (sys.executable, "-c", program)
+        order = StartOrder(JOB, epoch, command, {"v1": (0, 1)}, "v100", self.path, self.path, **others)
+        write_file(self.path / LEASE_FILE, Grant(JOB, epoch))
+        write_runner(self.path, sys.executable)
+        return write_start(order, mark_of(order, restarts), lock_seconds=0.3)
+
+    def begin(self, restarts: int = 0, name: str = job_name(JOB)) -> subprocess.Popen[str]:
+        variables = {"SLURM_JOB_NAME": name, "SLURM_RESTART_COUNT": str(restarts), "CUDA_VISIBLE_DEVICES": "2,3"}
+        copy = subprocess.Popen(
+            [self.path / runner.RUNNER_FILE],
+            cwd=self.path,
+            env={"PATH": os.environ["PATH"]} | variables,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._copies.append(copy)
+        return copy
+
+    def run(self, **options: Any) -> tuple[int, str]:
+        copy = self.begin(**options)
+        return copy.wait(60), copy.communicate()[1]
+
+    def log(self) -> str:
+        path = self.path / "log"
+        return path.read_text() if path.exists() else ""
+
+    @contextmanager
+    def closing(self) -> Iterator[Folder]:
+        try:
+            yield self
+        finally:
+            for copy in self._copies:
+                with suppress(ProcessLookupError):
+                    os.killpg(copy.pid, 9)
+                copy.wait()
+                assert copy.stderr is not None
+                copy.stderr.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with Folder(tmp_path).closing() as made:
+        yield made
+
+
+def test_it_runs_the_order_and_says_how_it_ended(folder: Folder) -> None:
+    start = folder.order("import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(4)")
+    assert folder.run() == (4, "")
+    assert folder.log() == "2,3\n"
+    how = ended(start)
+    assert how is not None
+    assert (how.code, how.signal, how.reason) == (4, 0, "exit status 4")
+    assert read_start(folder.path) == start
+    assert json.loads((folder.path / runner.RUN_FILE).read_text())["epoch"] == 1
+
+
+def test_one_process_a_gpu(folder: Folder) -> None:
+    folder.order(
+        "import os; os.write(1, (os.environ['RANK'] + os.environ['WORLD_SIZE']).encode())", one_process_per_gpu=True
+    )
+    assert folder.run() == (0, "")
+    assert sorted(folder.log()) == ["0", "1", "2", "2"]
+
+
+def test_one_process_that_fails_ends_the_others(folder: Folder) -> None:
+    program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit(7); time.sleep(60)"
+    start = folder.order(program, one_process_per_gpu=True)
+    assert folder.run()[0] == 7
+    how = ended(start)
+    assert how is not None
+    assert how.code == 7
+
+
+def test_an_epoch_is_begun_once(folder: Folder) -> None:
+    folder.order("print('ran')")
+    assert folder.run()[0] == 0
+    code, complaint = folder.run()
+    assert code == runner.REFUSED
+    assert "epoch 1 was begun before" in complaint
+    assert folder.log() == "ran\n"
+
+
+def test_only_the_copy_that_the_order_is_for(folder: Folder) -> None:
+    folder.order("print('ran')", restarts=2)
+    assert "queued the job again 3 times, and the order is for 2" in folder.run(restarts=3)[1]
+    assert "no order for the job allocator-other" in folder.run(name="allocator-other", restarts=2)[1]
+    assert folder.run(restarts=2) == (0, "")
+    assert folder.log() == "ran\n"
+
+
+def test_without_an_order_nothing_runs(folder: Folder) -> None:
+    folder.order("print('ran')")
+    (folder.path / runner.START_FILE).unlink()
+    assert folder.run()[0] == runner.REFUSED
+
+
+def test_a_newer_lease_forbids_the_start(folder: Folder) -> None:
+    folder.order("print('ran')")
+    write_file(folder.path / LEASE_FILE, Grant(JOB, 2))
+    assert "epoch 1 is stale: the lease is of epoch 2" in folder.run()[1]
+
+
+def test_a_newer_lease_ends_a_copy_and_the_next_one_waits_for_that(folder: Folder) -> None:
+    first = folder.order("import time; print('first', flush=True); time.sleep(60)")
+    old = folder.begin()
+    wait_until(lambda: folder.log() == "first\n", "it runs")
+    assert "another copy still runs" in folder.run()[1]
+    folder.order("print('second')", epoch=2, restarts=1)
+    write_start_again(folder, lock_seconds=30.0)
+    assert folder.run(restarts=1) == (0, "")
+    assert old.wait(30) == runner.REFUSED
+    assert folder.log() == "first\nsecond\n"
+    assert ended(first) is None, "what a stale copy has to say does not count"
+
+
+def write_start_again(folder: Folder, lock_seconds: float) -> None:
+    path = folder.path / runner.START_FILE
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"lock_seconds": lock_seconds}))
+
+
+def test_the_lock_is_held_until_the_last_process_is_gone(folder: Folder) -> None:
+    folder.order("import time; print('runs', flush=True); time.sleep(60)")
+    copy = folder.begin()
+    wait_until(lambda: folder.log() == "runs\n", "it runs")
+    copy.kill()
+    copy.wait()
+    folder.order("print('second')", epoch=2)
+    assert "another copy still runs" in folder.run()[1]
+
+
+def test_a_kill_ends_processes_that_hide(folder: Folder) -> None:
+    program = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    print(os.getpid(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    start = folder.order(program)
+    copy = folder.begin()
+    wait_until(lambda: folder.log().strip().isdecimal(), "it hides")
+    order_kill(start)
+    assert copy.wait(30) == 137
+    how = ended(start)
+    assert how is not None
+    assert (how.code, how.signal) == (137, 9)
+    assert not Path("/proc", folder.log().strip()).exists()
+
+
+def test_a_full_log_does_not_hold_the_command_up(folder: Folder) -> None:
+    folder.order("print('x' * 300_000)", log_bytes=1000)
+    assert folder.run() == (0, "")
+    assert len(folder.log()) <= 500
+
+
+def test_marks_are_read_as_they_are_written() -> None:
+    mark = Mark(JOB, 3, 1, 2, 4)
+    assert str(mark) == f"allocator:{JOB}:3:1:2x4"
+    assert Mark.read(str(mark)) == mark
+    for comment in (
+        "",
+        "allocator",
+        f"other:{JOB}:3:1:2x4",
+        f"allocator:{JOB}:3:one:2x4",
+        f"allocator:{JOB}:3:1:2x4:5",
+    ):
+        assert Mark.read(comment) is None
