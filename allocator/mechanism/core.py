@@ -103,6 +103,7 @@ class DecisionCore:
         self._triggers = policy.triggers.value
         self._keeps_isolated_time = Need.ISOLATED_TIME in policy.needs
         self._news = False
+        self._rates_version = 0
         self._asked_at = -np.inf
         self._rounds = 0
         self._last: tuple[Step, Decision] | None = None
@@ -179,6 +180,7 @@ class DecisionCore:
 
         `step_factor` (K,) is new steps over old; without it progress is reckoned on as if the steps were the same.
         """
+        self._rates_version += 1
         self._executor.rates_changed()
         self._isolated.rates_changed(jobs, step_factor)
         if self.settings.decide_at_rate_changes:
@@ -227,6 +229,7 @@ class DecisionCore:
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
         state.more_arrivals, state.slot_seconds = self.more_arrivals, self.slot_seconds
+        state.rates_version = self._rates_version
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
         answer = self._executor.ask(self.policy, state.after(self.allocation), active)
         self.policy_seconds += answer.seconds

@@ -110,6 +110,7 @@ class ClusterState:
     configurations : throughput of the jobs by number of GPUs (`Need.CONFIGURATIONS`); None where it is not known.
     training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
     more_arrivals : whether jobs are still expected to arrive.
+    rates_version : another number whenever rates of jobs have changed since the last decision.
     slot_seconds : decisions are at least so many seconds apart; 0: the world looks at everything at once.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
@@ -146,6 +147,7 @@ class ClusterState:
     deadline_options: DeadlineOptions | None
     training: TrainingView | None
     more_arrivals: bool
+    rates_version: int
     slot_seconds: float
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
@@ -164,6 +166,7 @@ class ClusterState:
         training: TrainingView | None = None,
         running: Assignment | None = None,
         more_arrivals: bool = True,
+        rates_version: int = 0,
         slot_seconds: float = 0.0,
         upcoming: UpcomingRounds | None = None,
         warm_start: WarmStart | None = None,
@@ -179,6 +182,7 @@ class ClusterState:
         self.job_types = job_types
         self.running = Assignment.none() if running is None else running
         self.more_arrivals, self.slot_seconds = more_arrivals, slot_seconds
+        self.rates_version = rates_version
         self.upcoming, self.warm_start = upcoming, warm_start
         self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
@@ -233,6 +237,7 @@ class ClusterState:
             warm_start=None,
             upcoming=None,
             more_arrivals=True,
+            rates_version=0,
             slot_seconds=0.0,
             _sources=sources,
             _behind=behind,
@@ -288,6 +293,7 @@ class ClusterState:
             training=None if self.training is None else self.training.take(jobs),
             running=Assignment(position[running.jobs], running.pool, running.gpus, position[running.partner]),
             more_arrivals=self.more_arrivals,
+            rates_version=self.rates_version,
             slot_seconds=self.slot_seconds,
             upcoming=self.upcoming,
             warm_start=self.warm_start,

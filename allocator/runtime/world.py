@@ -279,7 +279,7 @@ class World:
             return
         ran = np.array([max(news.seconds.get(uuid, 0.0), 0.0) for uuid in self._names(last.jobs)])
         if last.interruptible:
-            self.core.record_service(last.assignment, ran)
+            self.core.record_service(last.assignment, last.jobs, ran)
             return
         self.core.record(last, ran)
         training = self._table.training

@@ -109,3 +109,17 @@ def test_the_memory_of_a_planner_goes_on() -> None:
     later.resume(core.state(), Assignment.of([0, 1], [0, 0], [1, 1]), [(0,), (1,)])
     assert later._executor._memory.promised.keys() == core._executor._memory.promised.keys()  # type: ignore[attr-defined]
     assert len(later._executor._memory.promised) == 2  # type: ignore[attr-defined]
+
+
+def test_planners_of_deadlines_hear_of_other_rates() -> None:
+    cluster = Cluster({"k80": 1})
+    trace = Trace(["x"], [1], [100.0], [0.0], deadline=[150.0])
+    jobs = JobTable(trace, np.ones((1, 1)), cluster)
+    core = core_on(cluster, jobs, "edf")
+    core.arrive([0])
+    core.next(0.0)
+    before = core._executor._memory.curves[0].rates  # type: ignore[attr-defined]
+    jobs.rates[0] = 7.0
+    core.rates_changed(np.array([0]))
+    core.next(1.0)
+    assert (before, core._executor._memory.curves[0].rates) == ([1.0], [7.0])  # type: ignore[attr-defined]

@@ -52,6 +52,10 @@ def serve_command(
             metavar="TYPE:COUNT,...",
         ),
     ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", help="Of the Slurm cluster; its default one, and all nodes, if omitted."),
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option("--policy", help="Who runs where; if omitted the last one of this state, at first fifo_perf."),
@@ -106,7 +110,7 @@ def serve_command(
         early_dispatch=early_dispatch,
     )
     maker = _Maker(options, None if entities is None else Entities.parse(entities), policy or "fifo_perf")
-    service = Service(state, _adapter(adapter, state, virtual), chosen)
+    service = Service(state, _adapter(adapter, state, virtual, partition), chosen)
     last = service.book.policy
     if policy is None and last is not None:
         maker = maker.under(last["name"], last["settings"])
@@ -145,16 +149,17 @@ class _Maker:
         return replace(self, policy=policy, options=replace(self.options, settings=kept + own))
 
 
-def _adapter(name: str, state: Path, virtual: str | None) -> Adapter:
+def _adapter(name: str, state: Path, virtual: str | None, partition: str | None) -> Adapter:
     known: Mapping[str, Literal["local", "slurm"]] = {"local": "local", "slurm": "slurm"}
     if name not in known:
         raise InputError("--adapter", found=name, expected=f"one of {', '.join(known)}")
     if name == "slurm":
         if virtual is not None:
             raise InputError("--virtual", found=virtual, expected="nothing with --adapter slurm")
-        from allocator.runtime.adapters.slurm import SlurmAdapter
+        from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
 
-        return SlurmAdapter(state)
+        settings = SlurmSettings(partition=partition or "")
+        return SlurmAdapter(state.absolute() / "jobs", settings)
     from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 
     return LocalAdapter(state, None if virtual is None else virtual_accelerators(virtual))

@@ -144,13 +144,13 @@ class DeadlinePolicy(PlanPolicy):
     def _read_curves(
         self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int
     ) -> list[int]:
-        """Read throughput curves and deadlines of jobs that are new, of all jobs where the number of GPUs is.
+        """Read throughput curves and deadlines of jobs that are new, of all jobs where capacity or rates are.
 
         Returns the positions of those that no number of GPUs can run.
         """
         capacity, curves = int(state.capacity[pool]), memory.curves
-        if memory.capacity != capacity:
-            memory.capacity, memory.due, curves = capacity, {}, {}
+        if (memory.capacity, memory.rates_version) != (capacity, state.rates_version):
+            memory.capacity, memory.rates_version, memory.due, curves = capacity, state.rates_version, {}, {}
         if all(map(curves.__contains__, labels)):
             new = []
         else:

@@ -21,7 +21,7 @@ class DeadlineMemory:
     wake_ups : seconds at which changes are noted in the published code, though they may be planned no more.
     expected : when the GPUs of each job are to come back by its plan, seconds.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
-    curves : throughput by number of GPUs up to the `capacity`, as it was read when the job arrived. Not kept in a
+    curves : throughput by number of GPUs up to the `capacity`, as it was at `rates_version`. Not kept in a
         checkpoint.
     due : deadline of each of these jobs by which promises are made, seconds; inf for none. Not kept either.
     shared_curves : the same by what a curve depends on: jobs of a type share one.
@@ -34,7 +34,7 @@ class DeadlineMemory:
         self.wake_ups: set[float] = set()
         self.expected: dict[Hashable, float] = {}
         self.starting: dict[Hashable, tuple[int, float]] = {}
-        self.capacity = 0
+        self.capacity = self.rates_version = 0
         self.curves: dict[Hashable, ScalingCurve] = {}
         self.due: dict[Hashable, float] = {}
         self.shared_curves: dict[tuple[Any, ...], ScalingCurve] = {}

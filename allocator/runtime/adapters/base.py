@@ -19,13 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-__all__ = ["Adapter", "AdapterError", "Node", "Seen", "StartOrder"]
+__all__ = ["Adapter", "AdapterError", "NoAnswerError", "Node", "Seen", "StartOrder"]
 
 Phase = Literal["pending", "running", "ended"]
 
 
 class AdapterError(RuntimeError):
     """The cluster refused an order, or did not answer; the order may be given again."""
+
+
+class NoAnswerError(AdapterError):
+    """The cluster did not answer: nobody knows whether the order arrived. It will be given again."""
 
 
 @dataclass(frozen=True)
@@ -136,10 +140,14 @@ class Adapter(ABC):
     async def start(self, order: StartOrder) -> None:
         """Start a job; returns when the cluster has accepted it.
 
+        A start that `observe` does not tell of has never begun, and may be ordered again with the same epoch.
+
         Raises
         ------
         AdapterError
             It was not started, and will not be.
+        NoAnswerError
+            It is not known whether it was started.
         """
 
     @abstractmethod

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from allocator.runtime.adapters.base import AdapterError
+from allocator.runtime.adapters.base import AdapterError, NoAnswerError
 from allocator.runtime.adapters.slurm.records import Server, SlurmJob, read_jobs, read_servers
 
 Answer = TypeVar("Answer")
@@ -24,6 +24,9 @@ RETRIES, RETRY_SECONDS = 20, 0.25
 """For answers that pass by themselves."""
 
 PASSING = ("not available right now", "try again", "temporarily unable to accept job")
+
+SILENT = ("unable to contact", "connection refused", "communication", "timed out", "not responding")
+"""Complaints that say that slurmctld does not answer."""
 
 AT_ONCE = 8
 """Commands that run beside each other: slurmctld asks its clients not to come in hundreds."""
@@ -157,7 +160,8 @@ class Slurm:
             if not any(words in complaint.lower() for words in PASSING):
                 break
             await asyncio.sleep(RETRY_SECONDS)
-        raise AdapterError(f"{' '.join(command[:3])}: {complaint.strip() or f'exit status {status}'}")
+        kind = NoAnswerError if any(words in complaint.lower() for words in SILENT) else AdapterError
+        raise kind(f"{' '.join(command[:3])}: {complaint.strip() or f'exit status {status}'}")
 
     async def _run_once(self, command: Sequence[str]) -> tuple[int, str, str]:
         limit = self._settings.command_seconds
@@ -176,7 +180,7 @@ class Slurm:
             try:
                 output, complaint = await asyncio.wait_for(process.communicate(), limit)
             except TimeoutError:
-                raise AdapterError(f"{command[0]} has not answered within {limit:g} s") from None
+                raise NoAnswerError(f"{command[0]} has not answered within {limit:g} s") from None
             finally:
                 if process.returncode is None:
                     process.kill()
