@@ -11,14 +11,16 @@ lazy evaluation, which with concave curves finds the same jobs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
-from formulations.deadlines.profile import FreeProfile, JobPlan
+from formulations.deadlines.profile import Change, FreeProfile, JobPlan
 
 __all__ = ["Scaled", "Score", "use_left_over"]
 
@@ -70,17 +72,86 @@ class _Candidate:
     Attributes
     ----------
     increase : of GPU seconds per GPU of the step; -inf where the job has none so far.
-    settled_until : up to this time changes of the profile change the plan; inf: any change may.
-    beside : free GPUs after the first interval, without the job's own; -1: the first interval is the only one.
+    used : GPU seconds of the plan.
+    first_until : the end of the first interval, without the job's own GPUs; inf where it is the only one.
+    jump : by how many GPUs there are more free after that than before, without the job's own.
+    bound_until : up to this time the profile decides on the plan; where from, the plan says.
     """
 
-    __slots__ = ("beside", "held", "increase", "job", "level", "plan", "settled_until")
+    __slots__ = ("bound_until", "first_until", "held", "increase", "job", "jump", "level", "plan", "used")
 
     def __init__(self, job: int, held: int, level: int) -> None:
         self.job, self.held, self.level = job, held, level
-        self.increase = -inf
+        self.increase, self.used = -inf, 0.0
         self.plan: JobPlan | None = None
-        self.settled_until, self.beside = inf, -1
+        self.first_until, self.jump, self.bound_until = inf, 0, inf
+
+    def stale(self, change: _Scaling, own: JobPlan) -> bool:
+        """Whether the plan may be another after this change; to be asked about every change."""
+        first, until = change.first_until, self.first_until
+        if first <= until:
+            if first < until:
+                return True
+            # the first interval ends there as long as what is free changes there
+            self.jump += change.first_jump
+            if not self.jump:
+                return True
+        plan = self.plan
+        assert plan is not None
+        bounds = plan.bounds
+        if bounds is None:
+            return first > until or change.differs_from <= self.bound_until
+        start, latest, last, end = bounds
+        if start == inf:
+            return False
+        if (change.least if first > until else change.least_after_first) < plan.gpus[-1]:
+            return True
+        for time in change.moved:
+            if until < time and (start <= time <= latest or last <= time <= end):
+                return True
+        for time in change.kept:
+            if (
+                until < time
+                and (start <= time <= latest or last <= time <= end)
+                and (time == own.end or time in own.starts)
+            ):
+                return True
+        return False
+
+
+class _Scaling:
+    """How the profile has changed with one job that was scaled.
+
+    Attributes
+    ----------
+    first_until, first_jump : the first change after the start of the profile: seconds, and by how many GPUs the number
+        of free ones jumps up more there than before.
+    times : seconds of all changes after the start.
+    differs_from : from then on other numbers of GPUs are free, but for what is free before the first change.
+    least, least_after_first : free GPUs at least where there are fewer, and without what is before the first change.
+    """
+
+    __slots__ = ("differs_from", "first_jump", "first_until", "kept", "least", "least_after_first", "moved")
+
+    def __init__(self, change: Change, profile: FreeProfile) -> None:
+        borders = change.borders
+        self.moved, self.kept = [], []
+        times, free = profile.times, profile.free
+        for time, jump in borders[1:]:
+            at = bisect_left(times, time)
+            here = at < len(times) and times[at] == time
+            if here and free[at] - free[at - 1] != jump:
+                self.kept.append(time)
+            else:
+                self.moved.append(time)
+        self.first_until, self.first_jump = borders[1]
+        # each job holds more in the first interval, so that the first border is its start
+        if borders[0][1] + self.first_jump:
+            self.differs_from = self.first_until
+        else:
+            self.differs_from = borders[2][0] if len(borders) > 2 else inf
+        self.least_after_first = min(change.least[1:], default=inf)
+        self.least = min(change.least[0], self.least_after_first)
 
 
 class _Listed:
@@ -131,15 +202,15 @@ class _Marginal(ABC):
         scaled = candidate.plan = self.filling.minimum_share(without, job, candidate.level)
         if self.keep_met and ((plan.met and not scaled.met) or not self._gains(job, candidate)):
             return False
+        candidate.used = self.gpu_seconds(scaled)
         if candidate.held:
-            candidate.increase = (self.gpu_seconds(scaled) - self.used[j]) / (candidate.level - candidate.held)
-        candidate.settled_until, candidate.beside = inf, -1
-        # A step changes what is free in the first interval of the profile. Where that is the first interval without the
-        # job, too, its length is all that counts.
-        times = self.profile.times[1:2]
-        if scaled.met and without.times[1:2] == times:
-            candidate.settled_until = job.deadline + self.filling.slot_seconds
-            candidate.beside = without.free[1] if times else -1
+            candidate.increase = (candidate.used - self.used[j]) / (candidate.level - candidate.held)
+        times, free = without.times, without.free
+        if len(times) > 1:
+            candidate.first_until, candidate.jump = times[1], free[1] - free[0]
+        else:
+            candidate.first_until = inf
+        candidate.bound_until = job.deadline + self.filling.slot_seconds if scaled.met else inf
         return True
 
     def _gains(self, job: DeadlineJob, candidate: _Candidate) -> bool:
@@ -153,13 +224,13 @@ class _Marginal(ABC):
         ]
         return seconds[1] < seconds[0]
 
-    def adopt(self, candidate: _Candidate) -> None:
+    def adopt(self, candidate: _Candidate) -> Change:
         """Scale the job."""
         j, scaled = candidate.job, candidate.plan
         assert scaled is not None
-        self.profile.give(self.plans[j])
-        self.profile.take(scaled)
-        self.plans[j], self.used[j] = scaled, self.gpu_seconds(scaled)
+        change = self.profile.replace(self.plans[j], scaled)
+        self.plans[j], self.used[j] = scaled, candidate.used
+        return change
 
 
 class _Saving(_Marginal):
@@ -208,63 +279,79 @@ class _Published(_Marginal):
         free, passed = self.profile.free[0], set[float]()
         if not free:
             return Scaled(list(range(len(self.jobs))), passed)
-        listed = [_Listed(j, self.following(j)) for j in range(len(self.jobs))]
-        changed_from = -inf
+        self.listed = [_Listed(j, self.following(j)) for j in range(len(self.jobs))]
+        self.done: list[_Listed] = []
+        for entry in self.listed:
+            if entry.next is not None:
+                self._score(entry, free)
+        self._sort()
         while True:
-            for entry in listed:
-                self._score(entry, changed_from, free)
-            listed.sort(key=_score, reverse=True)
-            best = next((entry.next for entry in listed if entry.next is not None), None)
-            if best is None:
-                return Scaled([entry.job for entry in listed], passed)
+            at = next((k for k, entry in enumerate(self.listed) if entry.next is not None), None)
+            if at is None:
+                return Scaled([entry.job for entry in self.listed + self.done], passed)
+            entry = self.listed[at]
+            best = entry.next
+            assert best is not None
             if best.plan is None and not self.reckon(best):
-                self._replace(listed, best, None)
+                entry.next = None
                 continue
             passed.add(self.plans[best.job].end)
-            changed_from = self._adopt_and_compare(best)
-            free = self.profile.free[0]
-            self._replace(listed, best, self.following(best.job))
+            change = _Scaling(self.adopt(best), self.profile)
+            entry.next = self.following(best.job)
+            self._update(at, change)
 
-    def _score(self, entry: _Listed, changed_from: float, free: int) -> None:
-        """Bring the score of a job up to date; one that is as large as can be keeps its last."""
+    def _score(self, entry: _Listed, free: int) -> None:
+        """Reckon the score of a job whose plan may be another, or who has moved up."""
         candidate = entry.next
-        if candidate is None:
-            return
-        if candidate.level - candidate.held > free:
+        assert candidate is not None
+        if candidate.level - candidate.held > free or (candidate.held and not self.reckon(candidate)):
             entry.next, entry.score = None, -inf
-        elif not candidate.held:
-            entry.score = inf
-        elif self._stale(candidate, changed_from, free):
-            if self.reckon(candidate):
-                entry.score = candidate.increase
-            else:
-                entry.next, entry.score = None, -inf
+        else:
+            entry.score = candidate.increase if candidate.held else inf
 
-    @staticmethod
-    def _replace(listed: list[_Listed], done: _Candidate, following: _Candidate | None) -> None:
-        entry = next(entry for entry in listed if entry.next is done)
-        entry.next = following
+    def _update(self, at: int, change: _Scaling) -> None:
+        """Bring the list up to date after a job was scaled; one that is as large as can be keeps its last score."""
+        free, scaled = self.profile.free[0], self.listed[at]
+        others = False
+        for entry in self.listed:
+            candidate = entry.next
+            if candidate is None:
+                continue
+            if entry is scaled:
+                self._score(entry, free)
+            elif candidate.level - candidate.held > free or (
+                candidate.plan is not None and candidate.stale(change, self.plans[candidate.job])
+            ):
+                before = entry.score
+                self._score(entry, free)
+                others = others or entry.score != before
+        if others or scaled.score == -inf:
+            self._sort()
+        else:
+            self._move(at)
 
-    def _stale(self, candidate: _Candidate, changed_from: float, free: int) -> bool:
-        """Whether the plan may be another after a change of the profile from a time on."""
-        if candidate.plan is None or candidate.settled_until >= changed_from:
-            return True
-        # whether what is free now differs from what is free next decides where the first interval ends
-        return candidate.beside == free + candidate.held
+    def _sort(self) -> None:
+        """Sort the list, and set those aside who are not to be scaled any more."""
+        listed = self.listed
+        listed.sort(key=_score, reverse=True)
+        kept = len(listed)
+        while kept and listed[kept - 1].score == -inf:
+            kept -= 1
+        self.done = listed[kept:] + self.done
+        del listed[kept:]
 
-    def _adopt_and_compare(self, candidate: _Candidate) -> float:
-        """Scale the job; returns from when on the profile differs, but for what is free now."""
-        profile = self.profile
-        times, free = profile.times[1:], profile.free[1:]
-        self.adopt(candidate)
-        new_times, new_free = profile.times, profile.free
-        for i, (time, count) in enumerate(zip(times, free, strict=True), 1):
-            if i == len(new_times):
-                return time
-            if new_times[i] != time or new_free[i] != count:
-                return min(new_times[i], time)
-        return new_times[len(times) + 1] if len(new_times) > len(times) + 1 else inf
+    def _move(self, at: int) -> None:
+        """Move the only entry with another score to its place."""
+        listed = self.listed
+        entry, to = listed[at], at
+        while to and listed[to - 1].score < entry.score:
+            to -= 1
+        while to == at and to + 1 < len(listed) and listed[to + 1].score > entry.score:
+            listed[to] = listed[to + 1]
+            to = at = to + 1
+        listed[at] = entry
+        if to < at:
+            listed.insert(to, listed.pop(at))
 
 
-def _score(entry: _Listed) -> float:
-    return entry.score
+_score = attrgetter("score")
