@@ -29,16 +29,21 @@ class _Listed:
     quota : GPUs that must be free for the plan.
     bound_from, bound_until : breakpoints between these instants (seconds) may decide on the plan.
     until : those after this one never do.
+    floats : whether the breakpoints only say when the job runs, and not what that costs.
     """
 
-    __slots__ = ("bound_from", "bound_until", "first_until", "job", "jump", "next", "quota", "score", "until")
+    __slots__ = ("bound_from", "bound_until", "first_until", "floats", "job", "jump", "next", "quota", "score", "until")
 
     def __init__(self, job: int, following: Candidate | None) -> None:
-        self.job, self.next, self.score = job, following, -inf
+        self.job, self.next, self.score, self.floats = job, following, -inf, False
 
-    def planned(self, candidate: Candidate, until: float) -> None:
-        """Take the score of a plan, and note what of the profile, up to a time, decides on it."""
-        self.score, self.until = candidate.increase, until
+    def planned(self, candidate: Candidate, until: float, *, whole: bool) -> None:
+        """Take the score of a plan, and note what of the profile, up to a time, decides on it.
+
+        With `whole`, all breakpoints are on whole seconds: the cost of a plan that runs from the last breakpoint on,
+        since no deadline bounds it, is the same wherever that is.
+        """
+        self.score, self.until, self.floats = candidate.increase, until, False
         without, plan = candidate.without, candidate.plan
         assert without is not None
         assert plan is not None
@@ -52,9 +57,13 @@ class _Listed:
         self.bound_from, latest, _, end = plan.bounds
         self.bound_until = latest if latest > end else end
         self.quota = plan.gpus[-1] if self.bound_from < inf else 0
+        if whole and latest == inf:
+            self.bound_from, self.floats = inf, True
 
     def decided_by(self, step: _Step, plan: JobPlan, own: JobPlan) -> bool:
         """Whether a step has moved breakpoints that decide on the plan; `own` is the plan that the job has so far."""
+        if self.bound_from == inf:
+            return False
         if plan.bounds is None:
             return step.first > self.first_until or step.differs_from <= self.until
         start, latest, last, end = plan.bounds
@@ -115,6 +124,12 @@ class Published(Marginal):
         if not self.profile.free[0]:
             return list(range(len(self.jobs)))
         self._listed = [_Listed(j, self.following(j)) for j in range(len(self.jobs))]
+        filling = self.filling
+        self._whole = (
+            filling.whole_seconds
+            and not filling.restart_seconds
+            and all(time % 1 == 0 for time in (filling.slot_seconds, *self.profile.times))
+        )
         # who is not to be scaled any more, in the order of the list
         self._left: list[_Listed] = []
         for entry in self._listed:
@@ -128,7 +143,8 @@ class Published(Marginal):
             entry = self._listed[at]
             best = entry.next
             assert best is not None
-            if best.plan is None and not self.reckon(best):
+            outdated = best.plan is None or (entry.floats and best.steps != self.steps)
+            if outdated and not self.reckon(best):
                 entry.next = None
                 continue
             self.passed_ends.add(self.plans[best.job].end)
@@ -143,8 +159,10 @@ class Published(Marginal):
             entry.score = inf
         else:
             assert candidate.plan is not None
-            late = self.jobs[candidate.job].deadline + self.filling.slot_seconds
-            entry.planned(candidate, late if candidate.plan.met else inf)
+            job = self.jobs[candidate.job]
+            late = job.deadline + self.filling.slot_seconds
+            whole = self._whole and not job.starting
+            entry.planned(candidate, late if candidate.plan.met else inf, whole=whole)
 
     def _update(self, at: int, step: _Step) -> None:
         """Bring the list up to date after a job was scaled; one that is as large as can be keeps its last score."""
