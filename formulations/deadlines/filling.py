@@ -22,9 +22,13 @@ __all__ = ["Filling"]
 _TIE = 1e-9
 """Relative distance within which a closed form may fall on another side of a limit than the sum over intervals."""
 
+_NEARLY = 1.0 + _TIE
+
 _Left = tuple[int | None, int, float, int, float]
 """What is left after a forced first interval: GPUs in that, the interval from which on the plan is free (0 or 1), steps
 to do, and GPUs held then with the seconds in which they still get going."""
+
+_NOWHERE = (inf, inf, inf, inf)
 
 _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
@@ -59,26 +63,40 @@ class Filling:
         times, free, deadline, curve = profile.times, profile.free, job.deadline, job.curve
         # intervals that begin before the deadline
         count = bisect_left(times, deadline)
-        left: _Left = (None, 0, job.work, job.held, job.starting)
+        begin, work, held, idle, restart = 0, job.work, job.held, job.starting, self.restart_seconds
         if first is not None and count:
-            within = self._within_first(times, count, job, first)
-            if isinstance(within, JobPlan):
-                return within
-            left = within
-        _, begin, work, held, idle = left
+            now, rate = times[0], curve.rate_of[first]
+            if first != held:
+                idle = restart
+            needed = work / rate + idle
+            if self.whole_seconds:
+                needed = ceil(needed)
+            until = times[1] if count > 1 else deadline
+            if now + needed <= until:
+                return self._within_first(times, first, needed)
+            length = until - now
+            if length > idle:
+                work -= (length - idle) * rate
+                idle = 0.0
+            else:
+                idle -= length
+            begin, held = 1, first
+        left: _Left = (first if begin else None, begin, work, held, idle)
         if begin < count:
             span = deadline - times[begin]
             least = min(free[begin:count])
+            rates, best_rates, summed = curve.rates, curve.best_rates, False
             for k, quota in enumerate(curve.levels):
-                if span * curve.best_rates[k] * (1.0 + _TIE) < work:
+                if span * best_rates[k] * _NEARLY < work:
                     continue
                 if least < quota:
+                    summed = True
                     start = self._start(times, free, count, job, quota, left)
                     if start >= 0:
                         return self._walk(profile, count, job, (start, k), left)
                     continue
-                rate = curve.rates[k]
-                latest = deadline - work / rate - self.restart_seconds
+                rate = rates[k]
+                latest = deadline - work / rate - restart
                 start = bisect_right(times, latest, begin, count) - 1
                 if start < begin and held == quota and (span - idle) * rate >= work:
                     start = begin
@@ -86,9 +104,14 @@ class Filling:
                 if (start >= begin and latest - times[start] < margin) or (
                     start + 1 < count and times[start + 1] - latest < margin
                 ):
+                    summed = True
                     start = self._start(times, free, count, job, quota, left)
                 if start >= begin:
-                    return self._on_free_gpus(profile, count, job, (start, k), left)
+                    plan = self._on_free_gpus(profile, count, job, (start, k), left)
+                    plan.spare = least - quota
+                    if summed:
+                        plan.bounds = None
+                    return plan
         return self._as_soon_as_possible(profile, count, job, left)
 
     def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float) -> JobPlan:
@@ -113,21 +136,16 @@ class Filling:
         met = now < plan.end and real_end <= min(job.deadline, plan.end) + _TIE * abs(now)
         return JobPlan(rest.starts, rest.gpus, plan.end, real_end, met, plan.charged_until)
 
-    def _within_first(self, times: list[float], count: int, job: DeadlineJob, first: int) -> JobPlan | _Left:
-        """The plan of a job that ends in the first interval, or what is left of it after that."""
-        now, deadline, rate = times[0], job.deadline, job.curve.rate_of[first]
-        idle = job.starting if first == job.held else self.restart_seconds
-        needed = job.work / rate + idle
-        if self.whole_seconds:
-            needed = ceil(needed)
-        until = times[1] if count > 1 else deadline
-        if now + needed <= until:
-            end = self.aligned(now, now + needed)
-            end = min(end, times[1]) if len(times) > 1 else end
-            return JobPlan([now], [first], end, now + needed, True, end)
-        length = until - now
-        work = job.work - max(length - idle, 0.0) * rate
-        return first, 1, work, first, max(idle - length, 0.0)
+    def _within_first(self, times: list[float], first: int, needed: float) -> JobPlan:
+        """The plan of a job that ends in the first interval."""
+        now = times[0]
+        real_end = now + needed
+        end = self.aligned(now, real_end)
+        if len(times) > 1 and end > times[1]:
+            end = times[1]
+        plan = JobPlan([now], [first], end, real_end, True, end)
+        plan.bounds = _NOWHERE
+        return plan
 
     def _start(self, times: list[float], free: list[int], count: int, job: DeadlineJob, quota: int, left: _Left) -> int:
         """The last interval from which on the quota does the work, -1 if there is none."""
@@ -163,31 +181,38 @@ class Filling:
         """The plan of a quota that is free in every interval, in closed form."""
         first, begin, work, held, idle = left
         start, k = found
-        times, curve, restart = profile.times, job.curve, self.restart_seconds
-        quota, rate = curve.levels[k], curve.rates[k]
+        times, curve = profile.times, job.curve
+        quota, rate, since = curve.levels[k], curve.rates[k], times[start]
+        latest = job.deadline - work / rate
         starts, gpus = ([], []) if first is None else ([times[0]], [first])
         if start > begin:
             before = curve.levels[k - 1] if k else 0
             if before:
-                lost = idle if before == held else restart
-                work -= max(times[start] - times[begin] - lost, 0.0) * curve.rates[k - 1]
+                lost = idle if before == held else self.restart_seconds
+                work -= max(since - times[begin] - lost, 0.0) * curve.rates[k - 1]
             if before != held or not starts:
                 starts.append(times[begin])
                 gpus.append(before)
-            held, idle = before, restart
+            held = before
+            idle = self.restart_seconds
         if quota != held:
-            idle = restart
-        if quota != held or not starts:
-            starts.append(times[start])
+            idle = self.restart_seconds
+            starts.append(since)
             gpus.append(quota)
-        exact = times[start] + work / rate + idle
+        elif not starts:
+            starts.append(since)
+            gpus.append(quota)
+        exact = since + work / rate + idle
         last = bisect_left(times, exact, start + 1, count) - 1
         needed = exact - times[last]
         if self.whole_seconds:
             if abs(needed - round(needed)) < _TIE * exact:
                 return self._walk(profile, count, job, found, left)
             needed = ceil(needed)
-        return self._ending(profile, count, job, (starts, gpus), last, needed)
+        plan = self._ending(times, count, job.deadline, (starts, gpus), last, needed)
+        until = plan.charged_until if last + 1 < count else max(job.deadline, plan.end)
+        plan.bounds = since, latest + _TIE * abs(latest), times[last], until
+        return plan
 
     def _walk(self, profile: FreeProfile, count: int, job: DeadlineJob, found: tuple[int, int], left: _Left) -> JobPlan:
         """The plan of a quota, interval by interval."""
@@ -222,13 +247,13 @@ class Filling:
                 if self.whole_seconds:
                     needed = ceil(needed)
                 if needed <= length or i + 1 == count:
-                    return self._ending(profile, count, job, (starts, gpus), i, needed)
+                    return self._ending(times, count, job.deadline, (starts, gpus), i, needed)
                 last, runs = i, len(starts)
                 work -= max(length - idle, 0.0) * rate
                 idle = max(idle - length, 0.0)
             held = now
         # what rounding leaves of the work after the last interval with GPUs
-        return self._ending(profile, count, job, (starts[:runs], gpus[:runs]), last, length)
+        return self._ending(times, count, job.deadline, (starts[:runs], gpus[:runs]), last, length)
 
     def _as_soon_as_possible(self, profile: FreeProfile, count: int, job: DeadlineJob, left: _Left) -> JobPlan:
         """The plan of a job that cannot meet its deadline: the most GPUs that it can use, until it is through."""
@@ -266,21 +291,23 @@ class Filling:
 
     def _ending(
         self,
-        profile: FreeProfile,
+        times: list[float],
         count: int,
-        job: DeadlineJob,
+        deadline: float,
         runs: tuple[list[float], list[int]],
         last: int,
         needed: float,
     ) -> JobPlan:
         """The plan of a job that ends so many seconds into an interval."""
-        times = profile.times
-        real_end = times[last] + needed
-        end = self.aligned(times[last], real_end)
-        if last + 1 < len(times) and real_end <= times[last + 1] < end:
+        since = times[last]
+        real_end = since + needed
+        slot = self.slot_seconds
+        end = since + ceil((real_end - since) / slot) * slot if slot else real_end
+        following = times[last + 1] if last + 1 < len(times) else inf
+        if real_end <= following < end:
             # slots that were counted from elsewhere
-            end = times[last + 1]
-        if job.deadline < real_end <= job.deadline + _ROUNDING * abs(real_end):
-            real_end = job.deadline
-        charged = times[last + 1] if last + 1 < count else end
-        return JobPlan(*runs, end, real_end, real_end <= job.deadline, charged)
+            end = following
+        if deadline < real_end <= deadline + _ROUNDING * abs(real_end):
+            real_end = deadline
+        charged = following if last + 1 < count else end
+        return JobPlan(runs[0], runs[1], end, real_end, real_end <= deadline, charged)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from math import inf
+from typing import NamedTuple
 
-__all__ = ["FreeProfile", "JobPlan"]
+__all__ = ["Change", "FreeProfile", "JobPlan"]
 
 
 class JobPlan:
@@ -20,21 +21,26 @@ class JobPlan:
     real_end : when the job ends, seconds.
     met : whether that is within its deadline.
     charged_until : the end of the interval in which the job ends, which ElasticFlow's published score charges for.
+    bounds : breakpoints of the profile from the first to the second, and from the third to the fourth of these instants
+        decided on the plan; the others only by leaving as many GPUs free as the plan has in the end, and where the
+        first interval is forced, by when that ends. None: all of the profile did.
+    spare : GPUs that were free besides throughout, up to the deadline; where there are `bounds`.
     """
 
-    __slots__ = ("charged_until", "end", "gpus", "met", "real_end", "starts")
+    __slots__ = ("bounds", "charged_until", "end", "gpus", "met", "real_end", "spare", "starts")
 
     def __init__(
         self, starts: list[float], gpus: list[int], end: float, real_end: float, met: bool, charged_until: float
     ) -> None:
         self.starts, self.gpus = starts, gpus
         self.end, self.real_end, self.met, self.charged_until = end, real_end, met, charged_until
+        self.bounds: tuple[float, float, float, float] | None = None
+        self.spare = 0
 
     def gpu_seconds(self, until: float) -> float:
         """GPU seconds where the last number of GPUs is kept `until` then (`end`, `real_end`, `charged_until`)."""
-        total: float = 0
-        last, held = self.starts[0], self.gpus[0]
-        for start, gpus in zip(self.starts[1:], self.gpus[1:], strict=True):
+        total, held, last = 0.0, 0, self.starts[0]
+        for start, gpus in zip(self.starts, self.gpus, strict=True):
             total += held * (start - last)
             last, held = start, gpus
         return total + held * (until - last)
@@ -60,6 +66,19 @@ class JobPlan:
             return self
         starts = [clock, *self.starts[at + 1 :]]
         return JobPlan(starts, self.gpus[at:], self.end, self.real_end, self.met, self.charged_until)
+
+
+class Change(NamedTuple):
+    """How a profile has changed.
+
+    Attributes
+    ----------
+    borders : (seconds, by how many GPUs the number of free ones jumps up more there than before), ascending.
+    least : free GPUs at least between two neighbouring borders; inf where there are not fewer than before.
+    """
+
+    borders: list[tuple[float, int]]
+    least: list[float]
 
 
 class FreeProfile:
@@ -103,6 +122,46 @@ class FreeProfile:
     def give(self, plan: JobPlan) -> None:
         """With the GPUs of a plan that was taken."""
         self._change(plan, -1)
+
+    def replace(self, old: JobPlan, new: JobPlan) -> Change:
+        """Without the GPUs of a plan, and with those of another that was taken, both from the start of the profile."""
+        net: dict[float, int] = {}
+        held = 0
+        for start, gpus in zip(old.starts, old.gpus, strict=True):
+            net[start] = gpus - held
+            held = gpus
+        net[old.end] = -held
+        held = 0
+        for start, gpus in zip(new.starts, new.gpus, strict=True):
+            net[start] = net.get(start, 0) + held - gpus
+            held = gpus
+        net[new.end] = net.get(new.end, 0) + held
+        borders = sorted([border for border in net.items() if border[1]])
+        times, free = self.times, self.free
+        change, i = 0, 0
+        touched: list[int] = []
+        least: list[float] = []
+        for time, jump in borders:
+            j = bisect_left(times, time, i)
+            if time < inf and (j == len(times) or times[j] != time):
+                times.insert(j, time)
+                free.insert(j, free[j - 1])
+            if change:
+                if j == i + 1:
+                    free[i] += change
+                    least.append(free[i] if change < 0 else inf)
+                else:
+                    free[i:j] = [count + change for count in free[i:j]]
+                    least.append(min(free[i:j]) if change < 0 else inf)
+            elif touched:
+                least.append(inf)
+            change += jump
+            i = j
+            touched.append(j)
+        for i in reversed(touched):
+            if 0 < i < len(times) and free[i] == free[i - 1]:
+                del times[i], free[i]
+        return Change(borders, least)
 
     def _change(self, plan: JobPlan, sign: int) -> None:
         times, free, starts = self.times, self.free, plan.starts

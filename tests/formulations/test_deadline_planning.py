@@ -170,6 +170,34 @@ def test_profiles_kept_at_intervals_are_those_of_all_places() -> None:
     assert listed(anew.left_over) == listed(order.left_over)
 
 
+@pytest.mark.parametrize("filling", [Filling(), Filling(60.0, True), Filling(60.0, True, 30.0)], ids=repr)
+@pytest.mark.parametrize("seed", range(4))
+def test_plans_that_a_newcomer_leaves_alone_are_those_of_planning_anew(filling, seed) -> None:
+    curves = [ScalingCurve([1, 2, 4, 8], rates, capacity=64) for rates in ([1.0, 2.0, 3.0, 3.5], [1.0, 1.5, 3.2, 3.1])]
+    rng = np.random.default_rng(seed)
+    order = DeadlineOrder.filled(filling, FreeProfile(0.0, 64))
+    admitted: list[DeadlineJob] = []
+    for _ in range(300):
+        seconds = float(rng.integers(60, 4000))
+        due = math.inf if rng.random() < 0.1 else float(math.ceil(seconds * rng.uniform(0.4, 4.0)))
+        job = DeadlineJob(curves[rng.integers(2)], seconds, due)
+        if order.admit([job]):
+            admitted.append(job)
+    assert 50 < len(admitted) < 300
+    anew = DeadlineOrder.filled(filling, FreeProfile(0.0, 64))
+    anew.add(admitted)
+    assert order.jobs == anew.jobs
+    for plan, other in zip(order.plans, anew.plans, strict=True):
+        assert (plan.starts, plan.gpus, plan.end, plan.real_end) == (
+            other.starts,
+            other.gpus,
+            other.end,
+            other.real_end,
+        )
+        assert (plan.met, plan.charged_until) == (other.met, other.charged_until)
+    assert listed(anew.left_over) == listed(order.left_over)
+
+
 def test_worked_by_hand() -> None:
     """Two jobs on four GPUs: the later one fills what the earlier leaves, from its deadline backwards."""
     curve = ScalingCurve([1, 2, 4], [1.0, 2.0, 4.0], capacity=4)
