@@ -7,11 +7,12 @@ that are there are not made again; `load` of the same folder gives what has come
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from allocator import Cluster, simulate
+from allocator import Cluster, get_policy, simulate
 from allocator.sweep import Sweep, run
 from allocator.sweep.execute import Materials
 from benchmarks.deadlines.inputs import CLUSTER_GPUS, TESTBED_TRACE, Inputs
@@ -30,12 +31,14 @@ BASELINES = ("edf", "edf_admission", "tiresias", "gandiva_time_slicing", "themis
 
 PUBLISHED = ("elasticflow", "elasticflow_no_admission", *BASELINES)
 
-_OWN = {"admission": "each", "keep_promises": True, "score": "saving", "published_list": False, "levels": "useful"}
+_OWN = asdict(get_policy("elasticflow"))
+"""The default, in a world whose preset has other settings."""
+
 _VARIANTS: tuple[dict[str, Any], ...] = (
     {"name": "elasticflow", **_OWN},
     {"name": "elasticflow", **_OWN, "admission": "repair"},
 )
-_NO_ADMISSION = {"name": "elasticflow_no_admission", "score": "saving", "levels": "useful"}
+_NO_ADMISSION = {"name": "elasticflow_no_admission", **asdict(get_policy("elasticflow_no_admission"))}
 
 _OPTIMUM = {"name": "elasticflow_mip", "slots": 8, "time_limit_seconds": 1.0}
 

@@ -47,6 +47,10 @@ class ElasticFlow(ElasticPolicy):
     plan of before is carried on, and newcomers are tried on what that leaves. A job whose promise has become impossible
     to keep is served as best effort and stands in nobody's way.
 
+    Decisions cost time. What starts turn out to take is part of the plans, so that a job is moved to other GPUs only
+    where it gains more than that, and who is let in has time in reserve for decisions that cost those who run on
+    (`learn_costs`). The next decision is made when something has happened, or when a plan would otherwise be missed.
+
     Parameters
     ----------
     admission : "each": newcomers are tried one by one. "batch": all that arrive together are admitted or rejected
@@ -55,7 +59,7 @@ class ElasticFlow(ElasticPolicy):
     repair_rounds, repair_jobs : how many orders, and with how many jobs at most.
     score : "saving", or "published": the job whose plan *costs* the most GPU time by it, as the published code has it.
     keep_promises : False, as published: plans are always made anew, and a job that is late keeps all others out.
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds, published_list : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
 
     For clusters with one type of accelerator.
@@ -81,7 +85,7 @@ class ElasticFlow(ElasticPolicy):
         jobs, unserved = self.jobs(state, memory, pool)
         repair_rounds = self.repair_rounds if self.admission == "repair" else 0
         promises = Promises(
-            self.filling, float(state.clock), int(state.capacity[pool]), repair_rounds, self.repair_jobs
+            self.filling(state, memory), float(state.clock), int(state.capacity[pool]), repair_rounds, self.repair_jobs
         )
         new = [job for job in jobs if not memory.knows(job.label)]
         with_deadline = [job for job in new if job.due < inf]
@@ -117,15 +121,15 @@ class ElasticFlowNoAdmission(ElasticPolicy):
 
     Parameters
     ----------
-    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as in
-        `elasticflow`.
+    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds,
+        published_list : as in `elasticflow`.
     """
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        promises = Promises(self.filling, float(state.clock), int(state.capacity[pool]))
+        promises = Promises(self.filling(state, memory), float(state.clock), int(state.capacity[pool]))
         promises.add(jobs)
         if self.published_list:
             return self._by_the_published_list(state, memory, pool, promises, unserved.tolist())
@@ -155,7 +159,7 @@ class ElasticFlowNoAdmission(ElasticPolicy):
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
         for job in sorted(starting, key=lambda job: job.position):
             started[job.label] = len(started)
-        passed = use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
+        passed = use_left_over(promises.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
         notes -= passed - {plan.end for plan in plans}
         for job, plan in zip(jobs, plans, strict=True):
             if plan.gpus[0]:
