@@ -12,6 +12,9 @@ from allocator.simulator import simulate
 from formulations.deadlines import Filling, JobPlan
 from throughputs import deadline_trace, default_table
 
+CLUSTER = Cluster({"v100": 16}, gpus_per_server={"v100": 8})
+TABLE = default_table()
+
 
 def state_of(lost, clock, labels=None):
     rates = np.ones((len(lost), 1))
@@ -64,15 +67,29 @@ def test_what_is_planned_for_the_end_of_a_job_waits_for_it(published, patience):
 @pytest.mark.parametrize("overhead", ["off", "starts", "running"])
 def test_no_world_makes_it_break_more_promises_than_the_published_rules(overhead):
     """Where a decision costs everybody, one that brings nothing is a loss, and short jobs could be kept from ending."""
-    table = default_table()
+    published = preset("elasticflow").settings_of_policy("elasticflow", CLUSTER) | {"slot_seconds": 240.0}
     trace = deadline_trace(60, 500.0, rng=np.random.default_rng(3))
-    cluster = Cluster({"v100": 16}, gpus_per_server={"v100": 8})
-    world = preset("elasticflow").replace(slot_seconds=240.0, overhead=overhead)
-    published = world.settings_of_policy("elasticflow", cluster) | {"slot_seconds": 240.0}
-    ours, theirs = (
-        simulate(trace, cluster, get_policy("elasticflow", **settings), table, preset=world).summary()
-        for settings in ({}, published)
-    )
+    ours, theirs = (outcome(trace, overhead, **settings) for settings in ({}, published))
     assert ours["deadline_ratio"] >= theirs["deadline_ratio"]
     assert ours["late"] <= theirs["late"]
     assert ours["policy_calls"] <= 2 * len(trace) + 2
+
+
+@pytest.mark.parametrize("overhead", ["off", "starts"])
+def test_repair_keeps_promises_where_decisions_are_slots_apart(overhead):
+    traces = [deadline_trace(80, 300.0, rng=np.random.default_rng(seed)) for seed in range(3)]
+    let_in, late = (
+        {
+            admission: sum(outcome(trace, overhead, admission=admission)[figure] for trace in traces)
+            for admission in ("each", "repair")
+        }
+        for figure in ("admitted", "late")
+    )
+    assert let_in["repair"] > 1.05 * let_in["each"]
+    assert late["repair"] <= late["each"] <= 2
+
+
+def outcome(trace, overhead, **settings):
+    """What comes of the jobs in the published world, slots of 240 s."""
+    world = preset("elasticflow").replace(slot_seconds=240.0, overhead=overhead)
+    return simulate(trace, CLUSTER, get_policy("elasticflow", **settings), TABLE, preset=world).summary()

@@ -8,7 +8,7 @@ from math import inf
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
-from allocator.policies.deadlines.promises import Promises
+from allocator.policies.deadlines.promises import NO_REPAIR, Promises, Repair
 from allocator.protocol import ClusterState, Plan
 from formulations.deadlines import Score, use_left_over
 
@@ -26,6 +26,11 @@ class ElasticPolicy(DeadlinePolicy):
 
     score: Score = "saving"
 
+    def promises(self, state: ClusterState, memory: DeadlineMemory, pool: int, repair: Repair = NO_REPAIR) -> Promises:
+        """Plans at this instant, of nobody so far."""
+        filling, now = self.filling(state, memory), float(state.clock)
+        return Promises(filling, now, int(state.capacity[pool]), state.slot_seconds, repair)
+
     def keep(self, promises: Promises, jobs: Sequence[PlannedJob], memory: DeadlineMemory) -> list[PlannedJob]:
         """Plan the jobs that were promised their deadlines; returns those with deadlines that have no promise any more.
 
@@ -41,7 +46,8 @@ class ElasticPolicy(DeadlinePolicy):
         if _fill(promises, promised):
             return late
         carried = {
-            job.label: promises.filling.carried_on(memory.promised[job.label], job, promises.now) for job in promised
+            job.label: promises.filling.carried_on(memory.promised[job.label], job, promises.now, promises.wait)
+            for job in promised
         }
         broken = [job for job in promised if not carried[job.label].met]
         promised = [job for job in promised if carried[job.label].met]

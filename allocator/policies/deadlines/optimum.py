@@ -72,7 +72,7 @@ class ElasticFlowProgram(ElasticPolicy):
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
         value = dict(zip(state.throughputs.jobs, state.priority_weights.tolist(), strict=True))
-        promises = Promises(self.filling(state, memory), float(state.clock), int(state.capacity[pool]))
+        promises = self.promises(state, memory, pool)
         late = self.keep(promises, jobs, memory)
         let_in = len(promises.jobs)
         newcomers = [job for job in jobs if job.due < inf and not memory.knows(job.label)]
@@ -114,7 +114,7 @@ class ElasticFlowProgram(ElasticPolicy):
             return bound, ""
         assert answer.plans is not None
         chosen = [(job, plan) for job, plan, met in zip(asked, answer.plans, answer.met, strict=True) if met]
-        plans = [promises.filling.carried_on(plan, job, now) for job, plan in chosen if plan is not None]
+        plans = [promises.filling.carried_on(plan, job, now, promises.wait) for job, plan in chosen if plan is not None]
         if len(plans) == len(chosen) and all(plan.met for plan in plans):
             here = sum(value[job.label] for job in promises.jobs), -_gpu_seconds(promises.plans)
             if (sum(value[job.label] for job, _ in chosen), -_gpu_seconds(plans)) > here:
