@@ -38,6 +38,7 @@ BEST_EFFORT = ("0.1", "0.5", "0.9")
 OF_RECORDED: dict[str, Callable[[pd.DataFrame], str]] = {
     "ablation": lambda rows: markdown_of_ablation(rows[rows["submitted_jobs"] == rows["submitted_jobs"].max()]),
     "tightness": lambda rows: markdown_by_case(rows, TIGHTNESS),
+    "best_effort": lambda rows: markdown_by_case(rows, BEST_EFFORT, hours=True),
     "saturation": markdown_of_saturation,
 }
 """Tables of studies by name, from their rows."""
