@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.reference import deadline_studies, gavel_replays, shockwave_replays
@@ -60,6 +61,10 @@ def demo() -> str:
 TABLES = {
     "demo": DocTable("README.md", demo),
     "deadlines-end-to-end": DocTable("docs/deadlines.md", deadline_studies.table_of_end_to_end),
+    **{
+        f"deadlines-{study.replace('_', '-')}": DocTable("docs/deadlines.md", partial(deadline_studies.table_of, study))
+        for study in deadline_studies.OF_RECORDED
+    },
     "deadlines-clusters": DocTable("docs/deadlines.md", deadline_studies.table_of_clusters),
     "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
+from benchmarks.deadlines.studies import OURS, REPAIR, WORLDS
 from tests import tables
 from tests.reference import deadline_studies
 from tests.reference import shockwave_replays as replays
@@ -102,6 +103,22 @@ def test_jobs_that_the_homogeneous_path_moves(gpus):
 def test_policies_for_deadlines_on_the_testbed_jobs(public_data, tmp_path):
     public_data("elasticflow/traces/elasticflow-traces.tar.gz")
     assert tables.printed("deadlines-end-to-end") == deadline_studies.table_of_end_to_end(tmp_path)
+
+
+@pytest.mark.parametrize("study", deadline_studies.OF_RECORDED)
+def test_tables_of_studies_of_deadlines_are_those_of_the_recorded_runs(study):
+    made = deadline_studies.OF_RECORDED[study](deadline_studies.recorded(study))
+    assert tables.printed(f"deadlines-{study.replace('_', '-')}") == made
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("label", "admission"), [(OURS, "each"), (REPAIR, "repair")])
+def test_recorded_runs_of_elasticflow_come_out_again(public_data, tmp_path, label, admission, world):
+    public_data("elasticflow/traces/elasticflow-traces.tar.gz")
+    rows = deadline_studies.recorded("ablation").set_index(["label", "case", "cluster"])
+    again = deadline_studies.on_32_gpus(tmp_path, admission, world)
+    for figure, kept in rows.loc[(label, world, "a100:32"), ["deadline_ratio", "admitted", "late"]].items():
+        assert again[figure] == pytest.approx(kept)
 
 
 @pytest.mark.exhaustive

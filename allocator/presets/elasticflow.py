@@ -34,7 +34,13 @@ _MOST_GPUS: Mapping[str, int] = {
     "yolov3 (batch size 64)": 4,
 }
 
-_PLANNER: Mapping[str, Any] = {"levels": "all", "slot_seconds": 60.0, "whole_seconds": True, "margin_seconds": 0.0}
+_PLANNER: Mapping[str, Any] = {
+    "levels": "all",
+    "slot_seconds": 60.0,
+    "whole_seconds": True,
+    "learn_costs": False,
+    "margin_seconds": 0.0,
+}
 
 _ELASTIC: Mapping[str, Any] = {**_PLANNER, "most_gpus": _MOST_GPUS, "score": "published", "published_list": True}
 

@@ -22,9 +22,18 @@ from rich.console import Console, RenderableType
 from benchmarks.deadlines.inputs import Inputs
 from benchmarks.deadlines.published import TESTBED_RATIOS
 from benchmarks.deadlines.report import rows_of, tables
-from benchmarks.deadlines.studies import AS_PUBLISHED, OURS, REPAIR, STUDIES, efficiency_over_time, run_study
+from benchmarks.deadlines.studies import (
+    AS_PUBLISHED,
+    ONE_BY_ONE,
+    OURS,
+    REPAIR,
+    STUDIES,
+    efficiency_over_time,
+    run_study,
+)
 
 __all__ = [
+    "ALL",
     "AS_PUBLISHED",
     "FOLDER",
     "OURS",
@@ -40,20 +49,23 @@ __all__ = [
     "table",
 ]
 
+ALL = (*STUDIES, *ONE_BY_ONE)
+"""Names of the studies."""
+
 FOLDER = Path("benchmarks/results/deadlines")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this study."""
     group = parser.add_argument_group("deadlines", "what the study `deadlines` runs; everything by default")
-    group.add_argument("--study", action="append", choices=list(STUDIES), help="may be repeated")
+    group.add_argument("--study", action="append", choices=ALL, help="may be repeated")
     group.add_argument("--folder", type=Path, default=FOLDER, help="where runs are kept; they are not made again")
     group.add_argument("--processes", type=int, help="runs at a time; all cores if it is left out")
 
 
 def options_from(chosen: argparse.Namespace) -> dict[str, Any]:
     """Settings from the command line, for `measure`."""
-    names = tuple(dict.fromkeys(chosen.study or STUDIES))
+    names = tuple(dict.fromkeys(chosen.study or ALL))
     return {"studies": names, "folder": chosen.folder, "processes": chosen.processes}
 
 
@@ -61,7 +73,7 @@ def measure(
     *,
     quick: bool,
     console: Console,
-    studies: tuple[str, ...] = tuple(STUDIES),
+    studies: tuple[str, ...] = ALL,
     folder: Path = FOLDER,
     processes: int | None = None,
 ) -> list[dict[str, Any]]:

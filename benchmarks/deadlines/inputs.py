@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from throughputs import read_trace
+from throughputs import ThroughputTable, default_table, read_table, read_trace
 
 __all__ = ["CLUSTER_GPUS", "Inputs"]
 
@@ -35,6 +35,7 @@ TESTBED_TRACE = "195job"
 
 _ARCHIVE = "traces/elasticflow-traces.tar.gz"
 _THROUGHPUTS = "throughputs_A100"
+_MORE_THROUGHPUTS = "throughputs_T4"
 _MEAN_INTERARRIVAL_SECONDS = 600.0
 
 
@@ -77,6 +78,13 @@ class Inputs:
     def cluster(self, gpus: int) -> dict[str, str]:
         """A cluster of so many GPUs in servers of 8, as a sweep has it."""
         return {"gpus": f"{self.accelerator}:{gpus}", "gpus_per_server": f"{self.accelerator}:8"}
+
+    def tables(self) -> dict[str, ThroughputTable]:
+        """Throughputs by accelerator: the public ones of A100 and T4, or the embedded ones."""
+        if self.throughputs is None:
+            return {self.accelerator: default_table()}
+        folders = {self.accelerator: self.throughputs, "t4": self.throughputs.parent / _MORE_THROUGHPUTS}
+        return {accelerator: read_table(folder, accelerator) for accelerator, folder in folders.items()}
 
     def trace(self, name: str) -> Path | None:
         """File of a public trace."""

@@ -9,12 +9,22 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from benchmarks.deadlines.published import CLUSTER_RATIOS, TESTBED_RATIOS
+from benchmarks.deadlines.saturation import ADMISSIONS, BOUND, WORLDS
 from benchmarks.deadlines.studies import AS_PUBLISHED
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["markdown_of_clusters", "markdown_of_policies", "row_of_cluster", "rows_of", "tables"]
+__all__ = [
+    "markdown_by_case",
+    "markdown_of_ablation",
+    "markdown_of_clusters",
+    "markdown_of_policies",
+    "markdown_of_saturation",
+    "row_of_cluster",
+    "rows_of",
+    "tables",
+]
 
 _COLUMNS = (
     "label",
@@ -132,6 +142,52 @@ def markdown_of_policies(results: pd.DataFrame, *, testbed: bool = False) -> str
                 f"{row['average_jct'] / 3600:.2f}",
             ]
         lines.append(_line([row["label"], figures[0], *published, *figures[1:]]))
+    return "\n".join(lines)
+
+
+def markdown_by_case(results: pd.DataFrame, cases: Sequence[str], *, hours: bool = False) -> str:
+    """Jobs in time, a row for each policy and a column for each case; with `hours` also the mean JCT of best effort."""
+    lines = [_line(["policy", *cases]), _line(["---"] * (len(cases) + 1))]
+    for label in dict.fromkeys(results["label"]):
+        rows = results[results["label"] == label].set_index("case")
+        cells = [f"{rows.loc[case, 'deadline_ratio']:.3f}" for case in cases]
+        if hours:
+            jct = [rows.loc[case, "best_effort_average_jct"] / 3600 for case in cases]
+            cells = [f"{cell}, {mean:.1f} h" for cell, mean in zip(cells, jct, strict=True)]
+        lines.append(_line([label, *cells]))
+    return "\n".join(lines)
+
+
+def markdown_of_ablation(results: pd.DataFrame) -> str:
+    """Jobs in time, in brackets those that were let in and are late; by who loses time by decisions, and by GPUs."""
+    sizes = sorted({int(cluster.split(":")[1]) for cluster in results["cluster"]})
+    head = ["policy", "decisions cost", *(f"{gpus} GPUs" for gpus in sizes)]
+    lines = [_line(head), _line(["---"] * len(head))]
+    of_world = results["case"].fillna("")
+    for label in dict.fromkeys(results["label"]):
+        for world in dict.fromkeys(of_world[results["label"] == label]):
+            rows = results[(results["label"] == label) & (of_world == world)]
+            found = {int(row["cluster"].split(":")[1]): row for row in rows.to_dict("records")}
+            cells = [f"{found[gpus]['deadline_ratio']:.3f} ({found[gpus]['late']:.0f})" for gpus in sizes]
+            lines.append(_line([label, world or "-", *cells]))
+    return "\n".join(lines)
+
+
+def markdown_of_saturation(results: pd.DataFrame) -> str:
+    """Jobs that were let in, and in brackets those of them that were late; a row for each cluster."""
+    of_world = results["case"].fillna("")
+    columns = [(BOUND, ""), *((label, world) for world in WORLDS for label in ADMISSIONS)]
+    head = ["cluster", "offered", *(f"{label}, {world}" if world else label for label, world in columns)]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for cluster in [*dict.fromkeys(results["cluster"]), None]:
+        here = results["cluster"].notna() if cluster is None else results["cluster"] == cluster
+        cells = []
+        for label, world in columns:
+            rows = results[here & (results["label"] == label) & (of_world == world)]
+            late = f" ({rows['late'].sum():.0f})" if world else ""
+            cells.append(f"{rows['admitted'].sum():,.0f}{late}")
+        offered = results[here & (results["label"] == BOUND)]["submitted_jobs"].sum()
+        lines.append(_line([cluster or "together", f"{offered:,.0f}", *cells]))
     return "\n".join(lines)
 
 

@@ -7,20 +7,35 @@ that are there are not made again; `load` of the same folder gives what has come
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from allocator import Cluster, simulate
+from allocator import Cluster, get_policy, simulate
 from allocator.sweep import Sweep, run
 from allocator.sweep.execute import Materials
 from benchmarks.deadlines.inputs import CLUSTER_GPUS, TESTBED_TRACE, Inputs
+from benchmarks.deadlines.saturation import near_saturation
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["AS_PUBLISHED", "BASELINES", "OURS", "REPAIR", "STUDIES", "efficiency_over_time", "run_study"]
+    from allocator.simulator import SimulationResult
+    from allocator.sweep.definition.point import Point
+
+__all__ = [
+    "AS_PUBLISHED",
+    "BASELINES",
+    "ONE_BY_ONE",
+    "OURS",
+    "REPAIR",
+    "STUDIES",
+    "WORLDS",
+    "efficiency_over_time",
+    "run_study",
+]
 
 AS_PUBLISHED, OURS, REPAIR = "elasticflow, published", "elasticflow, ours", "elasticflow, repair"
 """What the studies call ElasticFlow: under its preset, by default, and with the other admission."""
@@ -30,25 +45,29 @@ BASELINES = ("edf", "edf_admission", "tiresias", "gandiva_time_slicing", "themis
 
 PUBLISHED = ("elasticflow", "elasticflow_no_admission", *BASELINES)
 
-_OWN = {"admission": "each", "keep_promises": True, "score": "saving", "published_list": False, "levels": "useful"}
+_OWN = asdict(get_policy("elasticflow"))
+"""The default, in a world whose preset has other settings."""
+
 _VARIANTS: tuple[dict[str, Any], ...] = (
     {"name": "elasticflow", **_OWN},
     {"name": "elasticflow", **_OWN, "admission": "repair"},
 )
-_NO_ADMISSION = {"name": "elasticflow_no_admission", "score": "saving", "levels": "useful"}
+_NO_ADMISSION = {"name": "elasticflow_no_admission", **asdict(get_policy("elasticflow_no_admission"))}
 
 _OPTIMUM = {"name": "elasticflow_mip"}
 
 _CHRONUS = {"name": "chronus", "solver": "none"}
 """The greedy rule: the lease program takes 20 times as long on these traces, and meets as many deadlines."""
 
+WORLDS: Mapping[str, str] = MappingProxyType({"nothing": "off", "starts": "starts", "all who run": "running"})
+"""Who loses time by decisions, and the setting for it: nobody, jobs whose GPUs change, or as published everybody."""
+
 _STARTS = {"overhead": "starts"}
 """A decision costs those whose GPUs change. As published it costs all that run, whether or not anything changes."""
 
 _SLOT_SECONDS = 240.0
 _FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
-_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_SEEDS = (0, 1, 2)
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -91,10 +110,9 @@ def tightness(inputs: Inputs, *, small: bool) -> list[Sweep]:
     factors = _FACTORS[::2] if small else _FACTORS
     definition = _testbed(inputs, small=small)
     definition["cases"] = [{"name": f"{u:g}", "workload": {"deadline_factors": [u, u]}} for u in factors]
-    policies = ["elasticflow", "edf", "edf_admission", "tiresias", "gandiva_time_slicing"]
     return [
-        *_with_chronus("tightness", policies, **definition),
-        _sweep("tightness_ours", _VARIANTS[:1], world=_STARTS, **definition),
+        *_with_chronus("tightness", PUBLISHED, **definition),
+        _sweep("tightness_ours", _VARIANTS, world=_STARTS, **definition),
     ]
 
 
@@ -103,23 +121,21 @@ def best_effort(inputs: Inputs, *, small: bool) -> list[Sweep]:
     shares = _SHARES[::4] if small else _SHARES
     definition = _testbed(inputs, small=small)
     definition["cases"] = [{"name": f"{share:g}", "workload": {"best_effort": share}} for share in shares]
-    definition["seeds"] = list(_SEEDS[:1] if small else _SEEDS)
-    policies = ["elasticflow", "edf", "tiresias", "gandiva_time_slicing"]
     return [
-        *_with_chronus("best_effort", policies, **definition),
-        _sweep("best_effort_ours", _VARIANTS[:1], world=_STARTS, **definition),
+        *_with_chronus("best_effort", PUBLISHED, **definition),
+        _sweep("best_effort_ours", _VARIANTS, world=_STARTS, **definition),
     ]
 
 
 def ablation(inputs: Inputs, *, small: bool) -> list[Sweep]:
-    """Admission, elastic scaling and both, where starts cost and where they are free; a program, Chronus."""
+    """Admission, elastic scaling and both, by what decisions cost; a program, Chronus."""
     definition = _testbed(inputs, small=small)
-    policies = ["edf", "edf_admission", _NO_ADMISSION, *_VARIANTS]
+    policies = ["edf", "edf_admission", "elasticflow", _NO_ADMISSION, *_VARIANTS]
     sizes = [8, 16] if small else [32, 64, 128]
     several = definition | {"clusters": [inputs.cluster(gpus) for gpus in sizes]}
     # The program takes seconds for tens of jobs, and minutes for hundreds: it is asked about few jobs on few GPUs.
     few = definition | {"jobs": [10 if small else 20], "clusters": [inputs.cluster(8)]}
-    worlds = [{"name": "starts cost", **_STARTS}, {"name": "starts are free", "overhead": "off"}]
+    worlds = [{"name": name, "overhead": overhead} for name, overhead in WORLDS.items()]
     return [
         _sweep("ablation", policies, cases=worlds, **several),
         _sweep("ablation_chronus", [_CHRONUS], preset="chronus_elasticflow", **several),
@@ -171,6 +187,10 @@ STUDIES: Mapping[str, Callable[..., list[Sweep]]] = {
 """By name, a function from the inputs, and whether they are to be small, to the sweeps."""
 
 
+ONE_BY_ONE: Mapping[str, Callable[..., pd.DataFrame]] = {"saturation": near_saturation}
+"""Studies that are no sweeps, in the same form: a function to the rows."""
+
+
 def run_study(
     name: str,
     folder: Path,
@@ -189,6 +209,8 @@ def run_study(
     import pandas as pd
 
     inputs = Inputs.found(folder / "inputs") if inputs is None else inputs
+    if name in ONE_BY_ONE:
+        return ONE_BY_ONE[name](inputs, small=small)
     found = [
         run(sweep, folder / sweep.name, jobs=jobs, console=console) for sweep in STUDIES[name](inputs, small=small)
     ]
@@ -207,21 +229,25 @@ def efficiency_over_time(
     ----------
     labels : of policies, as `run_study` calls them, Chronus left out.
     """
-    inputs = Inputs() if inputs is None else inputs
     found = {}
-    for sweep in end_to_end(inputs, small=small):
-        points = [point for point in sweep.points() if _label(point.policy, point.policy_settings) in labels]
-        materials = Materials.of(points)
-        for point in points:
-            result = simulate(
-                materials.jobs_of(point)(int(point.load)),
-                Cluster.parse(point.cluster, point.gpus_per_server),
-                point.make_policy(),
-                materials.tables[point.workload.throughputs],
-                preset=point.chosen,
-            )
-            found[_label(point.policy, point.policy_settings)] = result.efficiency
+    for sweep in end_to_end(Inputs() if inputs is None else inputs, small=small):
+        for point in sweep.points():
+            label = _label(point.policy, point.policy_settings)
+            if label in labels:
+                found[label] = simulated(point).efficiency
     return found
+
+
+def simulated(point: Point) -> SimulationResult:
+    """One run of a study, made now."""
+    materials = Materials.of([point])
+    return simulate(
+        materials.jobs_of(point)(int(point.load)),
+        Cluster.parse(point.cluster, point.gpus_per_server),
+        point.make_policy(),
+        materials.tables[point.workload.throughputs],
+        preset=point.chosen,
+    )
 
 
 def _label(policy: str, settings: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, floor, inf
 
 from formulations.deadlines.jobs import DeadlineJob
 from formulations.deadlines.profile import FreeProfile, JobPlan
@@ -54,6 +54,11 @@ class Filling:
         """The end of the slot, counted from `now`, in which `time` is."""
         slot = self.slot_seconds
         return now + ceil((time - now) / slot) * slot if slot and time != inf else time
+
+    def begun(self, now: float, time: float) -> float:
+        """The beginning of the slot, counted from `now`, in which `time` is."""
+        slot = self.slot_seconds
+        return now + floor((time - now) / slot) * slot if slot else time
 
     def minimum_share(self, profile: FreeProfile, job: DeadlineJob, first: int | None = None) -> JobPlan:
         """The thinnest plan for `job` on what is free, within its deadline or else as soon as it can.
@@ -114,9 +119,12 @@ class Filling:
                     return plan
         return self._as_soon_as_possible(profile, count, job, left)
 
-    def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float) -> JobPlan:
-        """A plan of before from `now` on, with what is left of the job; met where it still does by then what it did."""
-        rest = plan.since(now)
+    def carried_on(self, plan: JobPlan, job: DeadlineJob, now: float, wait: float = 0.0) -> JobPlan:
+        """A plan of before from `now` on, with what is left of the job; met where it still does by then what it did.
+
+        Nothing changes for a `wait` (seconds), since there is no decision before.
+        """
+        rest = plan.since(now).settled(now + wait)
         work, held, idle = job.work, job.held, job.starting
         real_end = inf
         for k, (start, gpus) in enumerate(zip(rest.starts, rest.gpus, strict=True)):
@@ -133,8 +141,8 @@ class Filling:
                 work -= max(length - idle, 0.0) * rate
                 idle = max(idle - length, 0.0)
             held = gpus
-        met = now < plan.end and real_end <= min(job.deadline, plan.end) + _TIE * abs(now)
-        return JobPlan(rest.starts, rest.gpus, plan.end, real_end, met, plan.charged_until)
+        met = now < rest.end and real_end <= min(job.deadline, rest.end) + _TIE * abs(now)
+        return JobPlan(rest.starts, rest.gpus, rest.end, real_end, met, plan.charged_until)
 
     def _within_first(self, times: list[float], first: int, needed: float) -> JobPlan:
         """The plan of a job that ends in the first interval."""

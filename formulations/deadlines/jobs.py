@@ -98,3 +98,8 @@ class DeadlineJob:
     def __init__(self, curve: ScalingCurve, work: float, deadline: float, held: int = 0, starting: float = 0.0) -> None:
         self.curve, self.work, self.deadline = curve, work, deadline
         self.held, self.starting = held, starting
+
+    @property
+    def least_gpu_seconds(self) -> float:
+        """GPU seconds that its work takes on the number of GPUs that needs the fewest."""
+        return self.work * min(gpus / rate for gpus, rate in self.curve.rate_of.items())

@@ -67,6 +67,19 @@ class JobPlan:
         starts = [clock, *self.starts[at + 1 :]]
         return JobPlan(starts, self.gpus[at:], self.end, self.real_end, self.met, self.charged_until)
 
+    def settled(self, until: float) -> JobPlan:
+        """The plan with its first number of GPUs `until` then (seconds); later ones are as they were."""
+        at = bisect_left(self.starts, until)
+        if at == len(self.starts) or self.starts[at] != until:
+            at -= 1
+        if at <= 0:
+            starts, gpus = self.starts, self.gpus
+        else:
+            starts, gpus = [self.starts[0], until, *self.starts[at + 1 :]], [self.gpus[0], *self.gpus[at:]]
+            if gpus[0] == gpus[1]:
+                del starts[1], gpus[1]
+        return JobPlan(starts, gpus, max(self.end, until), self.real_end, self.met, self.charged_until)
+
 
 class Change(NamedTuple):
     """How a profile has changed.

@@ -5,15 +5,20 @@ are free, the latest first, and the last step only for as long as it is needed::
 
     a step of an interval, from level g to g':   efficiency (T(g') - T(g)) / (g' - g),  work (T(g') - T(g)) length
 
-Which is the plan of the least GPU time on what is free. `plans_by_repair` plans job after job so, in the order of
-deadlines first. A job that finds no room moves half of its way to the front, and all are planned anew: what fails is
-what is hard ("squeaky wheel" optimisation, Joslin and Clements, JAIR 1999).
+Which is the plan of the least GPU time on what is free. Where decisions are slots apart, what is not planned for now
+may come up to a slot late. A plan then has time in reserve for all its rises to do so, begins them at borders of slots,
+and gives way to that of filling, with fewer rises, where this is cheaper.
+
+`plans_by_repair` plans job after job so, in the order of deadlines first. A job that finds no room moves half of its
+way to the front, and all are planned anew: what fails is what is hard ("squeaky wheel" optimisation, Joslin and
+Clements, JAIR 1999).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 from formulations.deadlines.filling import Filling
 from formulations.deadlines.jobs import DeadlineJob
@@ -24,8 +29,8 @@ __all__ = ["cheapest_share", "plans_by_repair"]
 _SPARE = 1e-6
 """Part of its work that a job is planned to do beyond it, for the rounding of many short steps."""
 
-_RESTART_TRIES = 4
-"""How often a plan is made longer for what its restarts take."""
+_TRIES = 4
+"""How often a plan is made longer for what its restarts and late rises take."""
 
 
 def cheapest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> JobPlan | None:
@@ -33,18 +38,19 @@ def cheapest_share(filling: Filling, profile: FreeProfile, job: DeadlineJob) -> 
 
     With restarts, a plan whose job falls short is made anew for as much more work.
     """
-    work = job.work * (1.0 + _SPARE)
-    for _ in range(_RESTART_TRIES):
-        plan = _cheapest(profile, job, work)
+    work = needed = job.work * (1.0 + _SPARE)
+    for _ in range(_TRIES):
+        plan = _cheapest(filling, profile, job, needed)
         if plan is None:
             return None
-        followed = filling.carried_on(plan, job, profile.times[0])
-        if followed.met:
-            followed.end = plan.end
+        followed = filling.carried_on(plan, job, profile.times[0], filling.slot_seconds)
+        reserve = _lost_by_late_rises(filling, plan, job)
+        if followed.met and needed >= work + reserve:
             return followed
-        if not filling.restart_seconds:
+        missing = 0.0 if followed.met else _lost_by_restarts(filling, plan, job)
+        if not (missing or reserve):
             return None
-        work += _missing(filling, plan, job)
+        needed = max(needed + missing, work + reserve)
     return None
 
 
@@ -69,7 +75,7 @@ def _in_order(filling: Filling, free: FreeProfile, jobs: Sequence[DeadlineJob]) 
     """Plans of the jobs up to the first that finds no room."""
     plans: list[JobPlan] = []
     for job in jobs:
-        plan = cheapest_share(filling, free, job)
+        plan = _share(filling, free, job)
         if plan is None:
             break
         free.take(plan)
@@ -77,7 +83,30 @@ def _in_order(filling: Filling, free: FreeProfile, jobs: Sequence[DeadlineJob]) 
     return plans
 
 
-def _cheapest(profile: FreeProfile, job: DeadlineJob, work: float) -> JobPlan | None:
+def _share(filling: Filling, free: FreeProfile, job: DeadlineJob) -> JobPlan | None:
+    """The cheaper one of the plan by steps and that of filling, both with time for rises that come late."""
+    cheapest = cheapest_share(filling, free, job)
+    if not filling.slot_seconds:
+        return cheapest
+    found = [plan for plan in (cheapest, _filled(filling, free, job)) if plan is not None]
+    return min(found, key=lambda plan: plan.gpu_seconds(plan.end), default=None)
+
+
+def _filled(filling: Filling, free: FreeProfile, job: DeadlineJob) -> JobPlan | None:
+    """The minimum share that meets the deadline though rises come late; None where there is none."""
+    needed = job.work
+    for _ in range(_TRIES):
+        plan = filling.minimum_share(free, DeadlineJob(job.curve, needed, job.deadline, job.held, job.starting))
+        if not plan.met:
+            return None
+        reserve = _lost_by_late_rises(filling, plan, job)
+        if needed >= job.work + reserve:
+            return plan
+        needed = job.work + reserve
+    return None
+
+
+def _cheapest(filling: Filling, profile: FreeProfile, job: DeadlineJob, work: float) -> JobPlan | None:
     """The plan of the least GPU time that does `work` by the deadline, restarts aside."""
     times, free, curve, deadline = profile.times, profile.free, job.curve, job.deadline
     count = bisect_left(times, deadline)
@@ -95,7 +124,7 @@ def _cheapest(profile: FreeProfile, job: DeadlineJob, work: float) -> JobPlan | 
             levels[i] = level
             continue
         starts, gpus = times[:count], levels[:]
-        since = ends[i] - work / gain
+        since = filling.begun(times[0], ends[i] - work / gain)
         if since > times[i]:
             starts.insert(i + 1, since)
             gpus.insert(i + 1, level)
@@ -115,7 +144,13 @@ def _merged(starts: list[float], gpus: list[int], deadline: float) -> JobPlan:
     return JobPlan(starts, gpus, end, end, True, end)
 
 
-def _missing(filling: Filling, plan: JobPlan, job: DeadlineJob) -> float:
+def _lost_by_late_rises(filling: Filling, plan: JobPlan, job: DeadlineJob) -> float:
+    """Steps that are not done, at most, where what is not planned for now comes up to a slot late."""
+    rates = [job.curve.rate_of[level] if level else 0.0 for level in plan.gpus]
+    return filling.slot_seconds * sum(max(after - before, 0.0) for before, after in pairwise(rates))
+
+
+def _lost_by_restarts(filling: Filling, plan: JobPlan, job: DeadlineJob) -> float:
     """Steps that the restarts of a plan take, at most."""
     lost, held = 0.0, job.held
     for level in plan.gpus:

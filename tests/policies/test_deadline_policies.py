@@ -325,6 +325,7 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost() -> None:
         ({"margin_seconds": -1.0}, "margin_seconds"),
         ({"most_gpus": {"job": 0}}, "most_gpus of 'job'"),
         ({"admission": "some"}, "admission"),
+        ({"repair_quantile": 1.5}, "repair_quantile"),
         ({"admission": "repair", "keep_promises": False}, "admission"),
         ({"repair_rounds": 0}, "repair_rounds"),
         ({"gpu_time_gap": -1.0}, "gpu_time_gap"),

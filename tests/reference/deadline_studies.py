@@ -1,15 +1,79 @@
-"""Tables of docs/deadlines.md from the studies of deadlines, whose runs are kept (`benchmarks.deadlines.FOLDER`)."""
+"""Tables of docs/deadlines.md from the studies of deadlines, whose runs are kept (`benchmarks.deadlines.FOLDER`).
+
+Figures of studies that take minutes are recorded in `RECORDED`, for tests that compare them with the document.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.deadlines import FOLDER, Inputs, run_study
-from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, row_of_cluster
+import pandas as pd
+
+from benchmarks.deadlines import FOLDER, STUDIES, Inputs, run_study
+from benchmarks.deadlines.report import (
+    markdown_by_case,
+    markdown_of_ablation,
+    markdown_of_clusters,
+    markdown_of_policies,
+    markdown_of_saturation,
+    row_of_cluster,
+)
+from benchmarks.deadlines.studies import simulated
 from tests.conftest import _data_root
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = ROOT / FOLDER / "full"
+
+RECORDED = Path(__file__).with_name("deadline_studies.csv")
+
+_COLUMNS = (
+    "study", "label", "case", "cluster", "submitted_jobs", "seed", "deadline_ratio", "admitted", "late",
+    "best_effort_average_jct",
+)  # fmt: skip
+
+TIGHTNESS = ("0.5", "0.75", "1", "1.25", "1.5", "2")
+BEST_EFFORT = ("0.1", "0.5", "0.9")
+
+OF_RECORDED: dict[str, Callable[[pd.DataFrame], str]] = {
+    "ablation": lambda rows: markdown_of_ablation(rows[rows["submitted_jobs"] == rows["submitted_jobs"].max()]),
+    "tightness": lambda rows: markdown_by_case(rows, TIGHTNESS),
+    "best_effort": lambda rows: markdown_by_case(rows, BEST_EFFORT, hours=True),
+    "saturation": markdown_of_saturation,
+}
+"""Tables of studies by name, from their rows."""
+
+
+def recorded(study: str) -> pd.DataFrame:
+    """The rows of a study as they were recorded."""
+    rows = pd.read_csv(RECORDED, dtype={"case": str})
+    return rows[rows["study"] == study]
+
+
+def record(study: str, folder: Path = FULL) -> None:
+    """Keep the rows of a study, in place of those of before."""
+    made = run_study(study, folder, inputs=_inputs(folder)).assign(study=study).reindex(columns=list(_COLUMNS))
+    others = pd.read_csv(RECORDED, dtype={"case": str}) if RECORDED.exists() else made.iloc[:0]
+    rows = pd.concat([others[others["study"] != study], made])
+    rows.to_csv(RECORDED, index=False, float_format="%.10g", lineterminator="\n")
+
+
+def on_32_gpus(folder: Path, admission: str, world: str) -> dict[str, object]:
+    """Summary of one run of the study `ablation`, made anew."""
+    (point,) = (
+        point
+        for sweep in STUDIES["ablation"](_inputs(folder), small=False)
+        for point in sweep.points()
+        if (point.policy, point.cluster, point.case) == ("elasticflow", "a100:32", world)
+        and point.policy_settings.get("admission") == admission
+    )
+    return simulated(point).summary()
+
+
+def table_of(study: str) -> str:
+    """The table of a study that is recorded, from new runs, which are recorded; minutes."""
+    record(study)
+    return OF_RECORDED[study](recorded(study))
 
 
 def table_of_end_to_end(folder: Path = FULL) -> str:

@@ -31,15 +31,16 @@ class PlannedJob(DeadlineJob):
     ----------
     label, position : of the job in the state.
     due : its deadline by which promises are made, seconds; `deadline` is inf where it is planned without.
+    latest : its deadline itself, without any margin.
     """
 
-    __slots__ = ("due", "label", "position")
+    __slots__ = ("due", "label", "latest", "position")
 
     def __init__(
         self, curve: ScalingCurve, work: float, due: float, held: int, starting: float, label: Hashable, position: int
     ) -> None:
         self.curve, self.work, self.deadline, self.held, self.starting = curve, work, due, held, starting
-        self.due, self.label, self.position = due, label, position
+        self.due, self.latest, self.label, self.position = due, due, label, position
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,12 @@ class DeadlinePolicy(PlanPolicy):
     levels : numbers of GPUs that a job may be given: "useful", those of its throughput curve that are faster than all
         smaller ones, or "all" of them.
     most_gpus : largest number of GPUs by job type, for types that have one besides.
-    slot_seconds : length of a slot: GPUs are planned to come back at ends of slots only. 0: no slots.
+    slot_seconds : length of a slot: GPUs are planned to come back at ends of slots only. 0: no slots; None: as long as
+        decisions are apart at least.
     whole_seconds : whether jobs are planned to end on whole seconds after a breakpoint of the plan.
     restart_seconds : what a job is taken to need to get going on another number of GPUs.
+    learn_costs : whether it is taken to need more where that turns out, and to be slower by what decisions cost that
+        leave its GPUs as they are.
     margin_seconds : how long before its deadline a job is to end.
     published_list : whether ties are resolved, and gangs placed, as in the published code: it keeps one list of jobs
         from plan to plan and sorts it now and then, by deadline, by score or by GPUs, so that jobs with equal keys
@@ -68,26 +72,27 @@ class DeadlinePolicy(PlanPolicy):
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)
-    slot_seconds: float = 0.0
+    slot_seconds: float | None = None
     whole_seconds: bool = False
     restart_seconds: float = 0.0
+    learn_costs: bool = True
     margin_seconds: float = 1.0
     published_list: bool = False
 
     def __post_init__(self) -> None:
         for name in ("slot_seconds", "restart_seconds", "margin_seconds"):
             value = getattr(self, name)
-            if not 0 <= value < np.inf:
+            if value is not None and not 0 <= value < np.inf:
                 raise InputError(f"policy {self.name}", field=name, found=value, expected="seconds, at least 0")
         for kind, most in self.most_gpus.items():
             if most < 1:
                 where = f"most_gpus of {kind!r}"
                 raise InputError(f"policy {self.name}", field=where, found=most, expected="at least 1 GPU")
 
-    @property
-    def filling(self) -> Filling:
+    def filling(self, state: ClusterState, memory: DeadlineMemory) -> Filling:
         """How single jobs are planned."""
-        return Filling(self.slot_seconds, self.whole_seconds, self.restart_seconds)
+        slot = state.slot_seconds if self.slot_seconds is None else self.slot_seconds
+        return Filling(slot, self.whole_seconds, max(self.restart_seconds, memory.costs.restart_seconds))
 
     def new_memory(self) -> DeadlineMemory:
         """An empty memory."""
@@ -123,23 +128,38 @@ class DeadlinePolicy(PlanPolicy):
         return line, np.array(unserved, dtype=np.int64)
 
     def planned(self, state: ClusterState, memory: DeadlineMemory, line: Sequence[Hashable]) -> list[PlannedJob]:
-        """The jobs with these labels."""
+        """The jobs with these labels, after a look at what the last decision cost."""
+        if self.learn_costs:
+            memory.costs.learn(state)
         labels, now = state.throughputs.jobs, float(state.clock)
         held = dict(zip(state.running.jobs.tolist(), state.running.gpus.tolist(), strict=True))
         place = dict(zip(labels, range(len(labels)), strict=True))
         positions = [place[label] for label in line]
-        due = (state.deadlines.take(positions) - self.margin_seconds).tolist()
+        deadlines = state.deadlines.take(positions)
+        due = self._due(state, memory, deadlines)
         work, shortest = state.steps_remaining.take(positions).tolist(), _CLOSE * max(now, 1.0)
         curves, starts, unknown = memory.curves, memory.starting, (0, now)
         jobs = []
-        for label, position, left, deadline in zip(line, positions, work, due, strict=True):
+        rows = zip(line, positions, work, due, deadlines.tolist(), strict=True)
+        for label, position, left, deadline, latest in rows:
             curve, now_on = curves[label], held.get(position, 0)
             # what rounding has left of a job takes time, too: a plan without length takes no GPUs
             least = shortest * curve.best_rates[-1]
             gpus, ready = starts.get(label, unknown)
             starting = ready - now if gpus == now_on and ready > now else 0.0
-            jobs.append(PlannedJob(curve, max(left, least), deadline, now_on, starting, label, position))
+            job = PlannedJob(curve, max(left, least), deadline, now_on, starting, label, position)
+            job.latest = latest
+            jobs.append(job)
         return jobs
+
+    def _due(self, state: ClusterState, memory: DeadlineMemory, deadlines: NDArray[np.float64]) -> list[float]:
+        """By when jobs are to end, seconds: so much before `deadlines` as decisions will have cost them by then."""
+        due, share = deadlines - self.margin_seconds, memory.costs.lost_share
+        if share:
+            left = deadlines - state.clock
+            due -= np.where((left > 0) & (left < np.inf), left, 0.0) * share
+        latest: list[float] = due.tolist()
+        return latest
 
     def _read_curves(
         self, state: ClusterState, memory: DeadlineMemory, labels: Sequence[Hashable], pool: int
@@ -205,22 +225,32 @@ class DeadlinePolicy(PlanPolicy):
             np.full(len(running), pool, dtype=np.int64),
             np.array([held for _, held in running], dtype=np.int64),
         )
+        restart = self.filling(state, memory).restart_seconds
         memory.starting = {
-            job.label: (held, now + (job.starting if held == job.held else self.restart_seconds))
-            for job, held in running
+            job.label: (held, now + (job.starting if held == job.held else restart)) for job, held in running
         }
+        memory.costs.note(
+            now,
+            (job.label for job, held in running if held != job.held),
+            (job.label for job, held in running if held == job.held),
+        )
         if self.published_list:
             memory.listed = [job.label for job in jobs] if line is None else list(line)
         seconds = max(until - now, _CLOSE * max(now, 1.0))
         return Plan((PlanStep(assignment, seconds),), np.asarray(rejected, dtype=np.int64))
 
-    def next_change(self, plans: Sequence[JobPlan]) -> float:
-        """When a number of GPUs is first planned to change, seconds; inf: not before something else happens."""
+    def next_change(self, filling: Filling, plans: Sequence[JobPlan]) -> float:
+        """When a number of GPUs is first planned to change, seconds; inf: not before something else happens.
+
+        What is planned for the end of a job, or for later, waits until that end has come, which is when the next
+        decision is made anyway: as published for ever, otherwise for as long as a slot and a start may delay it.
+        """
         change = min((plan.starts[1] for plan in plans if len(plan.starts) > 1), default=np.inf)
-        if self.published_list and change >= min((plan.end for plan in plans), default=np.inf):
-            # what is planned for the end of a job waits until that end has come
-            return np.inf
-        return change
+        end = min((plan.end for plan in plans), default=np.inf)
+        if change < end or change == np.inf:
+            return change
+        patience = np.inf if self.published_list else filling.slot_seconds + filling.restart_seconds
+        return max(change, end + patience + self.margin_seconds)
 
 
 def _curve(ways: Configurations, job: int, pool: int) -> tuple[list[int], list[float]]:

@@ -32,7 +32,7 @@ class EarliestDeadlineFirst(DeadlinePolicy):
 
     Parameters
     ----------
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds, published_list : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
     """
 
@@ -58,7 +58,8 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
     Parameters
     ----------
     late_block : True, as published: it keeps its place and all newcomers out.
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as in `edf`.
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds, published_list :
+        as in `edf`.
     """
 
     late_block: bool = False
@@ -70,8 +71,9 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
         if self.late_block and all(map(memory.knows, line)):
             return _all_they_can_use(self, state, memory, pool, line, unserved)
         jobs, rejected = self.planned(state, memory, line), unserved.tolist()
+        filling = self.filling(state, memory)
         order: DeadlineOrder[PlannedJob] = DeadlineOrder(
-            FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, self.filling)
+            FreeProfile(float(state.clock), int(state.capacity[pool])), partial(earliest_share, filling)
         )
         waiting: list[PlannedJob] = []
         order.add(job for job in jobs if self.late_block and memory.knows(job.label) and job.due < inf)
@@ -90,7 +92,7 @@ class EarliestDeadlineFirstAdmission(DeadlinePolicy):
             served = [job for job in jobs if job.label in given]
             gpus = [given[job.label] for job in served]
         memory.unpromised = {job.label for job in served}
-        return self.as_plan(state, memory, pool, served, gpus, rejected, self.next_change(order.plans))
+        return self.as_plan(state, memory, pool, served, gpus, rejected, self.next_change(filling, order.plans))
 
 
 def _all_they_can_use(

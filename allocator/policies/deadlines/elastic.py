@@ -8,7 +8,7 @@ from math import inf
 
 from allocator.policies.deadlines.base import DeadlinePolicy, PlannedJob
 from allocator.policies.deadlines.memory import DeadlineMemory
-from allocator.policies.deadlines.promises import Promises
+from allocator.policies.deadlines.promises import NO_REPAIR, Promises, Repair
 from allocator.protocol import ClusterState, Plan
 from formulations.deadlines import Score, use_left_over
 
@@ -26,17 +26,28 @@ class ElasticPolicy(DeadlinePolicy):
 
     score: Score = "saving"
 
+    def promises(self, state: ClusterState, memory: DeadlineMemory, pool: int, repair: Repair = NO_REPAIR) -> Promises:
+        """Plans at this instant, of nobody so far."""
+        filling, now = self.filling(state, memory), float(state.clock)
+        return Promises(filling, now, int(state.capacity[pool]), state.slot_seconds, repair)
+
     def keep(self, promises: Promises, jobs: Sequence[PlannedJob], memory: DeadlineMemory) -> list[PlannedJob]:
         """Plan the jobs that were promised their deadlines; returns those with deadlines that have no promise any more.
 
-        Where filling anew does not find plans for all of them, those of before are carried on.
+        Where filling anew does not find plans for all of them, it is tried without the time that was kept in reserve,
+        and then those of before are carried on.
         """
         promised = [job for job in jobs if job.label in memory.promised]
         late = [job for job in jobs if job.label in memory.unpromised and job.due < inf]
         if _fill(promises, promised):
             return late
+        for job in promised:
+            job.deadline = job.latest
+        if _fill(promises, promised):
+            return late
         carried = {
-            job.label: self.filling.carried_on(memory.promised[job.label], job, promises.now) for job in promised
+            job.label: promises.filling.carried_on(memory.promised[job.label], job, promises.now, promises.wait)
+            for job in promised
         }
         broken = [job for job in promised if not carried[job.label].met]
         promised = [job for job in promised if carried[job.label].met]
@@ -53,7 +64,7 @@ class ElasticPolicy(DeadlinePolicy):
         others = list(best_effort)
         for job in late:
             # what rounding has left of a job may still end within the margin
-            job.deadline = job.due + self.margin_seconds
+            job.deadline = job.latest
             if job.deadline <= promises.now or not promises.admit([job]):
                 job.deadline = inf
                 others.append(job)
@@ -72,7 +83,7 @@ class ElasticPolicy(DeadlinePolicy):
         """The plan, once what is left over is used; the memory is then of it."""
         jobs, plans = promises.jobs, promises.plans
         listed = use_left_over(
-            self.filling, promises.left_over, jobs, plans, score=self.score, keep_met=keep_met
+            promises.filling, promises.left_over, jobs, plans, score=self.score, keep_met=keep_met
         ).listed
         memory.promised = {job.label: plan for job, plan in zip(jobs, plans, strict=True) if job.deadline < inf}
         memory.unpromised = {job.label for job in jobs if job.deadline == inf}
@@ -80,7 +91,8 @@ class ElasticPolicy(DeadlinePolicy):
             listed.sort(key=lambda j: -plans[j].gpus[0])
             jobs, plans = [jobs[j] for j in listed], [plans[j] for j in listed]
         gpus = [plan.gpus[0] for plan in plans]
-        return self.as_plan(state, memory, pool, jobs, gpus, rejected, self.next_change(plans))
+        until = self.next_change(promises.filling, plans)
+        return self.as_plan(state, memory, pool, jobs, gpus, rejected, until)
 
 
 def _fill(promises: Promises, jobs: list[PlannedJob]) -> bool:

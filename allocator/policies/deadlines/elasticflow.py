@@ -10,7 +10,7 @@ from typing import Literal
 from allocator.policies.deadlines.base import PlannedJob
 from allocator.policies.deadlines.elastic import ElasticPolicy
 from allocator.policies.deadlines.memory import DeadlineMemory
-from allocator.policies.deadlines.promises import Promises
+from allocator.policies.deadlines.promises import Promises, Repair
 from allocator.protocol import ClusterState, Plan
 from allocator.registry import register
 from formulations.deadlines import use_left_over
@@ -47,15 +47,22 @@ class ElasticFlow(ElasticPolicy):
     plan of before is carried on, and newcomers are tried on what that leaves. A job whose promise has become impossible
     to keep is served as best effort and stands in nobody's way.
 
+    Decisions cost time. What starts turn out to take is part of the plans, so that a job is moved to other GPUs only
+    where it gains more than that, and who is let in has time in reserve for decisions that cost those who run on
+    (`learn_costs`). The next decision is made when something has happened, or when a plan would otherwise be missed.
+
     Parameters
     ----------
     admission : "each": newcomers are tried one by one. "batch": all that arrive together are admitted or rejected
         together, as published. "repair": one by one, and where least shares in the order of deadlines do not let a job
         in, all are planned by cheapest steps, in several orders (`formulations.deadlines.repair`).
     repair_rounds, repair_jobs : how many orders, and with how many jobs at most.
+    repair_quantile : of the GPU time that those who were let in still need at least: who needs more is not let in by
+        repair. It takes room from jobs to come, so most deadlines are met if it is left to small jobs: a threshold, as
+        for online knapsacks (Zhou, Chakrabarty and Lukose, WINE 2008).
     score : "saving", or "published": the job whose plan *costs* the most GPU time by it, as the published code has it.
     keep_promises : False, as published: plans are always made anew, and a job that is late keeps all others out.
-    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : see
+    levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds, published_list : see
         `allocator.policies.deadlines.base.DeadlinePolicy`.
 
     For clusters with one type of accelerator.
@@ -64,6 +71,7 @@ class ElasticFlow(ElasticPolicy):
     admission: Admission = "each"
     repair_rounds: int = 10
     repair_jobs: int = 100
+    repair_quantile: float = 0.5
     keep_promises: bool = True
 
     def __post_init__(self) -> None:
@@ -74,15 +82,17 @@ class ElasticFlow(ElasticPolicy):
         for name in ("repair_rounds", "repair_jobs"):
             if getattr(self, name) < 1:
                 raise InputError("policy elasticflow", field=name, found=getattr(self, name), expected="at least 1")
+        if not 0 <= self.repair_quantile <= 1:
+            found = self.repair_quantile
+            raise InputError("policy elasticflow", field="repair_quantile", found=found, expected="from 0 to 1")
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        repair_rounds = self.repair_rounds if self.admission == "repair" else 0
-        promises = Promises(
-            self.filling, float(state.clock), int(state.capacity[pool]), repair_rounds, self.repair_jobs
-        )
+        rounds = self.repair_rounds if self.admission == "repair" else 0
+        repair = Repair(rounds, self.repair_jobs, self.repair_quantile)
+        promises = self.promises(state, memory, pool, repair)
         new = [job for job in jobs if not memory.knows(job.label)]
         with_deadline = [job for job in new if job.due < inf]
         if self.keep_promises:
@@ -117,15 +127,15 @@ class ElasticFlowNoAdmission(ElasticPolicy):
 
     Parameters
     ----------
-    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds, published_list : as in
-        `elasticflow`.
+    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds,
+        published_list : as in `elasticflow`.
     """
 
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        promises = Promises(self.filling, float(state.clock), int(state.capacity[pool]))
+        promises = self.promises(state, memory, pool)
         promises.add(jobs)
         if self.published_list:
             return self._by_the_published_list(state, memory, pool, promises, unserved.tolist())
@@ -155,7 +165,7 @@ class ElasticFlowNoAdmission(ElasticPolicy):
         starting = [job for job, plan in zip(jobs, plans, strict=True) if plan.gpus[0] and job.label not in started]
         for job in sorted(starting, key=lambda job: job.position):
             started[job.label] = len(started)
-        passed = use_left_over(self.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
+        passed = use_left_over(promises.filling, free, jobs, plans, score=self.score, keep_met=False).passed_ends
         notes -= passed - {plan.end for plan in plans}
         for job, plan in zip(jobs, plans, strict=True):
             if plan.gpus[0]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from allocator.policies.deadlines.costs import DecisionCosts
 from formulations.deadlines import JobPlan, ScalingCurve
 
 __all__ = ["DeadlineMemory"]
@@ -20,6 +21,7 @@ class DeadlineMemory:
     listed : in the order of the published list of jobs, where there is one.
     wake_ups : seconds at which changes are noted in the published code, though they may be planned no more.
     expected : when the GPUs of each job are to come back by its plan, seconds.
+    costs : what decisions turned out to cost.
     starting : GPUs that each job was last given, and when it has got going on them, seconds.
     curves : throughput by number of GPUs up to the `capacity`, as it was at `rates_version`. Not kept in a
         checkpoint.
@@ -35,6 +37,7 @@ class DeadlineMemory:
         self.expected: dict[Hashable, float] = {}
         self.starting: dict[Hashable, tuple[int, float]] = {}
         self.capacity = self.rates_version = 0
+        self.costs = DecisionCosts()
         self.curves: dict[Hashable, ScalingCurve] = {}
         self.due: dict[Hashable, float] = {}
         self.shared_curves: dict[tuple[Any, ...], ScalingCurve] = {}
@@ -53,6 +56,7 @@ class DeadlineMemory:
             "listed": self.listed,
             "wake_ups": sorted(self.wake_ups),
             "expected": list(self.expected.items()),
+            "costs": self.costs.state(),
             "starting": [(job, gpus, ready) for job, (gpus, ready) in self.starting.items()],
         }
 
@@ -63,5 +67,6 @@ class DeadlineMemory:
         self.unpromised = set(state["unpromised"])
         self.listed, self.wake_ups = list(state["listed"]), set(state["wake_ups"])
         self.expected = dict(state["expected"])
+        self.costs.restore(state["costs"])
         self.starting = {job: (gpus, ready) for job, gpus, ready in state["starting"]}
         self.curves, self.due = {}, {}

@@ -14,7 +14,7 @@ import numpy as np
 from allocator.policies.deadlines.base import PlannedJob
 from allocator.policies.deadlines.elastic import ElasticPolicy
 from allocator.policies.deadlines.memory import DeadlineMemory
-from allocator.policies.deadlines.promises import Promises
+from allocator.policies.deadlines.promises import Promises, Repair
 from allocator.protocol import ClusterState, Plan
 from allocator.protocol.allocation import Allocation
 from allocator.registry import register
@@ -56,7 +56,8 @@ class ElasticFlowProgram(ElasticPolicy):
     time_limit_seconds : for the programs of a decision; a linear program that has begun is ended.
     gpu_time_gap : relative gap of the GPU time at which the search for less ends.
     repair_rounds, repair_jobs : of the first step, as in `elasticflow`; 0: least shares only.
-    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, margin_seconds : as in `elasticflow`.
+    score, levels, most_gpus, slot_seconds, whole_seconds, restart_seconds, learn_costs, margin_seconds : as in
+        `elasticflow`.
     """
 
     solver: Literal["auto", "highs", "cbc"] = "auto"
@@ -82,8 +83,7 @@ class ElasticFlowProgram(ElasticPolicy):
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
         value = dict(zip(state.throughputs.jobs, state.priority_weights.tolist(), strict=True))
-        gpus = int(state.capacity[pool])
-        promises = Promises(self.filling, float(state.clock), gpus, self.repair_rounds, self.repair_jobs)
+        promises = self.promises(state, memory, pool, Repair(self.repair_rounds, self.repair_jobs))
         late = self.keep(promises, jobs, memory)
         newcomers = [job for job in jobs if job.due < inf and not memory.knows(job.label)]
         asking = sorted((job for job in newcomers if job.due > promises.now), key=lambda job: -value[job.label])

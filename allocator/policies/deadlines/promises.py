@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple
 
 from allocator.policies.deadlines.base import PlannedJob
 from formulations.deadlines import DeadlineOrder, Filling, FreeProfile, JobPlan, plans_by_repair
 
-__all__ = ["Promises"]
+__all__ = ["NO_REPAIR", "Promises", "Repair"]
+
+
+class Repair(NamedTuple):
+    """When admission tries harder, and how hard.
+
+    Attributes
+    ----------
+    rounds : orders of all jobs that are tried where the order of deadlines does not let a job in; 0: none.
+    jobs : number of jobs up to which they are.
+    quantile : of the least GPU time that the others still need: who needs more is not let in so.
+    """
+
+    rounds: int = 0
+    jobs: int = 0
+    quantile: float = 1.0
+
+    def is_for(self, newcomers: Sequence[PlannedJob], others: Sequence[PlannedJob]) -> bool:
+        """Whether it is tried to let newcomers in beside others."""
+        if not self.rounds or len(newcomers) + len(others) > self.jobs:
+            return False
+        needed = sorted(job.least_gpu_seconds for job in others)
+        most = needed[int(self.quantile * (len(needed) - 1))] if needed else inf
+        return all(job.least_gpu_seconds <= most for job in newcomers)
+
+
+NO_REPAIR = Repair()
 
 
 class Promises:
@@ -18,13 +46,12 @@ class Promises:
     filling : how single jobs are planned.
     now : seconds on the clock.
     gpus : of the cluster.
-    repair_rounds : orders of all jobs that are tried where the order of deadlines does not let a job in; 0: none.
-    repair_jobs : number of jobs up to which they are.
+    wait : seconds until the next decision at least.
+    repair : whether all are planned in other orders where a job is not let in otherwise.
     """
 
-    def __init__(self, filling: Filling, now: float, gpus: int, repair_rounds: int = 0, repair_jobs: int = 0) -> None:
-        self.filling, self.now, self.gpus = filling, now, gpus
-        self._rounds, self._most_jobs = repair_rounds, repair_jobs
+    def __init__(self, filling: Filling, now: float, gpus: int, wait: float = 0.0, repair: Repair = NO_REPAIR) -> None:
+        self.filling, self.now, self.gpus, self.wait, self._repair = filling, now, gpus, wait, repair
         self._fixed: list[PlannedJob] = []
         self._fixed_plans: list[JobPlan] = []
         self._order: DeadlineOrder[PlannedJob] = DeadlineOrder.filled(filling, FreeProfile(now, gpus))
@@ -68,8 +95,9 @@ class Promises:
         """Plan more jobs if all jobs meet their deadlines then; returns whether they do."""
         if self._order.admit(newcomers):
             return True
-        everybody = [*self.jobs, *newcomers]
-        if not self._rounds or len(everybody) > self._most_jobs:
+        others = self.jobs
+        if not self._repair.is_for(newcomers, others):
             return False
-        plans = plans_by_repair(self.filling, FreeProfile(self.now, self.gpus), everybody, self._rounds)
+        everybody = [*others, *newcomers]
+        plans = plans_by_repair(self.filling, FreeProfile(self.now, self.gpus), everybody, self._repair.rounds)
         return plans is not None and self.fix(everybody, plans)
