@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -71,9 +72,12 @@ class LeaseWatch:
         return self.ends
 
     def is_stale(self) -> bool:
-        """Whether the lease is of a later epoch, read anew."""
-        grant = read_file(self._path, Grant)
-        return grant is not None and grant.job == self.job and grant.epoch > self.epoch
+        """Whether the lease is of a later epoch by now."""
+        try:
+            self._look(time.monotonic())
+        except StaleLeaseError:
+            return True
+        return False
 
     def _look(self, now: float) -> None:
         try:
@@ -92,6 +96,7 @@ class LeaseWatch:
         if grant is None or grant.job != self.job or grant.epoch < self.epoch:
             return
         if grant.epoch > self.epoch:
+            self._looked, self._next_look = None, now
             raise StaleLeaseError(f"the lease of job {self.job} is of epoch {grant.epoch}; epoch {self.epoch} stops")
         if self.grant is None or grant.serial != self.grant.serial or grant.seconds != self.grant.seconds:
             self._expires = float("inf") if grant.seconds is None else now + grant.seconds

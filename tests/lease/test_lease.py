@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from allocator.lease import CheckpointError, Lease, StaleLeaseError
-from allocator.lease import lease as module
+from allocator.lease import CheckpointError, Lease, StaleLeaseError, reporter
 from allocator.lease.files import REPORT_FILE, Report, read_file
+from allocator.lease.lease import REPORT_SECONDS
 from allocator.lease.watch import LOOK_SECONDS
 from tests.lease.jobs import ROOT, Job, wait_until
 
@@ -205,19 +205,19 @@ def test_wishes_are_reported_at_once_and_stay(job, lease):
 
 def test_reports_are_written_twice_a_second_at_most(lease, monkeypatch):
     written = []
-    monkeypatch.setattr(module, "write_file", lambda *_: written.append(time.monotonic()))
+    monkeypatch.setattr(reporter, "write_file", lambda *_: written.append(time.monotonic()))
     began = time.monotonic()
     for _ in lease(range(10**9)):
         if time.monotonic() > began + 1.3:
             break
-    assert 3 <= len(written) <= 2 + (written[-1] - began) / module.REPORT_SECONDS
+    assert 3 <= len(written) <= 2 + (written[-1] - began) / REPORT_SECONDS
 
 
 def test_a_disk_too_full_for_reports_stops_no_training(lease, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_file", full)
+    monkeypatch.setattr(reporter, "write_file", full)
     lease.request(gpus=1)
     lease.request(gpus=2)
     assert sum(1 for _ in lease(range(10))) == 10
@@ -282,8 +282,9 @@ def test_a_stale_trainer_stops_at_once_and_leaves_nothing(job):
     notice()
     with pytest.raises(StaleLeaseError, match="of epoch 2; epoch 1 stops"):
         next(batches)
-    with pytest.raises(StaleLeaseError):
-        lease.checkpoint(save_steps(lease))
+    for attempt in (lambda: lease.checkpoint(save_steps(lease)), lambda: lease.ending, lease.step):
+        with pytest.raises(StaleLeaseError):
+            attempt()
     lease.close()
     assert job.checkpoints.latest() is None
     assert (job.report.epoch, job.report.steps) == (2, 0)
