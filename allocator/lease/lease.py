@@ -60,6 +60,7 @@ class Lease:
         self._clock = self._next_report = time.monotonic()
         self._agreement: Agreement | None = None
         self._agreement_is_known = False
+        self._rank: int | None = None
         self._report = Report(self.job, self.epoch)
         if self.active:
             self._open()
@@ -275,7 +276,7 @@ class Lease:
     @property
     def rank(self) -> int:
         """Of this process among those of the job; the first one saves and reports."""
-        return rank_and_world(self._environment)[0]
+        return rank_and_world(self._environment)[0] if self._rank is None else self._rank
 
     def report_now(self) -> None:
         """Write the report, on the first rank; nothing where another start has taken the place of this one."""
@@ -311,6 +312,8 @@ class Lease:
     def _agree(self) -> Agreement | None:
         if not self._agreement_is_known:
             self._agreement = find_agreement(self._folder, self.epoch, self._environment)
+            # It stays when torch.distributed is taken down before the process ends.
+            self._rank = self.rank
             self._agreement_is_known = True
         return self._agreement
 

@@ -184,17 +184,17 @@ def test_loops_without_an_iterable(job, lease):
 def test_time_outside_of_steps_is_no_training(job, lease):
     for batch in lease(range(4)):
         if batch == 1:
-            lease.checkpoint(lambda _: time.sleep(0.3))
+            lease.checkpoint(lambda _: time.sleep(0.6))
         if batch == 2:
-            time.sleep(0.3)
+            time.sleep(0.6)
             lease.poll()
-    time.sleep(0.3)
+    time.sleep(0.6)
     for _ in lease(range(2)):
         pass
     lease.report_now()
     assert job.report.trained_steps == 5
-    assert job.report.trained_seconds < 0.25
-    assert job.report.save_seconds >= 0.3
+    assert job.report.trained_seconds < 0.55
+    assert job.report.save_seconds >= 0.6
 
 
 def test_wishes_are_reported_at_once_and_stay(job, lease):
@@ -210,7 +210,7 @@ def test_reports_are_written_twice_a_second_at_most(lease, monkeypatch):
     for _ in lease(range(10**9)):
         if time.monotonic() > began + 1.3:
             break
-    assert 3 <= len(written) <= 2 + (written[-1] - began) / REPORT_SECONDS
+    assert 2 <= len(written) <= 2 + (written[-1] - began) / REPORT_SECONDS
 
 
 def test_a_disk_too_full_for_reports_stops_no_training(lease, monkeypatch, capsys):
@@ -244,7 +244,7 @@ def test_the_end_is_noticed_soon(job, lease):
             job.write(ends=True)
             ended = time.monotonic()
     # It looks every 50 ms, but other programs may keep it waiting.
-    assert time.monotonic() - ended < 1.0
+    assert time.monotonic() - ended < 5.0
 
 
 def test_a_lease_that_is_not_renewed_in_time_ends(job, lease):
