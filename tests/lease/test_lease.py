@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -232,6 +233,18 @@ def test_a_checkpoint_that_fails_is_reported(job, lease):
         lease.checkpoint(full)
     assert "No space left on device" in job.report.message
     assert job.report.saved_at == 0
+
+
+def test_the_lines_of_the_page_run(job, monkeypatch):
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "leases.md").read_text(), re.DOTALL).group(1)
+    for name, value in job.environment.items():
+        monkeypatch.setenv(name, value)
+    seen = []
+    names = {"loader": range(4), "train": seen.append, "load": fail, "save": fail}
+    exec(code, names)
+    names["lease"].close()
+    assert seen == [0, 1, 2, 3]
+    assert (job.report.state, job.report.steps) == ("training", 4)
 
 
 # Renewals, epochs, signals.
