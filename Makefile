@@ -31,7 +31,7 @@ test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
 test-examples: $(EXAMPLES)/.run
-	ALLOCATOR_EXPECT_EXAMPLES=1 OMP_NUM_THREADS=1 $(EXAMPLES)/bin/python -m pytest tests/examples
+	ALLOCATOR_EXPECT_EXAMPLES=1 OMP_NUM_THREADS=1 $(EXAMPLES)/bin/python -m pytest -n 2 tests/examples
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -61,7 +61,7 @@ $(VENV)/.dev: $(VENV)/.run pyproject.toml
 $(EXAMPLES)/.run: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: no Python of version 3.11 or newer found; install one or run make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(EXAMPLES)
-	$(EXAMPLES)/bin/python -m pip install --quiet --editable ".[examples]" "$(TORCH)" pytest hypothesis
+	$(EXAMPLES)/bin/python -m pip install --quiet --editable ".[examples]" "$(TORCH)" pytest pytest-xdist hypothesis
 	@touch $@
 
 clean:
