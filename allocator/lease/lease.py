@@ -280,7 +280,7 @@ class Lease:
 
     def report_now(self) -> None:
         """Write the report, on the first rank; nothing where another start has taken the place of this one."""
-        if self.active and self.rank == 0 and not self._watch.is_stale():
+        if self.active and self.rank == 0:
             self._reporter.write(self._take_stock())
 
     # How it does so.

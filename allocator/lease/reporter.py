@@ -6,7 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
-from allocator.lease.files import REPORT_FILE, Report, write_file
+from allocator.lease.fence import locked_lease
+from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 
 __all__ = ["Reporter"]
 
@@ -22,7 +23,7 @@ class Reporter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / REPORT_FILE
+        self._folder = folder
         self._lock = threading.Lock()
         self._given = threading.Event()
         self._later: Report | None = None
@@ -52,8 +53,12 @@ class Reporter:
                     self._write(report)
 
     def _write(self, report: Report) -> None:
+        """Behind the fence, as a checkpoint: the report of a later start is not overwritten."""
         try:
-            write_file(self._path, report)
+            with locked_lease(self._folder):
+                grant = read_file(self._folder / LEASE_FILE, Grant)
+                if grant is None or grant.epoch <= report.epoch:
+                    write_file(self._folder / REPORT_FILE, report)
         except OSError as error:
             if not self._failed:
                 print(f"lease: progress cannot be reported: {error}", file=sys.stderr)

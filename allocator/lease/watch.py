@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -70,14 +69,6 @@ class LeaseWatch:
             self._next_look = now + LOOK_SECONDS
             self._look(now)
         return self.ends
-
-    def is_stale(self) -> bool:
-        """Whether the lease is of a later epoch by now."""
-        try:
-            self._look(time.monotonic())
-        except StaleLeaseError:
-            return True
-        return False
 
     def _look(self, now: float) -> None:
         try:
