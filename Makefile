@@ -3,6 +3,7 @@
 #   make test      the tests, in a few minutes; those marked exhaustive are left out
 #   make test-all  all tests: whole simulations, every solver on every instance, every notebook
 #   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent
+#   make test-examples  the examples of training scripts, in an environment of their own with PyTorch and transformers
 #   make lint      format, lint and types
 #   make tables    writes the tables of README and docs anew that are made from runs (docs need the public data)
 #   make bench     decisions and simulations, timed beside the plain cvxpy + ECOS path
@@ -15,7 +16,11 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 
-.PHONY: demo test test-all test-slurm lint tables bench clean
+# The release that the examples are tested with; docs/dependencies.md on how large it is.
+TORCH ?= torch==2.13.0
+EXAMPLES := .venv-examples
+
+.PHONY: demo test test-all test-slurm test-examples lint tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
@@ -34,6 +39,9 @@ test-slurm: $(VENV)/.dev
 		{ $(AS_ROOT) apt-get update --quiet && \
 		$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends $(SLURM_PACKAGES); }
 	ALLOCATOR_EXPECT_SLURM=1 $(BIN)/python -m pytest -n 2 tests/runtime/slurm
+
+test-examples: $(EXAMPLES)/.run
+	ALLOCATOR_EXPECT_EXAMPLES=1 OMP_NUM_THREADS=1 $(EXAMPLES)/bin/python -m pytest -n 2 tests/examples
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -60,5 +68,11 @@ $(VENV)/.dev: $(VENV)/.run pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@
 
+$(EXAMPLES)/.run: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: no Python of version 3.11 or newer found; install one or run make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(EXAMPLES)
+	$(EXAMPLES)/bin/python -m pip install --quiet --editable ".[examples]" "$(TORCH)" pytest pytest-xdist hypothesis
+	@touch $@
+
 clean:
-	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EXAMPLES) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import deadlines, decisions, leases, long_runs, planning, simulations, solvers
+from benchmarks import deadlines, decisions, leases, long_runs, planning, simulations, solvers, trainer_lease
 from throughputs.files import write_text
 
 STUDIES: dict[str, Any] = {
@@ -22,6 +22,7 @@ STUDIES: dict[str, Any] = {
     "planning": planning,
     "simulations": simulations,
     "solvers": solvers,
+    "trainer_lease": trainer_lease,
 }
 DEFAULT = ("decisions", "simulations")
 """What runs when no study is named: `solvers` and `deadlines` take many minutes in full."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,8 +121,8 @@ def write_file(path: Path, content: Grant | Report) -> None:
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(json.dumps(asdict(content)))
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", 0) as file:
+            file.write(json.dumps(vars(content)).encode())
         os.replace(partial, path)
     except OSError:
         partial.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +12,8 @@ from typing import TypeVar
 
 from allocator.lease.agreement import Agreement, find_agreement, rank_and_world
 from allocator.lease.checkpoints import Checkpoint, CheckpointError, CheckpointFolder
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, REPORT_FILE, Report, write_file
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, Report
+from allocator.lease.reporter import Reporter
 from allocator.lease.watch import LeaseWatch
 
 __all__ = ["REPORT_SECONDS", "Lease"]
@@ -59,7 +59,8 @@ class Lease:
         self._trained_steps, self._trained_seconds = 0, 0.0
         self._clock = self._next_report = time.monotonic()
         self._agreement: Agreement | None = None
-        self._agreement_is_known = self._report_failed = False
+        self._agreement_is_known = False
+        self._rank: int | None = None
         self._report = Report(self.job, self.epoch)
         if self.active:
             self._open()
@@ -71,6 +72,7 @@ class Lease:
         self._checkpoints = CheckpointFolder(path, self.job, self.epoch)
         self._watch = LeaseWatch(self._folder, self.job, self.epoch)
         self._report = Report(self.job, self.epoch, total_steps=self.total_steps)
+        self._reporter = Reporter(self._folder)
         self._process = os.getpid()
         atexit.register(self._at_exit)
         self.report_now()
@@ -274,27 +276,12 @@ class Lease:
     @property
     def rank(self) -> int:
         """Of this process among those of the job; the first one saves and reports."""
-        return rank_and_world(self._environment)[0]
+        return rank_and_world(self._environment)[0] if self._rank is None else self._rank
 
     def report_now(self) -> None:
-        """Write the report, on the first rank. That the disk is full, say, is told once and stops no training."""
-        self._next_report = time.monotonic() + REPORT_SECONDS
-        if not self.active or self.rank != 0 or self._watch.is_stale():
-            return
-        self._report = replace(
-            self._report,
-            steps=self.steps,
-            total_steps=self.total_steps,
-            trained_steps=self._trained_steps,
-            trained_seconds=self._trained_seconds,
-            at=time.time(),
-        )
-        try:
-            write_file(self._folder / REPORT_FILE, self._report)
-        except OSError as error:
-            if not self._report_failed:
-                print(f"lease: progress cannot be reported: {error}", file=sys.stderr)
-            self._report_failed = True
+        """Write the report, on the first rank; nothing where another start has taken the place of this one."""
+        if self.active and self.rank == 0:
+            self._reporter.write(self._take_stock())
 
     # How it does so.
 
@@ -306,13 +293,27 @@ class Lease:
         if sees_end and not self._ended:
             self._ended = True
             self._say(state="ending", message=self._watch.reason)
-        elif now >= self._next_report:
-            self.report_now()
+        elif now >= self._next_report and self.rank == 0:
+            self._reporter.write_soon(self._take_stock())
         return self._ended
+
+    def _take_stock(self) -> Report:
+        self._next_report = time.monotonic() + REPORT_SECONDS
+        self._report = replace(
+            self._report,
+            steps=self.steps,
+            total_steps=self.total_steps,
+            trained_steps=self._trained_steps,
+            trained_seconds=self._trained_seconds,
+            at=time.time(),
+        )
+        return self._report
 
     def _agree(self) -> Agreement | None:
         if not self._agreement_is_known:
             self._agreement = find_agreement(self._folder, self.epoch, self._environment)
+            # It stays when torch.distributed is taken down before the process ends.
+            self._rank = self.rank
             self._agreement_is_known = True
         return self._agreement
 

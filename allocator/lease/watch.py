@@ -70,11 +70,6 @@ class LeaseWatch:
             self._look(now)
         return self.ends
 
-    def is_stale(self) -> bool:
-        """Whether the lease is of a later epoch, read anew."""
-        grant = read_file(self._path, Grant)
-        return grant is not None and grant.job == self.job and grant.epoch > self.epoch
-
     def _look(self, now: float) -> None:
         try:
             status = os.stat(self._path)
@@ -92,6 +87,7 @@ class LeaseWatch:
         if grant is None or grant.job != self.job or grant.epoch < self.epoch:
             return
         if grant.epoch > self.epoch:
+            self._looked, self._next_look = None, now
             raise StaleLeaseError(f"the lease of job {self.job} is of epoch {grant.epoch}; epoch {self.epoch} stops")
         if self.grant is None or grant.serial != self.grant.serial or grant.seconds != self.grant.seconds:
             self._expires = float("inf") if grant.seconds is None else now + grant.seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +12,9 @@ import time
 
 import pytest
 
-from allocator.lease import CheckpointError, Lease, StaleLeaseError
-from allocator.lease import lease as module
+from allocator.lease import CheckpointError, Lease, StaleLeaseError, reporter
 from allocator.lease.files import REPORT_FILE, Report, read_file
+from allocator.lease.lease import REPORT_SECONDS
 from allocator.lease.watch import LOOK_SECONDS
 from tests.lease.jobs import ROOT, Job, wait_until
 
@@ -184,17 +185,17 @@ def test_loops_without_an_iterable(job, lease):
 def test_time_outside_of_steps_is_no_training(job, lease):
     for batch in lease(range(4)):
         if batch == 1:
-            lease.checkpoint(lambda _: time.sleep(0.3))
+            lease.checkpoint(lambda _: time.sleep(0.6))
         if batch == 2:
-            time.sleep(0.3)
+            time.sleep(0.6)
             lease.poll()
-    time.sleep(0.3)
+    time.sleep(0.6)
     for _ in lease(range(2)):
         pass
     lease.report_now()
     assert job.report.trained_steps == 5
-    assert job.report.trained_seconds < 0.25
-    assert job.report.save_seconds >= 0.3
+    assert job.report.trained_seconds < 0.55
+    assert job.report.save_seconds >= 0.6
 
 
 def test_wishes_are_reported_at_once_and_stay(job, lease):
@@ -205,19 +206,19 @@ def test_wishes_are_reported_at_once_and_stay(job, lease):
 
 def test_reports_are_written_twice_a_second_at_most(lease, monkeypatch):
     written = []
-    monkeypatch.setattr(module, "write_file", lambda *_: written.append(time.monotonic()))
+    monkeypatch.setattr(reporter, "write_file", lambda *_: written.append(time.monotonic()))
     began = time.monotonic()
     for _ in lease(range(10**9)):
         if time.monotonic() > began + 1.3:
             break
-    assert 3 <= len(written) <= 2 + (written[-1] - began) / module.REPORT_SECONDS
+    assert 2 <= len(written) <= 2 + (written[-1] - began) / REPORT_SECONDS
 
 
 def test_a_disk_too_full_for_reports_stops_no_training(lease, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_file", full)
+    monkeypatch.setattr(reporter, "write_file", full)
     lease.request(gpus=1)
     lease.request(gpus=2)
     assert sum(1 for _ in lease(range(10))) == 10
@@ -234,6 +235,18 @@ def test_a_checkpoint_that_fails_is_reported(job, lease):
     assert job.report.saved_at == 0
 
 
+def test_the_lines_of_the_page_run(job, monkeypatch):
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "leases.md").read_text(), re.DOTALL).group(1)
+    for name, value in job.environment.items():
+        monkeypatch.setenv(name, value)
+    seen = []
+    names = {"loader": range(4), "train": seen.append, "load": fail, "save": fail}
+    exec(code, names)
+    names["lease"].close()
+    assert seen == [0, 1, 2, 3]
+    assert (job.report.state, job.report.steps) == ("training", 4)
+
+
 # Renewals, epochs, signals.
 
 
@@ -244,7 +257,7 @@ def test_the_end_is_noticed_soon(job, lease):
             job.write(ends=True)
             ended = time.monotonic()
     # It looks every 50 ms, but other programs may keep it waiting.
-    assert time.monotonic() - ended < 1.0
+    assert time.monotonic() - ended < 5.0
 
 
 def test_a_lease_that_is_not_renewed_in_time_ends(job, lease):
@@ -282,8 +295,9 @@ def test_a_stale_trainer_stops_at_once_and_leaves_nothing(job):
     notice()
     with pytest.raises(StaleLeaseError, match="of epoch 2; epoch 1 stops"):
         next(batches)
-    with pytest.raises(StaleLeaseError):
-        lease.checkpoint(save_steps(lease))
+    for attempt in (lambda: lease.checkpoint(save_steps(lease)), lambda: lease.ending, lease.step):
+        with pytest.raises(StaleLeaseError):
+            attempt()
     lease.close()
     assert job.checkpoints.latest() is None
     assert (job.report.epoch, job.report.steps) == (2, 0)

@@ -106,6 +106,18 @@ def test_only_the_first_rank_reports_and_saves(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"lease.json", "lease.lock"}
 
 
+def test_a_rank_stays_what_it_was_at_the_first_boundary(tmp_path):
+    """Even if what tells it goes before the process reports for the last time."""
+    job = Job(tmp_path)
+    variables = job.environment | {"RANK": "1", "WORLD_SIZE": "2"}
+    lease = Lease(environment=variables)
+    lease.step()
+    del variables["RANK"], variables["WORLD_SIZE"]
+    lease.close()
+    assert lease.rank == 1
+    assert not (tmp_path / "report.json").exists()
+
+
 def test_files_do_not_let_every_rank_write(tmp_path):
     job = Job(tmp_path)
     lease = Lease(environment=job.environment | {"WORLD_SIZE": "2"})
