@@ -24,6 +24,8 @@ from allocator.cli.options.shared import (
 from allocator.cli.service.options import StateOption
 from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter, AdapterError
+from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
+from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event
 from allocator.runtime.requests import Requests
@@ -156,12 +158,8 @@ def _adapter(name: str, state: Path, virtual: str | None, partition: str | None)
     if name == "slurm":
         if virtual is not None:
             raise InputError("--virtual", found=virtual, expected="nothing with --adapter slurm")
-        from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
-
         settings = SlurmSettings(partition=partition or "")
         return SlurmAdapter(state.absolute() / "jobs", settings)
-    from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-
     return LocalAdapter(state, None if virtual is None else virtual_accelerators(virtual))
 
 
