@@ -1,9 +1,10 @@
 """When jobs that wait are likely to start: a guess from who runs, for how long, and who is before them.
 
 Each GPU is free when the job on it is done, as far as that is known. In the order of the queue every job takes those
-that are free first, of the type on which that is soonest, and has them for as long as it needs. Under policies that
-share time, who waits gets a turn before others are done: a round later for each time that the GPUs go round among those
-before it. The earlier of the two is the guess. Policies are not asked, so that it is one, and no promise.
+that are free first, of the type on which that is soonest, and has them for as long as it needs. Where jobs wait that
+have run before, time is shared, and who waits gets a turn before others are done: a round later for each time that the
+GPUs go round among those before it. The earlier of the two is the guess. Policies are not asked, so that it is one, and
+no promise.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
     waiting.sort(key=lambda job: job.uuid not in outlook.targets)
     holders = held(book.holding.values())
     total = max(sum(map(len, free.values())), 1)
+    turns = outlook.ends < inf and any(job.epoch and not job.failures for job in waiting)
     guesses, before = {}, 0
     for job in waiting[:most]:
         target = outlook.targets.get(job.uuid)
         start = _in_turn(service, job, free)
         if target is not None:
             start = min(start, to_end if _taken(target, holders, book.holding) and to_end < inf else 0.0)
-        elif outlook.ends < inf:
+        elif turns:
             start = min(start, to_end + before // total * outlook.seconds)
-        before += job.gpus
+        before += job.gpus if target is None else 0
         if start < inf:
             guesses[job.uuid] = start
     return guesses

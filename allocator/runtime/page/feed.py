@@ -48,7 +48,8 @@ class Feed:
     async def events(self) -> AsyncIterator[bytes]:
         """Pictures for one who looks, and a sign of life where nothing changes."""
         self._readers += 1
-        seen = 0
+        # what was made for those who looked before is old
+        seen = self._number if self._task is None or self._task.done() else 0
         try:
             while not self._closed:
                 if self._number > seen:
