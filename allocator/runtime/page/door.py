@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import ssl
 import stat
@@ -80,8 +81,9 @@ class Door:
         kind, _, path = settings.web.partition(":")
         self._path = Path(path) if kind == "unix" and path else None
         address = None if self._path else _address(settings)
-        token_file = settings.token_file or service.folder / "token"
-        access = Access(read_token(token_file))
+        # who comes through a file needs no token
+        token = read_token(settings.token_file or service.folder / "token") if address else secrets.token_hex()
+        access = Access(token)
         desk = Desk(service, requests, access, self._path is None, settings.changes)
         self._feed = desk.feed
         config = uvicorn.Config(
