@@ -228,7 +228,7 @@ async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
         f"Serving {service.hardware.cluster} under {maker.policy} from {service.folder}; jobs run as this user."
     )
     if door is not None:
-        screen.print(f"Page, metrics and requests at {door.url}")
+        screen.print(f"Page, metrics and requests at {door.notice}")
     screen.print("Ctrl-C ends the service; jobs run on.")
     try:
         await service.run()

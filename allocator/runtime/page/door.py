@@ -74,6 +74,7 @@ class Door:
     Attributes
     ----------
     url : by which it is reached.
+    notice : the same for people, with what they need to come in.
     """
 
     def __init__(self, service: Service, requests: Requests, settings: DoorSettings) -> None:
@@ -82,8 +83,8 @@ class Door:
         self._path = Path(path) if kind == "unix" and path else None
         address = None if self._path else _address(settings)
         # who comes through a file needs no token
-        token = read_token(settings.token_file or service.folder / "token") if address else secrets.token_hex()
-        access = Access(token)
+        token_file = settings.token_file or service.folder / "token"
+        access = Access(read_token(token_file) if address else secrets.token_hex())
         desk = Desk(service, requests, access, self._path is None, settings.changes)
         self._feed = desk.feed
         config = uvicorn.Config(
@@ -114,6 +115,7 @@ class Door:
         self._task: asyncio.Task[None] | None = None
         port = self._socket.getsockname()[1] if address else 0
         self.url = settings.url or (_url(address[0], port) if address else settings.web)
+        self.notice = f"{self.url}; the token is in {token_file}" if address else self.url
         if address:
             authority = (settings.authority or settings.certificate or Path()).absolute()
             service.variables = lambda job: desk.posts.variables(job, self.url, authority)

@@ -27,7 +27,7 @@ def picture(service: Service, history: History) -> dict[str, Any]:
     book = service.book
     view = service_view(service)
     queued = list(islice((job for job in book.active.values() if job.state == QUEUED), _MOST_QUEUED))
-    running = list(islice(book.holding.values(), _MOST_RUNNING))
+    running = sorted(islice(book.holding.values(), _MOST_RUNNING), key=lambda job: job.id)
     starts = expected_starts(service, _MOST_QUEUED)
     through = islice(
         (job for job in reversed(book.by_id[-_MOST_FINISHED * 20 :]) if job.state in FINAL), _MOST_FINISHED
