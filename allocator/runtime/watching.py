@@ -23,7 +23,9 @@ class Told:
     Attributes
     ----------
     steps : of the job so far. clock : when it said so, seconds on the clock.
-    trained : steps and seconds since its first post. seconds_left : that it expects to need, None if it does not say.
+    trained : steps and seconds between its posts.
+    begins : whether it only said that it begins, perhaps in the middle: then `steps` are what was known before.
+    seconds_left : that it expects to need, None if it does not say.
     metrics : what it says of its training, by name.
     """
 
@@ -32,6 +34,7 @@ class Told:
     trained: tuple[float, float] = (0.0, 0.0)
     seconds_left: float | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
+    begins: bool = False
 
 
 @dataclass
@@ -102,9 +105,10 @@ class Watching:
         """Progress was posted; its `trained` is reckoned here."""
         watch = self.of(job, told.clock)
         before = watch.told
-        if before is not None and told.steps >= before.steps:
-            steps, seconds = before.trained
-            told.trained = steps + told.steps - before.steps, seconds + told.clock - before.clock
+        if before is not None:
+            told.trained = steps, seconds = before.trained
+            if told.steps >= before.steps and not before.begins:
+                told.trained = steps + told.steps - before.steps, seconds + told.clock - before.clock
         if before is None or told.steps != before.steps:
             watch.changed_at = told.clock
         watch.told = told

@@ -75,24 +75,26 @@ class Posts:
         percentage = _number(status, "progressPercentage", 100.0)
         left = _number(status, "estimatedRemainingSeconds", _MOST_STEPS)
         metrics = dict(_metrics(status.get("metrics")))
+        watching = self._service.watching
         steps = self._steps(job, percentage, metrics)
-        if steps is not None:
-            self._service.watching.tell(job, Told(steps, self._service.clock(), (0.0, 0.0), left, metrics))
+        if steps is None:
+            # a trainer that begins may do so in the middle
+            before = watching.told(job)
+            steps, begins = (job.steps, True) if before is None else (before.steps, before.begins)
+        else:
+            begins = False
+        watching.tell(job, Told(steps, self._service.clock(), (0.0, 0.0), left, metrics, begins))
 
-    def _steps(self, job: Job, percentage: float | None, metrics: Mapping[str, str]) -> float | None:
-        """Steps of a job so far; None where the post says nothing of them."""
-        before = self._service.watching.told(job)
+    @staticmethod
+    def _steps(job: Job, percentage: float | None, metrics: Mapping[str, str]) -> float | None:
+        """Steps of a job so far; None where the post says nothing of them, or only that it begins."""
         current, total = (_step(metrics, name) for name in ("current_step", "total_steps"))
         if current is not None:
             # a trainer may count otherwise than whoever submitted the job: then its share of the way counts
             scale = job.total_steps / total if job.total_steps and total else 1.0
             return min(current * scale, job.total_steps or _MOST_STEPS)
-        if percentage is None or not (job.total_steps or total):
-            return None if before is None else before.steps
-        if percentage == 0:
-            # that it begins, perhaps in the middle
-            return job.steps if before is None else before.steps
-        return percentage / 100 * (job.total_steps or total or 0.0)
+        of = job.total_steps or total
+        return percentage / 100 * of if percentage and of else None
 
 
 def _number(status: Mapping[str, Any], name: str, most: float) -> float | None:

@@ -68,7 +68,9 @@ def test_metrics_with_steps_are_finer(service: Service, asker: Asker) -> None:
 
 def test_speed_is_measured_from_posts(service: Service, asker: Asker) -> None:
     job = service.book.by_id[0]
-    for step, clock in ((100, 10.0), (200, 20.0), (400, 40.0)):
+    service.clock = lambda: 5.0  # type: ignore[assignment]
+    post(asker, job, {"progressPercentage": 0, "metrics": [{"name": "total_steps", "value": 1000}]})
+    for step, clock in ((100, 10.0), (200, 20.0), (150, 21.0), (350, 41.0)):
         service.clock = lambda clock=clock: clock  # type: ignore[assignment, misc]
         post(asker, job, {"metrics": [{"name": "current_step", "value": step}]})
     (measured,) = service.watching.measure()
