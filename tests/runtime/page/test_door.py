@@ -165,6 +165,35 @@ def test_a_body_that_does_not_come_is_not_waited_for(
         assert b" 408 " in slow.recv(1000)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\0" * 5000,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /%ff%00\xff HTTP/1.1\r\nHost: l\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5000,
+        b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /login HTTP/1.1\r\nHost: l\r\nContent-Length: -1\r\n\r\n",
+        b"POST /login HTTP/1.1\r\nHost: l\r\nContent-Length: 99999999999999999999\r\n\r\nx",
+        b"POST /login HTTP/1.1\r\nHost: l\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n",
+        b"GET / HTTP/1.1\r\nHost: l\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: l\r\n\r\n",
+        b"CONNECT elsewhere:1 HTTP/1.1\r\nHost: l\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_and_let_go(
+    tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(app, "_PATIENCE", 0.5)
+    with encrypted(tcp, files) as connection:
+        connection.sendall(said)
+        answer = connection.recv(1000)
+        assert not answer or answer.split(b" ")[1][:1] == b"4", answer
+        assert cut(connection)
+    assert fetch(tcp, files, "/metrics")[0] == 401
+
+
 def test_many_connections_cost_neither_files_nor_the_scheduler(tcp: Live, files: tuple[Path, Path]) -> None:
     crowd = [connected(tcp) for _ in range(100)]
     made = tcp.do(lambda: tcp.service.submit([submission()]))

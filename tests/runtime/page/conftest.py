@@ -1,5 +1,0 @@
-import pytest
-
-# the web door is an extra
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
