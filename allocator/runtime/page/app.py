@@ -87,7 +87,12 @@ class Desk:
         self.posts = Posts(self.service, self.access)
         self.feed = Feed(lambda: picture(self.service, self.history))
         self.page, self.login = document("page.html"), document("login.html")
-        self.readers = 0
+        self.readers, self.closed = 0, False
+
+    def close(self) -> None:
+        """The service ends: nothing more is answered."""
+        self.closed = True
+        self.feed.close()
 
 
 def make_app(desk: Desk) -> Starlette:
@@ -105,6 +110,8 @@ def make_app(desk: Desk) -> Starlette:
         exception_handlers={HTTPException: _refused},
     )
     app.state.desk = desk
+    # a redirection would be made of what the request says of its host
+    app.router.redirect_slashes = False
     return app
 
 
@@ -128,7 +135,9 @@ class _Guard:
         await (refusal or self._app)(scope, receive, answer)
 
     def _refusal(self, request: Request) -> Response | None:
-        desk, headers, path = self._desk, request.headers, request.url.path
+        desk, headers, path = self._desk, request.headers, request.scope["path"]
+        if desk.closed:
+            return _text("the service ends", 503)
         if not desk.guarded:
             # a page elsewhere must not reach a port that a user has led to this socket
             host = re.sub(r":\d+$", "", headers.get("host", ""))

@@ -86,7 +86,7 @@ class Door:
         token_file = settings.token_file or service.folder / "token"
         access = Access(read_token(token_file) if address else secrets.token_hex())
         desk = Desk(service, requests, access, self._path is None, settings.changes)
-        self._feed = desk.feed
+        self._desk = desk
         config = uvicorn.Config(
             make_app(desk),
             http=_Bounded,
@@ -125,10 +125,12 @@ class Door:
         self._task = asyncio.get_running_loop().create_task(self._server.serve([self._socket]))
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.01)
+        if self._task.done():
+            self._task.result()
 
     async def close(self) -> None:
         """Let all go."""
-        self._feed.close()
+        self._desk.close()
         self._server.should_exit = True
         if self._task is not None:
             await asyncio.wait([self._task], timeout=2 * _TO_CLOSE)

@@ -141,6 +141,13 @@ def test_requests_that_change_need_leave(service: Service, guarded: Asker, chang
     assert again.json()["cancelled"] == [before]
 
 
+def test_a_service_that_ends_answers_nothing(service: Service) -> None:
+    desk, asker = client_of(service)
+    desk.close()
+    assert asker.get("/metrics", BEARER).status == 503
+    assert asker.post("/api", BEARER, data={"do": "history"}).status == 503
+
+
 def test_scripts_of_other_sites_cannot_ask(service: Service) -> None:
     client = client_of(service, guarded=False, changes=True)[1]
     body = json.dumps({"do": "status"}).encode()
@@ -228,9 +235,12 @@ def test_no_request_breaks_it(changing: Asker, what: Any, more: Any, raw: bytes 
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "X"]),
     path=st.text(max_size=30).map(lambda rest: f"/{rest}")
-    | st.sampled_from(["/jobs/x/1/status", f"/jobs/x/{'9' * 6000}/status", "/login", "/", "/api", "/metrics"]),
+    | st.sampled_from(
+        ["/jobs/x/1/status", f"/jobs/x/{'9' * 6000}/status", "/login", "/", "/api", "/metrics", "/metrics/"]
+    ),
     headers=st.dictionaries(
-        st.sampled_from(["authorization", "cookie", "host", "content-type", "origin"]), st.binary(max_size=40)
+        st.sampled_from(["authorization", "cookie", "host", "content-type", "origin"]),
+        st.binary(max_size=40) | st.sampled_from([b"[", f"Bearer {TOKEN}".encode(), b"elsewhere:x"]),
     ),
     body=st.binary(max_size=80),
 )
@@ -238,4 +248,5 @@ def test_no_path_or_header_breaks_it(
     guarded: Asker, method: str, path: str, headers: dict[str, bytes], body: bytes
 ) -> None:
     answer = guarded.ask(method, path, headers, body)
-    assert 400 <= answer.status < 500
+    may = headers.get("authorization") == BEARER["authorization"].encode()
+    assert 400 <= answer.status < 500 or (may and answer.status == 200)

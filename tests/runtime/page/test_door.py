@@ -241,7 +241,7 @@ def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(tcp: Live, files
     tcp.do(lambda: tcp.service.submit([submission("x" * 250) for _ in range(400)]))
     deaf = encrypted(tcp, files)
     deaf.sendall(f"GET /events HTTP/1.1\r\nHost: l\r\nAuthorization: Bearer {tcp.token}\r\n\r\n".encode())
-    feed = tcp.door._feed
+    feed = tcp.door._desk.feed
     wait_for(lambda: feed._readers == 1)
     # pictures one after the other fill what the kernel keeps for the deaf
     tcp.wait(flood(tcp))
@@ -253,7 +253,7 @@ def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(tcp: Live, files
 
 
 async def flood(one: Live) -> None:
-    feed = one.door._feed
+    feed = one.door._desk.feed
     for _ in range(2000):
         if not feed._readers:
             return
