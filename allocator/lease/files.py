@@ -13,6 +13,7 @@ copy of the job runs, or will, and what the late one does must not count (fencin
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -23,9 +24,11 @@ __all__ = [
     "EPOCH",
     "JOB",
     "LEASE_FILE",
+    "MOST_BYTES",
     "REPORT_FILE",
     "Grant",
     "Report",
+    "parse",
     "read_file",
     "write_file",
 ]
@@ -36,6 +39,9 @@ CHECKPOINTS = "ALLOCATOR_CHECKPOINT_DIR"
 """The variables that a trainer is started with; the folder of the job is the parent of that of its checkpoints."""
 
 LEASE_FILE, REPORT_FILE = "lease.json", "report.json"
+
+MOST_BYTES = 64 << 10
+"""A longer file is not read: it is none of ours."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,9 @@ class Report:
     trained_steps, trained_seconds : steps of this epoch and the time that they took, its first step not included.
     saved_steps : steps that the last checkpoint holds.
     saved_at : when that was written, seconds since 1970; 0: never.
-    save_seconds : how long it took to write.
-    start_seconds : from the start of the process to its first step: what a restart costs besides the checkpoint.
+    save_seconds : how long it took to write; 0: this epoch has written none.
+    start_seconds : from the start of the process to the end of its first step: what a restart costs besides the
+        checkpoint, warm-up included.
     total_steps : of the job, where the trainer knows.
     batch_size, gpus : what the job would like from its next start on; None: as it is.
     message : for people.
@@ -105,23 +112,65 @@ Content = TypeVar("Content", Grant, Report)
 
 
 def write_file(path: Path, content: Grant | Report) -> None:
-    """Replace a file as a whole: nobody ever reads half of it."""
+    """Replace a file as a whole: nobody ever reads half of it.
+
+    Raises
+    ------
+    OSError
+        It could not be written, as on a full disk; the file is what it was.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(asdict(content), file)
-    os.replace(partial, path)
+    try:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(json.dumps(asdict(content)))
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def read_file(path: Path, kind: type[Content]) -> Content | None:
     """What a file says; None where it is absent or not understood: it comes from a process that we do not control."""
     try:
-        told: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        with open(path, "rb") as file:
+            told = file.read(MOST_BYTES + 1)
+    except OSError:
         return None
-    if not isinstance(told, dict):
+    return parse(told, kind)
+
+
+def parse(told: bytes, kind: type[Content]) -> Content | None:
+    """What the bytes of a file say, or None; names that are not known are passed over."""
+    if len(told) > MOST_BYTES:
         return None
-    known = {field.name: told[field.name] for field in fields(kind) if field.name in told}
+    try:
+        values: Any = json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    known = {}
+    for field in fields(kind):
+        if field.name in values:
+            value = values[field.name]
+            if not _is_of(value, str(field.type)):
+                return None
+            known[field.name] = value
     try:
         return kind(**known)
     except TypeError:
         return None
+
+
+def _is_of(value: object, annotation: str) -> bool:
+    """Whether a value from JSON fits a field; numbers are finite, and no truth value stands for a number."""
+    if value is None:
+        return annotation.endswith("| None")
+    wanted = annotation.removesuffix(" | None")
+    if isinstance(value, bool):
+        return wanted == "bool"
+    if isinstance(value, int):
+        return wanted in ("int", "float") and abs(value) < 1 << 63
+    if isinstance(value, float):
+        return wanted == "float" and math.isfinite(value)
+    return isinstance(value, str) and wanted == "str"

@@ -10,7 +10,7 @@ was killed comes back with the same book. The kinds of events, with their data:
     submitted       all that `Job` has of a submission
     starting        epoch, places, pool              an order to start is about to be given
     running         -                                the cluster runs it
-    stopping        why ("lease", "cancelled", ...)  it is told to end
+    stopping        reason, then                     it is told to end
     progress        steps, saved_steps, saved_at, run_seconds
     ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress
     resized         gpus, batch_size                 what the job asked for
@@ -66,7 +66,7 @@ class Job:
     batch_size : that it asked for.
     measured : steps/s by (type, GPUs), moving averages.
     code, signal : how its last process ended.
-    fails : whether it was told to end because something is wrong with it.
+    then : what becomes of it once it has ended that was told to: "" (it waits again), or the kind of an event.
     """
 
     id: int
@@ -106,7 +106,7 @@ class Job:
     measured: dict[tuple[str, int], float] = field(default_factory=dict)
     code: int | None = None
     signal: int = 0
-    fails: bool = False
+    then: str = ""
 
     def failures_after(self, end: Mapping[str, Any]) -> int:
         """Failures in a row once the data of an event ``ended`` are taken in."""
@@ -184,7 +184,7 @@ class Book:
     def _stopping(self, job: Job, event: Event) -> None:
         since = job.since
         self._enter(job, STOPPING, event)
-        job.fails = event.get("fails", False)
+        job.then = event.get("then", "")
         # a lease that ends runs until it has ended
         job.run_seconds += event.clock - since
         job.gpu_seconds += (event.clock - since) * job.held_gpus
@@ -224,7 +224,7 @@ class Book:
         self._release(job)
 
     def _release(self, job: Job) -> None:
-        job.places, job.pool, job.fails = {}, "", False
+        job.places, job.pool, job.then = {}, "", ""
         self.holding.pop(job.uuid, None)
 
     def _leave(self, job: Job, state: str, event: Event) -> None:

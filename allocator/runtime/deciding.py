@@ -8,17 +8,23 @@ GPUs runs on without a break. A job whose GPUs are free before its round begins 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
+from typing import Any
 
+from allocator.checkpoint.state_file import StateFile
 from allocator.runtime.book import QUEUED, Book, Job
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.knowledge import Ways
 from allocator.runtime.reconcile import Target, free_for, gpus_of, held
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.world import News, Placed, Verdict, World
+from throughputs import InputError
 
 __all__ = ["Deciding", "Outlook"]
 
@@ -27,6 +33,11 @@ _LEAST_LEAD = 0.05
 
 _AFTER_TROUBLE = 5.0
 """Seconds after which a policy that failed is asked again."""
+
+_QUICK = 0.05
+_SHARE_OF_SAVING = 20.0
+"""What the policy remembers is written after each decision where that takes less than so many seconds; otherwise not
+before so many times as long as it took have passed."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class Deciding:
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
     """
 
-    def __init__(self, world: World, hardware: Hardware, settings: ServiceSettings) -> None:
+    def __init__(self, world: World, hardware: Hardware, settings: ServiceSettings, memory: Path) -> None:
         self._world, self._settings = world, settings
         self.policy = world.policy
         self.serial, self.trouble = 0, ""
@@ -78,6 +89,7 @@ class Deciding:
         self._now: _Plan | None = None
         self._coming: _Plan | None = None
         self._task: asyncio.Future[Verdict] | None = None
+        self._memory, self._saved = StateFile(memory), 0.0
         self._thread = ThreadPoolExecutor(1, "decision")
         self._lead = inf
         self._retry_at = -inf
@@ -93,14 +105,43 @@ class Deciding:
 
     # -- news ---------------------------------------------------------------------------------------------------------
 
-    def take_up(self, jobs: Iterable[Job]) -> None:
-        """Jobs that were there before the service was, with the GPUs that they hold."""
-        active = list(jobs)
-        for job in active:
+    def take_up(self, book: Book) -> None:
+        """Jobs that were there before the service was, the GPUs that they hold, and what their policy remembers."""
+        for job in book.active.values():
             self.arrived(job)
-        if active:
-            self._world.take_up([replace(job) for job in self._arrived.values()], self._running(active, self._hardware))
-            self._arrived = {}
+        jobs = {uuid: replace(job) for uuid, job in book.jobs.items() if uuid not in self._unfit}
+        if not book.jobs:
+            return
+        running = self._running(book.holding.values(), self._hardware)
+        state = self._remembered(book)
+        if state is not None:
+            self._world.restore(state, jobs, running)
+        elif self._arrived:
+            self._world.take_up([jobs[uuid] for uuid in self._arrived], running)
+        self._arrived = {}
+
+    def _remembered(self, book: Book) -> dict[str, Any] | None:
+        """What a service before this one wrote down, if it is of this policy and of jobs that the journal knows."""
+        try:
+            saved = self._memory.read()
+        except InputError:
+            # a file that was cut off, or of another version: the journal has all that must not be lost
+            return None
+        if saved is None or saved.header != self._world.identity:
+            return None
+        state: dict[str, Any] = saved.state
+        return state if all(uuid in book.jobs and uuid not in self._unfit for uuid in state["jobs"]) else None
+
+    def _remember(self) -> None:
+        """Write down what the policy remembers, before anything is done about it; seldom where that takes long."""
+        began = time.monotonic()
+        if began < self._saved:
+            return
+        # a full disk hinders the journal, too, and nothing is done without that
+        with contextlib.suppress(OSError):
+            self._memory.write(self._world.identity, self._world.state())
+        taken = time.monotonic() - began
+        self._saved = time.monotonic() + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
 
     def arrived(self, job: Job) -> None:
         """A job was submitted."""
@@ -268,7 +309,9 @@ class Deciding:
         if changed is not None:
             hardware, running = changed
             self._world = self._world.continued(hardware.cluster, running)
-        return self._world.decide(news)
+        verdict = self._world.decide(news)
+        self._remember()
+        return verdict
 
     def ready(self, now: float) -> Verdict | None:
         """A verdict that has come since the last call."""
@@ -277,7 +320,8 @@ class Deciding:
         task, self._task = self._task, None
         error = task.exception()
         if error is not None:
-            self.trouble, self._retry_at = f"policy {self.policy.name}: {error}", now + _AFTER_TROUBLE
+            told = str(error) if isinstance(error, InputError) else f"policy {self.policy.name}: {error!r}"
+            self.trouble, self._retry_at = told, now + _AFTER_TROUBLE
             self._news = True
             return None
         self.trouble = ""
@@ -326,7 +370,7 @@ class Deciding:
             for gpu in gpus_of(target.places):
                 holders.setdefault(gpu, set()).add(uuid)
         for uuid, target in self._coming.targets.items():
-            if uuid in there and uuid not in targets and self._usable(target) and free_for(target, holders):
+            if uuid in there and uuid not in targets and self._usable(target) and free_for(uuid, target, holders):
                 targets[uuid] = target
         return targets
 

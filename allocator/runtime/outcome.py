@@ -7,7 +7,7 @@ from typing import Any
 
 from allocator.lease.files import Report
 from allocator.runtime.adapters.base import Seen
-from allocator.runtime.book import STOPPING, Job
+from allocator.runtime.book import FAILED, STOPPING, Job
 
 __all__ = ["ended", "progress"]
 
@@ -38,7 +38,7 @@ def ended(job: Job, seen: Seen, report: Report | None) -> dict[str, Any]:
         data["kept_steps"] = job.steps
     if seen.code == 0 and (told == "done" or (told != "ending" and not asked)):
         return data | {"outcome": "completed", "reason": ""}
-    if asked and job.fails:
+    if asked and job.then == FAILED:
         return data | {"outcome": "failed", "reason": job.reason}
     if asked or (seen.code == 0 and told == "ending"):
         return data | {"outcome": "yielded", "reason": _yielded(job, seen)}

@@ -40,7 +40,7 @@ def orders(
     starts = []
     for uuid, target in targets.items():
         job = active[uuid]
-        if job.state != QUEUED or not free_for(target, holders):
+        if job.state != QUEUED or not free_for(uuid, target, holders):
             continue
         starts.append(job)
         for gpu in gpus_of(target.places):
@@ -62,9 +62,9 @@ def held(jobs: Iterable[Job]) -> dict[tuple[str, int], set[str]]:
     return holders
 
 
-def free_for(target: Target, holders: Mapping[tuple[str, int], set[str]]) -> bool:
-    """Whether nobody but a partner holds any of the GPUs of a target."""
-    return all(holders.get(gpu, set()) <= {target.partner} for gpu in gpus_of(target.places))
+def free_for(uuid: str, target: Target, holders: Mapping[tuple[str, int], set[str]]) -> bool:
+    """Whether nobody but the job itself and a partner holds any of the GPUs of its target."""
+    return all(holders.get(gpu, set()) <= {uuid, target.partner} for gpu in gpus_of(target.places))
 
 
 def gpus_of(places: Places) -> Iterator[tuple[str, int]]:

@@ -13,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, Seen, StartOrder
-from allocator.runtime.book import CANCELLED, QUEUED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.adapters.base import Adapter, AdapterError, Seen
+from allocator.runtime.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
 from allocator.runtime.clock import Clock
 from allocator.runtime.deciding import Deciding
+from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event, Journal, JournalError
 from allocator.runtime.outcome import ended
@@ -32,18 +33,13 @@ from allocator.runtime.world import Verdict, World
 
 __all__ = ["Service"]
 
-_KILL_AGAIN = 5.0
-"""Seconds after which a job that was killed and is still there is killed again."""
-
 
 class Service:
     """The jobs of one state folder on one cluster.
 
     Parameters
     ----------
-    folder : of the state. adapter : the cluster.
-    make_world : from the hardware, the world under the policy in force.
-    settings : times and limits.
+    folder : of the state; its journal is read. adapter : the cluster. settings : times and limits.
 
     Attributes
     ----------
@@ -57,13 +53,7 @@ class Service:
     deciding: Deciding
     hardware: Hardware
 
-    def __init__(
-        self,
-        folder: Path,
-        adapter: Adapter,
-        make_world: Callable[[Hardware], World],
-        settings: ServiceSettings | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, adapter: Adapter, settings: ServiceSettings | None = None) -> None:
         self.folder, self.adapter, self.settings = folder, adapter, settings or ServiceSettings()
         self.journal = Journal(folder)
         self.book = Book()
@@ -74,8 +64,15 @@ class Service:
         self.trouble = ""
         self.listeners: list[Callable[[Event], None]] = []
         self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
-        self._make_world = make_world
-        self._tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
+        self._dispatch = Dispatch(
+            adapter,
+            self.watching,
+            self.settings,
+            lambda: self.clock(),
+            lambda job: self.variables(job),
+            self._refused,
+            self._ordered,
+        )
         self._next_look = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -93,21 +90,28 @@ class Service:
         finally:
             await self._finish()
 
-    async def open(self) -> None:
-        """Connect to the cluster and take up what runs."""
+    async def open(self, make_world: Callable[[Hardware], World]) -> None:
+        """Connect to the cluster, and take up what runs in the world that is made for its hardware."""
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
-        self.deciding = Deciding(self._make_world(self.hardware), self.hardware, self.settings)
+        self.deciding = Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
-        self.deciding.take_up(self.book.active.values())
+        self.deciding.take_up(self.book)
+
+    @property
+    def _memory(self) -> Path:
+        """What the policy remembers, for a service that comes after this one."""
+        return self.folder / "policy.state"
 
     def use_policy(self, make_world: Callable[[Hardware], World]) -> None:
         """Decide by another world from now on; who runs goes on until that says otherwise."""
-        self._make_world = make_world
-        before, self.deciding = self.deciding, Deciding(make_world(self.hardware), self.hardware, self.settings)
+        before, self.deciding = (
+            self.deciding,
+            Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory),
+        )
         self.deciding.serial = before.serial + 1
-        self.deciding.take_up(self.book.active.values())
+        self.deciding.take_up(self.book)
         before.abandon()
         self.wake()
 
@@ -121,9 +125,7 @@ class Service:
         self._wake.set()
 
     async def _finish(self) -> None:
-        orders_under_way = [task for key, task in self._tasks.items() if key[2] != "decision"]
-        if orders_under_way:
-            await asyncio.wait(orders_under_way, timeout=5.0)
+        await self._dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()
         self.journal.close()
@@ -202,10 +204,10 @@ class Service:
 
     def _unseen(self, job: Job) -> list[Event]:
         """A start that the cluster does not know: the order never reached it, or the cluster has lost it."""
-        if self._under_way(job, "start"):
+        if self._dispatch.starting(job):
             return []
         if job.state == STARTING:
-            self._order_start(job)
+            self._dispatch.start(job)
             return []
         return self._through(job, Seen(job.uuid, job.epoch, "ended", reason="the cluster has lost it"))
 
@@ -217,15 +219,20 @@ class Service:
         if told is not None and "kept_steps" in data:
             data["kept_steps"] = told.steps
         failed = data["outcome"] == "failed"
-        events = [Event("ended", job.uuid, data=data)]
-        if data["outcome"] != "completed" and job.state == STOPPING and job.reason == CANCELLED:
-            events.append(Event("cancelled", job.uuid, data={"reason": CANCELLED}))
+        events = [Event("ended", job.uuid, self._when(job, seen), data)]
+        if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
+            events.append(Event(job.then, job.uuid, data={"reason": job.reason}))
         elif failed and job.failures_after(data) >= self.settings.max_failures:
             reason = f"failed {job.failures_after(data)} times without progress, the last time: {data['reason']}"
             events.append(Event("gave_up", job.uuid, data={"reason": reason}))
         if report is not None and (report.gpus or report.batch_size):
             events.append(Event("resized", job.uuid, data={"gpus": report.gpus, "batch_size": report.batch_size}))
         return events
+
+    def _when(self, job: Job, seen: Seen) -> float:
+        """When a start ended, seconds on the clock: perhaps while no service ran."""
+        now = self.clock()
+        return max(now - max(time.time() - seen.ended_at, 0.0), job.since) if seen.ended_at else now
 
     def _after(self, event: Event) -> None:
         """What an event means for the decisions to come."""
@@ -237,7 +244,7 @@ class Service:
             self.deciding.resized(job)
         if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
-            self._task(job, "forget", self.adapter.forget(job.uuid))
+            self._dispatch.forget(job)
 
     def steps_of(self, job: Job) -> float:
         """Steps so far: as reported, or for a trainer that does not report, as is believed of its speed."""
@@ -269,7 +276,7 @@ class Service:
         waiting = [Event("cancelled", job.uuid, data={"reason": CANCELLED}) for job in chosen if job.state == QUEUED]
         for event in self.record(waiting):
             self._after(event)
-        self.stop([job for job in chosen if job.state not in (QUEUED, CANCELLED)], CANCELLED)
+        self.stop([job for job in chosen if job.uuid in self.book.holding], CANCELLED, then=CANCELLED)
         self.wake()
 
     def drain(self, name: str, drained: bool) -> None:
@@ -278,11 +285,12 @@ class Service:
             self.record([Event("node", data={"name": name, "drained": drained})])
             self.see_nodes(self.hardware.nodes)
 
-    def stop(self, jobs: Iterable[Job], why: str, *, fails: bool = False) -> None:
-        """End leases. `why` is for people and for the trainers; `fails`: it counts as a failure of the job."""
-        data = {"reason": why, "fails": fails}
+    def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
+        """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
+        data = {"reason": why, "then": then}
         for event in self.record(Event("stopping", job.uuid, data=data) for job in jobs):
-            self._write_lease(self.book.jobs[event.job])
+            job = self.book.jobs[event.job]
+            self._dispatch.lease(job, self.deciding.serial)
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -302,9 +310,11 @@ class Service:
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
         why = f"{self.deciding.policy.name} cannot promise its deadline"
-        rejected = [uuid for uuid in verdict.rejected if uuid in self.book.active]
-        for event in self.record(Event("rejected", uuid, data={"reason": why}) for uuid in rejected):
+        rejected = [self.book.active[uuid] for uuid in verdict.rejected if uuid in self.book.active]
+        waiting = [Event(REJECTED, job.uuid, data={"reason": why}) for job in rejected if job.state == QUEUED]
+        for event in self.record(waiting):
             self._after(event)
+        self.stop([job for job in rejected if job.uuid in self.book.holding], why, then=REJECTED)
         data = {
             "jobs": len(verdict.wanted),
             "asked": verdict.recomputed,
@@ -323,8 +333,8 @@ class Service:
         self.stop(stops, "its lease ended")
         self._start(starts, targets)
         for job in self.book.holding.values():
-            if job.state != STOPPING and self.watching.of(job, now).serial != self.deciding.serial:
-                self._write_lease(job)
+            if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
+                self._dispatch.lease(job, self.deciding.serial)
 
     def _waits(self, job: Job, now: float) -> bool:
         """Whether a job has just failed: it is not started again at once."""
@@ -341,113 +351,34 @@ class Service:
             data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
             events.append(Event("starting", job.uuid, data=data))
         for event in self.record(events):
-            self._order_start(self.book.jobs[event.job])
-
-    def _order_start(self, job: Job) -> None:
-        """Order the start that the journal announces."""
-        folder = self.watching.folder(job)
-        try:
-            (folder / "checkpoint").mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            self.trouble = f"{folder}: {error.strerror}"
-            return
-        if not self._write_lease(job):
-            return
-        order = StartOrder(
-            job.uuid,
-            job.epoch,
-            job.command,
-            job.places,
-            job.pool,
-            folder,
-            Path(job.working_directory),
-            {**self.variables(job), **job.environment},
-            job.one_process_per_gpu,
-            self.settings.log_bytes,
-        )
-        self._task(job, "start", self._give_start(job, order))
-
-    async def _give_start(self, job: Job, order: StartOrder) -> None:
-        try:
-            await self.adapter.start(order)
-        except AdapterError as error:
-            if job.epoch == order.epoch and job.uuid in self.book.holding:
-                refused = Seen(job.uuid, order.epoch, "ended", reason=str(error))
-                for event in self.record(self._through(job, refused)):
-                    self._after(event)
+            self._dispatch.start(self.book.jobs[event.job])
 
     def _press(self) -> None:
-        """Jobs that were told to end and run on: SIGTERM, then SIGKILL."""
-        now, settings = self.clock(), self.settings
+        """Trainers that hang are told to end; those that were told and run on get signals."""
+        now = self.clock()
         hanging = [job for job in self.book.holding.values() if self._hangs(job, now)]
-        self.stop(hanging, f"no step in {settings.hang_seconds} s", fails=True)
+        self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():
-            if job.state != STOPPING:
-                continue
-            watch = self.watching.of(job, now)
-            watch.asked_at = now if watch.asked_at is None else watch.asked_at
-            patience = settings.notice_seconds if watch.report is not None else 0.0
-            if now >= watch.asked_at + settings.grace_seconds:
-                if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
-                    watch.killed_at = now
-                    self._task(job, "kill", self.adapter.kill(job.uuid, job.epoch))
-            elif now >= watch.asked_at + patience and watch.termed_at is None:
-                watch.termed_at = now
-                self._task(job, "stop", self.adapter.stop(job.uuid, job.epoch))
+            if job.state == STOPPING:
+                self._dispatch.press(job, now)
 
     def _hangs(self, job: Job, now: float) -> bool:
         """Whether a trainer that reports has made no step for too long."""
         watch, limit = self.watching.of(job, now), self.settings.hang_seconds
-        return (
-            limit is not None and job.state == RUNNING and watch.report is not None and now > watch.changed_at + limit
-        )
-
-    def _write_lease(self, job: Job) -> bool:
-        """Tell the trainer; returns whether that could be written."""
-        watch = self.watching.of(job, self.clock())
-        ends = job.state == STOPPING
-        grant = Grant(
-            job.uuid,
-            job.epoch,
-            self.deciding.serial,
-            ends,
-            job.reason if ends else "",
-            self.settings.grace_seconds,
-            None,
-            job.held_gpus,
-            job.pool,
-        )
-        path = self.watching.folder(job) / LEASE_FILE
-        try:
-            write_file(path, grant)
-        except OSError as error:
-            self.trouble = f"{path}: {error.strerror}"
+        if limit is None or job.state != RUNNING or watch.report is None:
             return False
-        watch.serial = self.deciding.serial
-        return True
+        return now > watch.changed_at + limit
 
-    # -- orders -------------------------------------------------------------------------------------------------------
+    def _refused(self, job: Job, reason: str) -> None:
+        """The cluster refused to start a job."""
+        seen = Seen(job.uuid, job.epoch, "ended", reason=reason)
+        for event in self.record(self._through(job, seen)):
+            self._after(event)
 
-    def _under_way(self, job: Job, what: str) -> bool:
-        return (job.uuid, job.epoch, what) in self._tasks
-
-    def _task(self, job: Job, what: str, order: Any) -> None:
-        """Give an order in the background, one of a kind at a time."""
-        key = job.uuid, job.epoch, what
-        if key in self._tasks:
-            order.close()
-            return
-
-        async def give() -> None:
-            try:
-                await order
-            except (AdapterError, JournalError) as error:
-                self.trouble = str(error)
-            finally:
-                self._tasks.pop(key, None)
-                self._wake.set()
-
-        self._tasks[key] = asyncio.get_running_loop().create_task(give())
+    def _ordered(self, trouble: str) -> None:
+        """An order is through, perhaps with `trouble`."""
+        self.trouble = trouble or self.trouble
+        self.wake()
 
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

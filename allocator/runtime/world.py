@@ -7,7 +7,7 @@ that a solver that takes its time holds nothing else up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -23,7 +23,7 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, Trigger
-from allocator.runtime.book import Job
+from allocator.runtime.book import ACTIVE, Job
 from allocator.runtime.knowledge import Knowledge, Ways
 from throughputs import ThroughputTable, Trace
 
@@ -134,21 +134,74 @@ class World:
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
 
-    def continued(self, cluster: Cluster, running: Mapping[str, Placed], left: Iterable[str] = ()) -> World:
+    def continued(self, cluster: Cluster, running: Mapping[str, Placed]) -> World:
         """A world of the same jobs on other GPUs of the same types; of those, `running` hold theirs.
 
         What the policy remembers and what jobs are owed stays.
         """
         made = World(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         made.knowledge = self.knowledge
-        made._submit(self._jobs, self._table.arrival_time.tolist())
-        state, gone = self._table.state(), set(left)
-        state["progress"].pop("rates")
-        made._table.restore(state)
-        made.core.resume(self.core.state(), *made._rows_of(running))
-        made.core.complete([made.ids[uuid] for uuid in gone])
-        made.core.tell(Trigger.CAPACITY)
+        made._resume(self._jobs, self.state(), running)
         return made
+
+    def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Mapping[str, Placed]) -> None:
+        self._submit(jobs, state["arrivals"])
+        progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
+        self._table.restore(state["table"] | {"progress": progress})
+        self.core.resume(state["core"], *self._rows_of(running))
+
+    def state(self) -> dict[str, Any]:
+        """What another world of the same policy can go on from."""
+        return {
+            "jobs": [job.uuid for job in self._jobs],
+            "arrivals": self._table.arrival_time.tolist(),
+            "table": self._table.state(),
+            "core": self.core.state() | {"placement": None},
+        }
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Worlds that can go on from each other's states are equal in these."""
+        settings = sorted((name, repr(value)) for name, value in self.policy.settings().items())
+        return {
+            "policy": self.policy.name,
+            "settings": repr(settings),
+            "mechanism": repr(self._settings),
+            "types": ",".join(self.cluster.accelerators),
+        }
+
+    def restore(self, state: dict[str, Any], jobs: Mapping[str, Job], running: Mapping[str, Placed]) -> None:
+        """Go on from the `state` of a world that is gone, with the `jobs` by UUID as they are now.
+
+        Those that are through leave, those that are new arrive, and `running` hold GPUs.
+        """
+        known = [jobs[uuid] for uuid in state["jobs"]]
+        there = set(state["jobs"])
+        still = {uuid: place for uuid, place in running.items() if uuid in there and jobs[uuid].state in ACTIVE}
+        self._resume(known, state, still)
+        ids = {uuid: self.ids[uuid] for uuid in there}
+        active = set(self.core.active.tolist())
+        through = [i for uuid, i in ids.items() if jobs[uuid].state not in ACTIVE and i in active]
+        new = [job for uuid, job in jobs.items() if job.state in ACTIVE and ids.get(uuid) not in active]
+        self.core.complete(sorted(through))
+        if new:
+            self.core.arrive(self._submit(new, self._arrivals(new)))
+        for job in jobs.values():
+            if job.state in ACTIVE:
+                at = self.ids[job.uuid]
+                self._table.steps_done[at] = min(job.steps, self._table.total_steps[at])
+        self.core.adopt(*self._rows_of(running))
+
+    def check(self) -> None:
+        """Ask the policy about a job that nobody submitted, in a world of its own.
+
+        Raises
+        ------
+        InputError
+            It cannot decide on this cluster.
+        """
+        trial = World(self.cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
 
     def take_up(self, jobs: Sequence[Job], running: Mapping[str, Placed]) -> None:
         """Jobs that were there before this world was; of those, `running` hold GPUs."""
@@ -292,7 +345,11 @@ class World:
             steps,
             list(arrivals),
             priority_weight=[job.weight for job in jobs],
-            deadline=[np.nan if job.deadline is None else job.deadline for job in jobs],
+            # one that comes again, with another number of GPUs, may be late already
+            deadline=[
+                np.nan if job.deadline is None else max(job.deadline, arrival)
+                for job, arrival in zip(jobs, arrivals, strict=True)
+            ],
             entity=[job.entity for job in jobs],
             source="jobs of the service",
         )

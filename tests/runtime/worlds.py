@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters import shim
 from allocator.runtime.adapters.base import Seen, StartOrder
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
+from allocator.runtime.adapters.local.folder import RUN_FILE, number_in
+from allocator.runtime.adapters.local.processes import carriers
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 PATIENCE = 60.0
@@ -78,12 +78,8 @@ def lines(path: Path) -> list[str]:
 
 
 def processes_of(job: str) -> list[int]:
-    return shim.carriers("ALLOCATOR_JOB_ID").get(job, [])
+    return carriers("ALLOCATOR_JOB_ID").get(job, [])
 
 
 def shim_of(state: Path, job: str) -> int:
-    return shim.number_in(str(state / "jobs" / job / shim.RUN_FILE), "pid") or 0
-
-
-def environment_without(*names: str) -> Mapping[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in names}
+    return number_in(str(state / "jobs" / job / RUN_FILE), "pid") or 0

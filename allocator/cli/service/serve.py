@@ -157,38 +157,44 @@ def serve_command(
         hang_seconds=hang,
         early_dispatch=early_dispatch,
     )
-    maker = _Maker(options, None if entities is None else Entities.parse(entities))
-    service = Service(state, _adapter(adapter, state, virtual), maker, chosen)
-    maker.use(policy or (service.book.policy or {}).get("name", "fifo_perf"), options.settings or [])
+    maker = _Maker(options, None if entities is None else Entities.parse(entities), policy or "fifo_perf")
+    service = Service(state, _adapter(adapter, state, virtual), chosen)
+    last = service.book.policy
+    if policy is None and last is not None:
+        maker = maker.under(last["name"], last["settings"])
     try:
         asyncio.run(_serve(service, maker, web))
     except AdapterError as error:
         raise InputError(f"--adapter {adapter}", found=str(error), expected="a cluster that can be used") from None
 
 
+@dataclass(frozen=True)
 class _Maker:
-    """Makes worlds under the policy in force."""
+    """Makes worlds under a policy; InputError where there is none of that name, or it lacks a setting."""
 
-    def __init__(self, options: RunOptions, entities: Entities | None) -> None:
-        self._options, self._entities = options, entities
-        self.policy = ""
+    options: RunOptions
+    entities: Entities | None
+    policy: str
 
-    def use(self, policy: str, settings: list[str]) -> None:
-        """From now on another policy; InputError where there is none of that name, or it lacks a setting."""
-        options = replace(self._options, settings=settings, cluster="v100:1")
-        options.runs([policy])
-        self.policy, self._options = policy, replace(self._options, settings=settings)
+    def __post_init__(self) -> None:
+        replace(self.options, cluster="v100:1").runs([self.policy])
 
     def __call__(self, hardware: Hardware) -> World:
         cluster = hardware.cluster
         servers = ",".join(f"{name}:{size}" for name, size in cluster.gpus_per_server.items())
-        runs = replace(self._options, cluster=str(cluster), gpus_per_server=servers).runs([self.policy])
+        runs = replace(self.options, cluster=str(cluster), gpus_per_server=servers).runs([self.policy])
         policy = runs.policies[0]
         policy.prepare()
         mechanism = runs.preset.in_run(policy.name, cluster).mechanism
         if mechanism.placement == "off":
             mechanism = replace(mechanism, placement="consolidated")
-        return World(cluster, policy, mechanism, runs.table, self._entities, runs.seed)
+        return World(cluster, policy, mechanism, runs.table, self.entities, runs.seed)
+
+    def under(self, policy: str, settings: Mapping[str, str]) -> _Maker:
+        """The same under another policy with settings of its own."""
+        own = [f"policy.{name}={value}" for name, value in settings.items()]
+        kept = [text for text in self.options.settings or [] if not text.startswith("policy.")]
+        return replace(self, policy=policy, options=replace(self.options, settings=kept + own))
 
 
 def _adapter(name: str, state: Path, virtual: str | None) -> Adapter:
@@ -208,18 +214,20 @@ def _adapter(name: str, state: Path, virtual: str | None) -> Adapter:
 
 async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
     def change(name: str, settings: Mapping[str, str]) -> None:
-        maker.use(name, [f"policy.{key}={value}" for key, value in settings.items()])
+        other = maker.under(name, settings)
+        other(service.hardware).check()
         service.record([Event("policy", data={"name": name, "settings": dict(settings)})])
-        service.use_policy(maker)
+        service.use_policy(other)
 
     requests = Requests(service, change)
     server, door = Server(service.folder, requests), web.door(service, requests)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, service.close)
+    await service.open(maker)
+    maker(service.hardware).check()
     if (service.book.policy or {}).get("name") != maker.policy:
         service.record([Event("policy", data={"name": maker.policy, "settings": {}})])
-    await service.open()
     await server.start()
     if door is not None:
         await door.open()

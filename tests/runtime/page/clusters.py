@@ -67,11 +67,19 @@ class Imagined(Adapter):
 NODES = (Node("one", "v100", 2), Node("two", "k80", 2))
 
 
-def make_service(folder: Path, policy: str = "fifo_perf", **settings: Any) -> Service:
-    def world(hardware: Hardware) -> World:
-        return World(hardware.cluster, get_policy(policy), MechanismSettings(), None, None, 0)
+class Made(Service):
+    """A service with the worlds that it is opened with."""
 
-    return Service(folder, Imagined(NODES), world, ServiceSettings(**settings))
+    policy = "fifo_perf"
+
+    def world(self, hardware: Hardware) -> World:
+        return World(hardware.cluster, get_policy(self.policy), MechanismSettings(), None, None, 0)
+
+
+def make_service(folder: Path, policy: str = "fifo_perf", **settings: Any) -> Made:
+    made = Made(folder, Imagined(NODES), ServiceSettings(**settings))
+    made.policy = policy
+    return made
 
 
 def submission(name: str = "train", steps: float = 100.0, gpus: int = 1, **more: Any) -> tuple[str, dict[str, Any]]:
@@ -86,11 +94,11 @@ async def settle(service: Service, looks: int = 40) -> None:
         await asyncio.sleep(0.01)
 
 
-def settled(service: Service, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:
+def settled(service: Made, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:
     """A service with jobs that it has decided on."""
 
     async def go() -> list[Job]:
-        await service.open()
+        await service.open(service.world)
         made = service.submit(jobs)
         await settle(service)
         return made
@@ -101,7 +109,7 @@ def settled(service: Service, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:
 class Live:
     """A service with its door, on a loop in a thread of its own."""
 
-    def __init__(self, service: Service, settings: DoorSettings) -> None:
+    def __init__(self, service: Made, settings: DoorSettings) -> None:
         self.service = service
         self.door = Door(service, Requests(service), settings)
         self.loop = asyncio.new_event_loop()
@@ -109,7 +117,7 @@ class Live:
         self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._main(),))
 
     async def _main(self) -> None:
-        await self.service.open()
+        await self.service.open(self.service.world)
         await self.door.open()
         self._ready.set()
         try:
@@ -148,7 +156,7 @@ class Live:
 
 
 @contextlib.contextmanager
-def live(service: Service, settings: DoorSettings) -> Iterator[Live]:
+def live(service: Made, settings: DoorSettings) -> Iterator[Live]:
     one = Live(service, settings)
     one.start()
     try:

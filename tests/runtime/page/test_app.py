@@ -18,9 +18,8 @@ from allocator.runtime.page.app import Desk, make_app
 from allocator.runtime.page.document import document
 from allocator.runtime.page.picture import picture
 from allocator.runtime.requests import Requests
-from allocator.runtime.service import Service
 from tests.runtime.page.asking import Asker
-from tests.runtime.page.clusters import make_service, settled, submission
+from tests.runtime.page.clusters import Made, make_service, settled, submission
 from throughputs import InputError
 
 TOKEN = "a-token-of-some-length"
@@ -29,7 +28,7 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     made = make_service(tmp_path_factory.mktemp("state"))
     names = ["first", HOSTILE, "third", "fourth", "too large"]
     settled(made, *(submission(name, gpus=9 if name == "too large" else 2) for name in names))
@@ -37,18 +36,18 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     made.journal.close()
 
 
-def client_of(service: Service, **more: Any) -> tuple[Desk, Asker]:
+def client_of(service: Made, **more: Any) -> tuple[Desk, Asker]:
     desk = Desk(service, Requests(service), Access(TOKEN), **more)
     return desk, Asker(make_app(desk))
 
 
 @pytest.fixture(scope="module")
-def guarded(service: Service) -> Asker:
+def guarded(service: Made) -> Asker:
     return client_of(service)[1]
 
 
 @pytest.fixture(scope="module")
-def changing(service: Service) -> Asker:
+def changing(service: Made) -> Asker:
     return client_of(service, changes=True)[1]
 
 
@@ -71,7 +70,7 @@ def test_the_token_opens_page_and_metrics(guarded: Asker) -> None:
     assert guarded.get("/nothing", headers=BEARER).status == 404
 
 
-def test_a_browser_logs_in_and_may_read_only(service: Service) -> None:
+def test_a_browser_logs_in_and_may_read_only(service: Made) -> None:
     client = client_of(service, changes=True)[1]
     refused = client.post("/login", content=b"token=wrong")
     assert refused.status == 401
@@ -125,7 +124,7 @@ def test_documents_ask_for_nothing_from_elsewhere(name: str) -> None:
     assert "innerHTML" not in text
 
 
-def test_requests_that_change_need_leave(service: Service, guarded: Asker, changing: Asker) -> None:
+def test_requests_that_change_need_leave(service: Made, guarded: Asker, changing: Asker) -> None:
     asked = {"do": "submit", "jobs": [{"command": ["true"]}]}
     refused = guarded.post("/api", data=asked, headers=BEARER)
     assert refused.status == 403
@@ -141,14 +140,14 @@ def test_requests_that_change_need_leave(service: Service, guarded: Asker, chang
     assert again.json()["cancelled"] == [before]
 
 
-def test_a_service_that_ends_answers_nothing(service: Service) -> None:
+def test_a_service_that_ends_answers_nothing(service: Made) -> None:
     desk, asker = client_of(service)
     desk.close()
     assert asker.get("/metrics", BEARER).status == 503
     assert asker.post("/api", BEARER, data={"do": "history"}).status == 503
 
 
-def test_scripts_of_other_sites_cannot_ask(service: Service) -> None:
+def test_scripts_of_other_sites_cannot_ask(service: Made) -> None:
     client = client_of(service, guarded=False, changes=True)[1]
     body = json.dumps({"do": "status"}).encode()
     assert client.post("/api", content=body, headers={"content-type": "application/json"}).status == 200
@@ -165,7 +164,7 @@ def test_large_bodies_are_refused(guarded: Asker) -> None:
     assert guarded.post("/api", content=b" " * (9 << 20), headers=headers).status == 413
 
 
-def test_the_picture_is_json_that_browsers_read(service: Service) -> None:
+def test_the_picture_is_json_that_browsers_read(service: Made) -> None:
     desk, _ = client_of(service)
     text = json.dumps(picture(service, desk.history), allow_nan=False)
     shown = json.loads(text)

@@ -17,16 +17,15 @@ from allocator.runtime.journal import Event
 from allocator.runtime.page.access import Access
 from allocator.runtime.page.app import Desk, make_app
 from allocator.runtime.requests import Requests
-from allocator.runtime.service import Service
 from tests.runtime.page.asking import Answer, Asker
-from tests.runtime.page.clusters import make_service, settle, settled, submission
+from tests.runtime.page.clusters import Made, make_service, settle, settled, submission
 from tests.runtime.page.test_app import json_values
 
 ACCESS = Access("a-token-of-some-length")
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def service(tmp_path: Path) -> Iterator[Made]:
     made = make_service(tmp_path)
     settled(made, submission(steps=1000), submission(steps=0))
     yield made
@@ -34,7 +33,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def asker(service: Service) -> Asker:
+def asker(service: Made) -> Asker:
     return Asker(make_app(Desk(service, Requests(service), ACCESS)))
 
 
@@ -45,7 +44,7 @@ def post(asker: Asker, job: Job, status: Any, epoch: int | None = None, token: s
     return asker.post(f"/jobs/{job.uuid}/{number}/status", headers, data={"trainerStatus": status})
 
 
-def test_percentages_are_steps(service: Service, asker: Asker) -> None:
+def test_percentages_are_steps(service: Made, asker: Asker) -> None:
     job = service.book.by_id[0]
     answer = post(asker, job, {"progressPercentage": 45, "lastUpdatedTime": "2026-01-01T00:00:00+00:00"})
     assert (answer.status, answer.json()) == (200, {})
@@ -54,7 +53,7 @@ def test_percentages_are_steps(service: Service, asker: Asker) -> None:
     assert service.steps_of(job) == 450, "a trainer that begins may go on from the middle"
 
 
-def test_metrics_with_steps_are_finer(service: Service, asker: Asker) -> None:
+def test_metrics_with_steps_are_finer(service: Made, asker: Asker) -> None:
     known, unknown = service.book.by_id
     metrics = [{"name": "current_step", "value": "123"}, {"name": "total_steps", "value": "500"}]
     for job in (known, unknown):
@@ -66,7 +65,7 @@ def test_metrics_with_steps_are_finer(service: Service, asker: Asker) -> None:
     assert told.metrics["current_step"] == "123"
 
 
-def test_speed_is_measured_from_posts(service: Service, asker: Asker) -> None:
+def test_speed_is_measured_from_posts(service: Made, asker: Asker) -> None:
     job = service.book.by_id[0]
     service.clock = lambda: 5.0  # type: ignore[assignment]
     post(asker, job, {"progressPercentage": 0, "metrics": [{"name": "total_steps", "value": 1000}]})
@@ -78,7 +77,7 @@ def test_speed_is_measured_from_posts(service: Service, asker: Asker) -> None:
     assert service.watching.measure() == []
 
 
-def test_what_was_posted_is_kept_when_a_start_ends(service: Service, asker: Asker) -> None:
+def test_what_was_posted_is_kept_when_a_start_ends(service: Made, asker: Asker) -> None:
     job = service.book.by_id[0]
     post(asker, job, {"progressPercentage": 70})
 
@@ -93,13 +92,13 @@ def test_what_was_posted_is_kept_when_a_start_ends(service: Service, asker: Aske
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "a-token-of-some-length", ACCESS.of_job("another", 1)])
-def test_only_the_start_itself_may_post(service: Service, asker: Asker, token: str) -> None:
+def test_only_the_start_itself_may_post(service: Made, asker: Asker, token: str) -> None:
     job = service.book.by_id[0]
     assert post(asker, job, {"progressPercentage": 99}, token=token).status == 401
     assert service.watching.told(job) is None
 
 
-def test_a_start_that_is_over_may_not_post(service: Service, asker: Asker) -> None:
+def test_a_start_that_is_over_may_not_post(service: Made, asker: Asker) -> None:
     job = service.book.by_id[0]
     assert post(asker, job, {"progressPercentage": 99}, epoch=job.epoch + 1).status == 409
     service.record([Event("cancelled", job.uuid, data={"reason": "x"})])
@@ -123,14 +122,14 @@ def test_a_start_that_is_over_may_not_post(service: Service, asker: Asker) -> No
         {"metrics": [{"value": "1"}]},
     ],
 )
-def test_what_makes_no_sense_is_refused(service: Service, asker: Asker, status: Any) -> None:
+def test_what_makes_no_sense_is_refused(service: Made, asker: Asker, status: Any) -> None:
     answer = post(asker, service.book.by_id[0], status)
     assert answer.status == 422
     assert answer.json()["message"]
     assert service.watching.told(service.book.by_id[0]) is None
 
 
-def test_large_and_odd_posts(service: Service, asker: Asker) -> None:
+def test_large_and_odd_posts(service: Made, asker: Asker) -> None:
     job = service.book.by_id[0]
     many = [{"name": f"m{k}" * 50, "value": "9" * 1000} for k in range(40)]
     assert post(asker, job, {"progressPercentage": 1, "metrics": many}).status == 200
@@ -157,7 +156,7 @@ def test_large_and_odd_posts(service: Service, asker: Asker) -> None:
         ),
     )
 )
-def test_no_post_breaks_it(fuzzed: tuple[Service, Asker], status: Any) -> None:
+def test_no_post_breaks_it(fuzzed: tuple[Made, Asker], status: Any) -> None:
     service, asker = fuzzed
     job = service.book.by_id[0]
     assert post(asker, job, status).status in (200, 422)
@@ -166,7 +165,7 @@ def test_no_post_breaks_it(fuzzed: tuple[Service, Asker], status: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Asker]]:
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Asker]]:
     made = make_service(tmp_path_factory.mktemp("state"))
     settled(made, submission(steps=1000))
     yield made, Asker(make_app(Desk(made, Requests(made), ACCESS)))

@@ -12,18 +12,38 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
-from allocator.runtime.adapters import shim
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
+from allocator.runtime.adapters.local import folder, output, processes, shim
 from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
+from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, reserve_exit, take_lock, write_exit
+from allocator.runtime.adapters.local.processes import (
+    boot_identity,
+    carriers,
+    children,
+    descendants,
+    end_processes,
+    is_alive,
+)
+from allocator.runtime.adapters.local.shim import MOST_ORDERS, STARTED, STARTED_BEFORE, Order
 
-__all__ = ["LocalAdapter"]
+__all__ = ["SHIM_SCRIPT", "LocalAdapter", "shim_code"]
 
 _ANSWER_SECONDS = 30.0
 """A shim answers within a second on an idle machine; one that has not by then never will."""
+
+_MODULES = (processes, folder, output, shim)
+SHIM_SCRIPT = """import marshal, sys
+for name, code in marshal.load(sys.stdin.buffer):
+    sys.modules[name] = module = type(sys)(name)
+    exec(code, module.__dict__)
+module.main()"""
+"""Modules come compiled, in memory: files would be compiled each time, and might by then be of another version."""
 
 _SLICE = 64
 """Jobs that are looked at before others have their turn in the event loop."""
@@ -61,12 +81,16 @@ class LocalAdapter(Adapter):
         self._jobs: dict[str, Path] = {}
         self._ended: dict[str, Seen] = {}
         self._children: set[int] = set()
+        self._waiting: list[tuple[Order, int]] = []
+        self._room = asyncio.Semaphore(MOST_ORDERS)
+        self._launcher: socket.socket | None = None
         self._boot = ""
 
     async def open(self) -> None:
         """Find the accelerators, and the jobs that were started before."""
         try:
-            self._boot = shim.boot_identity()
+            self._boot = boot_identity()
+            shim_code()
             self._index.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.scandir(self._index) as entries:
                 self._jobs = {entry.name: Path(entry.path) for entry in entries if entry.is_dir()}
@@ -75,7 +99,10 @@ class LocalAdapter(Adapter):
         self._accelerators = self._accelerators or find_accelerators()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Jobs and their shims stay."""
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
         self._reap()
 
     async def nodes(self) -> Sequence[Node]:
@@ -85,22 +112,25 @@ class LocalAdapter(Adapter):
     async def observe(self) -> Sequence[Seen]:
         """From the folders of jobs alone; one that has ended is read once."""
         self._reap()
-        carriers: dict[str, list[int]] | None = None
+        strays: dict[str, list[int]] | None = None
         found = []
         for count, job in enumerate(list(self._jobs), 1):
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
-                carriers = None
+                strays = None
             folder, seen = self._jobs.get(job), self._ended.get(job)
             run = _read_run(folder) if folder and not seen else None
             if folder and run and not seen:
                 seen = self._look(job, folder, run)
                 if not seen:
                     # One search for all jobs of a slice whose end nobody has told.
-                    carriers = shim.carriers(JOB) if carriers is None else carriers
-                    seen = self._recover(job, folder, run, carriers.get(job, []))
+                    strays = carriers(JOB) if strays is None else strays
+                    seen = self._recover(job, folder, run, strays.get(job, []))
+                    await asyncio.sleep(0)
                 if seen.phase == "ended":
                     self._ended[job] = seen
+                    # Where this is the first process of a container, orphans become its children.
+                    self._children.add(run.pid)
             if seen:
                 found.append(seen)
         return found
@@ -109,19 +139,25 @@ class LocalAdapter(Adapter):
         """What the folder says; None if the process that watches is gone without a word."""
         if self._is_watched(run):
             return Seen(job, run.epoch, "running")
-        told = _read_json(folder / shim.EXIT_FILE)
+        told = _read_json(folder / EXIT_FILE)
         if told.get("epoch") != run.epoch:
             return None
-        reason, ended_at = str(told.get("reason", "")), float(told.get("ended_at", 0.0))
-        return Seen(job, run.epoch, "ended", told.get("code"), int(told.get("signal", 0)), reason, ended_at)
+        code = told.get("code")
+        try:
+            number, ended_at = int(told["signal"]), float(told["ended_at"])
+            return Seen(
+                job, run.epoch, "ended", None if code is None else int(code), number, str(told["reason"]), ended_at
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
 
     def _is_watched(self, run: _Run) -> bool:
-        return run.boot == self._boot and shim.is_alive(run.pid, run.start_time)
+        return run.boot == self._boot and is_alive(run.pid, run.start_time)
 
     def _recover(self, job: str, folder: Path, run: _Run, left: Sequence[int]) -> Seen:
         """Say the end of a start in place of its shim, once nothing of it is left."""
         running = Seen(job, run.epoch, "running", reason="the process that watches it is gone")
-        lock = shim.take_lock(str(folder))
+        lock = take_lock(str(folder))
         if lock is None:
             return running
         try:
@@ -132,15 +168,18 @@ class LocalAdapter(Adapter):
             seen = self._look(job, folder, run)
             if seen:
                 return seen
-            if left and shim.end_processes({*left, *shim.descendants(left)}, seconds=0.0):
+            # One that ends between being listed and being read may leave a child that was not listed: look twice.
+            left = left or carriers(JOB).get(job, [])
+            if left:
+                end_processes({*left, *descendants(left)}, seconds=0.0)
                 return running
             reason = "the process that watched it was killed"
             if run.boot != self._boot:
                 reason = "the machine was started anew"
             with suppress(OSError):
-                reserved = shim.reserve_exit(str(folder))
+                reserved = reserve_exit(str(folder))
                 try:
-                    shim.write_exit(str(folder), reserved, run.epoch, None, 0, reason, 0)
+                    write_exit(str(folder), reserved, run.epoch, None, 0, reason, 0)
                 finally:
                     os.close(reserved)
             return self._look(job, folder, run) or Seen(job, run.epoch, "ended", reason=reason)
@@ -148,24 +187,30 @@ class LocalAdapter(Adapter):
             os.close(lock)
 
     async def start(self, order: StartOrder) -> None:
-        """Start a shim; returns when it has started the job."""
+        """Returns when a shim has started the job; those ordered at the same time are started together."""
+        if not order.command:
+            raise AdapterError("there is no command to start")
         indices = self._indices(order)
-        try:
-            self._enter(order)
-            pid, answer = self._spawn(order, indices)
-        except OSError as error:
-            raise AdapterError(f"the job cannot be started: {error}") from error
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                said = await _read_all(answer)
-        except TimeoutError:
-            # Its processes end with it; the next look at the job finds what may be left.
-            os.kill(pid, signal.SIGKILL)
-            raise AdapterError(f"the job did not start within {_ANSWER_SECONDS:g} seconds") from None
-        finally:
-            os.close(answer)
-            self._ended.pop(order.job, None)
-        if said not in (shim.STARTED, shim.STARTED_BEFORE):
+        async with self._room:
+            try:
+                self._enter(order)
+                told = self._told(order, indices)
+                answer, writer = os.pipe()
+            except OSError as error:
+                raise AdapterError(f"the job cannot be started: {error}") from error
+            self._waiting.append((told, writer))
+            if len(self._waiting) == 1:
+                asyncio.get_running_loop().call_soon(self._send_orders)
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    said = await _read_all(answer)
+            except TimeoutError:
+                raise AdapterError(f"the job did not start within {_ANSWER_SECONDS:g} seconds") from None
+            finally:
+                # A shim that has not come to it yet sees that nobody waits, and does not start the job.
+                os.close(answer)
+                self._ended.pop(order.job, None)
+        if said not in (STARTED, STARTED_BEFORE):
             raise AdapterError(said or "the process that starts the job was killed")
 
     def _indices(self, order: StartOrder) -> list[int]:
@@ -188,9 +233,9 @@ class LocalAdapter(Adapter):
         self._jobs[order.job] = entry
         self._ended.pop(order.job, None)
 
-    def _spawn(self, order: StartOrder, indices: Sequence[int]) -> tuple[int, int]:
-        """Start a shim; returns its process and where its answer is to be read."""
-        told = shim.Order(
+    def _told(self, order: StartOrder, indices: Sequence[int]) -> Order:
+        """The order as the shim is told it; bytes, for arguments may be names of files in any encoding."""
+        return Order(
             job=order.job,
             epoch=order.epoch,
             folder=os.fsencode(order.folder.absolute()),
@@ -202,32 +247,59 @@ class LocalAdapter(Adapter):
             ],
             log_bytes=order.log_bytes,
         )
-        answer, writer = os.pipe()
-        # The order may be longer than a pipe, and is not for the eyes of others, as arguments would be.
-        message = os.memfd_create("order")
+
+    def _send_orders(self) -> None:
+        """Give all orders that wait to the process that leaves a shim for each."""
+        waiting, self._waiting = self._waiting, []
+        message = -1
         try:
-            with open(message, "wb", closefd=False) as file:
-                file.write(marshal.dumps(vars(told)))
-            os.lseek(message, 0, os.SEEK_SET)
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", _script()],
-                os.environ,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate((message, writer, writer))
-                ],
-                setsid=True,
-                setsigmask=(),
-                setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD),
-            )
-        except OSError:
-            os.close(answer)
-            raise
+            # Orders may be longer than a pipe, and are not for the eyes of others, as arguments would be.
+            message = _in_memory(marshal.dumps([vars(order) for order, _ in waiting]))
+            self._send([message, *(answer for _, answer in waiting)])
+        except OSError as error:
+            for _, answer in waiting:
+                os.write(answer, f"no process can be started: {error}".encode())
         finally:
-            os.close(writer)
-            os.close(message)
+            for descriptor in (message, *(answer for _, answer in waiting)):
+                with suppress(OSError):
+                    os.close(descriptor)
+
+    def _send(self, descriptors: Sequence[int]) -> None:
+        if self._launcher is not None:
+            try:
+                socket.send_fds(self._launcher, [b"\0"], descriptors)
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                # It was killed.
+                self._launcher.close()
+        self._launcher = self._launch()
+        socket.send_fds(self._launcher, [b"\0"], descriptors)
+
+    def _launch(self) -> socket.socket:
+        """Start the process that takes orders; it ends when its socket is closed, by us or with us."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        code = -1
+        with theirs:
+            try:
+                code = _in_memory(marshal.dumps(shim_code()))
+                pid = os.posix_spawn(
+                    sys.executable,
+                    [sys.executable, "-I", "-S", "-c", SHIM_SCRIPT, "allocator-shim"],
+                    os.environ,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, code, 0), (os.POSIX_SPAWN_DUP2, theirs.fileno(), 1)],
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD),
+                )
+            except OSError:
+                ours.close()
+                raise
+            finally:
+                with suppress(OSError):
+                    os.close(code)
         self._children.add(pid)
-        return pid, answer
+        return ours
 
     def _environments(self, order: StartOrder, indices: Sequence[int]) -> list[dict[str, str]]:
         """One for each process of a job."""
@@ -254,9 +326,12 @@ class LocalAdapter(Adapter):
         """End all that the job has started; its shim then says so."""
         run = self._running(job, epoch)
         if run:
+            # Its shim does not mind, and ends the rest as soon as the processes of the command are gone.
+            for pid in children(run.pid):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
             with suppress(ProcessLookupError):
                 os.kill(run.pid, signal.SIGCONT)
-            await asyncio.to_thread(lambda: shim.end_processes(shim.descendants([run.pid]), seconds=0.0))
 
     def _running(self, job: str, epoch: int) -> _Run | None:
         folder = self._jobs.get(job)
@@ -280,10 +355,23 @@ class LocalAdapter(Adapter):
                 self._children.discard(pid)
 
 
-def _script() -> str:
-    """The shim's, compiled where possible: Python compiles a script that it is given anew every time."""
-    compiled = shim.__spec__.cached if shim.__spec__ else None
-    return compiled if compiled and os.path.exists(compiled) else str(shim.__file__)
+@cache
+def shim_code() -> list[tuple[str, CodeType]]:
+    """By name the modules that a shim consists of, the one to call last."""
+    return [(module.__name__, compile(Path(_file(module)).read_bytes(), _file(module), "exec")) for module in _MODULES]
+
+
+def _in_memory(content: bytes) -> int:
+    """A descriptor of a file without a name."""
+    descriptor = os.memfd_create("orders")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _file(module: ModuleType) -> str:
+    return str(module.__file__)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -296,10 +384,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_run(folder: Path) -> _Run | None:
-    told = _read_json(folder / shim.RUN_FILE)
+    told = _read_json(folder / RUN_FILE)
     try:
         return _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None
 
 

@@ -1,46 +1,49 @@
 """Watches over one start of a job, in a process of its own that outlives the scheduler.
 
-Run as a script, by ``python -I -S``, with the order on standard input. It holds ``run.lock`` in the folder of the job
-for as long as anything of the job runs, says in ``run.json`` who it is, writes the output to ``log`` and ``log.1``, and
-says in ``exit.json`` how it ended. Those files are all that the scheduler needs to find the job again.
+A process run by ``python -I -S`` takes orders as long as the scheduler runs, and leaves another one for each, the shim
+of that start. It holds ``run.lock`` in the folder of the job as long as anything of the job runs, says in ``run.json``
+who it is, writes the output to ``log`` and ``log.1``, and says in ``exit.json`` how it ended. Those files are all that
+the scheduler needs to find the job again.
 
-It is started for every start of every job: it imports little, and nothing of this library. Hence the JSON by hand.
+It runs beside every job: it imports little, and of this library only the modules that it is sent along with.
 """
 
 from __future__ import annotations
 
+import _socket
 import ctypes
-import errno
-import fcntl
 import marshal
 import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Collection, Iterator
-from contextlib import suppress
 
-__all__ = [
-    "EXIT_FILE",
-    "LOCK_FILE",
-    "LOG_FILES",
-    "RUN_FILE",
-    "STARTED",
-    "STARTED_BEFORE",
-    "Order",
-    "boot_identity",
-    "carriers",
-    "descendants",
-    "end_processes",
-    "is_alive",
-    "number_in",
-    "reserve_exit",
-    "take_lock",
-    "write_exit",
-]
+from allocator.runtime.adapters.local.folder import (
+    EXIT_FILE,
+    RUN_FILE,
+    number_in,
+    reserve_exit,
+    take_lock,
+    write_exit,
+    write_run,
+)
+from allocator.runtime.adapters.local.output import Log
+from allocator.runtime.adapters.local.processes import (
+    attempt,
+    carriers,
+    descendants,
+    end_processes,
+    signal_all,
+)
 
-LOCK_FILE, RUN_FILE, EXIT_FILE, LOG_FILES = "run.lock", "run.json", "exit.json", ("log", "log.1")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # As in `processes`.
+    import _signal as signal
+
+__all__ = ["MOST_ORDERS", "STARTED", "STARTED_BEFORE", "Order", "main"]
 
 STARTED, STARTED_BEFORE = "started", "started before"
 """Answers to an order; any other is the reason why it was refused."""
@@ -51,8 +54,8 @@ EXIT_HELD, EXIT_STALE, EXIT_CANNOT = 3, 4, 5
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit statuses of a command that could not be run, as shells have them."""
 
-LOCK_PATIENCE = 2.0
-"""Seconds to wait for the lock: a process that has written its exit.json needs a moment to go."""
+LOCK_PATIENCE = 1.0
+"""Seconds to wait for the lock: one that has written its exit.json, or was killed, needs a moment to go."""
 
 OTHERS_SECONDS = 10.0
 """What the other processes of a job have to end by themselves once one has failed."""
@@ -60,7 +63,9 @@ OTHERS_SECONDS = 10.0
 SWEEP_SECONDS = 5.0
 """How long to wait for killed processes to be gone."""
 
-_RESERVED_BYTES = 4096
+MOST_ORDERS = 128
+"""In one message: the kernel passes no more than 253 descriptors."""
+
 _PIECE = 1 << 16
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _HANDLED = (signal.SIGTERM, signal.SIGCHLD)
@@ -107,175 +112,6 @@ class _StartedBeforeError(Exception):
     """This epoch was started already."""
 
 
-def is_alive(pid: int, start_time: int) -> bool:
-    """Whether a process runs, and is the one that was meant: numbers of processes come again."""
-    return _stat(pid)[1:] == (start_time, True)
-
-
-def boot_identity() -> str:
-    """Of this run of the machine: processes of an earlier one are gone, whatever their numbers."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
-
-
-def descendants(pids: Collection[int]) -> list[int]:
-    """Children of processes, their children, and so on."""
-    children: dict[int, list[int]] = {}
-    for other in _processes():
-        children.setdefault(_stat(other)[0], []).append(other)
-    found: list[int] = []
-    front = list(pids)
-    while front:
-        below = children.get(front.pop(), [])
-        found += below
-        front += below
-    return found
-
-
-def carriers(variable: str) -> dict[str, list[int]]:
-    """Processes of this user by the value that an environment variable had when they were started."""
-    wanted = f"{variable}=".encode()
-    found: dict[str, list[int]] = {}
-    for pid in _processes():
-        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-            for entry in file.read().split(b"\0"):
-                if entry.startswith(wanted):
-                    found.setdefault(os.fsdecode(entry[len(wanted) :]), []).append(pid)
-    return found
-
-
-def end_processes(pids: Collection[int], seconds: float) -> list[int]:
-    """Kill processes; returns those that are still there after some seconds."""
-    meant = {pid: _stat(pid)[1] for pid in pids}
-    _signal_all(meant, signal.SIGKILL)
-    deadline = time.monotonic() + seconds
-    while left := [pid for pid, start_time in meant.items() if is_alive(pid, start_time)]:
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.005)
-    return left
-
-
-def _processes() -> Iterator[int]:
-    return (int(name) for name in os.listdir("/proc") if name.isdecimal())
-
-
-def _stat(pid: int) -> tuple[int, int, bool]:
-    """Parent, start time in clock ticks since that of the machine, and whether it still runs; zeros if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name of the program comes before, in parentheses, and may hold anything.
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return 0, 0, False
-    return int(fields[1]), int(fields[19]), fields[0] not in (b"Z", b"X")
-
-
-def _signal_all(pids: Collection[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def number_in(path: str, name: str) -> int | None:
-    """A whole number in a JSON file that is one flat object; None where it is not there.
-
-    The search cannot be misled by text: in a JSON string the quotes of ``"epoch":`` have backslashes before them.
-    """
-    try:
-        with open(path) as file:
-            value = file.read().partition(f'"{name}":')[2]
-        return int(value.partition(",")[0].rstrip().rstrip("}"))
-    except (OSError, ValueError):
-        return None
-
-
-def _json(values: dict[str, int | float | str | None]) -> bytes:
-    """A flat object."""
-    members = []
-    for name, value in values.items():
-        if isinstance(value, str):
-            plain = value.encode("ascii", "backslashreplace").decode()
-            text = "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\u{ord(c):04x}" for c in plain)
-            members.append(f'"{name}": "{text}"')
-        else:
-            members.append(f'"{name}": {"null" if value is None else value}')
-    return f"{{{', '.join(members)}}}".encode()
-
-
-def take_lock(folder: str) -> int | None:
-    """A descriptor that holds the lock of a job's folder, or None if another has it."""
-    lock = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
-def reserve_exit(folder: str) -> int:
-    """Room for exit.json, taken while there is some: the end of a job can then be told on a full disk."""
-    reserved = os.open(_partial(folder, EXIT_FILE), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        os.posix_fallocate(reserved, 0, _RESERVED_BYTES)
-    except OSError:
-        os.close(reserved)
-        raise
-    return reserved
-
-
-def write_exit(folder: str, reserved: int, epoch: int, code: int | None, number: int, reason: str, lost: int) -> None:
-    """Say how a start ended, in the file that `reserve_exit` has prepared; `lost` counts bytes of output."""
-    told: dict[str, int | float | str | None] = {"epoch": epoch, "code": code, "signal": number}
-    text = _json(told | {"ended_at": time.time(), "lost_output": lost, "reason": reason[:500]})
-    os.pwrite(reserved, text, 0)
-    os.ftruncate(reserved, len(text))
-    os.replace(_partial(folder, EXIT_FILE), os.path.join(folder, EXIT_FILE))
-
-
-def _partial(folder: str, name: str) -> str:
-    return os.path.join(folder, f".{name}")
-
-
-class _Log:
-    """Output of a job: the last `limit` bytes or less, in two files; the older one is dropped for a new one."""
-
-    def __init__(self, limit: int) -> None:
-        self.lost = 0
-        self._unsaid = 0
-        self._most = limit // 2
-        self._open()
-
-    def _open(self) -> None:
-        self._file = os.open(LOG_FILES[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        self._size = os.fstat(self._file).st_size
-
-    def write(self, data: bytes) -> None:
-        """Never fails: what the disk does not take is lost, and counted."""
-        try:
-            if self._unsaid:
-                note = f"[{self._unsaid} bytes of output were lost: the disk was full]\n".encode()
-                self._put(note)
-                self._unsaid = 0
-            while data:
-                data = data[self._put(data) :]
-        except OSError:
-            self.lost += len(data)
-            self._unsaid += len(data)
-
-    def _put(self, data: bytes) -> int:
-        if self._size >= self._most:
-            if not self._most:
-                raise OSError(errno.EFBIG, "no output is kept")
-            os.replace(*LOG_FILES)
-            os.close(self._file)
-            self._open()
-        written = os.write(self._file, data[: self._most - self._size])
-        self._size += written
-        return written
-
-
 class _Watch:
     """The processes of a job, from their start to the end of the last one."""
 
@@ -285,7 +121,7 @@ class _Watch:
         self._told_to_end = False
         self._overdue: float | None = None
         self._code, self._signal, self._reason = 0, 0, "exit status 0"
-        self._log = _Log(order.log_bytes)
+        self._log = Log(order.log_bytes)
         self._output, self._writer = os.pipe()
         self._wake, wake_writer = os.pipe()
         for end in (self._output, self._wake, wake_writer):
@@ -346,8 +182,7 @@ class _Watch:
             finally:
                 os._exit(NOT_FOUND)
         os.close(told)
-        with suppress(OSError):
-            os.setpgid(pid, pid)
+        attempt(os.setpgid, pid, pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         with open(failure, "rb") as file:
             return pid, file.read().decode()
@@ -375,7 +210,7 @@ class _Watch:
         """End everything that is left, and keep the last output."""
         pause = 0.001
         while self._reap():
-            _signal_all(descendants([os.getpid()]), signal.SIGKILL)
+            signal_all(descendants([os.getpid()]), signal.SIGKILL)
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
         # A process that is not ours may hold the other end and write on: no more than a pipe holds.
@@ -422,8 +257,7 @@ class _Watch:
 
     def _signal_ranks(self, number: int) -> None:
         for group in self._ranks:
-            with suppress(ProcessLookupError):
-                os.killpg(group, number)
+            attempt(os.killpg, group, number)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -448,9 +282,7 @@ def _claim(job: str, epoch: int) -> None:
         last = number_in(RUN_FILE, "epoch")
         if last == epoch:
             raise _StartedBeforeError
-        pid, start_time = (number_in(RUN_FILE, name) or 0 for name in ("pid", "start_time"))
-        runs = number_in(EXIT_FILE, "epoch") != last and is_alive(pid, start_time)
-        if runs or time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
     lease, last = number_in("lease.json", "epoch"), number_in(RUN_FILE, "epoch")
@@ -461,25 +293,16 @@ def _claim(job: str, epoch: int) -> None:
             EXIT_STALE, f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}"
         )
     if last is not None and number_in(EXIT_FILE, "epoch") != last:
-        strays = carriers("ALLOCATOR_JOB_ID").get(job, [])
-        left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS) if strays else []
-        if left:
-            raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
-
-
-def _write_run(job: str, epoch: int) -> None:
-    me = os.getpid()
-    told: dict[str, int | float | str | None] = {"epoch": epoch, "job": job, "pid": me, "start_time": _stat(me)[1]}
-    told |= {"boot": boot_identity(), "started_at": time.time()}
-    with open(os.open(_partial(".", RUN_FILE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(_json(told))
-    os.replace(_partial(".", RUN_FILE), RUN_FILE)
+        while strays := carriers("ALLOCATOR_JOB_ID").get(job) or carriers("ALLOCATOR_JOB_ID").get(job):
+            # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
+            left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
+            if left:
+                raise _RefusedError(EXIT_HELD, f"processes of epoch {last} do not end: {', '.join(map(str, left))}")
 
 
 def _answer(text: str) -> None:
     """Tell the adapter, which may be gone, and hang up."""
-    with suppress(OSError):
-        os.write(1, text.encode())
+    attempt(os.write, 1, text.encode())
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -491,7 +314,12 @@ def _carry_out(order: Order) -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     reserved = reserve_exit(".")
     watch = _Watch(order)
-    _write_run(order.job, order.epoch)
+    # Standard output is where the answer goes.
+    listener = select.poll()
+    listener.register(1, 0)
+    if listener.poll(0):
+        raise _RefusedError(EXIT_CANNOT, "nobody waits for the job to start")
+    write_run(order.job, order.epoch)
     # From here on the epoch counts as started, and its end is always told.
     refused: str | None = "the job was not started"
     try:
@@ -509,10 +337,10 @@ def _carry_out(order: Order) -> None:
         raise _RefusedError(EXIT_CANNOT, outcome[2])
 
 
-def main() -> int:
-    """Carry out the order on standard input; returns the exit status."""
+def _obey(order: Order) -> int:
+    """Carry out an order; returns the exit status."""
     try:
-        _carry_out(Order(**marshal.load(sys.stdin.buffer)))
+        _carry_out(order)
     except _StartedBeforeError:
         _answer(STARTED_BEFORE)
     except _RefusedError as refusal:
@@ -524,5 +352,34 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    os._exit(main())
+def main() -> None:
+    """Leave a process for each order that comes, until nobody is left to send one: to start Python takes the longest.
+
+    Standard output is a socket. A message on it has descriptors only: that of a file of orders, and those to answer
+    them on.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    os.chdir("/")
+    channel = _socket.socket(fileno=os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    while True:
+        data, received, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(4 * (MOST_ORDERS + 1)))
+        if not data:
+            return
+        numbers = b"".join(content for _, _, content in received)
+        descriptors = [int.from_bytes(numbers[i : i + 4], sys.byteorder) for i in range(0, len(numbers), 4)]
+        with open(descriptors[0], "rb") as file:
+            orders = [Order(**told) for told in marshal.load(file)]
+        for order, answer in zip(orders, descriptors[1:], strict=True):
+            if not os.fork():
+                os.setsid()
+                os.dup2(answer, 1)
+                os.dup2(answer, 2)
+                # Those of the other orders, and whatever else the service has left open.
+                for name in os.listdir("/proc/self/fd"):
+                    if int(name) > 2:
+                        attempt(os.close, int(name))
+                os._exit(_obey(order))
+            os.close(answer)

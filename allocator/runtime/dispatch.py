@@ -1,0 +1,153 @@
+"""Orders to the cluster, given in the background, one of a kind for each start at a time; and the leases of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from allocator.lease.fence import LeaseLockedError, StaleLeaseError, raise_epoch
+from allocator.lease.files import LEASE_FILE, Grant, write_file
+from allocator.runtime.adapters.base import Adapter, AdapterError, StartOrder
+from allocator.runtime.book import STARTING, STOPPING, Job
+from allocator.runtime.journal import JournalError
+from allocator.runtime.settings import ServiceSettings
+from allocator.runtime.watching import Watching
+
+__all__ = ["Dispatch"]
+
+_KILL_AGAIN = 5.0
+"""Seconds after which a job that was killed and is still there is killed again."""
+
+_PATIENCE = 5.0
+"""Seconds that orders under way have when the service ends."""
+
+
+class Dispatch:
+    """Gives orders that the journal has announced.
+
+    Parameters
+    ----------
+    adapter, watching, settings, clock : of the service.
+    variables : environment of a job besides its own, asked for once its folder is there.
+    refused : told of a job that the cluster does not start, and why.
+    ordered : told when an order is through, with what went wrong, "" for nothing.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        watching: Watching,
+        settings: ServiceSettings,
+        clock: Callable[[], float],
+        variables: Callable[[Job], Mapping[str, str]],
+        refused: Callable[[Job, str], None],
+        ordered: Callable[[str], None],
+    ) -> None:
+        self._adapter, self._watching, self._settings, self._clock = adapter, watching, settings, clock
+        self._variables, self._refused, self._ordered = variables, refused, ordered
+        self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
+        self._serial = 0
+
+    def starting(self, job: Job) -> bool:
+        """Whether the order to start a job is under way."""
+        return (job.uuid, job.epoch, "start") in self.tasks
+
+    def start(self, job: Job) -> None:
+        """Start a job."""
+        folder = self._watching.folder(job)
+        order = StartOrder(
+            job.uuid,
+            job.epoch,
+            job.command,
+            job.places,
+            job.pool,
+            folder,
+            Path(job.working_directory),
+            job.environment,
+            job.one_process_per_gpu,
+            self._settings.log_bytes,
+        )
+        self._task(job, "start", self._start(job, order))
+
+    async def _start(self, job: Job, order: StartOrder) -> None:
+        """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
+        try:
+            (order.folder / "checkpoint").mkdir(mode=0o700, parents=True, exist_ok=True)
+            # it may have to wait for a checkpoint that is just being committed
+            await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
+        except (OSError, LeaseLockedError, StaleLeaseError) as error:
+            raise AdapterError(f"lease of job {job.id}: {error}") from None
+        if job.state != STARTING or job.epoch != order.epoch:
+            return
+        order = replace(order, environment={**self._variables(job), **job.environment})
+        try:
+            await self._adapter.start(order)
+        except AdapterError as error:
+            if job.epoch == order.epoch and job.places:
+                self._refused(job, str(error))
+            return
+        if job.state == STOPPING and job.epoch == order.epoch:
+            self._write(job)
+
+    def press(self, job: Job, now: float) -> None:
+        """A job that was told to end and runs on: SIGTERM, after a while SIGKILL."""
+        watch, settings = self._watching.of(job, now), self._settings
+        watch.asked_at = now if watch.asked_at is None else watch.asked_at
+        patience = settings.notice_seconds if watch.report is not None else 0.0
+        if now >= watch.asked_at + settings.grace_seconds:
+            if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
+                watch.killed_at = now
+                self._task(job, "kill", self._adapter.kill(job.uuid, job.epoch))
+        elif now >= watch.asked_at + patience and watch.termed_at is None:
+            watch.termed_at = now
+            self._task(job, "stop", self._adapter.stop(job.uuid, job.epoch))
+
+    def forget(self, job: Job) -> None:
+        """A job is through."""
+        self._task(job, "forget", self._adapter.forget(job.uuid))
+
+    def lease(self, job: Job, serial: int) -> None:
+        """Tell a trainer that its lease goes on, with a new `serial`, or that it ends."""
+        self._serial = serial
+        if not self.starting(job):
+            self._write(job)
+
+    def _grant(self, job: Job) -> Grant:
+        ends = job.state == STOPPING
+        why, grace = job.reason if ends else "", self._settings.grace_seconds
+        return Grant(job.uuid, job.epoch, self._serial, ends, why, grace, None, job.held_gpus, job.pool)
+
+    def _write(self, job: Job) -> None:
+        path = self._watching.folder(job) / LEASE_FILE
+        try:
+            write_file(path, self._grant(job))
+        except OSError as error:
+            self._ordered(f"{path}: {error.strerror}")
+        else:
+            self._watching.of(job, self._clock()).serial = self._serial
+
+    def _task(self, job: Job, what: str, order: Coroutine[Any, Any, None]) -> None:
+        key = job.uuid, job.epoch, what
+        if key in self.tasks:
+            order.close()
+            return
+
+        async def give() -> None:
+            trouble = ""
+            try:
+                await order
+            except (AdapterError, JournalError) as error:
+                trouble = str(error)
+            finally:
+                self.tasks.pop(key, None)
+                self._ordered(trouble)
+
+        self.tasks[key] = asyncio.get_running_loop().create_task(give())
+
+    async def finish(self) -> None:
+        """Wait for orders under way, for a while."""
+        if self.tasks:
+            await asyncio.wait(list(self.tasks.values()), timeout=_PATIENCE)

@@ -1,0 +1,116 @@
+"""What is read from files of leases and reports: whole and of the right types, or nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator.lease.files import MOST_BYTES, Grant, Report, parse, read_file, write_file
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+values = {
+    "str": st.text(max_size=30),
+    "int": st.integers(-(2**62), 2**62),
+    "float": finite,
+    "bool": st.booleans(),
+    "float | None": st.none() | finite,
+    "int | None": st.none() | st.integers(-(2**62), 2**62),
+}
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def contents(kind):
+    return st.builds(kind, **{field.name: values[field.type] for field in fields(kind)})
+
+
+def assert_types(content):
+    for field in fields(content):
+        value, wanted = getattr(content, field.name), field.type
+        if value is None:
+            assert wanted.endswith("| None")
+        elif wanted.startswith("float"):
+            assert isinstance(value, int | float)
+            assert not isinstance(value, bool)
+            assert math.isfinite(value)
+        else:
+            assert type(value).__name__ == wanted.removesuffix(" | None")
+
+
+@pytest.mark.parametrize("kind", [Grant, Report])
+@given(data=st.data())
+def test_what_was_written_is_read(kind, data, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / f"{kind.__name__}.json"
+    content = data.draw(contents(kind))
+    write_file(path, content)
+    assert read_file(path, kind) == content
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("kind", [Grant, Report])
+@given(told=st.binary(max_size=200))
+def test_bytes_of_any_kind_are_no_error(kind, told):
+    content = parse(told, kind)
+    if content is not None:
+        assert_types(content)
+
+
+@pytest.mark.parametrize("kind", [Grant, Report])
+@given(data=st.data())
+def test_values_of_other_types_are_no_content(kind, data):
+    whole = asdict(data.draw(contents(kind)))
+    name = data.draw(st.sampled_from(sorted(whole)))
+    content = parse(json.dumps(whole | {name: data.draw(json_values)}).encode(), kind)
+    if content is not None:
+        assert_types(content)
+
+
+@pytest.mark.parametrize("kind", [Grant, Report])
+@given(data=st.data())
+def test_half_a_file_is_no_content(kind, data):
+    told = json.dumps(asdict(data.draw(contents(kind)))).encode()
+    assert parse(told[: data.draw(st.integers(0, len(told) - 1))], kind) is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'{"job": "a", "epoch": NaN}',
+        b'{"job": "a", "epoch": true}',
+        b'{"job": "a", "epoch": 1.5}',
+        b'{"job": "a", "epoch": 1, "steps": Infinity}',
+        b'{"job": "a", "epoch": 1, "steps": null}',
+        b'{"job": "a"}',
+        b"[" * 50_000,
+        b"\xff\xfe",
+        b'{"job": "' + b"a" * MOST_BYTES + b'", "epoch": 1}',
+    ],
+)
+def test_what_is_not_understood(told):
+    assert parse(told, Report) is None
+
+
+def test_names_of_later_versions_are_passed_over():
+    assert parse(b'{"job": "a", "epoch": 2, "colour": "red"}', Report) == Report("a", 2)
+
+
+def test_where_writing_fails_the_file_is_what_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "report.json"
+    write_file(path, Report("a", 1))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(path, Report("a", 2))
+    assert read_file(path, Report) == Report("a", 1)
+    assert [each.name for each in tmp_path.iterdir()] == ["report.json"]

@@ -1,0 +1,195 @@
+"""Requests: good ones are answered, bad ones are told what is wrong with them, and none does harm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from allocator.runtime.client import Client, NoServiceError
+from allocator.runtime.requests import Requests
+from allocator.runtime.server import Server
+from allocator.runtime.service import Service
+from allocator.runtime.settings import ServiceSettings
+from tests.runtime.model_cluster import service_on, two_types
+from throughputs import InputError
+
+GOOD = {"command": ["train", "5"], "working_directory": "/", "gpus": 1}
+
+
+@pytest.fixture
+def requests(tmp_path: Path) -> Any:
+    loop = asyncio.new_event_loop()
+    cluster = two_types()
+    cluster.clock = 5.0
+    service = loop.run_until_complete(service_on(tmp_path, cluster, settings=ServiceSettings(max_jobs=50)))
+    yield Requests(service)
+    loop.run_until_complete(service._finish())
+    loop.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ([], "an object with a field do"),
+        ({}, "field 'do': found nothing"),
+        ({"do": "explode"}, "found 'explode', expected one of submit"),
+        ({"do": "submit"}, "field 'jobs'"),
+        ({"do": "submit", "jobs": [1]}, "expected objects"),
+        ({"do": "submit", "jobs": [{}]}, "a command with its arguments"),
+        ({"do": "submit", "jobs": [GOOD | {"command": "train"}]}, "a list of arguments"),
+        ({"do": "submit", "jobs": [GOOD | {"command": [""]}]}, "a list of arguments"),
+        ({"do": "submit", "jobs": [GOOD | {"command": ["a\0b"]}]}, "field 'command'"),
+        ({"do": "submit", "jobs": [GOOD | {"gpus": 0}]}, "field 'gpus': found '0', expected a whole number from 1"),
+        ({"do": "submit", "jobs": [GOOD | {"gpus": True}]}, "field 'gpus'"),
+        ({"do": "submit", "jobs": [GOOD | {"total_steps": -1}]}, "a number above 0"),
+        ({"do": "submit", "jobs": [GOOD | {"total_steps": float("nan")}]}, "a number above 0"),
+        ({"do": "submit", "jobs": [GOOD | {"deadline": 1e-9}]}, "field 'deadline'"),
+        ({"do": "submit", "jobs": [GOOD | {"working_directory": "here"}]}, "an absolute path"),
+        ({"do": "submit", "jobs": [GOOD | {"environment": {"A=B": "c"}}]}, "names of variables"),
+        ({"do": "submit", "jobs": [GOOD | {"environment": {"A": 1}}]}, "environment A"),
+        ({"do": "submit", "jobs": [GOOD | {"colour": "red"}]}, "field 'colour'"),
+        ({"do": "submit", "jobs": [GOOD | {"uuid": "x"}]}, "a UUID"),
+        ({"do": "submit", "jobs": [GOOD] * 51}, "at most 50 at once"),
+        ({"do": "cancel", "jobs": [7]}, "no job was submitted"),
+        ({"do": "cancel", "jobs": "7"}, "a list of numbers"),
+        ({"do": "drain", "node": "nowhere"}, "one of v, k"),
+        ({"do": "policy", "name": "fifo"}, "a service whose policy may be changed"),
+        ({"do": "history", "last": 0}, "a whole number from 1"),
+    ],
+)
+def test_bad_requests_are_told_what_is_wrong(requests: Requests, asked: Any, told: str) -> None:
+    answer = requests.answer(asked)
+    assert answer["ok"] is False
+    assert told in answer["error"]
+    assert not requests._service.book.jobs
+
+
+def test_one_bad_job_lets_none_in(requests: Requests) -> None:
+    assert not requests.answer({"do": "submit", "jobs": [GOOD, GOOD | {"gpus": -1}]})["ok"]
+    assert not requests._service.book.jobs
+
+
+def test_a_submission_that_is_sent_again_counts_once(requests: Requests) -> None:
+    job = GOOD | {"uuid": "0" * 31 + "1"}
+    first = requests.answer({"do": "submit", "jobs": [job]})
+    assert requests.answer({"do": "submit", "jobs": [job]})["jobs"] == first["jobs"]
+    assert len(requests._service.book.jobs) == 1
+
+
+def test_nothing_is_let_in_that_cannot_be_written_down(requests: Requests) -> None:
+    requests._service.journal._base.execute("PRAGMA query_only = ON")
+    answer = requests.answer({"do": "submit", "jobs": [GOOD]})
+    assert not answer["ok"]
+    assert "nothing can be written down" in answer["error"]
+    requests._service.journal._base.execute("PRAGMA query_only = OFF")
+    assert requests.answer({"do": "submit", "jobs": [GOOD]})["ok"]
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+names = st.sampled_from(["submit", "status", "job", "cancel", "drain", "resume", "history", "policy"])
+fields = st.sampled_from(["jobs", "job", "node", "last", "name", "settings", "active"])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    asked=plain | st.builds(lambda what, more: {"do": what} | more, names, st.dictionaries(fields, plain, max_size=4))
+)
+def test_no_request_breaks_the_service(requests: Requests, asked: Any) -> None:
+    answer = requests.answer(asked)
+    assert answer["ok"] in (True, False)
+    json.dumps(answer)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    changes=st.dictionaries(st.sampled_from([*GOOD, "total_steps", "deadline", "environment", "name", "uuid"]), plain)
+)
+def test_jobs_of_any_form_are_taken_or_refused(requests: Requests, changes: dict[str, Any]) -> None:
+    before = len(requests._service.book.jobs)
+    answer = requests.answer({"do": "submit", "jobs": [GOOD | changes]})
+    assert len(requests._service.book.jobs) - before in ((0, 1) if answer["ok"] else (0,))
+    if len(requests._service.book.active) > 40:
+        requests._service.cancel(list(requests._service.book.active.values()))
+
+
+class Serving:
+    """A service with its socket, in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ready, self._folder = threading.Event(), folder
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    async def _serve(self) -> None:
+        self.service: Service = await service_on(self._folder, two_types())
+        self._loop = asyncio.get_running_loop()
+        server = Server(self._folder, Requests(self.service))
+        await server.start()
+        self._ready.set()
+        await self.service.run()
+        await server.close()
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        assert self._ready.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self.service.close)
+        self._thread.join(20)
+
+
+def talk(folder: Path, sent: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(20)
+        connection.connect(str(folder / "socket"))
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_the_socket_is_private_and_answers_line_by_line(tmp_path: Path) -> None:
+    with Serving(tmp_path):
+        mode = (tmp_path / "socket").stat().st_mode
+        assert stat.S_ISSOCK(mode)
+        assert mode & 0o077 == 0
+        client = Client(tmp_path)
+        assert client.ask("submit", jobs=[GOOD])["jobs"][0]["id"] == 0
+        assert client.ask("status")["jobs"][0]["gpus"] == 1
+        with pytest.raises(InputError, match="one of submit"):
+            client.ask("explode")
+        answers = talk(tmp_path, b'{"do": "status", "jobs": []}\nnot json\n[]\n' + b"[" * 100_000 + b"\n")
+        assert [json.loads(line)["ok"] for line in answers.splitlines()] == [True, False, False, False]
+        assert talk(tmp_path, b"\xff\xfe\n").count(b"not one line of JSON") == 1
+    with pytest.raises(NoServiceError, match="allocator serve --state"):
+        Client(tmp_path).ask("status")
+
+
+def test_silent_and_endless_clients_do_not_hold_up_others(tmp_path: Path) -> None:
+    with Serving(tmp_path):
+        silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(20)]
+        for connection in silent:
+            connection.connect(str(tmp_path / "socket"))
+            connection.sendall(b'{"do": "status"')
+        assert Client(tmp_path).ask("status")["jobs"] == []
+        for connection in silent:
+            connection.close()
+
+
+def test_a_path_longer_than_sockets_take(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30) / ("longer" * 20)
+    folder.mkdir(parents=True)
+    with Serving(folder):
+        assert Client(folder).ask("status")["jobs"] == []
