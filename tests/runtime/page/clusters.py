@@ -24,6 +24,7 @@ from allocator.runtime.requests import Requests
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.world import World
+from throughputs import ThroughputTable
 
 PATIENCE = 60.0
 
@@ -71,9 +72,10 @@ class Made(Service):
     """A service with the worlds that it is opened with."""
 
     policy = "fifo_perf"
+    table: ThroughputTable | None = None
 
     def world(self, hardware: Hardware) -> World:
-        return World(hardware.cluster, get_policy(self.policy), MechanismSettings(), None, None, 0)
+        return World(hardware.cluster, get_policy(self.policy), MechanismSettings(), self.table, None, 0)
 
 
 def make_service(folder: Path, policy: str = "fifo_perf", **settings: Any) -> Made:

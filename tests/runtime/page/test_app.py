@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allocator.runtime.journal import Event
 from allocator.runtime.page.access import Access, read_token
 from allocator.runtime.page.app import Desk, make_app
 from allocator.runtime.page.document import document
@@ -20,7 +21,7 @@ from allocator.runtime.page.picture import picture
 from allocator.runtime.requests import Requests
 from tests.runtime.page.asking import Asker
 from tests.runtime.page.clusters import Made, make_service, settled, submission
-from throughputs import InputError
+from throughputs import InputError, default_table
 
 TOKEN = "a-token-of-some-length"
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\ud800"
@@ -177,6 +178,23 @@ def test_the_picture_is_json_that_browsers_read(service: Made) -> None:
     ]
     assert {job for node in shown["nodes"] for jobs in node["jobs"] for job in jobs} == {0, 1}
     assert all(set(one) >= {"at", "seconds", "status", "jobs"} for one in shown["decisions"])
+
+
+def test_measured_speeds_are_shown_beside_those_of_the_table(tmp_path: Path) -> None:
+    service = make_service(tmp_path)
+    service.table = default_table()
+    kind = service.table.job_types[0]
+    known, unknown = settled(service, submission(job_type=kind), submission())
+    rates = {job.uuid: {"pool": job.pool, "gpus": 1, "rate": 2.5} for job in (known, unknown)}
+    desk, _ = client_of(service)
+    assert picture(service, desk.history)["running"][0]["left"] > 0, "the table knows how fast it is"
+    assert picture(service, desk.history)["running"][1]["left"] is None
+    service.record(Event("measured", uuid, data=data) for uuid, data in rates.items())
+    speeds = picture(service, desk.history)["speeds"]
+    expected = float(service.table.rates([kind], [1], [known.pool])[0, 0])
+    assert [(one["measured"], one["believed"]) for one in speeds] == [(2.5, pytest.approx(expected)), (2.5, None)]
+    assert picture(service, desk.history)["running"][1]["left"] == pytest.approx(40, abs=1)
+    service.journal.close()
 
 
 def test_the_picture_is_bounded_and_quick_with_many_jobs(tmp_path: Path) -> None:
