@@ -26,7 +26,7 @@ from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.world import News, Placed, Verdict, World
 from throughputs import InputError
 
-__all__ = ["Deciding"]
+__all__ = ["Deciding", "Outlook"]
 
 _LEAST_LEAD = 0.05
 """Seconds before the end of a round at which the next one is decided at the latest."""
@@ -51,6 +51,21 @@ class _Plan:
     def end(self) -> float:
         """Until when it holds, seconds."""
         return self.verdict.clock + self.verdict.seconds
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is known of the near future.
+
+    Attributes
+    ----------
+    ends : when the present round ends, seconds on the clock; inf: decisions are taken when something happens.
+    seconds : that a round takes. targets : who is wanted where, now and in the round that comes.
+    """
+
+    ends: float
+    seconds: float
+    targets: Mapping[str, Target]
 
 
 class Deciding:
@@ -205,6 +220,21 @@ class Deciding:
         """Steps/s of a job where it runs."""
         ways = self._world.knowledge.believed(job.job_type, job.gpus, job.measured)
         return ways.get((job.pool, job.held_gpus), 0.0)
+
+    def ways(self, job: Job, measured: bool = True) -> Ways | None:
+        """Steps/s by type and GPUs of a job, with what was `measured` of it; None where nothing is known."""
+        own = job.measured if measured else {}
+        knowledge = self._world.knowledge
+        if not own and not knowledge.knows(job.job_type, job.gpus):
+            return None
+        return knowledge.believed(job.job_type, job.gpus, own)
+
+    def outlook(self) -> Outlook:
+        """Rounds and targets, as far as they are decided."""
+        plan = self._now
+        if plan is None or plan.verdict.interruptible:
+            return Outlook(inf, inf, self._wanted())
+        return Outlook(plan.end, plan.verdict.seconds, self._wanted())
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 

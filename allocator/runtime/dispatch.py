@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ class Dispatch:
     Parameters
     ----------
     adapter, watching, settings, clock : of the service.
+    variables : environment of a job besides its own, asked for once its folder is there.
     refused : told of a job that the cluster does not start, and why.
     ordered : told when an order is through, with what went wrong, "" for nothing.
     """
@@ -40,11 +42,12 @@ class Dispatch:
         watching: Watching,
         settings: ServiceSettings,
         clock: Callable[[], float],
+        variables: Callable[[Job], Mapping[str, str]],
         refused: Callable[[Job, str], None],
         ordered: Callable[[str], None],
     ) -> None:
         self._adapter, self._watching, self._settings, self._clock = adapter, watching, settings, clock
-        self._refused, self._ordered = refused, ordered
+        self._variables, self._refused, self._ordered = variables, refused, ordered
         self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
         self._serial = 0
 
@@ -79,6 +82,7 @@ class Dispatch:
             raise AdapterError(f"lease of job {job.id}: {error}") from None
         if job.state != STARTING or job.epoch != order.epoch:
             return
+        order = replace(order, environment={**self._variables(job), **job.environment})
         try:
             await self._adapter.start(order)
         except AdapterError as error:

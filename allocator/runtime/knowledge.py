@@ -44,6 +44,11 @@ class Knowledge:
         self._accelerators, self._table = tuple(accelerators), table
         self._of_type: dict[tuple[str, int], Ways] = {}
 
+    def knows(self, job_type: str, gpus: int) -> bool:
+        """Whether the table has a job type, or a job of it has been measured."""
+        in_table = self._table is not None and job_type in self._table.job_types
+        return in_table or (job_type, gpus) in self._of_type
+
     def believed(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> Ways:
         """All ways in which a job can run, its own number of GPUs among them, and how fast each is."""
         ways = self._expected(job_type, gpus)

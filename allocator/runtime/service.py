@@ -46,6 +46,8 @@ class Service:
     journal, book, clock, hardware, watching : see their classes.
     deciding : decisions, past and coming.
     trouble : what hinders the service now, "" for nothing.
+    listeners : are given every event that was written, after the book.
+    variables : environment of a job besides its own.
     """
 
     deciding: Deciding
@@ -60,8 +62,16 @@ class Service:
         self.clock = Clock(self.book.clock, self.book.at)
         self.watching = Watching(folder, self.book, self.settings)
         self.trouble = ""
+        self.listeners: list[Callable[[Event], None]] = []
+        self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self._dispatch = Dispatch(
-            adapter, self.watching, self.settings, lambda: self.clock(), self._refused, self._ordered
+            adapter,
+            self.watching,
+            self.settings,
+            lambda: self.clock(),
+            lambda job: self.variables(job),
+            self._refused,
+            self._ordered,
         )
         self._next_look = 0.0
         self._wake = asyncio.Event()
@@ -151,6 +161,8 @@ class Service:
         written = self.journal.append(timed) if timed else []
         for event in written:
             self.book.apply(event)
+            for listener in self.listeners:
+                listener(event)
         return written
 
     # -- what is ------------------------------------------------------------------------------------------------------
@@ -203,6 +215,9 @@ class Service:
         """A start that has ended."""
         report = self.watching.look(job, self.clock()).report
         data = ended(job, seen, report)
+        told = self.watching.told(job)
+        if told is not None and "kept_steps" in data:
+            data["kept_steps"] = told.steps
         failed = data["outcome"] == "failed"
         events = [Event("ended", job.uuid, self._when(job, seen), data)]
         if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
@@ -236,6 +251,9 @@ class Service:
         report = self.watching.report(job)
         if report is not None:
             return max(report.steps, 0.0)
+        told = self.watching.told(job)
+        if told is not None:
+            return told.steps
         if job.state == RUNNING:
             return job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
         return job.steps

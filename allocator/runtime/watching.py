@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from allocator.lease.files import REPORT_FILE, Report, read_file
@@ -12,7 +13,28 @@ from allocator.runtime.knowledge import moving_average
 from allocator.runtime.outcome import progress
 from allocator.runtime.settings import ServiceSettings
 
-__all__ = ["Watch", "Watching"]
+__all__ = ["Told", "Watch", "Watching"]
+
+
+@dataclass
+class Told:
+    """What a trainer without a report has posted of its progress.
+
+    Attributes
+    ----------
+    steps : of the job so far. clock : when it said so, seconds on the clock.
+    trained : steps and seconds between its posts.
+    begins : whether it only said that it begins, perhaps in the middle: then `steps` are what was known before.
+    seconds_left : that it expects to need, None if it does not say.
+    metrics : what it says of its training, by name.
+    """
+
+    steps: float
+    clock: float
+    trained: tuple[float, float] = (0.0, 0.0)
+    seconds_left: float | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    begins: bool = False
 
 
 @dataclass
@@ -27,6 +49,7 @@ class Watch:
     asked_at, termed_at, killed_at : when the job was told to end, was sent SIGTERM, was killed; None: not yet.
     trained : steps and seconds up to the last measurement.
     serial : of its lease as it was last written; -1: not yet.
+    told : the last progress that was posted; None: none was.
     """
 
     epoch: int
@@ -38,6 +61,7 @@ class Watch:
     killed_at: float | None = None
     trained: tuple[float, float] = (0.0, 0.0)
     serial: int = -1
+    told: Told | None = None
 
 
 class Watching:
@@ -72,6 +96,23 @@ class Watching:
         watch = self._watches.get(job.uuid)
         return watch.report if watch is not None and watch.epoch == job.epoch else None
 
+    def told(self, job: Job) -> Told | None:
+        """The last progress that the present start has posted."""
+        watch = self._watches.get(job.uuid)
+        return watch.told if watch is not None and watch.epoch == job.epoch else None
+
+    def tell(self, job: Job, told: Told) -> None:
+        """Progress was posted; its `trained` is reckoned here."""
+        watch = self.of(job, told.clock)
+        before = watch.told
+        if before is not None:
+            told.trained = steps, seconds = before.trained
+            if told.steps >= before.steps and not before.begins:
+                told.trained = steps + told.steps - before.steps, seconds + told.clock - before.clock
+        if before is None or told.steps != before.steps:
+            watch.changed_at = told.clock
+        watch.told = told
+
     def look(self, job: Job, now: float) -> Watch:
         """Read the report of a job, if it has changed. One of another start, or that makes no sense, is ignored."""
         watch = self.of(job, now)
@@ -95,16 +136,21 @@ class Watching:
         events: list[Event] = []
         for job in self._book.holding.values():
             watch = self._watches.get(job.uuid)
-            if watch is None or watch.report is None or watch.epoch != job.epoch:
+            if watch is None or watch.epoch != job.epoch:
                 continue
-            report = watch.report
-            steps, seconds = report.trained_steps - watch.trained[0], report.trained_seconds - watch.trained[1]
+            report, trained = watch.report, (0.0, 0.0)
+            if report is not None:
+                trained = report.trained_steps, report.trained_seconds
+            elif watch.told is not None:
+                trained = watch.told.trained
+            steps, seconds = trained[0] - watch.trained[0], trained[1] - watch.trained[1]
             enough = steps >= self._settings.least_measured_steps and seconds >= self._settings.least_measured_seconds
             if not enough:
                 continue
-            watch.trained = report.trained_steps, report.trained_seconds
+            watch.trained = trained
             pool, gpus = job.pool, job.held_gpus
             rate = moving_average(job.measured.get((pool, gpus)), steps / seconds)
             events.append(Event("measured", job.uuid, data={"pool": pool, "gpus": gpus, "rate": rate}))
-            events.append(Event("progress", job.uuid, data=progress(report)))
+            if report is not None:
+                events.append(Event("progress", job.uuid, data=progress(report)))
         return events

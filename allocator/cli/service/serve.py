@@ -6,8 +6,9 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -40,9 +41,60 @@ EntitiesOption = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class WebOptions:
+    """The web door."""
+
+    web: Annotated[
+        str | None,
+        typer.Option(
+            "--web",
+            help="Serve a live page, metrics and requests there; a TCP address needs TLS.",
+            metavar="HOST:PORT|unix:PATH",
+        ),
+    ] = None
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="Certificate for --web, with its chain.", metavar="FILE")
+    ] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key.", metavar="FILE")] = None
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-ca", help="What jobs check the certificate by; if omitted the certificate itself.", metavar="FILE"
+        ),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file", help="Token asked for over TCP; made if absent; if omitted DIR/token.", metavar="FILE"
+        ),
+    ] = None
+    web_url: Annotated[
+        str | None, typer.Option("--web-url", help="By which jobs reach --web, if not as it says.", metavar="URL")
+    ] = None
+    web_api: Annotated[
+        bool, typer.Option("--web-api/--web-reads", help="Take jobs and other orders through --web, too.")
+    ] = False
+
+    def door(self, service: Service, requests: Requests) -> Any:
+        """The door, closed; None without one."""
+        if self.web is None:
+            return None
+        try:
+            module = import_module("allocator.runtime.page.door")
+        except ModuleNotFoundError as error:
+            expected = "the extra: pip install 'cluster-allocator[serve]'"
+            raise InputError("--web", found=f"no package {error.name}", expected=expected) from None
+        chosen = module.DoorSettings(
+            self.web, self.tls_cert, self.tls_key, self.tls_ca, self.token_file, self.web_url, self.web_api
+        )
+        return module.Door(service, requests, chosen)
+
+
 @option_groups
 def serve_command(
     state: StateOption,
+    web: WebOptions,
     adapter: Annotated[
         str, typer.Option("--adapter", help="The cluster: local (this machine) or slurm.", metavar="local|slurm")
     ] = "local",
@@ -117,7 +169,7 @@ def serve_command(
     if policy is None and last is not None:
         maker = maker.under(last["name"], last["settings"])
     try:
-        asyncio.run(_serve(service, maker))
+        asyncio.run(_serve(service, maker, web))
     except AdapterError as error:
         raise InputError(f"--adapter {adapter}", found=str(error), expected="a cluster that can be used") from None
 
@@ -163,14 +215,15 @@ def _adapter(name: str, state: Path, virtual: str | None, partition: str | None)
     return LocalAdapter(state, None if virtual is None else virtual_accelerators(virtual))
 
 
-async def _serve(service: Service, maker: _Maker) -> None:
+async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
     def change(name: str, settings: Mapping[str, str]) -> None:
         other = maker.under(name, settings)
         other(service.hardware).check()
         service.record([Event("policy", data={"name": name, "settings": dict(settings)})])
         service.use_policy(other)
 
-    server = Server(service.folder, Requests(service, change))
+    requests = Requests(service, change)
+    server, door = Server(service.folder, requests), web.door(service, requests)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, service.close)
@@ -179,12 +232,18 @@ async def _serve(service: Service, maker: _Maker) -> None:
     if (service.book.policy or {}).get("name") != maker.policy:
         service.record([Event("policy", data={"name": maker.policy, "settings": {}})])
     await server.start()
+    if door is not None:
+        await door.open()
     screen = console()
     screen.print(
         f"Serving {service.hardware.cluster} under {maker.policy} from {service.folder}; jobs run as this user."
     )
+    if door is not None:
+        screen.print(f"Page, metrics and requests at {door.notice}")
     screen.print("Ctrl-C ends the service; jobs run on.")
     try:
         await service.run()
     finally:
+        if door is not None:
+            await door.close()
         await server.close()

@@ -1,0 +1,1 @@
+"""The web door of the service: a live page, metrics, progress that trainers post, and requests; extra ``[serve]``."""

@@ -1,0 +1,278 @@
+"""The web door as an ASGI application: what can be asked for, and who may.
+
+    GET  /                            the page                            the token, or a browser that showed it
+    GET  /events                      what it shows, as it changes        the same
+    GET  /metrics                     for Prometheus                      the same
+    POST /login                       the token, for a browser            -
+    POST /api                         requests, as on the Unix socket     the token
+    POST /jobs/<uuid>/<epoch>/status  progress of a job                   the token of that start of that job
+
+On a Unix socket, which only the user can open, tokens are not asked for, except of jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from allocator.runtime.page.access import Access
+from allocator.runtime.page.document import Document, document
+from allocator.runtime.page.feed import Feed
+from allocator.runtime.page.history import History
+from allocator.runtime.page.metrics import CONTENT_TYPE, metrics
+from allocator.runtime.page.picture import picture
+from allocator.runtime.page.posts import Posts
+from allocator.runtime.requests import Requests
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from allocator.runtime.service import Service
+
+__all__ = ["Desk", "make_app"]
+
+_COOKIE = "__Host-allocator"
+_PATIENCE = 15.0
+"""Seconds that the body of a request may take."""
+
+_LONGEST_REQUEST, _LONGEST_POST, _LONGEST_LOGIN = 8 << 20, 64 << 10, 8 << 10
+_MOST_READERS = 32
+"""Pages that are open at once."""
+
+_READING = ("history", "job", "status")
+"""Requests that change nothing: they are answered without leave to change."""
+
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+@dataclass
+class Desk:
+    """What the application needs.
+
+    Attributes
+    ----------
+    service, requests, history, feed : whom it speaks for.
+    access : knows the token. guarded : whether it is asked for; else whoever is here is the user.
+    changes : whether requests that change something are answered.
+    """
+
+    service: Service
+    requests: Requests
+    access: Access
+    guarded: bool = True
+    changes: bool = False
+
+    def __post_init__(self) -> None:
+        self.history = History(self.service)
+        self.posts = Posts(self.service, self.access)
+        self.feed = Feed(lambda: picture(self.service, self.history))
+        self.page, self.login = document("page.html"), document("login.html")
+        self.readers, self.closed = 0, False
+
+    def close(self) -> None:
+        """The service ends: nothing more is answered."""
+        self.closed = True
+        self.feed.close()
+
+
+def make_app(desk: Desk) -> Starlette:
+    """The application."""
+    app = Starlette(
+        routes=[
+            Route("/", _page),
+            Route("/events", _events),
+            Route("/metrics", _metrics),
+            Route("/login", _login, methods=["POST"]),
+            Route("/api", _api, methods=["POST"]),
+            Route("/jobs/{uuid}/{epoch}/status", _status, methods=["POST"]),
+        ],
+        middleware=[Middleware(_Guard, desk=desk)],
+        exception_handlers={HTTPException: _refused},
+    )
+    app.state.desk = desk
+    # a redirection would be made of what the request says of its host
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Guard:
+    """Lets nobody in who may not, before anything else is looked at, and adds headers to all answers."""
+
+    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+        self._app, self._desk = app, desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope)
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        refusal = self._refusal(request)
+        await (refusal or self._app)(scope, receive, answer)
+
+    def _refusal(self, request: Request) -> Response | None:
+        desk, headers, path = self._desk, request.headers, request.scope["path"]
+        if desk.closed:
+            return _text("the service ends", 503)
+        if not desk.guarded:
+            # a page elsewhere must not reach a port that a user has led to this socket
+            host = re.sub(r":\d+$", "", headers.get("host", ""))
+            return None if host in _HERE else _text("only as localhost", 421)
+        if path == "/login" or path.startswith("/jobs/"):
+            return None
+        if desk.access.in_header(headers.get("authorization", "")):
+            return None
+        if path in ("/", "/events", "/metrics") and desk.access.is_session(
+            request.cookies.get(_COOKIE, ""), time.time()
+        ):
+            return None
+        return _shown(desk.login, 401) if path == "/" else _text("token missing or wrong", 401, _ASK)
+
+
+_HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_ASK = {"www-authenticate": "Bearer"}
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+async def _page(request: Request) -> Response:
+    return _shown(_desk(request).page)
+
+
+async def _events(request: Request) -> Response:
+    desk = _desk(request)
+    if desk.readers >= _MOST_READERS:
+        return _text(f"more than {_MOST_READERS} pages are open", 503)
+
+    async def read() -> AsyncIterator[bytes]:
+        desk.readers += 1
+        try:
+            async for event in desk.feed.events():
+                yield event
+        finally:
+            desk.readers -= 1
+
+    return StreamingResponse(read(), media_type="text/event-stream")
+
+
+async def _metrics(request: Request) -> Response:
+    desk = _desk(request)
+    return Response(metrics(desk.service, desk.history), media_type=CONTENT_TYPE)
+
+
+async def _login(request: Request) -> Response:
+    desk = _desk(request)
+    body = await _body(request, _LONGEST_LOGIN)
+    shown = parse_qs(body.decode(errors="replace"), max_num_fields=4).get("token", [""])[0].strip()
+    if not desk.access.is_token(shown):
+        return _shown(desk.login, 401)
+    answer = Response(status_code=303, headers={"location": "/"})
+    answer.set_cookie(_COOKIE, desk.access.session(time.time()), httponly=True, secure=True, samesite="lax")
+    return answer
+
+
+async def _api(request: Request) -> Response:
+    desk = _desk(request)
+    # what a form or a script of another site can send without asking is no request
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return _json({"ok": False, "error": "content type: application/json"}, 415)
+    if "origin" in request.headers:
+        return _json({"ok": False, "error": "requests are not for browsers"}, 403)
+    try:
+        asked = json.loads(await _body(request, _LONGEST_REQUEST))
+        if isinstance(asked, dict) and asked.get("do") not in _READING and not desk.changes:
+            error = f"only {', '.join(_READING)} here: serve was started without --web-api"
+            return _json({"ok": False, "error": error}, 403)
+        answer = desk.requests.answer(asked)
+    except (ValueError, RecursionError):
+        return _json({"ok": False, "error": "request: not JSON"}, 400)
+    return _json(answer, 200 if answer["ok"] else 422)
+
+
+async def _status(request: Request) -> Response:
+    desk = _desk(request)
+    uuid, epoch = request.path_params["uuid"], request.path_params["epoch"]
+    if not desk.access.is_of_job(request.headers.get("authorization", ""), uuid, epoch):
+        return _json({"message": "token missing or wrong"}, 401, _ASK)
+    job = desk.posts.job(uuid, epoch)
+    if job is None:
+        return _json({"message": "this start of the job is over"}, 409)
+    try:
+        desk.posts.take(job, json.loads(await _body(request, _LONGEST_POST)))
+    except InputError as error:
+        return _json({"message": str(error)}, 422)
+    except (ValueError, RecursionError):
+        return _json({"message": "not JSON"}, 400)
+    return _json({})
+
+
+# -- in and out -------------------------------------------------------------------------------------------------------
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+async def _body(request: Request, longest: int) -> bytes:
+    """The body of a request that is short enough and comes in time."""
+    pieces, length = [], 0
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            async for piece in request.stream():
+                pieces.append(piece)
+                length += len(piece)
+                if length > longest:
+                    raise HTTPException(413, f"more than {longest:,} bytes", _CLOSE)
+    except TimeoutError:
+        raise HTTPException(408, "the request did not come to its end", _CLOSE) from None
+    except ClientDisconnect:
+        raise HTTPException(400, "disconnected", _CLOSE) from None
+    return b"".join(pieces)
+
+
+_CLOSE = {"connection": "close"}
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        return _text("error", 500)
+    return _text(error.detail, error.status_code, error.headers)
+
+
+def _text(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(f"{text}\n", status, headers, "text/plain; charset=utf-8")
+
+
+def _json(answer: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps(answer, separators=(",", ":")), status, headers, "application/json")
+
+
+def _shown(shown: Document, status: int = 200) -> Response:
+    headers = {"content-security-policy": shown.policy}
+    return Response(shown.text, status, headers, "text/html; charset=utf-8")

@@ -1,0 +1,277 @@
+"""Opens the web door: a Unix socket, or TCP with TLS, served within the event loop of the service.
+
+Nobody outside may hold the scheduler up. Connections are counted as they are accepted, before TLS has begun, so that
+they cannot use up the files of the process; each has to say in time what it wants, and to take in time what it is
+given; none lasts for ever. What is served is bounded in time by `allocator.runtime.page.feed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import ssl
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from allocator.runtime.page.access import Access, read_token
+from allocator.runtime.page.app import Desk, make_app
+from allocator.runtime.requests import Requests
+from allocator.runtime.server import bound
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    from allocator.runtime.service import Service
+
+__all__ = ["Door", "DoorSettings"]
+
+_MOST_CONNECTIONS = 128
+_LONGEST_HEAD = 16 << 10
+_TO_ASK, _TO_READ, _AT_ALL = 10.0, 20.0, 3600.0
+"""Seconds that a connection has to ask (TLS included), to take what it was sent, and at all."""
+
+_TO_CLOSE = 2.0
+
+
+@dataclass(frozen=True)
+class DoorSettings:
+    """Where the web door is, and what it lets do.
+
+    Attributes
+    ----------
+    web : ``HOST:PORT`` or ``unix:PATH``.
+    certificate, key : files for TLS. authority : certificates by which jobs check that; the certificate itself if None.
+    token_file : made where it does not exist; None: the file ``token`` in the state folder.
+    url : by which jobs and people reach it, if not as `web` says.
+    changes : whether requests that change something are answered.
+    """
+
+    web: str
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    token_file: Path | None = None
+    url: str | None = None
+    changes: bool = False
+
+
+class Door:
+    """The web door of a service; listens from the start, answers once `open`.
+
+    Parameters
+    ----------
+    service, requests : that it is the door of. settings : where.
+
+    Attributes
+    ----------
+    url : by which it is reached.
+    notice : the same for people, with what they need to come in.
+    """
+
+    def __init__(self, service: Service, requests: Requests, settings: DoorSettings) -> None:
+        self._settings = settings
+        kind, _, path = settings.web.partition(":")
+        self._path = Path(path) if kind == "unix" and path else None
+        address = None if self._path else _address(settings)
+        # who comes through a file needs no token
+        token_file = settings.token_file or service.folder / "token"
+        access = Access(read_token(token_file) if address else secrets.token_hex())
+        desk = Desk(service, requests, access, self._path is None, settings.changes)
+        self._desk = desk
+        config = uvicorn.Config(
+            make_app(desk),
+            http=_Bounded,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=_LONGEST_HEAD,
+            timeout_keep_alive=int(_TO_ASK),
+            timeout_graceful_shutdown=int(_TO_CLOSE),
+            ssl_certfile=settings.certificate if address else None,
+            ssl_keyfile=settings.key if address else None,
+        )
+        try:
+            config.load()
+        except (ssl.SSLError, OSError) as error:
+            found = f"{settings.certificate}, {settings.key}: {error}"
+            raise InputError(
+                "--tls-cert, --tls-key", found=found, expected="a certificate and its key, as PEM"
+            ) from None
+        self._socket = _listening(address) if address else _listening_at(Path(path))
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+        port = self._socket.getsockname()[1] if address else 0
+        self.url = settings.url or (_url(address[0], port) if address else settings.web)
+        self.notice = f"{self.url}; the token is in {token_file}" if address else self.url
+        if address:
+            authority = (settings.authority or settings.certificate or Path()).absolute()
+            service.variables = lambda job: desk.posts.variables(job, self.url, authority)
+
+    async def open(self) -> None:
+        """Begin to answer."""
+        self._task = asyncio.get_running_loop().create_task(self._server.serve([self._socket]))
+        while not self._server.started and not self._task.done():
+            await asyncio.sleep(0.01)
+        if self._task.done():
+            self._task.result()
+
+    async def close(self) -> None:
+        """Let all go."""
+        self._desk.close()
+        self._server.should_exit = True
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=2 * _TO_CLOSE)
+        self._socket.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _address(settings: DoorSettings) -> tuple[str, int]:
+    """Host and port, if all is there that TCP needs."""
+    host, colon, port = settings.web.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise InputError("--web", found=settings.web, expected="HOST:PORT, as in 127.0.0.1:8080, or unix:PATH")
+    if settings.certificate is None or settings.key is None:
+        expected = "--tls-cert FILE and --tls-key FILE with it (TCP is served with TLS only), or unix:PATH"
+        raise InputError("--web", found=settings.web, expected=expected)
+    if settings.url is not None and urlsplit(settings.url).scheme != "https":
+        raise InputError("--web-url", found=settings.url, expected="an address such as https://host:8080")
+    return host, int(port)
+
+
+def _url(host: str, port: int) -> str:
+    name = socket.getfqdn() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    return f"https://{name}:{port}"
+
+
+def _listening(address: tuple[str, int]) -> _Listener:
+    try:
+        family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
+        made = _Listener(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        expected = "an address of this machine that is free"
+        raise InputError("--web", found=f"{address[0]}:{address[1]}: {error.strerror}", expected=expected) from None
+    return made
+
+
+def _listening_at(path: Path) -> _Listener:
+    """A Unix socket that only the user can open; one that is there and dead makes room."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.lstat().st_mode) and not _answers(path):
+            path.unlink()
+    before = os.umask(0o177)
+    try:
+        made = bound(path)
+    finally:
+        os.umask(before)
+    return _Listener(made.family, made.type, fileno=made.detach())
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
+        try:
+            trial.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+class _Listener(socket.socket):
+    """Accepts so many connections at once, and lets go at once of more; and of those that do not get through TLS."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._accepted: list[socket.socket] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection."""
+        connection, address = super().accept()
+        self._accepted = [one for one in self._accepted if one.fileno() >= 0]
+        if len(self._accepted) >= _MOST_CONNECTIONS:
+            connection.close()
+            raise ConnectionAbortedError
+        self._accepted.append(connection)
+        asyncio.get_running_loop().call_later(_TO_ASK, self._look, connection)
+        return connection, address
+
+    @staticmethod
+    def _look(connection: socket.socket) -> None:
+        """Cut a connection that has not become one of the protocol's."""
+        number = connection.fileno()
+        if number >= 0 and number not in _Bounded.through:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Bounded(H11Protocol):
+    """HTTP with limits of time.
+
+    Attributes
+    ----------
+    through : file numbers of the connections that got through TLS.
+    """
+
+    through: ClassVar[set[int]] = set()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It stands."""
+        super().connection_made(transport)
+        self._number = transport.get_extra_info("socket").fileno()
+        self.through.add(self._number)
+        self._stuck: asyncio.TimerHandle | None = None
+        self._at_all = self.loop.call_later(_AT_ALL, transport.abort)
+        self._to_ask = self.loop.call_later(_TO_ASK, self._overdue)
+
+    def _overdue(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        """The next request has its own time."""
+        self._to_ask.cancel()
+        self._to_ask = self.loop.call_later(_TO_ASK, self._overdue)
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The other side does not read."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(_TO_READ, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        for timer in (self._to_ask, self._at_all, self._stuck):
+            if timer is not None:
+                timer.cancel()
+        self.through.discard(self._number)
+        super().connection_lost(exc)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the service."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None."""
+        yield

@@ -1,0 +1,178 @@
+"""A service on a cluster that is only imagined, and its web door on a loop in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allocator.mechanism.settings import MechanismSettings
+from allocator.registry import get_policy
+from allocator.runtime.adapters.base import Adapter, Node, Seen, StartOrder
+from allocator.runtime.book import Job
+from allocator.runtime.hardware import Hardware
+from allocator.runtime.page.door import Door, DoorSettings
+from allocator.runtime.requests import Requests
+from allocator.runtime.service import Service
+from allocator.runtime.settings import ServiceSettings
+from allocator.runtime.world import World
+from throughputs import ThroughputTable
+
+PATIENCE = 60.0
+
+
+class Imagined(Adapter):
+    """Jobs run until they are told to end."""
+
+    name = "imagined"
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = tuple(nodes)
+        self.seen: dict[str, Seen] = {}
+        self.orders: dict[str, StartOrder] = {}
+
+    async def open(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+    async def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    async def observe(self) -> Sequence[Seen]:
+        return list(self.seen.values())
+
+    async def start(self, order: StartOrder) -> None:
+        self.orders[order.job] = order
+        self.seen[order.job] = Seen(order.job, order.epoch, "running")
+
+    async def stop(self, job: str, epoch: int) -> None:
+        self.seen[job] = Seen(job, epoch, "ended", 0)
+
+    async def kill(self, job: str, epoch: int) -> None:
+        self.seen[job] = Seen(job, epoch, "ended", None, 9)
+
+    async def forget(self, job: str) -> None:
+        self.seen.pop(job, None)
+
+
+NODES = (Node("one", "v100", 2), Node("two", "k80", 2))
+
+
+class Made(Service):
+    """A service with the worlds that it is opened with."""
+
+    policy = "fifo_perf"
+    table: ThroughputTable | None = None
+
+    def world(self, hardware: Hardware) -> World:
+        return World(hardware.cluster, get_policy(self.policy), MechanismSettings(), self.table, None, 0)
+
+
+def make_service(folder: Path, policy: str = "fifo_perf", **settings: Any) -> Made:
+    made = Made(folder, Imagined(NODES), ServiceSettings(**settings))
+    made.policy = policy
+    return made
+
+
+def submission(name: str = "train", steps: float = 100.0, gpus: int = 1, **more: Any) -> tuple[str, dict[str, Any]]:
+    data = {"command": ["train"], "name": name, "gpus": gpus, "total_steps": steps, "user": "ada"} | more
+    return str(uuid.uuid4()), data
+
+
+async def settle(service: Service, looks: int = 40) -> None:
+    """Look until decisions are carried out."""
+    for _ in range(looks):
+        await service.look()
+        await asyncio.sleep(0.01)
+
+
+def settled(service: Made, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:
+    """A service with jobs that it has decided on."""
+
+    async def go() -> list[Job]:
+        await service.open(service.world)
+        made = service.submit(jobs)
+        await settle(service)
+        return made
+
+    return asyncio.run(go())
+
+
+class Live:
+    """A service with its door, on a loop in a thread of its own."""
+
+    def __init__(self, service: Made, settings: DoorSettings) -> None:
+        self.service = service
+        self.door = Door(service, Requests(service), settings)
+        self.loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._main(),))
+
+    async def _main(self) -> None:
+        await self.service.open(self.service.world)
+        await self.door.open()
+        self._ready.set()
+        try:
+            await self.service.run()
+        finally:
+            await self.door.close()
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(PATIENCE)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.service.close)
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        self.loop.close()
+
+    def do(self, work: Callable[[], Any]) -> Any:
+        """Something on the loop."""
+
+        async def go() -> Any:
+            return work()
+
+        return self.wait(go())
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
+
+    @property
+    def token(self) -> str:
+        return (self.service.folder / "token").read_text().strip()
+
+    @property
+    def port(self) -> int:
+        return int(self.door.url.rpartition(":")[2])
+
+
+@contextlib.contextmanager
+def live(service: Made, settings: DoorSettings) -> Iterator[Live]:
+    one = Live(service, settings)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    files = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*command, "-out", str(files[0]), "-keyout", str(files[1])], check=True, capture_output=True)
+    return files

@@ -1,0 +1,172 @@
+"""The status protocol of Kubeflow Trainer, as its clients speak it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator.runtime.book import Job
+from allocator.runtime.journal import Event
+from allocator.runtime.page.access import Access
+from allocator.runtime.page.app import Desk, make_app
+from allocator.runtime.requests import Requests
+from tests.runtime.page.asking import Answer, Asker
+from tests.runtime.page.clusters import Made, make_service, settle, settled, submission
+from tests.runtime.page.test_app import json_values
+
+ACCESS = Access("a-token-of-some-length")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Made]:
+    made = make_service(tmp_path)
+    settled(made, submission(steps=1000), submission(steps=0))
+    yield made
+    made.journal.close()
+
+
+@pytest.fixture
+def asker(service: Made) -> Asker:
+    return Asker(make_app(Desk(service, Requests(service), ACCESS)))
+
+
+def post(asker: Asker, job: Job, status: Any, epoch: int | None = None, token: str | None = None) -> Answer:
+    number = job.epoch if epoch is None else epoch
+    shown = ACCESS.of_job(job.uuid, number) if token is None else token
+    headers = {"authorization": f"Bearer {shown}"}
+    return asker.post(f"/jobs/{job.uuid}/{number}/status", headers, data={"trainerStatus": status})
+
+
+def test_percentages_are_steps(service: Made, asker: Asker) -> None:
+    job = service.book.by_id[0]
+    answer = post(asker, job, {"progressPercentage": 45, "lastUpdatedTime": "2026-01-01T00:00:00+00:00"})
+    assert (answer.status, answer.json()) == (200, {})
+    assert service.steps_of(job) == 450
+    post(asker, job, {"progressPercentage": 0, "metrics": [{"name": "total_steps", "value": "1000"}]})
+    assert service.steps_of(job) == 450, "a trainer that begins may go on from the middle"
+
+
+def test_metrics_with_steps_are_finer(service: Made, asker: Asker) -> None:
+    known, unknown = service.book.by_id
+    metrics = [{"name": "current_step", "value": "123"}, {"name": "total_steps", "value": "500"}]
+    for job in (known, unknown):
+        assert post(asker, job, {"progressPercentage": 24, "metrics": metrics}).status == 200
+    assert service.steps_of(known) == pytest.approx(246), "it counts otherwise: its share of the way counts"
+    assert service.steps_of(unknown) == 123
+    told = service.watching.told(known)
+    assert told is not None
+    assert told.metrics["current_step"] == "123"
+
+
+def test_speed_is_measured_from_posts(service: Made, asker: Asker) -> None:
+    job = service.book.by_id[0]
+    service.clock = lambda: 5.0  # type: ignore[assignment]
+    post(asker, job, {"progressPercentage": 0, "metrics": [{"name": "total_steps", "value": 1000}]})
+    for step, clock in ((100, 10.0), (200, 20.0), (150, 21.0), (350, 41.0)):
+        service.clock = lambda clock=clock: clock  # type: ignore[assignment, misc]
+        post(asker, job, {"metrics": [{"name": "current_step", "value": step}]})
+    (measured,) = service.watching.measure()
+    assert (measured.kind, measured["rate"]) == ("measured", 10.0)
+    assert service.watching.measure() == []
+
+
+def test_what_was_posted_is_kept_when_a_start_ends(service: Made, asker: Asker) -> None:
+    job = service.book.by_id[0]
+    post(asker, job, {"progressPercentage": 70})
+
+    async def end() -> None:
+        service.stop([job], "its lease ended")
+        await service.adapter.kill(job.uuid, job.epoch)
+        await settle(service, 30)
+
+    asyncio.run(end())
+    assert job.epoch >= 2
+    assert job.steps == 700
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "a-token-of-some-length", ACCESS.of_job("another", 1)])
+def test_only_the_start_itself_may_post(service: Made, asker: Asker, token: str) -> None:
+    job = service.book.by_id[0]
+    assert post(asker, job, {"progressPercentage": 99}, token=token).status == 401
+    assert service.watching.told(job) is None
+
+
+def test_a_start_that_is_over_may_not_post(service: Made, asker: Asker) -> None:
+    job = service.book.by_id[0]
+    assert post(asker, job, {"progressPercentage": 99}, epoch=job.epoch + 1).status == 409
+    service.record([Event("cancelled", job.uuid, data={"reason": "x"})])
+    assert post(asker, job, {"progressPercentage": 99}).status == 409
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        [],
+        "x",
+        {"progressPercentage": -1},
+        {"progressPercentage": 101},
+        {"progressPercentage": "45"},
+        {"progressPercentage": True},
+        {"progressPercentage": float("nan")},
+        {"estimatedRemainingSeconds": -5},
+        {"metrics": "x"},
+        {"metrics": [1]},
+        {"metrics": [{"value": "1"}]},
+    ],
+)
+def test_what_makes_no_sense_is_refused(service: Made, asker: Asker, status: Any) -> None:
+    answer = post(asker, service.book.by_id[0], status)
+    assert answer.status == 422
+    assert answer.json()["message"]
+    assert service.watching.told(service.book.by_id[0]) is None
+
+
+def test_large_and_odd_posts(service: Made, asker: Asker) -> None:
+    job = service.book.by_id[0]
+    many = [{"name": f"m{k}" * 50, "value": "9" * 1000} for k in range(40)]
+    assert post(asker, job, {"progressPercentage": 1, "metrics": many}).status == 200
+    told = service.watching.told(job)
+    assert told is not None
+    assert len(told.metrics) <= 32
+    assert all(len(name) + len(value) <= 128 for name, value in told.metrics.items())
+    assert post(asker, job, {"metrics": [{"name": "x", "value": "y" * 100_000}]}).status == 413
+    headers = {"authorization": f"Bearer {ACCESS.of_job(job.uuid, job.epoch)}"}
+    for body in (b"", b"{", b"\xff", b"[" * 50_000, b"9" * 5000):
+        assert asker.post(f"/jobs/{job.uuid}/{job.epoch}/status", headers, content=body).status in (400, 422)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    status=st.dictionaries(
+        st.sampled_from(["progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime"]),
+        json_values
+        | st.lists(
+            st.fixed_dictionaries(
+                {"name": st.sampled_from(["current_step", "total_steps", "loss"]), "value": json_values}
+            ),
+            max_size=3,
+        ),
+    )
+)
+def test_no_post_breaks_it(fuzzed: tuple[Made, Asker], status: Any) -> None:
+    service, asker = fuzzed
+    job = service.book.by_id[0]
+    assert post(asker, job, status).status in (200, 422)
+    assert 0 <= service.steps_of(job) <= 1000
+    json.dumps(service.steps_of(job), allow_nan=False)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Asker]]:
+    made = make_service(tmp_path_factory.mktemp("state"))
+    settled(made, submission(steps=1000))
+    yield made, Asker(make_app(Desk(made, Requests(made), ACCESS)))
+    made.journal.close()
