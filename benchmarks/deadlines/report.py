@@ -60,8 +60,8 @@ _SHOWN: Mapping[str, str] = {
     "cpu_seconds": "CPU s",
 }
 
-_LEAST_WIDTH: Mapping[str, int] = {"label": 9, "cluster": 6}
-"""Columns of words that are folded, but not to less than so many characters."""
+_LEAST_WIDTH: Mapping[str, int] = {"label": 11, "cluster": 7}
+"""Characters that columns have at least, however narrow the screen is."""
 
 
 def rows_of(study: str, results: pd.DataFrame) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 def _table(study: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     own = [row for row in rows if row["study"] == study]
     names = [name for name in _SHOWN if name != "case" or any(_cell(name, row) != "-" for row in own)]
-    shown = Table(title=f"Deadlines, {study}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    shown = Table(title=f"Deadlines, {study}", box=SIMPLE_HEAD, padding=0, show_edge=False)
     for name in names:
         # on narrow screens words are folded, figures never
         words = name in ("label", "case", "cluster")
