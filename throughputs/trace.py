@@ -170,7 +170,10 @@ class Trace:
         some = ~np.isnan(deadline)
         for bad, expected in (
             (some & ~np.isnan(self.slo), "nothing, as the job has an slo"),
-            (some & ~(np.isfinite(deadline) & (deadline >= self.arrival_time)), "seconds, not before the arrival"),
+            (
+                some & ~(np.isfinite(deadline) & (deadline >= self.arrival_time)),
+                "seconds, not before the arrival: a time on the clock",
+            ),
             (~np.isnan(first) & (first != deadline), "the first of its deadline_options"),
         ):
             if bad.any():

@@ -115,7 +115,8 @@ def extra_figures(summary: Mapping[str, Any]) -> list[str]:
     if summary["cost"] is not None:
         lines.append(f"cost ${summary['cost']:,.2f}")
     if summary["slo_jobs"]:
-        lines.append(f"{summary['slo_attainment']:.1%} of {summary['slo_jobs']} jobs with a deadline kept it")
+        jobs = f"{summary['slo_jobs']} job{'s' * (summary['slo_jobs'] > 1)}"
+        lines.append(f"{summary['slo_attainment']:.1%} of {jobs} with a deadline kept it")
     if summary.get("deadline_jobs"):
         counts = ", ".join(f"{summary[name]} {name}" for name in ("admitted", "rejected", "met", "late"))
         lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 
@@ -59,6 +60,9 @@ _SHOWN: Mapping[str, str] = {
     "cpu_seconds": "CPU s",
 }
 
+_LEAST_WIDTH: Mapping[str, int] = {"label": 11, "cluster": 7}
+"""Characters that columns have at least, however narrow the screen is."""
+
 
 def rows_of(study: str, results: pd.DataFrame) -> list[dict[str, Any]]:
     """The runs of a study with the figures that matter, ready for JSON."""
@@ -72,12 +76,21 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _table(study: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    shown = Table(title=f"Deadlines, {study}")
-    for name, title in _SHOWN.items():
-        shown.add_column(title, justify="left" if name in ("label", "case", "cluster") else "right")
-    for row in rows:
-        if row["study"] == study:
-            shown.add_row(*(_cell(name, row) for name in _SHOWN))
+    own = [row for row in rows if row["study"] == study]
+    names = [name for name in _SHOWN if name != "case" or any(_cell(name, row) != "-" for row in own)]
+    shown = Table(title=f"Deadlines, {study}", box=SIMPLE_HEAD, padding=0, show_edge=False)
+    for name in names:
+        # on narrow screens words are folded, figures never
+        words = name in ("label", "case", "cluster")
+        shown.add_column(
+            _SHOWN[name],
+            justify="left" if words else "right",
+            overflow="fold",
+            no_wrap=not words,
+            min_width=_LEAST_WIDTH.get(name),
+        )
+    for row in own:
+        shown.add_row(*(_cell(name, row) for name in names))
     return shown
 
 

@@ -207,3 +207,36 @@ def test_wide_jobs_keep_their_plans_where_options_are_many() -> None:
     policy = get_policy("chronus", max_search_options=3)
     result = simulate(workload(), Cluster({"v100": 8}), policy, np.ones((40, 1)))
     assert result.jobs.status.tolist() == ["completed"] * 40
+
+
+@pytest.mark.parametrize("slot_seconds", [60.0, 240.0, 420.0])
+def test_jobs_run_in_a_world_with_slots_of_its_own(slot_seconds: float) -> None:
+    trace = Trace(["job"] * 2, [4, 8], [900.0] * 2, [98.0] * 2, deadline=[9000.0] * 2)
+    settings = preset("default").replace(slot_seconds=slot_seconds)
+    result = simulate(trace, Cluster({"v100": 8}), get_policy("chronus"), np.ones((2, 1)), preset=settings)
+    assert result.jobs["met"].tolist() == [True, True]
+
+
+def test_what_was_missed_at_a_slot_is_done_once() -> None:
+    policy = Chronus(solver="none")
+    memory = policy.new_memory()
+    there = state_of([DURATION], [()])
+
+    def at(minute: int) -> list[int]:
+        clock = minute * MINUTE + 1.0
+        state = ClusterState(
+            there.cluster,
+            there.throughputs,
+            clock=clock,
+            steps_remaining=there.steps_remaining,
+            elapsed_seconds=[clock - 3 * MINUTE],
+        )
+        return policy.plan(state, memory).steps[0].assignment.jobs.tolist()
+
+    assert at(4) == []
+    assert at(7) == [0]
+    assert (memory.looked_at, memory.seen.tolist()) == (7, [7.0])
+    assert at(8) == [0]
+    assert memory.looked_at == 7
+    assert at(10) == [0]
+    assert (memory.looked_at, memory.ran.tolist()) == (10, [3.0])

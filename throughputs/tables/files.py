@@ -53,7 +53,7 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
     if kind in TABLE_KINDS:
         frame, first_line = read_frame(path)
         return ThroughputTable.from_frame(frame, source=str(path), first_line=first_line)
-    raise InputError(path, found=path.name, expected=_KINDS)
+    raise InputError(path, found=path.name, expected=f"{_KINDS}, or a folder that exists")
 
 
 def write_table(table: ThroughputTable, path: str | os.PathLike[str]) -> None:

@@ -33,6 +33,9 @@ Key = tuple[str, int]
 UNCONSOLIDATED = "_unconsolidated"
 """Behind the name of an accelerator type: its figures for gangs whose GPUs are spread over servers."""
 
+_FEW = 10
+"""Job types that an error lists, where there are no more and none is close to the one that was asked for."""
+
 
 @dataclass(frozen=True, eq=False)
 class ThroughputTable:
@@ -327,6 +330,8 @@ class _Positions:
         except KeyError as error:
             name = error.args[0]
             hint = did_you_mean(name, self.types)
+            if not hint and 0 < len(self.types) <= _FEW:
+                hint = f": {', '.join(map(repr, self.types))}"
             raise InputError(
                 self.source, field="job type", found=name, expected=f"a job type of the table{hint}"
             ) from None

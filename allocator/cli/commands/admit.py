@@ -75,14 +75,18 @@ def admit_command(
     gpus = make_cluster(cluster, gpus_per_server, kind)
     table = make_table(throughputs, [], kind)
     jobs = Trace([], [], [], []) if trace is None else read_trace(trace, time_unit_seconds=time_unit)
-    now = clock if clock is not None else float(jobs.arrival_time.max(initial=0.0))
+    last = float(jobs.arrival_time.max(initial=0.0))
+    now = last if clock is None else clock
+    if len(jobs) and now < last:
+        expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
+        raise InputError("--clock", found=now, expected=expected)
     newcomer = _newcomer(job_type, steps, _deadline(deadline, within, now), now)
     test = AdmissionTest(jobs, gpus, table, clock=now, slot_seconds=slot, restart_seconds=restart)
     answer = test.ask(newcomer, most_gpus)
     if as_json:
         print_json(_as_json(answer))
         return
-    for line in _lines(answer, now, len(jobs)):
+    for line in _lines(answer, now, jobs):
         console().print(line, soft_wrap=True, highlight=False)
 
 
@@ -93,6 +97,8 @@ def _deadline(deadline: float | None, within: float | None, now: float) -> float
     due = deadline if within is None else now + within
     assert due is not None
     if not due > now:
+        if within is not None:
+            raise InputError("--within", found=within, expected="seconds, above 0")
         raise InputError("--deadline", found=due, expected=f"a time after now, {now:g} s")
     return due
 
@@ -107,10 +113,10 @@ def _as_json(answer: Admission) -> dict[str, Any]:
     return asdict(answer) | {"plan": plan, "late": list(answer.late)}
 
 
-def _lines(answer: Admission, now: float, jobs: int) -> list[str]:
+def _lines(answer: Admission, now: float, jobs: Trace) -> list[str]:
     """The answer in words; times from now."""
     met = "Yes: this deadline can be met" if answer.admitted else "No: this deadline cannot be met"
-    lines = [f"{met}, in {_span(answer.deadline - now)} beside {jobs} jobs."]
+    lines = [f"{met}: {_span(answer.deadline - now)} from now, beside {len(jobs)} job{'s' * (len(jobs) != 1)}."]
     if answer.earliest_deadline is not None:
         soonest = _span(answer.earliest_deadline - now)
         lines.append(f"A deadline in {soonest} (at {answer.earliest_deadline:.0f} s) could be promised.")
@@ -125,6 +131,9 @@ def _lines(answer: Admission, now: float, jobs: int) -> list[str]:
     if answer.late:
         labels = ", ".join(map(str, answer.late))
         lines.append(f"Jobs that cannot meet their own deadlines and come behind all others: {labels}.")
+    if past := int((jobs.deadline < now).sum()):
+        are = f"Deadlines of {past} jobs are" if past > 1 else "The deadline of 1 job is"
+        lines.append(f"{are} past; jobs that have ended do not belong in the trace, and of the others only steps left.")
     return lines
 
 

@@ -54,6 +54,18 @@ class LeaseClock:
         """Number of the lease that lasts at `now` (units); at its first moment it has begun."""
         return int(now // self.lease)
 
+    def last_tick(self, seconds: float) -> int:
+        """The last tick up to `seconds` on the clock, in units."""
+        tick = math.floor(self.units(seconds) / self.tick) * self.tick
+        return tick if tick * self.unit <= seconds else tick - self.tick
+
+    def last_slot(self, seconds: float) -> int:
+        """The last tick up to `seconds` on the clock at which a slot or a lease begins, in units."""
+        tick = self.last_tick(seconds)
+        while tick % self.slot and tick % self.lease:
+            tick -= self.tick
+        return tick
+
     def next_tick(self, now: float) -> int:
         """The first tick after `now` (units)."""
         return (math.floor(now / self.tick) + 1) * self.tick

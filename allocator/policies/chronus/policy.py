@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -55,7 +56,8 @@ class Chronus(PlanPolicy):
     latest lease first. At every slot GPUs that no lease uses go first to jobs without a promise that end within the
     lease, which keep them to its end, and then, first fit, to jobs without a promise and of best effort by the GPU time
     they have left, to jobs with a promise by slack, and to jobs past hope. Between slots GPUs that a job gives back are
-    offered once more.
+    offered once more. A world with slots of its own, or a clock of real time, may ask late, after a slot or a lease has
+    begun: what was to be done then is done at once, by the time of the last tick.
 
     A solver that fails or runs out of time without a schedule is warned of, and the greedy rule decides; the decision
     then has status "greedy" and names the solver among its `fallbacks`. Its `dropped_slos` are the jobs that have a
@@ -170,7 +172,14 @@ class Chronus(PlanPolicy):
         clock = rules.clock
         place = memory.keep(state.throughputs.jobs)
         now, tick = state.clock, clock.tick_at(state.clock)
-        if tick is None or not self._concerns(memory, rules, tick):
+        last, since = clock.last_tick(now), _earliest(state, clock)
+        slot, lease = clock.last_slot(now), clock.running_lease(last)
+        missed_slot, missed_lease = (
+            begin != tick and memory.looked_at < begin and since < begin for begin in (slot, lease * clock.lease)
+        )
+        if missed_slot:
+            tick = last
+        if tick is None or not (missed_slot or self._concerns(memory, rules, tick)):
             return self._plan(
                 state, kind, [_Shift(memory.running, self._seconds(memory, rules, now), {})], memory, place
             )
@@ -179,18 +188,18 @@ class Chronus(PlanPolicy):
         memory.looked_at = tick
         look_at_running(memory, rules, tick)
         record, shifts = LeaseRecord(), []
-        if tick % clock.lease == 0 and clock.running_lease(tick) > memory.lease_begun:
+        if (missed_lease or tick % clock.lease == 0) and lease > memory.lease_begun:
             record = begin_lease(memory, rules, tick)
             leased = list(memory.running)
         else:
             leased = None
-        if clock.running_lease(tick) > memory.lease_begun:
+        if lease > memory.lease_begun:
             # nobody was there when it began
-            memory.lease_begun, memory.unaccepted = clock.running_lease(tick), 0
+            memory.lease_begun, memory.unaccepted = lease, 0
         ahead: dict[int, float] = {}
         if self.free_progress and leased is not None:
             ahead = {row: tick - waited_since[row] for row in leased if row not in ran}
-        if tick % clock.slot == 0:
+        if missed_slot or tick % clock.slot == 0:
             place = self._look_at_arrivals(state, kind, memory, rules, tick, place)
             serve_waiting(memory, rules, tick)
             memory.filled = self.filling == "between_slots"
@@ -279,6 +288,8 @@ class Chronus(PlanPolicy):
         rank[tie_order(labels)] = np.arange(len(labels))
         new = new[np.lexsort((rank[new], submitted))]
         submitted.sort()
+        # who came after a tick that is looked at late waits for the next slot
+        new, submitted = new[submitted <= tick], submitted[submitted <= tick]
         arrivals = [
             Newcomer(
                 labels[i], int(state.scale_factors[i]), at, unit(state.steps_remaining[i] / state.rates[i, kind]), *due
@@ -359,6 +370,11 @@ class _Shift:
     rows: list[int]
     seconds: float
     ahead: dict[int, float]
+
+
+def _earliest(state: ClusterState, clock: LeaseClock) -> float:
+    """When the first of the jobs that are there was submitted, units; inf if nobody is."""
+    return clock.units(state.clock - float(state.elapsed_seconds.max())) if state.n_jobs else math.inf
 
 
 def _accelerator(state: ClusterState) -> int:
