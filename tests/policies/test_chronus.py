@@ -207,3 +207,16 @@ def test_wide_jobs_keep_their_plans_where_options_are_many() -> None:
     policy = get_policy("chronus", max_search_options=3)
     result = simulate(workload(), Cluster({"v100": 8}), policy, np.ones((40, 1)))
     assert result.jobs.status.tolist() == ["completed"] * 40
+
+
+@pytest.mark.parametrize("slot", [60.0, 700.0])
+def test_slots_of_the_world_that_begin_between_ticks(slot: float) -> None:
+    """Arrivals between ticks, in a world that looks again a slot after each decision."""
+    rng = np.random.default_rng(0)
+    n = 40
+    steps, arrivals = 10 ** rng.uniform(2, 3.5, n), np.sort(rng.uniform(0, 9000, n))
+    slack = steps * rng.uniform(1, 3, n)
+    trace = Trace(["job"] * n, [2] * n, steps, arrivals, duration=steps, deadline=arrivals + slack)
+    settings = preset("default").replace(slot_seconds=slot)
+    result = simulate(trace, Cluster({"v100": 8}), get_policy("chronus"), np.ones((n, 1)), preset=settings)
+    assert set(result.jobs.status) == {"completed"}

@@ -171,9 +171,12 @@ class Chronus(PlanPolicy):
         place = memory.keep(state.throughputs.jobs)
         now, tick = state.clock, clock.tick_at(state.clock)
         if tick is None or not self._concerns(memory, rules, tick):
-            return self._plan(
-                state, kind, [_Shift(memory.running, self._seconds(memory, rules, now), {})], memory, place
-            )
+            seconds = self._seconds(memory, rules, now)
+            if seconds < state.slot_seconds:
+                # a look that comes a slot later would be between ticks for ever
+                later = clock.units(now + state.slot_seconds)
+                seconds = clock.seconds_until(clock.next_slot(later - clock.tick), now)
+            return self._plan(state, kind, [_Shift(memory.running, seconds, {})], memory, place)
         ran = set(memory.running)
         waited_since = memory.seen.copy()
         memory.looked_at = tick
