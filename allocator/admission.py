@@ -8,7 +8,7 @@ satisfactory shares by progressive filling, in the order of deadlines (D. Gu et 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf, isfinite
+from math import ceil, inf
 
 import numpy as np
 
@@ -25,8 +25,12 @@ from formulations.deadlines import (
 )
 from throughputs import InputError, Trace
 from throughputs.configurations import Configurations
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 __all__ = ["Admission", "AdmissionTest"]
+
+_END_OF_TIME = LARGEST_WHOLE_NUMBER
+_BEFORE_THAT = f"a time before {_END_OF_TIME} s, from which on whole seconds are not told apart"
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,11 @@ class AdmissionTest:
         if len(cluster.accelerators) != 1:
             raise InputError("cluster", found=str(cluster), expected="GPUs of one accelerator type")
         for name, seconds in (("slot_seconds", slot_seconds), ("restart_seconds", restart_seconds)):
-            if not 0 <= seconds < inf:
-                raise InputError("admission", field=name, found=seconds, expected="seconds, at least 0")
-        if not isfinite(clock):
-            raise InputError("admission", field="clock", found=clock, expected="seconds")
+            if not 0 <= seconds < _END_OF_TIME:
+                expected = f"seconds, at least 0 and below {_END_OF_TIME}"
+                raise InputError("admission", field=name, found=seconds, expected=expected)
+        if not abs(clock) < _END_OF_TIME:
+            raise InputError("admission", field="clock", found=clock, expected=f"seconds, below {_END_OF_TIME}")
         self.jobs, self.cluster, self.throughputs, self.clock = jobs, cluster, throughputs, clock
         self.filling = Filling(slot_seconds=slot_seconds, restart_seconds=restart_seconds)
 
@@ -105,12 +110,15 @@ class AdmissionTest:
         Raises
         ------
         InputError
-            Not one job, one without a deadline, or one without figures for numbers of GPUs that the cluster has.
+            Not one job, one without a deadline or figures for numbers of GPUs that the cluster has, or one that is due
+            or would end so late that whole seconds are not told apart.
         """
         if len(newcomer) != 1 or np.isnan(newcomer.deadline).any():
             found = f"{len(newcomer)} jobs, {int((~np.isnan(newcomer.deadline)).sum())} with a deadline"
             raise InputError(newcomer.source, found=found, expected="one job with a deadline on the clock")
         deadline, most = float(newcomer.deadline[0]), inf if most_gpus is None else most_gpus
+        if not deadline < _END_OF_TIME:
+            raise InputError(newcomer.source, field="deadline", found=deadline, expected=_BEFORE_THAT)
         here = self._filled(self.jobs, self.cluster.total_gpus)
         job = here.job(newcomer, 0, deadline, most)
         if job is None:
@@ -209,6 +217,8 @@ class _Filled:
         # behind all others it has the cluster to itself
         last = max([self.clock, *(plan.end for plan in self._planned().plans)])
         alone = last + job.work / job.curve.best_rates[-1] + self.filling.restart_seconds
+        if not max(soonest, alone) < _END_OF_TIME:
+            raise InputError("admission", found=f"an end at {max(soonest, alone):g} s", expected=_BEFORE_THAT)
         deadline = float(ceil(soonest))
         plan = self.plan_of(_due(job, deadline))
         if plan is None:

@@ -125,6 +125,39 @@ def test_bad_questions() -> None:
         test.ask(jobs(("c", 1.0, 9.0)))
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from([1e-300, 1e-9, 1.0, 1e4, 1e12, 9e15, 1e18, 1e300]),
+    st.sampled_from([0.0, 1e6, 4e15, 9e15, 1e17]),
+    st.sampled_from([1e-12, 1.0, 1e4, 1e15, 1e300]),
+    st.sampled_from([0.0, 1e-12, 1.0, 1e15, 1e300]),
+    st.sampled_from([0.0, 30.0, 1e9, 1e300]),
+)
+def test_numbers_of_any_size_are_answered_or_refused(
+    steps: float, clock: float, within: float, slot: float, restart: float
+) -> None:
+    there = jobs(("a", 90.0, clock + 1000.0), ("b", 10.0, clock + 100.0))
+    try:
+        answer = ask(("a", steps, clock + within), there, clock=clock, slot_seconds=slot, restart_seconds=restart)
+    except InputError:
+        return
+    due = answer.deadline if answer.admitted else answer.earliest_deadline
+    assert due is not None
+    assert clock <= answer.end <= due < 2**53
+    assert 0 <= answer.gpu_hours < np.inf
+
+
+def test_work_beyond_all_time_is_refused() -> None:
+    """Whole seconds cannot be halved where there are none."""
+    for steps in (1e18, 1e300):
+        with pytest.raises(InputError, match="an end at"):
+            ask(("a", steps, 100.0))
+    with pytest.raises(InputError, match="deadline"):
+        ask(("a", 1.0, 1e300))
+    with pytest.raises(InputError, match="clock"):
+        ask(("a", 1.0, 2e17), clock=1e17)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     (tmp_path / "throughputs_A100").mkdir()

@@ -30,6 +30,9 @@ to do, and GPUs held then with the seconds in which they still get going."""
 
 _NOWHERE = (inf, inf, inf, inf)
 
+_COUNTABLE = 2.0**53
+"""Slots from which on a time is at the border of one, as far as floats tell."""
+
 _ROUNDING = 1e-12
 """Relative to the clock: what the rounding of sums of times comes to."""
 
@@ -53,12 +56,14 @@ class Filling:
     def aligned(self, now: float, time: float) -> float:
         """The end of the slot, counted from `now`, in which `time` is."""
         slot = self.slot_seconds
-        return now + ceil((time - now) / slot) * slot if slot and time != inf else time
+        slots = (time - now) / slot if slot else inf
+        return now + ceil(slots) * slot if slots < _COUNTABLE else time
 
     def begun(self, now: float, time: float) -> float:
         """The beginning of the slot, counted from `now`, in which `time` is."""
         slot = self.slot_seconds
-        return now + floor((time - now) / slot) * slot if slot else time
+        slots = (time - now) / slot if slot else inf
+        return now + floor(slots) * slot if slots < _COUNTABLE else time
 
     def minimum_share(self, profile: FreeProfile, job: DeadlineJob, first: int | None = None) -> JobPlan:
         """The thinnest plan for `job` on what is free, within its deadline or else as soon as it can.
@@ -309,8 +314,7 @@ class Filling:
         """The plan of a job that ends so many seconds into an interval."""
         since = times[last]
         real_end = since + needed
-        slot = self.slot_seconds
-        end = since + ceil((real_end - since) / slot) * slot if slot else real_end
+        end = self.aligned(since, real_end)
         following = times[last + 1] if last + 1 < len(times) else inf
         if real_end <= following < end:
             # slots that were counted from elsewhere

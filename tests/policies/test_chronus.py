@@ -240,3 +240,16 @@ def test_what_was_missed_at_a_slot_is_done_once() -> None:
     assert memory.looked_at == 7
     assert at(10) == [0]
     assert (memory.looked_at, memory.ran.tolist()) == (10, [3.0])
+
+
+@pytest.mark.parametrize("slot", [60.0, 700.0, 1200.0])
+def test_slots_of_the_world_that_begin_between_ticks(slot: float) -> None:
+    """Arrivals between ticks, in a world that looks again a slot after each decision."""
+    rng = np.random.default_rng(0)
+    n = 40
+    steps, arrivals = 10 ** rng.uniform(2, 3.5, n), np.sort(rng.uniform(0, 9000, n))
+    slack = steps * rng.uniform(1, 3, n)
+    trace = Trace(["job"] * n, [2] * n, steps, arrivals, duration=steps, deadline=arrivals + slack)
+    settings = preset("default").replace(slot_seconds=slot)
+    result = simulate(trace, Cluster({"v100": 8}), get_policy("chronus"), np.ones((n, 1)), preset=settings)
+    assert set(result.jobs.status) == {"completed"}

@@ -166,6 +166,16 @@ def test_bad_units_and_formats(tmp_path: Path) -> None:
         read_trace(path, "chronus")
 
 
+@pytest.mark.filterwarnings("error")
+def test_times_beyond_all_numbers_are_refused_without_a_warning(tmp_path: Path) -> None:
+    minutes = write(tmp_path, CHRONUS, "1,u,1,1e307,9,m,9,9,9,9,0,strict")
+    with pytest.raises(InputError, match=r"expect_time_list.*inf"):
+        read_trace(minutes)
+    seconds = write(tmp_path, ARTIFACT, "0,0,9,m,50,8,1,9")
+    with pytest.raises(InputError, match="found inf"):
+        read_trace(seconds, time_unit_seconds=1e308)
+
+
 PUBLIC_TRACES = {
     "elasticflow/traces/100jobs_1500lam.csv": (100, 100),
     "elasticflow/traces/200jobs_900lam_0.9.csv": (200, 24),

@@ -78,9 +78,9 @@ def _elasticflow(frame: pd.DataFrame, source: str, first_line: int, time_unit: f
         "job_type": _job_types(reader),
         "scale_factor": reader.whole_numbers("num_gpu"),
         "total_steps": reader.numbers(names["iteration"]),
-        "arrival_time": reader.numbers(names["submit_time"]) * unit,
-        "deadline": np.where(none, np.nan, deadline * unit),
-        "duration": reader.numbers("duration") * unit,
+        "arrival_time": _seconds(reader.numbers(names["submit_time"]), unit),
+        "deadline": np.where(none, np.nan, _seconds(deadline, unit)),
+        "duration": _seconds(reader.numbers("duration"), unit),
     }
     renamed = {
         "scale_factor": "num_gpu",
@@ -101,9 +101,9 @@ def _chronus(frame: pd.DataFrame, source: str, first_line: int, time_unit: float
         "job_type": _job_types(reader),
         "scale_factor": gpus,
         "total_steps": reader.numbers("iterations"),
-        "arrival_time": submitted * unit,
+        "arrival_time": _seconds(submitted, unit),
         "deadline_options": _options(reader, submitted, unit),
-        "duration": reader.numbers("duration") * unit,
+        "duration": _seconds(reader.numbers("duration"), unit),
         "entity": reader.text("user", empty="") if reader.has("user") else np.full(len(frame), "", dtype=object),
     }
     renamed = {
@@ -119,6 +119,12 @@ def _chronus(frame: pd.DataFrame, source: str, first_line: int, time_unit: float
 
 NAMED_FORMATS: dict[str, NamedFormat] = {"elasticflow": _elasticflow, "chronus": _chronus}
 """Readers of tables with other columns than our own, by name."""
+
+
+def _seconds(times: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
+    """Times in units of so many seconds; inf, which no trace takes, where they are beyond all numbers."""
+    with np.errstate(over="ignore"):
+        return times * unit
 
 
 def _job_types(reader: FrameReader) -> NDArray[np.object_]:
