@@ -73,6 +73,8 @@ class EventExecution:
         self._rules = stretch_rules(settings)
         self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)
+        if self._starts_cost:
+            world.jobs.register("lost_seconds", 0.0)
         if self._rules:
             world.jobs.register("judged_time", np.nan)
         for rule in self._rules:
@@ -136,6 +138,7 @@ class EventExecution:
         ready: _Floats = self._table.columns["ready_time"]
         if self._starts_cost:
             lost = self._cost.of_rows(decision, self._table)
+            self._table.columns["lost_seconds"][at] = lost
             ready[at] = np.where(lost > 0, clock + lost, ready[at])
         begin: _Floats = np.maximum(ready[at], clock)
         if ahead is not None:
