@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from allocator.runtime.client import NoServiceError
+from allocator.runtime.client import ServiceError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
 __all__ = ["EXPECTED"]
 
-EXPECTED = (NoServiceError, SolverError, SimulationStalledError)
+EXPECTED = (ServiceError, SolverError, SimulationStalledError)

@@ -82,7 +82,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _locked(folder)
-        path = folder / "journal.sqlite"
+        self._path = path = folder / "journal.sqlite"
         fresh = not path.exists()
         if fresh:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -142,8 +142,14 @@ class Journal:
             query, values = f"{query} WHERE job = ?", [job]
         if last is not None:
             query = f"SELECT * FROM ({query} ORDER BY number DESC LIMIT {int(last)}) ORDER BY number"
-        for number, clock, at, kind, whose, data in self._base.execute(query, values):
-            yield Event(kind, whose, clock, json.loads(data), at, number)
+        try:
+            rows = self._base.execute(query, values)
+            # whoever reads the last ones may take time for it, while others are written
+            for number, clock, at, kind, whose, data in rows if last is None else rows.fetchall():
+                yield Event(kind, whose, clock, json.loads(data), at, number)
+        except (sqlite3.DatabaseError, ValueError) as error:
+            expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"
+            raise InputError(str(self._path), found=f"damage: {error}", expected=expected) from None
 
     def keep(self, name: str, value: bytes) -> None:
         """Keep one value under a name, in place of the one before.

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,6 @@ class Service:
     ----------
     journal, book, clock, hardware, watching : see their classes.
     deciding : decisions, past and coming.
-    trouble : what hinders the service now, "" for nothing.
     """
 
     deciding: Deciding
@@ -59,10 +58,9 @@ class Service:
             self.book.apply(event)
         self.clock = Clock(self.book.clock, self.book.at)
         self.watching = Watching(folder, self.book, self.settings)
-        self.trouble = ""
-        self._dispatch = Dispatch(
-            adapter, self.watching, self.settings, lambda: self.clock(), self._refused, self._ordered
-        )
+        self._trouble = ""
+        self._strays = 0
+        self._dispatch = Dispatch(adapter, self.watching, self.settings, lambda: self.clock(), self._refused, self.wake)
         self._next_look = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -84,7 +82,7 @@ class Service:
         """Connect to the cluster, and take up what runs in the world that is made for its hardware."""
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
-        self.deciding = Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory)
+        self.deciding = Deciding(make_world, self.hardware, self.settings, self._memory)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
         self.deciding.take_up(self.book)
@@ -94,16 +92,32 @@ class Service:
         """What the policy remembers, for a service that comes after this one."""
         return self.folder / "policy.state"
 
-    def use_policy(self, make_world: Callable[[Hardware], World]) -> None:
-        """Decide by another world from now on; who runs goes on until that says otherwise."""
-        before, self.deciding = (
-            self.deciding,
-            Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory),
-        )
-        self.deciding.serial = before.serial + 1
-        self.deciding.take_up(self.book)
-        before.abandon()
+    def use_policy(self, make_world: Callable[[Hardware], World], settings: Mapping[str, str] | None = None) -> None:
+        """Decide by another world from now on; who runs goes on until that says otherwise.
+
+        Parameters
+        ----------
+        make_world : under the other policy. settings : of it, for the journal.
+
+        Raises
+        ------
+        InputError
+            The policy cannot decide about this cluster or these jobs; nothing has changed.
+        """
+        deciding = Deciding(make_world, self.hardware, self.settings, self._memory)
+        deciding.check()
+        deciding.serial = self.deciding.serial + 1
+        deciding.take_up(self.book)
+        self.record([Event("policy", data={"name": deciding.policy.name, "settings": dict(settings or {})})])
+        self.deciding.abandon()
+        self.deciding = deciding
         self.wake()
+
+    @property
+    def trouble(self) -> str:
+        """What hinders the service now, "" for nothing."""
+        unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
+        return self._trouble or unknown or next(iter(self._dispatch.troubles.values()), "")
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -124,19 +138,22 @@ class Service:
         """Once around."""
         try:
             await self._look_at_nodes()
+            # what is started while the cluster is looked at may be seen or not
+            started = self._dispatch.under_way()
             seen = {one.job: one for one in await self.adapter.observe()}
         except AdapterError as error:
-            self.trouble = str(error)
+            self._trouble = str(error)
             return
-        self.trouble = ""
         try:
-            self._note(seen)
+            self._note({uuid: one for uuid, one in seen.items() if uuid not in started}, started)
             self._decide()
             self._carry_out()
             self._press()
         except JournalError as error:
             # nothing is ordered that is not written down; what was seen will be seen again
-            self.trouble = str(error)
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
 
     def record(self, events: Iterable[Event]) -> list[Event]:
         """Write events down, then take them into the book.
@@ -174,14 +191,18 @@ class Service:
         self.deciding.capacity_changed(hardware, self.book.active.values())
         self.wake()
 
-    def _note(self, seen: Mapping[str, Seen]) -> None:
-        """What the cluster and the trainers say, as events."""
-        events: list[Event] = []
+    def _note(self, seen: Mapping[str, Seen], started: Collection[str]) -> None:
+        """What the cluster and the trainers say, as events; of those just `started` it knows nothing for sure."""
+        events = self._clear(seen)
         now = self.clock()
         for job in list(self.book.holding.values()):
             self.watching.look(job, now)
             one = seen.get(job.uuid)
-            if one is None or one.epoch != job.epoch:
+            if job.uuid in started:
+                continue
+            if one is not None and one.epoch > job.epoch:
+                events += self._through(job, Seen(job.uuid, job.epoch, "ended", reason="a later start of it was there"))
+            elif one is None or one.epoch != job.epoch:
                 events += self._unseen(job)
             elif one.phase == "ended":
                 events += self._through(job, one)
@@ -190,10 +211,25 @@ class Service:
         for event in self.record(events):
             self._after(event)
 
+    def _clear(self, seen: Mapping[str, Seen]) -> list[Event]:
+        """End starts that the book does not have: the journal's end was lost, or a node was cut off and is back.
+
+        Later starts have higher epochs than any that was ever seen.
+        """
+        events, self._strays = [], 0
+        for one in seen.values():
+            job = self.book.active.get(one.job)
+            if job is not None and one.epoch > job.epoch:
+                events.append(Event("found", job.uuid, data={"epoch": one.epoch}))
+            wanted = one.job in self.book.holding and job is not None and one.epoch == job.epoch
+            if one.phase != "ended" and not wanted:
+                self._strays += 1
+            if job is None or (one.phase != "ended" and not wanted):
+                self._dispatch.clear(one)
+        return events
+
     def _unseen(self, job: Job) -> list[Event]:
         """A start that the cluster does not know: the order never reached it, or the cluster has lost it."""
-        if self._dispatch.starting(job):
-            return []
         if job.state == STARTING:
             self._dispatch.start(job)
             return []
@@ -208,8 +244,16 @@ class Service:
         if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
             events.append(Event(job.then, job.uuid, data={"reason": job.reason}))
         elif failed and job.failures_after(data) >= self.settings.max_failures:
-            reason = f"failed {job.failures_after(data)} times without progress, the last time: {data['reason']}"
+            times = f"failed {job.failures_after(data)} times without a newly saved step in between"
+            reason = f"{times}, the last time: {data['reason']}"
             events.append(Event("gave_up", job.uuid, data={"reason": reason}))
+        elif job.fruitless_after(data) >= self.settings.max_fruitless:
+            reason = (
+                f"no step was saved in {job.fruitless_after(data)} leases in a row: they, or --notice and --grace, "
+            )
+            events.append(
+                Event("gave_up", job.uuid, data={"reason": f"{reason}are too short for it, or it never saves"})
+            )
         if report is not None and (report.gpus or report.batch_size):
             events.append(Event("resized", job.uuid, data={"gpus": report.gpus, "batch_size": report.batch_size}))
         return events
@@ -224,20 +268,22 @@ class Service:
         job = self.book.jobs[event.job]
         if event.kind == "ended":
             self.watching.drop(job)
+            self._dispatch.ended(job)
             self.deciding.ended(job, event.clock, failed=event["outcome"] == "failed")
         elif event.kind == "resized":
             self.deciding.resized(job)
         if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
-            self._dispatch.forget(job)
+            self._dispatch.forget(job.uuid, job.epoch)
 
     def steps_of(self, job: Job) -> float:
         """Steps so far: as reported, or for a trainer that does not report, as is believed of its speed."""
         report = self.watching.report(job)
         if report is not None:
-            return max(report.steps, 0.0)
+            return report.steps
         if job.state == RUNNING:
-            return job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
+            believed = job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
+            return min(believed, job.total_steps or believed)
         return job.steps
 
     # -- what users want ----------------------------------------------------------------------------------------------
@@ -270,9 +316,13 @@ class Service:
     def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
         """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
         data = {"reason": why, "then": then}
-        for event in self.record(Event("stopping", job.uuid, data=data) for job in jobs):
+        for event in self.record(Event("stopping", job.uuid, data=data | self._progress_of(job)) for job in jobs):
             job = self.book.jobs[event.job]
             self._dispatch.lease(job, self.deciding.serial)
+
+    def _progress_of(self, job: Job) -> dict[str, float]:
+        """What a program that does not report is taken to have done: nobody will know better."""
+        return {} if self.watching.report(job) is not None else {"steps": self.steps_of(job)}
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -287,7 +337,7 @@ class Service:
                 if event.kind == "measured":
                     self.deciding.measured(self.book.jobs[event.job])
             steps = {job.uuid: self.steps_of(job) for job in self.book.holding.values()}
-            self.deciding.begin(now, steps, bool(self.book.holding), self.wake)
+            self.deciding.begin(now, steps, self.book, self.wake)
 
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
@@ -313,7 +363,9 @@ class Service:
         ready = {uuid: target for uuid, target in targets.items() if not self._waits(self.book.active[uuid], now)}
         stops, starts = orders(ready, self.book.holding.values(), self.book.active)
         self.stop(stops, "its lease ended")
-        self._start(starts, targets)
+        # nobody knows which GPUs those have that are not in the book
+        if not self._strays:
+            self._start(starts, targets)
         for job in self.book.holding.values():
             if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
                 self._dispatch.lease(job, self.deciding.serial)
@@ -351,16 +403,12 @@ class Service:
             return False
         return now > watch.changed_at + limit
 
-    def _refused(self, job: Job, reason: str) -> None:
-        """The cluster refused to start a job."""
+    def _refused(self, job: Job, reason: str, later: int) -> None:
+        """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""
         seen = Seen(job.uuid, job.epoch, "ended", reason=reason)
-        for event in self.record(self._through(job, seen)):
+        found = [Event("found", job.uuid, data={"epoch": later})] if later else []
+        for event in self.record([*self._through(job, seen), *found]):
             self._after(event)
-
-    def _ordered(self, trouble: str) -> None:
-        """An order is through, perhaps with `trouble`."""
-        self.trouble = trouble or self.trouble
-        self.wake()
 
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

@@ -83,7 +83,7 @@ class Watching:
         if stamp == watch.stamp:
             return watch
         report = read_file(path, Report)
-        if report is None or report.epoch != job.epoch or report.job != job.uuid:
+        if report is None or report.epoch != job.epoch or report.job != job.uuid or not _makes_sense(report):
             return watch
         if watch.report is None or (report.steps, report.state) != (watch.report.steps, watch.report.state):
             watch.changed_at = now
@@ -108,3 +108,17 @@ class Watching:
             events.append(Event("measured", job.uuid, data={"pool": pool, "gpus": gpus, "rate": rate}))
             events.append(Event("progress", job.uuid, data=progress(report)))
         return events
+
+
+def _makes_sense(report: Report) -> bool:
+    """Whether a report can be believed: it comes from a process that we do not control."""
+    counts = report.steps, report.saved_steps, report.trained_steps, report.trained_seconds
+    seconds = report.saved_at, report.save_seconds, report.start_seconds
+    wanted = report.gpus, report.batch_size
+    return all(0 <= value < _MOST for value in (*counts, *seconds)) and all(
+        value is None or 0 < value < _MOST_WANTED for value in wanted
+    )
+
+
+_MOST = 1e15
+_MOST_WANTED = 1 << 40

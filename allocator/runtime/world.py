@@ -139,7 +139,7 @@ class World:
 
         What the policy remembers and what jobs are owed stays.
         """
-        made = World(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        made = type(self)(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         made.knowledge = self.knowledge
         made._resume(self._jobs, self.state(), running)
         return made

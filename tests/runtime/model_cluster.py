@@ -38,7 +38,8 @@ class ModelCluster(Adapter):
     """Jobs run at `rates` (steps/s by type) for the steps in their command: ``("train", steps[, behaviour])``.
 
     Behaviours: "crash" (fails half-way in its first start), "deaf" (reads no lease, ends by SIGTERM), "stubborn" (ends
-    by SIGKILL only), "broken" (fails at once, always), "refused" (cannot be started).
+    by SIGKILL only), "broken" (fails at once, always), "refused" (cannot be started), "careless" (never saves),
+    "doomed" (never saves, and fails half-way in every start).
     """
 
     machines: list[Node]
@@ -109,7 +110,9 @@ class ModelCluster(Adapter):
             order, behaviour = run.order, self._behaviour(run.order)
             total = float(order.command[1])
             run.steps += self.rates[order.accelerator] * seconds
-            crash = behaviour == "broken" or (behaviour == "crash" and order.epoch == 1 and run.steps >= total / 2)
+            half = run.steps >= total / 2
+            crash = behaviour == "broken" or (half and (behaviour, order.epoch) == ("crash", 1))
+            crash |= half and behaviour == "doomed"
             if crash:
                 run.seen = Seen(order.job, order.epoch, "ended", 1)
                 continue
@@ -120,7 +123,7 @@ class ModelCluster(Adapter):
             grant = read_file(order.folder / LEASE_FILE, Grant)
             assert grant is not None
             done, ends = run.steps >= total, grant.ends or grant.epoch != order.epoch
-            if done or ends:
+            if (done or ends) and behaviour not in ("careless", "doomed"):
                 run.saved = self.checkpoints[order.job] = min(run.steps, total)
             state = "done" if done else "ending" if ends else "training"
             run.steps = min(run.steps, total)

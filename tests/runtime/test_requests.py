@@ -48,7 +48,7 @@ def requests(tmp_path: Path) -> Any:
         ({"do": "submit", "jobs": [GOOD | {"command": "train"}]}, "a list of arguments"),
         ({"do": "submit", "jobs": [GOOD | {"command": [""]}]}, "a list of arguments"),
         ({"do": "submit", "jobs": [GOOD | {"command": ["a\0b"]}]}, "field 'command'"),
-        ({"do": "submit", "jobs": [GOOD | {"gpus": 0}]}, "field 'gpus': found '0', expected a whole number from 1"),
+        ({"do": "submit", "jobs": [GOOD | {"gpus": 0}]}, "field 'gpus': found 0, expected a whole number from 1"),
         ({"do": "submit", "jobs": [GOOD | {"gpus": True}]}, "field 'gpus'"),
         ({"do": "submit", "jobs": [GOOD | {"total_steps": -1}]}, "a number above 0"),
         ({"do": "submit", "jobs": [GOOD | {"total_steps": float("nan")}]}, "a number above 0"),

@@ -162,17 +162,14 @@ def _adapter(name: str, state: Path, virtual: str | None) -> Adapter:
 
 async def _serve(service: Service, maker: _Maker) -> None:
     def change(name: str, settings: Mapping[str, str]) -> None:
-        other = maker.under(name, settings)
-        other(service.hardware).check()
-        service.record([Event("policy", data={"name": name, "settings": dict(settings)})])
-        service.use_policy(other)
+        service.use_policy(maker.under(name, settings), settings)
 
     server = Server(service.folder, Requests(service, change))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, service.close)
     await service.open(maker)
-    maker(service.hardware).check()
+    service.deciding.check()
     if (service.book.policy or {}).get("name") != maker.policy:
         service.record([Event("policy", data={"name": maker.policy, "settings": {}})])
     await server.start()
