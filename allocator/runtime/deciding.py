@@ -104,6 +104,10 @@ class Deciding:
         """Raise InputError where the policy cannot decide about this cluster."""
         self._world.check()
 
+    def check_entity(self, name: str) -> None:
+        """Raise InputError where a job belongs to an entity that there is not."""
+        self._world.check_entity(name)
+
     # -- news ---------------------------------------------------------------------------------------------------------
 
     def take_up(self, book: Book) -> None:

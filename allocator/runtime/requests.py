@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +23,8 @@ _LONGEST_TEXT = 1 << 16
 _MOST_ARGUMENTS = 4096
 _MOST_GPUS = 1 << 20
 _MOST_AT_ONCE = 10_000
+_LEAST_NUMBER, _MOST_NUMBER = 1e-6, 1e15
+"""Programs over numbers of other sizes have no good solution, for any of the jobs."""
 
 _IN_A_PIECE = 100
 
@@ -100,6 +101,7 @@ class Requests:
         new, known = [], []
         for one in listed:
             data = _submission(one, self._service.clock())
+            self._service.deciding.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
             there = self._service.book.jobs.get(key)
             if there is not None:
@@ -261,9 +263,10 @@ def _gpus(name: str, value: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    good = isinstance(value, int | float) and not isinstance(value, bool) and _LEAST_NUMBER <= value <= _MOST_NUMBER
     if not good:
-        raise InputError("submit", field=name, found=value, expected="a number above 0")
+        expected = f"a number above 0, from {_LEAST_NUMBER:g} to {_MOST_NUMBER:g}"
+        raise InputError("submit", field=name, found=value, expected=expected)
     return float(value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from throughputs import InputError
 
@@ -47,9 +48,11 @@ class ServiceSettings:
     max_jobs: int = 100_000
 
     def __post_init__(self) -> None:
-        for name in ("poll_seconds", "nodes_seconds", "grace_seconds", "retry_seconds", "longest_retry_seconds"):
-            if not getattr(self, name) > 0:
-                raise InputError("settings", field=name, found=getattr(self, name), expected="seconds, above 0")
+        seconds = ("poll_seconds", "nodes_seconds", "grace_seconds", "retry_seconds", "longest_retry_seconds")
+        for name in (*seconds, "hang_seconds", "notice_seconds"):
+            value = getattr(self, name)
+            if value is not None and not (0 < value < inf or (value == 0 and name == "notice_seconds")):
+                raise InputError("settings", field=name, found=value, expected="seconds, above 0")
         for name in ("max_failures", "max_fruitless", "log_bytes", "max_jobs"):
             if getattr(self, name) < 1:
                 raise InputError("settings", field=name, found=getattr(self, name), expected="at least 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from allocator.cli.options.shared import (
 )
 from allocator.cli.service.options import StateOption
 from allocator.protocol.entities import Entities
-from allocator.runtime.adapters.base import Adapter, AdapterError
+from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event
 from allocator.runtime.requests import Requests
@@ -76,6 +77,10 @@ def serve_command(
     max_failures: Annotated[
         int, typer.Option("--max-failures", help="Failures without progress after which a job is given up.", min=1)
     ] = 5,
+    max_fruitless: Annotated[
+        int,
+        typer.Option("--max-fruitless", help="Leases in a row without a newly saved step, likewise.", min=1),
+    ] = 20,
     hang: Annotated[
         float | None,
         typer.Option("--hang", help="A trainer that makes no step for so long has failed.", metavar="SECONDS"),
@@ -84,10 +89,11 @@ def serve_command(
         bool, typer.Option("--early-dispatch/--whole-rounds", help="Fill GPUs that fall idle before the round ends.")
     ] = True,
 ) -> None:
-    """Run jobs that are submitted to a state folder, under a policy, until stopped.
+    """Run real jobs under a policy, on this machine or a Slurm cluster.
 
-    Jobs run as the user who starts the service. Stopped or killed, it leaves them running; started again on the same
-    folder it goes on where it was.
+    The jobs are those that are submitted to its state folder, until it is stopped. They run as the
+    user who starts the service. Stopped or killed, it leaves them running; started again on the same folder it goes on
+    where it was.
     """
     options = RunOptions(
         throughputs=throughputs,
@@ -102,6 +108,7 @@ def serve_command(
         grace_seconds=grace,
         notice_seconds=min(notice, grace),
         max_failures=max_failures,
+        max_fruitless=max_fruitless,
         hang_seconds=hang,
         early_dispatch=early_dispatch,
     )
@@ -110,10 +117,7 @@ def serve_command(
     last = service.book.policy
     if policy is None and last is not None:
         maker = maker.under(last["name"], last["settings"])
-    try:
-        asyncio.run(_serve(service, maker))
-    except AdapterError as error:
-        raise InputError(f"--adapter {adapter}", found=str(error), expected="a cluster that can be used") from None
+    asyncio.run(_serve(service, maker))
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,8 @@ async def _serve(service: Service, maker: _Maker) -> None:
     await server.start()
     screen = console()
     screen.print(
-        f"Serving {service.hardware.cluster} under {maker.policy} from {service.folder}; jobs run as this user."
+        f"Serving {service.hardware.cluster} under {maker.policy} from {service.folder}; "
+        f"jobs run as {getpass.getuser()}."
     )
     screen.print("Ctrl-C ends the service; jobs run on.")
     try:
