@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from allocator.checkpoint.state_file import StateFile
 from allocator.runtime.book import QUEUED, Book, Job
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.knowledge import Ways
+from allocator.runtime.memory import Memory
 from allocator.runtime.reconcile import Target, free_for, gpus_of, held
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.world import News, Placed, Verdict, World
@@ -36,11 +35,6 @@ _AFTER_TROUBLE = 5.0
 
 _TRIALS_OF_MEMORY = 2
 """Decisions that may fail in a row before what the policy remembers is taken to be the cause."""
-
-_QUICK = 0.05
-_SHARE_OF_SAVING = 20.0
-"""What the policy remembers is written after each decision where that takes less than so many seconds; otherwise not
-before so many times as long as it took have passed."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +77,10 @@ class Deciding:
         self._hardware = self._asked_about = hardware
         self._changed_hardware = False
         self._failures = 0
-        self._abandoned = False
         self._now: _Plan | None = None
         self._coming: _Plan | None = None
         self._task: asyncio.Future[Verdict | Exception] | None = None
-        self._memory, self._saved = StateFile(memory), 0.0
+        self._memory = Memory(memory)
         self._lead = inf
         self._retry_at = -inf
         self._clear_news()
@@ -119,7 +112,7 @@ class Deciding:
             return
         running = self._running(book.holding.values(), self._hardware)
         # a memory by which no decision can be made is none
-        state = self._remembered(book) if self._failures < _TRIALS_OF_MEMORY else None
+        state = self._memory.recall(self._world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
         if state is None or not self._restored(state, jobs, running):
             self._world.take_up([jobs[uuid] for uuid in self._arrived], running)
         self._arrived = {}
@@ -140,31 +133,6 @@ class Deciding:
         self._clear_news()
         self._unfit = {}
         self.take_up(book)
-
-    def _remembered(self, book: Book) -> dict[str, Any] | None:
-        """What a service before this one wrote down, if it is of this policy and of jobs that the journal knows."""
-        try:
-            saved = self._memory.read()
-        except InputError:
-            # a file that was cut off, or of another version: the journal has all that must not be lost
-            return None
-        if saved is None or saved.header != self._world.identity:
-            return None
-        state: dict[str, Any] = saved.state
-        return state if all(uuid in book.jobs and uuid not in self._unfit for uuid in state["jobs"]) else None
-
-    def _remember(self) -> None:
-        """Write down what the policy remembers, before anything is done about it; seldom where that takes long."""
-        began = time.monotonic()
-        if began < self._saved:
-            return
-        if self._abandoned:
-            return
-        # a full disk hinders the journal, too, and nothing is done without that
-        with contextlib.suppress(InputError):
-            self._memory.write(self._world.identity, self._world.state())
-        taken = time.monotonic() - began
-        self._saved = time.monotonic() + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
 
     def arrived(self, job: Job) -> None:
         """A job was submitted."""
@@ -326,7 +294,7 @@ class Deciding:
         if running is not None:
             self._world = self._world.continued(self._asked_about.cluster, running)
         verdict = self._world.decide(news)
-        self._remember()
+        self._memory.write(self._world)
         return verdict
 
     def ready(self, now: float) -> Verdict | None:
@@ -398,7 +366,7 @@ class Deciding:
 
     def abandon(self) -> None:
         """A decision that is under way is not waited for, and what its policy remembers no longer matters."""
-        self._abandoned = True
+        self._memory.close()
 
 
 def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Exception]:

@@ -93,6 +93,12 @@ class Journal:
             self._base.execute("PRAGMA synchronous=FULL")
             self._base.executescript(_SCHEMA)
             self._check_format(path)
+            ((told,),) = self._base.execute("PRAGMA quick_check(1)")
+            if told != "ok":
+                raise self._damaged(told)
+        except InputError:
+            self._lock.close()
+            raise
         except sqlite3.DatabaseError as error:
             self._lock.close()
             raise InputError(str(path), found=str(error), expected="the journal of a service") from None
@@ -147,9 +153,12 @@ class Journal:
             # whoever reads the last ones may take time for it, while others are written
             for number, clock, at, kind, whose, data in rows if last is None else rows.fetchall():
                 yield Event(kind, whose, clock, json.loads(data), at, number)
-        except (sqlite3.DatabaseError, ValueError) as error:
-            expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"
-            raise InputError(str(self._path), found=f"damage: {error}", expected=expected) from None
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            raise self._damaged(str(error)) from None
+
+    def _damaged(self, told: str) -> InputError:
+        expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"
+        return InputError(str(self._path), found=f"damage: {told}", expected=expected)
 
     def keep(self, name: str, value: bytes) -> None:
         """Keep one value under a name, in place of the one before.

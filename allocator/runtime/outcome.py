@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 from allocator.lease.files import Report
 from allocator.runtime.adapters.base import Seen
-from allocator.runtime.book import FAILED, STOPPING, Job
+from allocator.runtime.book import CANCELLED, FAILED, REJECTED, STOPPING, Job
+from allocator.runtime.journal import Event
+from allocator.runtime.settings import ServiceSettings
 
-__all__ = ["ended", "progress"]
+__all__ = ["ended", "events_of_end", "progress"]
 
 
 def progress(report: Report) -> dict[str, Any]:
@@ -21,6 +24,33 @@ def progress(report: Report) -> dict[str, Any]:
         "start_seconds": report.start_seconds,
         "save_seconds": report.save_seconds,
     }
+
+
+def events_of_end(job: Job, seen: Seen, report: Report | None, clock: float, settings: ServiceSettings) -> list[Event]:
+    """The end of a start at `clock` seconds, and what becomes of its job."""
+    data = ended(job, seen, report)
+    leaving = _leaving(job, data, settings)
+    events = [Event("ended", job.uuid, clock, data), *leaving]
+    if report is None or leaving or data["outcome"] == "completed":
+        return events
+    wanted = {"gpus": report.gpus or job.gpus, "batch_size": report.batch_size or job.batch_size}
+    if wanted != {"gpus": job.gpus, "batch_size": job.batch_size}:
+        events.append(Event("resized", job.uuid, data=wanted))
+    return events
+
+
+def _leaving(job: Job, data: Mapping[str, Any], settings: ServiceSettings) -> list[Event]:
+    """The last event of a job that is not tried again, though it has not completed."""
+    failures, fruitless = job.failures_after(data), job.fruitless_after(data)
+    kind, reason = "gave_up", ""
+    if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
+        kind, reason = job.then, job.reason
+    elif data["outcome"] == "failed" and failures >= settings.max_failures:
+        times = f"failed {failures} times without a newly saved step in between"
+        reason = f"{times}, the last time: {data['reason']}"
+    elif data["outcome"] == "yielded" and fruitless >= settings.max_fruitless:
+        reason = f"no step was saved in {fruitless} leases in a row: they are too short for it, or it never saves"
+    return [Event(kind, job.uuid, data={"reason": reason})] if reason else []
 
 
 def ended(job: Job, seen: Seen, report: Report | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from allocator.runtime.deciding import Deciding
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event, Journal, JournalError
-from allocator.runtime.outcome import ended
+from allocator.runtime.outcome import events_of_end
 from allocator.runtime.reconcile import Target, orders
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
@@ -238,25 +238,7 @@ class Service:
     def _through(self, job: Job, seen: Seen) -> list[Event]:
         """A start that has ended."""
         report = self.watching.look(job, self.clock()).report
-        data = ended(job, seen, report)
-        failed = data["outcome"] == "failed"
-        events = [Event("ended", job.uuid, self._when(job, seen), data)]
-        if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
-            events.append(Event(job.then, job.uuid, data={"reason": job.reason}))
-        elif failed and job.failures_after(data) >= self.settings.max_failures:
-            times = f"failed {job.failures_after(data)} times without a newly saved step in between"
-            reason = f"{times}, the last time: {data['reason']}"
-            events.append(Event("gave_up", job.uuid, data={"reason": reason}))
-        elif job.fruitless_after(data) >= self.settings.max_fruitless:
-            reason = (
-                f"no step was saved in {job.fruitless_after(data)} leases in a row: they, or --notice and --grace, "
-            )
-            events.append(
-                Event("gave_up", job.uuid, data={"reason": f"{reason}are too short for it, or it never saves"})
-            )
-        if report is not None and (report.gpus or report.batch_size):
-            events.append(Event("resized", job.uuid, data={"gpus": report.gpus, "batch_size": report.batch_size}))
-        return events
+        return events_of_end(job, seen, report, self._when(job, seen), self.settings)
 
     def _when(self, job: Job, seen: Seen) -> float:
         """When a start ended, seconds on the clock: perhaps while no service ran."""
@@ -390,18 +372,11 @@ class Service:
     def _press(self) -> None:
         """Trainers that hang are told to end; those that were told and run on get signals."""
         now = self.clock()
-        hanging = [job for job in self.book.holding.values() if self._hangs(job, now)]
+        hanging = [job for job in self.book.holding.values() if self.watching.hangs(job, now)]
         self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():
             if job.state == STOPPING:
                 self._dispatch.press(job, now)
-
-    def _hangs(self, job: Job, now: float) -> bool:
-        """Whether a trainer that reports has made no step for too long."""
-        watch, limit = self.watching.of(job, now), self.settings.hang_seconds
-        if limit is None or job.state != RUNNING or watch.report is None:
-            return False
-        return now > watch.changed_at + limit
 
     def _refused(self, job: Job, reason: str, later: int) -> None:
         """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allocator.lease.files import REPORT_FILE, Report, read_file
-from allocator.runtime.book import Book, Job
+from allocator.runtime.book import RUNNING, Book, Job
 from allocator.runtime.journal import Event
 from allocator.runtime.knowledge import moving_average
 from allocator.runtime.outcome import progress
@@ -89,6 +89,13 @@ class Watching:
             watch.changed_at = now
         watch.stamp, watch.report = stamp, report
         return watch
+
+    def hangs(self, job: Job, now: float) -> bool:
+        """Whether a trainer that reports has made no step for too long."""
+        watch, limit = self.of(job, now), self._settings.hang_seconds
+        if limit is None or job.state != RUNNING or watch.report is None:
+            return False
+        return now > watch.changed_at + limit
 
     def measure(self) -> list[Event]:
         """Speeds since the last time, as events."""

@@ -11,6 +11,7 @@ import pytest
 
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 from allocator.runtime.adapters.base import Node, Seen
+from allocator.runtime.book import Job
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import ModelCluster, job, one_type, run_on, service_on, settle, two_types, world_under
@@ -382,3 +383,33 @@ def test_a_policy_in_place_of_another_that_cannot_run_the_jobs_is_refused(tmp_pa
         return service
 
     assert states(asyncio.run(go())) == ["completed"] * 2
+
+
+@pytest.mark.parametrize("last", ["training", "done"])
+def test_a_job_that_asks_for_other_gpus_with_its_last_words(tmp_path: Path, last: str) -> None:
+    """One that is through takes no more room; one that goes on does so with what it asked for, and keeps its turn."""
+
+    async def go() -> tuple[Service, ModelCluster]:
+        cluster = one_type(2)
+        service = await started(tmp_path, cluster, job(60.0), job(30.0), job(30.0), policy="max_min_fairness")
+        one = service.book.by_id[0]
+        await until_it_runs(service, cluster, one)
+        report = Report(one.uuid, one.epoch, last, 60.0 if last == "done" else 3.0, saved_steps=3.0, gpus=2)
+        write_file(service.watching.folder(one) / REPORT_FILE, report)
+        run = cluster.runs[one.uuid]
+        run.seen = Seen(one.uuid, one.epoch, "ended", 0 if last == "done" else 1)
+        await settle(service)
+        assert (one.state, one.gpus) == (("completed", 1) if last == "done" else ("queued", 2))
+        await run_on(service, cluster, 500.0)
+        await service._finish()
+        return service, cluster
+
+    service, cluster = asyncio.run(go())
+    assert states(service) == ["completed"] * 3
+    # no GPU was kept for who is through
+    assert cluster.clock < (60.0 if last == "done" else 200.0)
+
+
+async def until_it_runs(service: Service, cluster: ModelCluster, one: Job) -> None:
+    while one.state != "running":
+        await run_on(service, cluster, cluster.clock + 1.0)
