@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -214,3 +218,30 @@ def test_a_clock_that_is_set_forward_and_back(tmp_path: Path, monkeypatch: pytes
     for jump in (3.2e7, -3.2e7, -wall):
         shift = jump
         assert Clock(service.book.clock, service.book.at)() >= service.book.clock
+
+
+SLOW = """
+import asyncio, signal, sys, time, uuid
+from pathlib import Path
+from tests.runtime.model_cluster import job, service_on, two_types
+from tests.runtime.test_policy_faults import odd_worlds
+
+async def serve():
+    service = await service_on(Path(sys.argv[1]), two_types())
+    service.use_policy(odd_worlds(lambda: print("thinking", flush=True) or time.sleep(600)))
+    service.submit([(uuid.uuid4().hex, job(10.0))])
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.close)
+    await service.run()
+
+asyncio.run(serve())
+"""
+
+
+def test_a_service_ends_while_its_policy_thinks(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SLOW, str(tmp_path)]
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=os.environ | {"PYTHONPATH": root}) as service:
+        assert service.stdout is not None
+        assert service.stdout.readline() == b"thinking\n"
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(60) == 0

@@ -14,12 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from allocator.presets import preset
+from allocator.protocol.entities import Entities
+from allocator.registry import get_policy
 from allocator.runtime.client import Client, NoServiceError
 from allocator.runtime.requests import Requests
 from allocator.runtime.server import Server
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from tests.runtime.model_cluster import service_on, two_types
+from allocator.runtime.world import World
+from tests.runtime.model_cluster import service_on, settle, two_types
 from throughputs import InputError
 
 GOOD = {"command": ["train", "5"], "working_directory": "/", "gpus": 1}
@@ -193,3 +197,34 @@ def test_a_path_longer_than_sockets_take(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     with Serving(folder):
         assert Client(folder).ask("status")["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"weight": 1e300}, {"weight": 1e-300}, {"total_steps": 1e300}, {"duration": 1e-12}, {"entity": "nobody"}]
+)
+def test_no_job_is_let_in_that_stops_decisions_about_all_others(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    entities = Entities.parse({"team": {"weight": 2}})
+
+    async def go() -> None:
+        service = await service_on(tmp_path, two_types())
+        policy = get_policy("max_min_fairness_water_filling_perf")
+        mechanism = preset("default").mechanism
+        service.use_policy(lambda hardware: World(hardware.cluster, policy, mechanism, entities=entities))
+        requests = Requests(service)
+        assert not requests.answer({"do": "submit", "jobs": [GOOD | wrong]})["ok"]
+        jobs = [GOOD, GOOD | {"entity": "team"}, GOOD | {"weight": 1e-6}, GOOD | {"weight": 1e15}]
+        assert requests.answer({"do": "submit", "jobs": jobs})["ok"]
+        await settle(service)
+        assert service.deciding.trouble == ""
+        assert service.book.holding
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_long_answers_come_in_pieces_and_are_the_same(requests: Requests) -> None:
+    for count in (0, 1, 45):
+        if count:
+            requests._service.submit((f"{count:016x}{number:016x}", GOOD) for number in range(count))
+        for asked in ({"do": "status"}, {"do": "history"}, {"do": "cancel", "jobs": [99]}, None):
+            assert json.loads("".join(requests.pieces(asked))) == requests.answer(asked)
