@@ -174,7 +174,7 @@ class Dispatch:
         async def give() -> None:
             try:
                 await order
-            except (AdapterError, JournalError) as error:
+            except (AdapterError, JournalError, OSError) as error:
                 self.troubles[uuid] = str(error)
                 self._not_before[key] = self._clock() + _ORDER_AGAIN
             else:

@@ -136,12 +136,17 @@ class Service:
 
     async def look(self) -> None:
         """Once around."""
+        patience = self.settings.cluster_seconds
         try:
-            await self._look_at_nodes()
-            # what is started while the cluster is looked at may be seen or not
-            started = self._dispatch.under_way()
-            seen = {one.job: one for one in await self.adapter.observe()}
-        except AdapterError as error:
+            async with asyncio.timeout(patience):
+                await self._look_at_nodes()
+                # what is started while the cluster is looked at may be seen or not
+                started = self._dispatch.under_way()
+                seen = {one.job: one for one in await self.adapter.observe()}
+        except TimeoutError:
+            self._trouble = f"the cluster has not answered in {patience:g} s"
+            return
+        except (AdapterError, OSError) as error:
             self._trouble = str(error)
             return
         try:

@@ -17,6 +17,7 @@ class ServiceSettings:
     Attributes
     ----------
     poll_seconds : between two looks at cluster and reports. nodes_seconds : between two looks at the nodes.
+    cluster_seconds : that a look at the cluster may take; one that takes longer is begun anew.
     notice_seconds : what a trainer that reads its lease has to end by itself before it is sent SIGTERM; others are sent
         it at once.
     grace_seconds : what any trainer has before it is killed.
@@ -34,6 +35,7 @@ class ServiceSettings:
 
     poll_seconds: float = 0.1
     nodes_seconds: float = 5.0
+    cluster_seconds: float = 120.0
     notice_seconds: float = 10.0
     grace_seconds: float = 30.0
     max_failures: int = 5
@@ -48,7 +50,14 @@ class ServiceSettings:
     max_jobs: int = 100_000
 
     def __post_init__(self) -> None:
-        seconds = ("poll_seconds", "nodes_seconds", "grace_seconds", "retry_seconds", "longest_retry_seconds")
+        seconds = (
+            "poll_seconds",
+            "nodes_seconds",
+            "cluster_seconds",
+            "grace_seconds",
+            "retry_seconds",
+            "longest_retry_seconds",
+        )
         for name in (*seconds, "hang_seconds", "notice_seconds"):
             value = getattr(self, name)
             if value is not None and not (0 < value < inf or (value == 0 and name == "notice_seconds")):

@@ -413,3 +413,43 @@ def test_a_job_that_asks_for_other_gpus_with_its_last_words(tmp_path: Path, last
 async def until_it_runs(service: Service, cluster: ModelCluster, one: Job) -> None:
     while one.state != "running":
         await run_on(service, cluster, cluster.clock + 1.0)
+
+
+@pytest.mark.parametrize("way", ["hangs", "raises"])
+def test_a_cluster_that_hangs_or_breaks_holds_nobody_up_for_ever(tmp_path: Path, way: str) -> None:
+    class Sick(ModelCluster):
+        sick = False
+
+        async def observe(self) -> list[Seen]:
+            if self.sick and way == "raises":
+                raise OSError(24, "Too many open files")
+            if self.sick:
+                await asyncio.sleep(1000)
+            return list(await super().observe())
+
+        async def forget(self, job: str) -> None:
+            if self.sick_to_forget:
+                self.sick_to_forget = False
+                raise OSError(24, "Too many open files")
+            await super().forget(job)
+
+        sick_to_forget = True
+
+    async def go() -> Service:
+        cluster = Sick([Node("k", "k80", 1)], {"k80": 1.0})
+        service = await service_on(tmp_path, cluster, settings=ServiceSettings(cluster_seconds=0.05))
+        submit(service, job(10.0), job(10.0))
+        await settle(service)
+        cluster.sick = True
+        await service.look()
+        assert ("open files" if way == "raises" else "not answered in 0.05 s") in service.trouble
+        cluster.sick = False
+        await run_on(service, cluster, 100.0)
+        cluster.advance(5.0)
+        await settle(service)
+        assert service.trouble == ""
+        assert not cluster.runs
+        await service._finish()
+        return service
+
+    assert states(asyncio.run(go())) == ["completed"] * 2
