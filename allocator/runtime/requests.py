@@ -98,19 +98,17 @@ class Requests:
         if active + len(listed) > most:
             found = f"{active} jobs that wait or run, and {len(listed)} more"
             raise InputError("submit", field="jobs", found=found, expected=f"at most {most:,} at once")
-        new, known = [], []
+        book, asked_for, new = self._service.book, [], {}
         for one in listed:
             data = _submission(one, self._service.clock())
             self._service.deciding.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
-            there = self._service.book.jobs.get(key)
-            if there is not None:
-                # sent again, as the first answer was lost
-                known.append(there)
-            else:
-                new.append((key, data))
-        made = self._service.submit(new)
-        return {"jobs": [{"id": job.id, "uuid": job.uuid} for job in [*known, *made]]}
+            asked_for.append(key)
+            # one that is there already was sent again, as the first answer was lost
+            if key not in book.jobs:
+                new.setdefault(key, data)
+        self._service.submit(new.items())
+        return {"jobs": [{"id": book.jobs[key].id, "uuid": key} for key in asked_for]}
 
     def _status(self, asked: Mapping[str, Any]) -> _Answer:
         book = self._service.book

@@ -49,6 +49,7 @@ class ModelCluster(Adapter):
     checkpoints: dict[str, float] = field(default_factory=dict)
     starts: list[tuple[str, int]] = field(default_factory=list)
     silent: bool = False
+    violations: list[str] = field(default_factory=list)
 
     name = "model"
 
@@ -75,9 +76,12 @@ class ModelCluster(Adapter):
         before = self.runs.get(order.job)
         if before is not None and before.order.epoch >= order.epoch:
             return
-        assert before is None or before.seen.phase == "ended", "two starts of a job at once"
+        if before is not None and before.seen.phase != "ended":
+            self.violations.append(f"two starts of a job at once: {order}")
         taken = {gpu for run in self.running() for gpu in _gpus(run.order)}
-        assert taken.isdisjoint(_gpus(order)), "two jobs on one GPU"
+        if not taken.isdisjoint(_gpus(order)):
+            self.violations.append(f"two jobs on one GPU: {order}")
+        assert not self.violations
         self.starts.append((order.job, order.epoch))
         steps = self.checkpoints.get(order.job, 0.0)
         self.runs[order.job] = Run(order, Seen(order.job, order.epoch, "running"), self.clock, steps, steps)

@@ -177,6 +177,7 @@ def test_a_journal_whose_end_is_lost(tmp_path: Path, lost: str) -> None:
         # what nobody knows does not run on
         await settle(service)
         assert not cluster.running()
+        assert not cluster.violations
         await service._finish()
         return service
 

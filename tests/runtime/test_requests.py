@@ -87,6 +87,11 @@ def test_a_submission_that_is_sent_again_counts_once(requests: Requests) -> None
     first = requests.answer({"do": "submit", "jobs": [job]})
     assert requests.answer({"do": "submit", "jobs": [job]})["jobs"] == first["jobs"]
     assert len(requests._service.book.jobs) == 1
+    # also within one request, and beside others, in the order that was asked
+    other = GOOD | {"uuid": "0" * 31 + "2"}
+    again = requests.answer({"do": "submit", "jobs": [other, job, other]})["jobs"]
+    assert [one["id"] for one in again] == [1, 0, 1]
+    assert len(requests._service.book.by_id) == 2
 
 
 def test_nothing_is_let_in_that_cannot_be_written_down(requests: Requests) -> None:
