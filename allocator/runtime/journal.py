@@ -29,7 +29,6 @@ CREATE TABLE IF NOT EXISTS events (
     kind TEXT NOT NULL, job TEXT NOT NULL, data TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS events_of_job ON events (job, number);
-CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -159,24 +158,6 @@ class Journal:
     def _damaged(self, told: str) -> InputError:
         expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"
         return InputError(str(self._path), found=f"damage: {told}", expected=expected)
-
-    def keep(self, name: str, value: bytes) -> None:
-        """Keep one value under a name, in place of the one before.
-
-        Raises
-        ------
-        JournalError
-            It was not written.
-        """
-        try:
-            self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
-        except sqlite3.Error as error:
-            raise JournalError(f"journal: {error}") from None
-
-    def kept(self, name: str) -> bytes | None:
-        """What was kept under a name."""
-        rows = self._base.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchall()
-        return bytes(rows[0][0]) if rows else None
 
     def close(self) -> None:
         """Give the folder back."""

@@ -98,7 +98,8 @@ class Requests:
         if active + len(listed) > most:
             found = f"{active} jobs that wait or run, and {len(listed)} more"
             raise InputError("submit", field="jobs", found=found, expected=f"at most {most:,} at once")
-        book, asked_for, new = self._service.book, [], {}
+        book, asked_for = self._service.book, []
+        new: dict[str, dict[str, Any]] = {}
         for one in listed:
             data = _submission(one, self._service.clock())
             self._service.deciding.check_entity(data.get("entity", ""))
