@@ -349,7 +349,9 @@ class Service:
         targets = self.deciding.targets(now, self.book)
         ready = {uuid: target for uuid, target in targets.items() if not self._waits(self.book.active[uuid], now)}
         stops, starts = orders(ready, self.book.holding.values(), self.book.active)
-        self.stop(stops, "its lease ended")
+        gone = [job for job in stops if self.hardware.numbers(job.places) is None]
+        self.stop(gone, "its node is drained or gone")
+        self.stop([job for job in stops if job.state != STOPPING], "its lease ended")
         # nobody knows which GPUs those have that are not in the book
         if not self._strays:
             self._start(starts, targets)
