@@ -12,6 +12,7 @@ __all__ = ["app", "main"]
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -21,6 +22,8 @@ def main() -> None:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(EXIT_BAD_INPUT) from None
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
     except BrokenPipeError:
         raise SystemExit(EXIT_FAILED) from None
     except OSError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from allocator.runtime.client import NoServiceError
+from allocator.runtime.adapters.base import AdapterError
+from allocator.runtime.client import ServiceError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
 __all__ = ["EXPECTED"]
 
-EXPECTED = (NoServiceError, SolverError, SimulationStalledError)
+EXPECTED = (AdapterError, ServiceError, SolverError, SimulationStalledError)

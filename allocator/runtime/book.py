@@ -10,10 +10,11 @@ was killed comes back with the same book. The kinds of events, with their data:
     submitted       all that `Job` has of a submission
     starting        epoch, places, pool              an order to start is about to be given
     running         -                                the cluster runs it
-    stopping        reason, then                     it is told to end
+    stopping        reason, then, steps              it is told to end; steps of one that does not report
     progress        steps, saved_steps, saved_at, run_seconds
     ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress
     resized         gpus, batch_size                 what the job asked for
+    found           epoch                            a start that the journal has lost
     rejected, cancelled, gave_up, adopted            reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
@@ -61,7 +62,8 @@ class Job:
     since : when the present state began, seconds on the clock.
     steps : done so far, those not saved included. saved_steps, saved_at : of the last checkpoint (seconds since 1970).
     run_seconds, gpu_seconds : that it ran, in leases that are over.
-    failures : in a row, without progress in between. restarts : starts after the first.
+    failures : in a row, without a newly saved step in between. restarts : starts after the first.
+    fruitless : leases in a row that ended without a newly saved step.
     start_seconds, save_seconds : what its last start took before the first step, and its last checkpoint.
     batch_size : that it asked for.
     measured : steps/s by (type, GPUs), moving averages.
@@ -99,6 +101,7 @@ class Job:
     run_seconds: float = 0.0
     gpu_seconds: float = 0.0
     failures: int = 0
+    fruitless: int = 0
     restarts: int = 0
     start_seconds: float = 0.0
     save_seconds: float = 0.0
@@ -110,8 +113,21 @@ class Job:
 
     def failures_after(self, end: Mapping[str, Any]) -> int:
         """Failures in a row once the data of an event ``ended`` are taken in."""
-        before = 0 if end.get("steps", 0.0) > self.steps else self.failures
+        before = 0 if self.saves_more(end) else self.failures
         return before + int(end["outcome"] == "failed")
+
+    def fruitless_after(self, end: Mapping[str, Any]) -> int:
+        """Leases in a row without a newly saved step once the data of an event ``ended`` are taken in.
+
+        Of a trainer that does not report nobody knows what it saves: its leases do not count.
+        """
+        if self.saves_more(end):
+            return 0
+        return self.fruitless + int(end["outcome"] == "yielded" and "saved_steps" in end)
+
+    def saves_more(self, told: Mapping[str, Any]) -> bool:
+        """Whether more steps are saved now. Others are done again and again: they are no progress."""
+        return bool(told.get("saved_steps", 0.0) > self.saved_steps)
 
     @property
     def held_gpus(self) -> int:
@@ -130,6 +146,7 @@ class Book:
     jobs : by UUID, in the order of submission. by_id : the same by number.
     active : the jobs that are not through. holding : those of them that hold GPUs.
     drained : nodes that get no jobs.
+    counts : of jobs by state.
     policy : name and settings of the policy in force; None before the first.
     clock, at : of the last event.
     """
@@ -140,6 +157,7 @@ class Book:
         self.active: dict[str, Job] = {}
         self.holding: dict[str, Job] = {}
         self.drained: set[str] = set()
+        self.counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
         self.policy: dict[str, Any] | None = None
         self.clock = self.at = 0.0
 
@@ -164,9 +182,12 @@ class Book:
         job.submitted_at = job.since = event.clock
         self.jobs[job.uuid] = self.active[job.uuid] = job
         self.by_id.append(job)
+        self.counts[job.state] += 1
         return job
 
     def _enter(self, job: Job, state: str, event: Event) -> None:
+        self.counts[job.state] -= 1
+        self.counts[state] += 1
         job.state, job.since, job.reason = state, event.clock, event.get("reason", "")
 
     def _starting(self, job: Job, event: Event) -> None:
@@ -184,6 +205,7 @@ class Book:
     def _stopping(self, job: Job, event: Event) -> None:
         since = job.since
         self._enter(job, STOPPING, event)
+        job.steps = event.get("steps", job.steps)
         job.then = event.get("then", "")
         # a lease that ends runs until it has ended
         job.run_seconds += event.clock - since
@@ -191,8 +213,8 @@ class Book:
 
     def _progress(self, job: Job, event: Event) -> None:
         told: Mapping[str, Any] = event.data or {}
-        if told.get("steps", 0.0) > job.steps:
-            job.failures = 0
+        if job.saves_more(told):
+            job.failures = job.fruitless = 0
         for name in ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds"):
             if name in told:
                 setattr(job, name, told[name])
@@ -204,8 +226,11 @@ class Book:
         job.gpus = event.get("gpus") or job.gpus
         job.batch_size = event.get("batch_size") or job.batch_size
 
+    def _found(self, job: Job, event: Event) -> None:
+        job.epoch = max(job.epoch, event["epoch"])
+
     def _ended(self, job: Job, event: Event) -> None:
-        failures = job.failures_after(event.data or {})
+        failures, fruitless = job.failures_after(event.data or {}), job.fruitless_after(event.data or {})
         self._progress(job, event)
         if job.state != STOPPING:
             job.run_seconds += max(event.clock - job.since, 0.0)
@@ -219,7 +244,7 @@ class Book:
         if outcome == COMPLETED:
             self._leave(job, COMPLETED, event)
             return
-        job.failures = failures
+        job.failures, job.fruitless = failures, fruitless
         self._enter(job, QUEUED, event)
         self._release(job)
 

@@ -5,18 +5,37 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
 from throughputs import InputError
 
-__all__ = ["Client", "NoServiceError"]
+__all__ = ["Client", "NoServiceError", "RefusedError", "ServiceError"]
 
 _PATIENCE = 60.0
 """Seconds that an answer may take."""
 
+_ABSENCE = 60.0
+"""Seconds that a service may be away which has answered before, for whoever follows it."""
 
-class NoServiceError(RuntimeError):
+_PAUSE = 0.2
+"""Seconds between two tries to find a service that is away."""
+
+
+class RefusedError(InputError):
+    """The service says what is wrong with a request."""
+
+    def __init__(self, told: str) -> None:
+        super().__init__("request", found=told, expected="another one")
+        self.args = (told,)
+
+
+class ServiceError(RuntimeError):
+    """The service could not do what it was asked for."""
+
+
+class NoServiceError(ServiceError):
     """No service answers there."""
 
 
@@ -25,6 +44,7 @@ class Client:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._met = False
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """The answer to a request.
@@ -33,8 +53,10 @@ class Client:
         ------
         NoServiceError
             Nobody listens.
-        InputError
-            The service refused the request.
+        RefusedError
+            Something is wrong with the request.
+        ServiceError
+            The service could not do it, as on a full disk.
         """
         line = json.dumps({"do": what, **fields}).encode() + b"\n"
         try:
@@ -45,15 +67,45 @@ class Client:
                     answered = answers.readline()
         except TimeoutError:
             raise NoServiceError(f"the service on {self._folder} has not answered in {_PATIENCE:g} s") from None
-        except OSError:
-            hint = f"start one with allocator serve --state {self._folder}"
-            raise NoServiceError(f"no service runs on {self._folder}; {hint}") from None
-        if not answered:
-            raise NoServiceError(f"the service on {self._folder} ended before it answered")
+        except OSError as error:
+            raise NoServiceError(self._why_not(error)) from None
+        if not answered.endswith(b"\n"):
+            raise NoServiceError(f"the service on {self._folder} ended before it had answered")
+        self._met = True
         answer: dict[str, Any] = json.loads(answered)
-        if not answer.pop("ok"):
-            raise InputError(f"service on {self._folder}", found=answer["error"], expected="another request")
-        return answer
+        if answer.pop("ok"):
+            return answer
+        if answer.get("fault"):
+            raise ServiceError(f"service on {self._folder}: {answer['error']}")
+        raise RefusedError(answer["error"])
+
+    def follow(self, what: str, **fields: Any) -> dict[str, Any]:
+        """The same for requests that change nothing, of a service that may be stopped and started again meanwhile.
+
+        Raises
+        ------
+        NoServiceError
+            Nobody has ever answered, or not for a minute.
+        RefusedError, ServiceError
+            See `ask`.
+        """
+        until = time.monotonic() + _ABSENCE
+        while True:
+            try:
+                return self.ask(what, **fields)
+            except NoServiceError:
+                if not self._met or time.monotonic() >= until:
+                    raise
+            time.sleep(_PAUSE)
+
+    def _why_not(self, error: OSError) -> str:
+        """Why nobody could be asked, and what to do about it."""
+        folder = self._folder
+        if isinstance(error, PermissionError):
+            return f"the service on {folder} is another user's: {error.strerror}"
+        if not folder.is_dir():
+            return f"no service runs on {folder}: there is no such folder; see --state"
+        return f"no service runs on {folder}; start one with allocator serve --state {folder}"
 
 
 def _connected(path: Path) -> socket.socket:

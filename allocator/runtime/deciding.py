@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from allocator.checkpoint.state_file import StateFile
 from allocator.runtime.book import QUEUED, Book, Job
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.knowledge import Ways
+from allocator.runtime.memory import Memory
 from allocator.runtime.reconcile import Target, free_for, gpus_of, held
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.world import News, Placed, Verdict, World
@@ -34,10 +33,8 @@ _LEAST_LEAD = 0.05
 _AFTER_TROUBLE = 5.0
 """Seconds after which a policy that failed is asked again."""
 
-_QUICK = 0.05
-_SHARE_OF_SAVING = 20.0
-"""What the policy remembers is written after each decision where that takes less than so many seconds; otherwise not
-before so many times as long as it took have passed."""
+_TRIALS_OF_MEMORY = 2
+"""Decisions that may fail in a row before what the policy remembers is taken to be the cause."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,11 @@ class Outlook:
 class Deciding:
     """The verdict that holds, the one that is coming, and the news for the next.
 
+    Parameters
+    ----------
+    make_world : for the first decision, and again after one that failed: nobody knows what that has left undone.
+    hardware, settings : of the service. memory : file of what the policy remembers.
+
     Attributes
     ----------
     serial : counts the verdicts that were taken over; leases are renewed with each.
@@ -78,19 +80,22 @@ class Deciding:
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
     """
 
-    def __init__(self, world: World, hardware: Hardware, settings: ServiceSettings, memory: Path) -> None:
-        self._world, self._settings = world, settings
-        self.policy = world.policy
+    def __init__(
+        self, make_world: Callable[[Hardware], World], hardware: Hardware, settings: ServiceSettings, memory: Path
+    ) -> None:
+        self._make_world, self._settings = make_world, settings
+        self._world = make_world(hardware)
+        self.policy = self._world.policy
         self.serial, self.trouble = 0, ""
         self.prices: Mapping[str, float] = {}
         self.last_seconds = 0.0
         self._hardware = self._asked_about = hardware
-        self._changed_hardware: tuple[Hardware, dict[str, Placed]] | None = None
+        self._changed_hardware = False
+        self._failures = 0
         self._now: _Plan | None = None
         self._coming: _Plan | None = None
-        self._task: asyncio.Future[Verdict] | None = None
-        self._memory, self._saved = StateFile(memory), 0.0
-        self._thread = ThreadPoolExecutor(1, "decision")
+        self._task: asyncio.Future[Verdict | Exception] | None = None
+        self._memory = Memory(memory)
         self._lead = inf
         self._retry_at = -inf
         self._clear_news()
@@ -103,6 +108,14 @@ class Deciding:
         self._ended: dict[str, tuple[Job, float]] = {}
         self._news = self._failed = False
 
+    def check(self) -> None:
+        """Raise InputError where the policy cannot decide about this cluster."""
+        self._world.check()
+
+    def check_entity(self, name: str) -> None:
+        """Raise InputError where a job belongs to an entity that there is not."""
+        self._world.check_entity(name)
+
     # -- news ---------------------------------------------------------------------------------------------------------
 
     def take_up(self, book: Book) -> None:
@@ -113,35 +126,28 @@ class Deciding:
         if not book.jobs:
             return
         running = self._running(book.holding.values(), self._hardware)
-        state = self._remembered(book)
-        if state is not None:
-            self._world.restore(state, jobs, running)
-        elif self._arrived:
+        # a memory by which no decision can be made is none
+        state = self._memory.recall(self._world, jobs) if self._failures < _TRIALS_OF_MEMORY else None
+        if state is None or not self._restored(state, jobs, running):
             self._world.take_up([jobs[uuid] for uuid in self._arrived], running)
         self._arrived = {}
 
-    def _remembered(self, book: Book) -> dict[str, Any] | None:
-        """What a service before this one wrote down, if it is of this policy and of jobs that the journal knows."""
+    def _restored(self, state: dict[str, Any], jobs: Mapping[str, Job], running: Mapping[str, Placed]) -> bool:
+        """Whether the world could go on from what its policy remembers; if not, it is a new one."""
         try:
-            saved = self._memory.read()
-        except InputError:
-            # a file that was cut off, or of another version: the journal has all that must not be lost
-            return None
-        if saved is None or saved.header != self._world.identity:
-            return None
-        state: dict[str, Any] = saved.state
-        return state if all(uuid in book.jobs and uuid not in self._unfit for uuid in state["jobs"]) else None
+            self._world.restore(state, jobs, running)
+        except Exception:
+            self._world = self._make_world(self._hardware)
+            return False
+        return True
 
-    def _remember(self) -> None:
-        """Write down what the policy remembers, before anything is done about it; seldom where that takes long."""
-        began = time.monotonic()
-        if began < self._saved:
-            return
-        # a full disk hinders the journal, too, and nothing is done without that
-        with contextlib.suppress(OSError):
-            self._memory.write(self._world.identity, self._world.state())
-        taken = time.monotonic() - began
-        self._saved = time.monotonic() + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
+    def _renew(self, book: Book) -> None:
+        """Another world, as after a restart; the plan of the one before holds until it decides."""
+        self._world = self._make_world(self._hardware)
+        self._coming, self._changed_hardware = None, False
+        self._clear_news()
+        self._unfit = {}
+        self.take_up(book)
 
     def arrived(self, job: Job) -> None:
         """A job was submitted."""
@@ -175,12 +181,15 @@ class Deciding:
 
     def capacity_changed(self, hardware: Hardware, jobs: Iterable[Job]) -> None:
         """Nodes came or went."""
-        active = list(jobs)
-        self._hardware = hardware
-        self._changed_hardware = hardware, self._running(active, hardware)
+        self._hardware, self._changed_hardware = hardware, True
+        if hardware.cluster.accelerators != self._world.cluster.accelerators:
+            self._failures = max(self._failures, 1)
         fits = max(hardware.cluster.capacity.tolist(), default=0)
         for uuid in [uuid for uuid, job in self._unfit.items() if job.gpus <= fits]:
             self._arrived[uuid] = self._unfit.pop(uuid)
+        for job in [job for job in jobs if job.gpus > fits and job.uuid not in self._unfit]:
+            self.left(job)
+            self._unfit[job.uuid] = job
 
     @staticmethod
     def _running(jobs: Iterable[Job], hardware: Hardware) -> dict[str, Placed]:
@@ -243,7 +252,7 @@ class Deciding:
         if self._task is not None or now < self._retry_at:
             return False
         active, plan = book.active, self._now
-        if self._changed_hardware is not None or plan is None:
+        if self._changed_hardware or plan is None:
             return bool(active) or bool(self._left)
         if plan.verdict.interruptible:
             return self._news or now >= plan.end
@@ -273,13 +282,19 @@ class Deciding:
                 free[node.accelerator] -= sum((node.name, at) in taken for at in range(node.gpus))
         return min(waiting) <= max(free.values(), default=0)
 
-    def begin(self, now: float, steps: Mapping[str, float], busy: bool, done: Callable[[], None]) -> None:
-        """Ask the world, in a thread; `done` is called when it has answered. `busy`: somebody holds GPUs."""
+    def begin(self, now: float, steps: Mapping[str, float], book: Book, done: Callable[[], None]) -> None:
+        """Ask the world, in a thread; `done` is called when it has answered."""
+        if self._failures:
+            try:
+                self._renew(book)
+            except Exception as error:
+                self._fail(error, now)
+                return
         again = self._coming is not None
         plan = self._now
         in_rounds = plan is not None and not plan.verdict.interruptible
         clock = now
-        if plan is not None and in_rounds and self._changed_hardware is None and (busy or again):
+        if plan is not None and in_rounds and not self._changed_hardware and (book.holding or again):
             clock = max(plan.end, now)
         seconds = None
         if plan is not None and not again:
@@ -291,12 +306,12 @@ class Deciding:
         news = News(
             clock, arrived, tuple(self._left), kept | dict(steps), self._measured, seconds, trouble=self._failed
         )
-        changed, self._changed_hardware = self._changed_hardware, None
-        self._asked_about = self._hardware
+        running = self._running(book.holding.values(), self._hardware) if self._changed_hardware else None
+        self._changed_hardware, self._asked_about = False, self._hardware
         self._clear_news()
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._task = loop.run_in_executor(self._thread, self._ask, news, changed)
+        self._task = _in_thread(lambda: self._ask(news, running))
 
         def finished(_: object) -> None:
             self.last_seconds = round(loop.time() - began, 6)
@@ -305,27 +320,22 @@ class Deciding:
 
         self._task.add_done_callback(finished)
 
-    def _ask(self, news: News, changed: tuple[Hardware, dict[str, Placed]] | None) -> Verdict:
-        if changed is not None:
-            hardware, running = changed
-            self._world = self._world.continued(hardware.cluster, running)
+    def _ask(self, news: News, running: Mapping[str, Placed] | None) -> Verdict:
+        if running is not None:
+            self._world = self._world.continued(self._asked_about.cluster, running)
         verdict = self._world.decide(news)
-        self._remember()
+        self._memory.write(self._world)
         return verdict
 
     def ready(self, now: float) -> Verdict | None:
         """A verdict that has come since the last call."""
         if self._task is None or not self._task.done():
             return None
-        task, self._task = self._task, None
-        error = task.exception()
-        if error is not None:
-            told = str(error) if isinstance(error, InputError) else f"policy {self.policy.name}: {error!r}"
-            self.trouble, self._retry_at = told, now + _AFTER_TROUBLE
-            self._news = True
+        verdict, self._task = self._task.result(), None
+        if isinstance(verdict, Exception):
+            self._fail(verdict, now)
             return None
-        self.trouble = ""
-        verdict = task.result()
+        self.trouble, self._failures = "", 0
         if verdict.recomputed:
             self.prices = verdict.prices
         targets = {
@@ -336,6 +346,13 @@ class Deciding:
         if verdict.interruptible or verdict.clock <= now:
             self._take_over()
         return verdict
+
+    def _fail(self, error: Exception, now: float) -> None:
+        """There is no decision: another world is asked in a while."""
+        told = str(error) if isinstance(error, InputError) else f"policy {self.policy.name}: {error!r}"
+        self.trouble, self._retry_at = told, now + _AFTER_TROUBLE
+        self._failures += 1
+        self._news = True
 
     def _take_over(self) -> None:
         self._now, self._coming = self._coming, None
@@ -378,5 +395,28 @@ class Deciding:
         return self._hardware.numbers(target.places) is not None
 
     def abandon(self) -> None:
-        """End the thread; a decision that is under way is not waited for."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """A decision that is under way is not waited for, and what its policy remembers no longer matters."""
+        self._memory.close()
+
+
+def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Exception]:
+    """What comes out in a thread of its own, for which nobody waits when the process ends."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[Verdict | Exception] = loop.create_future()
+
+    def tell(outcome: Verdict | Exception) -> None:
+        if not told.done():
+            told.set_result(outcome)
+
+    def work() -> None:
+        outcome: Verdict | Exception
+        try:
+            outcome = decide()
+        except Exception as error:
+            outcome = error
+        # the loop is closed when the service has ended meanwhile
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, outcome)
+
+    threading.Thread(target=work, name="decision", daemon=True).start()
+    return told

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from allocator.lease.fence import LeaseLockedError, StaleLeaseError, raise_epoch
-from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, StartOrder
+from allocator.lease.files import LEASE_FILE, Grant, read_file, write_file
+from allocator.runtime.adapters.base import Adapter, AdapterError, Seen, StartOrder
 from allocator.runtime.book import STARTING, STOPPING, Job
 from allocator.runtime.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
@@ -20,6 +20,9 @@ __all__ = ["Dispatch"]
 
 _KILL_AGAIN = 5.0
 """Seconds after which a job that was killed and is still there is killed again."""
+
+_ORDER_AGAIN = 1.0
+"""Seconds after which an order that went wrong is given again."""
 
 _PATIENCE = 5.0
 """Seconds that orders under way have when the service ends."""
@@ -32,8 +35,14 @@ class Dispatch:
     ----------
     adapter, watching, settings, clock : of the service.
     variables : environment of a job besides its own, asked for once its folder is there.
-    refused : told of a job that the cluster does not start, and why.
-    ordered : told when an order is through, with what went wrong, "" for nothing.
+    refused : told of a job that the cluster does not start, why, and of the epoch of a later start that stands in the
+        way, 0 for none.
+    ordered : told when an order has worked.
+
+    Attributes
+    ----------
+    tasks : orders under way, by UUID, epoch and kind.
+    troubles : what went wrong with the last order of a job, by UUID.
     """
 
     def __init__(
@@ -43,17 +52,23 @@ class Dispatch:
         settings: ServiceSettings,
         clock: Callable[[], float],
         variables: Callable[[Job], Mapping[str, str]],
-        refused: Callable[[Job, str], None],
-        ordered: Callable[[str], None],
+        refused: Callable[[Job, str, int], None],
+        ordered: Callable[[], None],
     ) -> None:
         self._adapter, self._watching, self._settings, self._clock = adapter, watching, settings, clock
         self._variables, self._refused, self._ordered = variables, refused, ordered
         self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
+        self.troubles: dict[str, str] = {}
+        self._not_before: dict[tuple[str, int, str], float] = {}
         self._serial = 0
 
     def starting(self, job: Job) -> bool:
         """Whether the order to start a job is under way."""
         return (job.uuid, job.epoch, "start") in self.tasks
+
+    def under_way(self) -> set[str]:
+        """UUIDs of the jobs that are being started."""
+        return {uuid for uuid, _, what in self.tasks if what == "start"}
 
     def start(self, job: Job) -> None:
         """Start a job."""
@@ -70,7 +85,7 @@ class Dispatch:
             job.one_process_per_gpu,
             self._settings.log_bytes,
         )
-        self._task(job, "start", self._start(job, order))
+        self._task(job.uuid, job.epoch, "start", self._start(job, order))
 
     async def _start(self, job: Job, order: StartOrder) -> None:
         """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
@@ -78,7 +93,12 @@ class Dispatch:
             (order.folder / "checkpoint").mkdir(mode=0o700, parents=True, exist_ok=True)
             # it may have to wait for a checkpoint that is just being committed
             await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
-        except (OSError, LeaseLockedError, StaleLeaseError) as error:
+        except StaleLeaseError as error:
+            there = read_file(order.folder / LEASE_FILE, Grant)
+            if job.epoch == order.epoch and job.places:
+                self._refused(job, str(error), there.epoch if there is not None else 0)
+            return
+        except (OSError, LeaseLockedError) as error:
             raise AdapterError(f"lease of job {job.id}: {error}") from None
         if job.state != STARTING or job.epoch != order.epoch:
             return
@@ -87,7 +107,7 @@ class Dispatch:
             await self._adapter.start(order)
         except AdapterError as error:
             if job.epoch == order.epoch and job.places:
-                self._refused(job, str(error))
+                self._refused(job, str(error), 0)
             return
         if job.state == STOPPING and job.epoch == order.epoch:
             self._write(job)
@@ -96,22 +116,41 @@ class Dispatch:
         """A job that was told to end and runs on: SIGTERM, after a while SIGKILL."""
         watch, settings = self._watching.of(job, now), self._settings
         watch.asked_at = now if watch.asked_at is None else watch.asked_at
+        if watch.serial < 0 and not self.starting(job):
+            self._write(job)
         patience = settings.notice_seconds if watch.report is not None else 0.0
         if now >= watch.asked_at + settings.grace_seconds:
             if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
                 watch.killed_at = now
-                self._task(job, "kill", self._adapter.kill(job.uuid, job.epoch))
+                self._task(job.uuid, job.epoch, "kill", self._adapter.kill(job.uuid, job.epoch))
         elif now >= watch.asked_at + patience and watch.termed_at is None:
             watch.termed_at = now
-            self._task(job, "stop", self._adapter.stop(job.uuid, job.epoch))
+            self._task(job.uuid, job.epoch, "stop", self._adapter.stop(job.uuid, job.epoch))
 
-    def forget(self, job: Job) -> None:
+    def clear(self, one: Seen) -> None:
+        """A start that nobody wants to know of: it is killed, and once it has ended forgotten."""
+        if one.phase == "ended":
+            self.forget(one.job, one.epoch)
+            return
+        key, now = (one.job, one.epoch, "kill"), self._clock()
+        if now >= self._not_before.get(key, now):
+            self._task(*key, self._adapter.kill(one.job, one.epoch))
+            self._not_before[key] = now + _KILL_AGAIN
+
+    def ended(self, job: Job) -> None:
+        """A start of a job has ended: what went wrong with its orders no longer matters."""
+        self.troubles.pop(job.uuid, None)
+        for key in [key for key in self._not_before if key[0] == job.uuid]:
+            del self._not_before[key]
+
+    def forget(self, uuid: str, epoch: int) -> None:
         """A job is through."""
-        self._task(job, "forget", self._adapter.forget(job.uuid))
+        self._task(uuid, epoch, "forget", self._adapter.forget(uuid))
 
     def lease(self, job: Job, serial: int) -> None:
         """Tell a trainer that its lease goes on, with a new `serial`, or that it ends."""
         self._serial = serial
+        self._watching.of(job, self._clock()).serial = -1
         if not self.starting(job):
             self._write(job)
 
@@ -125,25 +164,28 @@ class Dispatch:
         try:
             write_file(path, self._grant(job))
         except OSError as error:
-            self._ordered(f"{path}: {error.strerror}")
+            self.troubles[job.uuid] = f"{path}: {error.strerror}"
         else:
+            self.troubles.pop(job.uuid, None)
             self._watching.of(job, self._clock()).serial = self._serial
 
-    def _task(self, job: Job, what: str, order: Coroutine[Any, Any, None]) -> None:
-        key = job.uuid, job.epoch, what
-        if key in self.tasks:
+    def _task(self, uuid: str, epoch: int, what: str, order: Coroutine[Any, Any, None]) -> None:
+        key, now = (uuid, epoch, what), self._clock()
+        if key in self.tasks or now < self._not_before.get(key, now):
             order.close()
             return
 
         async def give() -> None:
-            trouble = ""
             try:
                 await order
-            except (AdapterError, JournalError) as error:
-                trouble = str(error)
+            except (AdapterError, JournalError, OSError) as error:
+                self.troubles[uuid] = str(error)
+                self._not_before[key] = self._clock() + _ORDER_AGAIN
+            else:
+                self.troubles.pop(uuid, None)
+                self._ordered()
             finally:
                 self.tasks.pop(key, None)
-                self._ordered(trouble)
 
         self.tasks[key] = asyncio.get_running_loop().create_task(give())
 

@@ -29,7 +29,6 @@ CREATE TABLE IF NOT EXISTS events (
     kind TEXT NOT NULL, job TEXT NOT NULL, data TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS events_of_job ON events (job, number);
-CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -82,7 +81,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _locked(folder)
-        path = folder / "journal.sqlite"
+        self._path = path = folder / "journal.sqlite"
         fresh = not path.exists()
         if fresh:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -93,6 +92,12 @@ class Journal:
             self._base.execute("PRAGMA synchronous=FULL")
             self._base.executescript(_SCHEMA)
             self._check_format(path)
+            ((told,),) = self._base.execute("PRAGMA quick_check(1)")
+            if told != "ok":
+                raise self._damaged(told)
+        except InputError:
+            self._lock.close()
+            raise
         except sqlite3.DatabaseError as error:
             self._lock.close()
             raise InputError(str(path), found=str(error), expected="the journal of a service") from None
@@ -142,26 +147,17 @@ class Journal:
             query, values = f"{query} WHERE job = ?", [job]
         if last is not None:
             query = f"SELECT * FROM ({query} ORDER BY number DESC LIMIT {int(last)}) ORDER BY number"
-        for number, clock, at, kind, whose, data in self._base.execute(query, values):
-            yield Event(kind, whose, clock, json.loads(data), at, number)
-
-    def keep(self, name: str, value: bytes) -> None:
-        """Keep one value under a name, in place of the one before.
-
-        Raises
-        ------
-        JournalError
-            It was not written.
-        """
         try:
-            self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
-        except sqlite3.Error as error:
-            raise JournalError(f"journal: {error}") from None
+            rows = self._base.execute(query, values)
+            # whoever reads the last ones may take time for it, while others are written
+            for number, clock, at, kind, whose, data in rows if last is None else rows.fetchall():
+                yield Event(kind, whose, clock, json.loads(data), at, number)
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            raise self._damaged(str(error)) from None
 
-    def kept(self, name: str) -> bytes | None:
-        """What was kept under a name."""
-        rows = self._base.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchall()
-        return bytes(rows[0][0]) if rows else None
+    def _damaged(self, told: str) -> InputError:
+        expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"
+        return InputError(str(self._path), found=f"damage: {told}", expected=expected)
 
     def close(self) -> None:
         """Give the folder back."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 from allocator.lease.files import Report
 from allocator.runtime.adapters.base import Seen
-from allocator.runtime.book import FAILED, STOPPING, Job
+from allocator.runtime.book import CANCELLED, FAILED, REJECTED, STOPPING, Job
+from allocator.runtime.journal import Event
+from allocator.runtime.settings import ServiceSettings
 
-__all__ = ["ended", "progress"]
+__all__ = ["ended", "events_of_end", "progress"]
 
 
 def progress(report: Report) -> dict[str, Any]:
@@ -23,19 +26,48 @@ def progress(report: Report) -> dict[str, Any]:
     }
 
 
-def ended(job: Job, seen: Seen, report: Report | None) -> dict[str, Any]:
+def events_of_end(
+    job: Job, seen: Seen, report: Report | None, clock: float, settings: ServiceSettings, kept_steps: float
+) -> list[Event]:
+    """The end of a start at `clock` seconds, and what becomes of its job; `kept_steps` as in `ended`."""
+    data = ended(job, seen, report, kept_steps)
+    leaving = _leaving(job, data, settings)
+    events = [Event("ended", job.uuid, clock, data), *leaving]
+    if report is None or leaving or data["outcome"] == "completed":
+        return events
+    wanted = {"gpus": report.gpus or job.gpus, "batch_size": report.batch_size or job.batch_size}
+    if wanted != {"gpus": job.gpus, "batch_size": job.batch_size}:
+        events.append(Event("resized", job.uuid, data=wanted))
+    return events
+
+
+def _leaving(job: Job, data: Mapping[str, Any], settings: ServiceSettings) -> list[Event]:
+    """The last event of a job that is not tried again, though it has not completed."""
+    failures, fruitless = job.failures_after(data), job.fruitless_after(data)
+    kind, reason = "gave_up", ""
+    if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
+        kind, reason = job.then, job.reason
+    elif data["outcome"] == "failed" and failures >= settings.max_failures:
+        times = f"failed {failures} times without a newly saved step in between"
+        reason = f"{times}, the last time: {data['reason']}"
+    elif data["outcome"] == "yielded" and fruitless >= settings.max_fruitless:
+        reason = f"no step was saved in {fruitless} leases in a row: they are too short for it, or it never saves"
+    return [Event(kind, job.uuid, data={"reason": reason})] if reason else []
+
+
+def ended(job: Job, seen: Seen, report: Report | None, kept_steps: float) -> dict[str, Any]:
     """Data of the event ``ended``: outcome "completed", "yielded" or "failed", with the reason.
 
     A trainer that knows of leases says whether it is done or has made room. Of one that does not, exit status 0 means
-    that it is done, unless it was told to end: then it may have been in the middle.
+    that it is done, unless it was told to end: then it may have been in the middle. Nobody knows what such a trainer
+    has saved: `kept_steps` are taken to count.
     """
     told = report.state if report is not None else ""
     asked = job.state == STOPPING
     data: dict[str, Any] = {} if report is None else progress(report)
     data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
     if report is None:
-        # nobody knows what it has saved: what it did is taken to count
-        data["kept_steps"] = job.steps
+        data["kept_steps"] = kept_steps
     if seen.code == 0 and (told == "done" or (told != "ending" and not asked)):
         return data | {"outcome": "completed", "reason": ""}
     if asked and job.then == FAILED:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.book import FINAL, Job
@@ -22,6 +23,10 @@ _LONGEST_TEXT = 1 << 16
 _MOST_ARGUMENTS = 4096
 _MOST_GPUS = 1 << 20
 _MOST_AT_ONCE = 10_000
+_LEAST_NUMBER, _MOST_NUMBER = 1e-6, 1e15
+"""Programs over numbers of other sizes have no good solution, for any of the jobs."""
+
+_IN_A_PIECE = 100
 
 _Answer = dict[str, Any]
 
@@ -50,7 +55,29 @@ class Requests:
         }
 
     def answer(self, asked: Any) -> _Answer:
-        """The answer to a request: ``{"ok": True, ...}`` or ``{"ok": False, "error": ...}``."""
+        """The answer to a request: ``{"ok": True, ...}`` or ``{"ok": False, "error": ..., "fault": ...}``.
+
+        A ``fault`` is the service's; otherwise something is wrong with the request.
+        """
+        answer = self._answer(asked)
+        return {name: list(value) if isinstance(value, Iterator) else value for name, value in answer.items()}
+
+    def pieces(self, asked: Any) -> Iterator[str]:
+        """The same as JSON, in pieces that take a few milliseconds each and say what is so when they are made."""
+        for position, (name, value) in enumerate(self._answer(asked).items()):
+            yield f'{"," if position else "{"}"{name}":'
+            if not isinstance(value, Iterator):
+                yield _json(value)
+                continue
+            before = "["
+            while some := list(islice(value, _IN_A_PIECE)):
+                yield before + _json(some)[1:-1]
+                before = ","
+            yield "]" if before == "," else "[]"
+        yield "}"
+
+    def _answer(self, asked: Any) -> _Answer:
+        """The answer; what may be long is an iterator."""
         try:
             if not isinstance(asked, dict):
                 raise InputError("request", found=type(asked).__name__, expected="an object with a field do")
@@ -61,28 +88,28 @@ class Requests:
         except InputError as error:
             return {"ok": False, "error": str(error)}
         except JournalError as error:
-            return {"ok": False, "error": f"not done, as nothing can be written down: {error}"}
+            return {"ok": False, "error": f"not done, as nothing can be written down: {error}", "fault": True}
 
     def _submit(self, asked: Mapping[str, Any]) -> _Answer:
         listed = asked.get("jobs")
         if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST_AT_ONCE:
-            raise InputError("submit", field="jobs", found=_short(listed), expected=f"1 to {_MOST_AT_ONCE:,} jobs")
+            raise InputError("submit", field="jobs", found=listed, expected=f"1 to {_MOST_AT_ONCE:,} jobs")
         active, most = len(self._service.book.active), self._service.settings.max_jobs
         if active + len(listed) > most:
             found = f"{active} jobs that wait or run, and {len(listed)} more"
             raise InputError("submit", field="jobs", found=found, expected=f"at most {most:,} at once")
-        new, known = [], []
+        book, asked_for = self._service.book, []
+        new: dict[str, dict[str, Any]] = {}
         for one in listed:
             data = _submission(one, self._service.clock())
+            self._service.deciding.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
-            there = self._service.book.jobs.get(key)
-            if there is not None:
-                # sent again, as the first answer was lost
-                known.append(there)
-            else:
-                new.append((key, data))
-        made = self._service.submit(new)
-        return {"jobs": [{"id": job.id, "uuid": job.uuid} for job in [*known, *made]]}
+            asked_for.append(key)
+            # one that is there already was sent again, as the first answer was lost
+            if key not in book.jobs:
+                new.setdefault(key, data)
+        self._service.submit(new.items())
+        return {"jobs": [{"id": book.jobs[key].id, "uuid": key} for key in asked_for]}
 
     def _status(self, asked: Mapping[str, Any]) -> _Answer:
         book = self._service.book
@@ -123,7 +150,7 @@ class Requests:
         events = self._service.journal.events(last=min(last, 100_000))
         ids = self._service.book.jobs
         return {
-            "events": [
+            "events": (
                 {
                     "number": event.number,
                     "at": event.at,
@@ -133,7 +160,7 @@ class Requests:
                     "data": dict(event.data or {}),
                 }
                 for event in events
-            ]
+            )
         }
 
     def _policy(self, asked: Mapping[str, Any]) -> _Answer:
@@ -153,7 +180,7 @@ class Requests:
 
     def _jobs(self, wanted: Any) -> list[Job]:
         if not isinstance(wanted, list):
-            raise InputError("request", field="jobs", found=_short(wanted), expected="a list of numbers of jobs")
+            raise InputError("request", field="jobs", found=wanted, expected="a list of numbers of jobs")
         book, found = self._service.book, []
         for one in wanted:
             if isinstance(one, str) and one in book.jobs:
@@ -161,8 +188,8 @@ class Requests:
             elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < len(book.by_id):
                 found.append(book.by_id[one])
             else:
-                there = f"0 to {len(book.by_id) - 1}" if book.by_id else "nothing, as no job was submitted"
-                raise InputError("request", field="jobs", found=_short(one), expected=f"a job: {there}")
+                there = f"from 0 to {len(book.by_id) - 1}" if book.by_id else "but no job was submitted so far"
+                raise InputError("request", field="jobs", found=one, expected=f"the number of a job, {there}")
         return found
 
 
@@ -182,24 +209,28 @@ def _submission(one: Any, now: float) -> dict[str, Any]:
     return data
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def _uuid(given: Any) -> str:
     if given is None:
         return uuid.uuid4().hex
     try:
         return uuid.UUID(str(given)).hex
     except ValueError:
-        raise InputError("submit", field="uuid", found=_short(given), expected="a UUID") from None
+        raise InputError("submit", field="uuid", found=given, expected="a UUID") from None
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT or "\0" in value:
-        raise InputError("submit", field=name, found=_short(value), expected=f"text of at most {_LONGEST_TEXT} bytes")
+        raise InputError("submit", field=name, found=value, expected=f"text of at most {_LONGEST_TEXT} bytes")
     return value
 
 
 def _command(name: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not 1 <= len(value) <= _MOST_ARGUMENTS or value[0] == "":
-        raise InputError("submit", field=name, found=_short(value), expected="a list of arguments, the program first")
+        raise InputError("submit", field=name, found=value, expected="a list of arguments, the program first")
     return [_text(name, argument) for argument in value]
 
 
@@ -212,17 +243,17 @@ def _folder(name: str, value: Any) -> str:
 
 def _environment(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise InputError("submit", field=name, found=_short(value), expected="variables by name")
+        raise InputError("submit", field=name, found=value, expected="variables by name")
     for key, text in value.items():
         if not isinstance(key, str) or not key or "=" in key or "\0" in key:
-            raise InputError("submit", field=name, found=_short(key), expected="names of variables")
+            raise InputError("submit", field=name, found=key, expected="names of variables")
         _text(f"{name} {key}", text)
     return dict(value)
 
 
 def _whole(name: str, value: Any, least: int, most: int = 1 << 53) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError("request", field=name, found=_short(value), expected=f"a whole number from {least} to {most}")
+        raise InputError("request", field=name, found=value, expected=f"a whole number from {least} to {most}")
     return value
 
 
@@ -231,21 +262,17 @@ def _gpus(name: str, value: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    good = isinstance(value, int | float) and not isinstance(value, bool) and _LEAST_NUMBER <= value <= _MOST_NUMBER
     if not good:
-        raise InputError("submit", field=name, found=_short(value), expected="a number above 0")
+        expected = f"a number above 0, from {_LEAST_NUMBER:g} to {_MOST_NUMBER:g}"
+        raise InputError("submit", field=name, found=value, expected=expected)
     return float(value)
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InputError("submit", field=name, found=_short(value), expected="true or false")
+        raise InputError("submit", field=name, found=value, expected="true or false")
     return value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 _FIELDS: dict[str, Callable[[str, Any], Any]] = {

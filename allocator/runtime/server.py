@@ -24,7 +24,7 @@ SOCKET = "socket"
 _LONGEST_LINE = 32 << 20
 _MOST_CONNECTIONS = 64
 _PATIENCE = 30.0
-"""Seconds that a connection may be silent in the middle of a request."""
+"""Seconds that a connection may be silent in the middle of a request, or of an answer."""
 
 _LONGEST_PATH = 100
 """Bytes that the path of a Unix socket may have, nearly."""
@@ -73,11 +73,10 @@ class Server:
         self._open += 1
         try:
             if self._open > _MOST_CONNECTIONS:
-                writer.write(_line({"ok": False, "error": f"more than {_MOST_CONNECTIONS} connections at once"}))
+                writer.write(_refusal(f"more than {_MOST_CONNECTIONS} connections at once", fault=True))
                 return
-            while (answer := await self._answer(reader)) is not None:
-                writer.write(answer)
-                await writer.drain()
+            while line := await self._line(reader):
+                await self._answer(line, writer)
         except (ConnectionError, TimeoutError):
             return
         finally:
@@ -85,19 +84,26 @@ class Server:
             with contextlib.suppress(ConnectionError):
                 writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes | None:
-        """The answer to the next request; None at the end."""
+    async def _line(self, reader: asyncio.StreamReader) -> bytes:
+        """The next request; nothing at the end."""
         try:
-            line = await asyncio.wait_for(reader.readline(), _PATIENCE)
+            return await asyncio.wait_for(reader.readline(), _PATIENCE)
         except ValueError:
             raise ConnectionError("a longer line than any request") from None
-        if not line:
-            return None
+
+    async def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> None:
+        """Answer a request, with time for others between the pieces of a long answer."""
         try:
             asked = json.loads(line)
         except (ValueError, RecursionError):
-            return _line({"ok": False, "error": "request: not one line of JSON"})
-        return _line(self._requests.answer(asked))
+            writer.write(_refusal("request: not one line of JSON"))
+            return
+        for piece in self._requests.pieces(asked):
+            writer.write(piece.encode())
+            await asyncio.wait_for(writer.drain(), _PATIENCE)
+            await asyncio.sleep(0)
+        writer.write(b"\n")
+        await asyncio.wait_for(writer.drain(), _PATIENCE)
 
 
 def bound(path: Path) -> socket.socket:
@@ -118,5 +124,5 @@ def bound(path: Path) -> socket.socket:
     return made
 
 
-def _line(answer: object) -> bytes:
-    return json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+def _refusal(why: str, *, fault: bool = False) -> bytes:
+    return json.dumps({"ok": False, "error": why, "fault": fault}).encode() + b"\n"

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from allocator.runtime.deciding import Deciding
 from allocator.runtime.dispatch import Dispatch
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event, Journal, JournalError
-from allocator.runtime.outcome import ended
+from allocator.runtime.outcome import events_of_end
 from allocator.runtime.reconcile import Target, orders
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
@@ -45,7 +45,6 @@ class Service:
     ----------
     journal, book, clock, hardware, watching : see their classes.
     deciding : decisions, past and coming.
-    trouble : what hinders the service now, "" for nothing.
     listeners : are given every event that was written, after the book.
     variables : environment of a job besides its own.
     """
@@ -61,7 +60,8 @@ class Service:
             self.book.apply(event)
         self.clock = Clock(self.book.clock, self.book.at)
         self.watching = Watching(folder, self.book, self.settings)
-        self.trouble = ""
+        self._trouble = ""
+        self._strays = 0
         self.listeners: list[Callable[[Event], None]] = []
         self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
         self._dispatch = Dispatch(
@@ -71,7 +71,7 @@ class Service:
             lambda: self.clock(),
             lambda job: self.variables(job),
             self._refused,
-            self._ordered,
+            self.wake,
         )
         self._next_look = 0.0
         self._wake = asyncio.Event()
@@ -94,7 +94,7 @@ class Service:
         """Connect to the cluster, and take up what runs in the world that is made for its hardware."""
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
-        self.deciding = Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory)
+        self.deciding = Deciding(make_world, self.hardware, self.settings, self._memory)
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
         self.deciding.take_up(self.book)
@@ -104,16 +104,32 @@ class Service:
         """What the policy remembers, for a service that comes after this one."""
         return self.folder / "policy.state"
 
-    def use_policy(self, make_world: Callable[[Hardware], World]) -> None:
-        """Decide by another world from now on; who runs goes on until that says otherwise."""
-        before, self.deciding = (
-            self.deciding,
-            Deciding(make_world(self.hardware), self.hardware, self.settings, self._memory),
-        )
-        self.deciding.serial = before.serial + 1
-        self.deciding.take_up(self.book)
-        before.abandon()
+    def use_policy(self, make_world: Callable[[Hardware], World], settings: Mapping[str, str] | None = None) -> None:
+        """Decide by another world from now on; who runs goes on until that says otherwise.
+
+        Parameters
+        ----------
+        make_world : under the other policy. settings : of it, for the journal.
+
+        Raises
+        ------
+        InputError
+            The policy cannot decide about this cluster or these jobs; nothing has changed.
+        """
+        deciding = Deciding(make_world, self.hardware, self.settings, self._memory)
+        deciding.check()
+        deciding.serial = self.deciding.serial + 1
+        deciding.take_up(self.book)
+        self.record([Event("policy", data={"name": deciding.policy.name, "settings": dict(settings or {})})])
+        self.deciding.abandon()
+        self.deciding = deciding
         self.wake()
+
+    @property
+    def trouble(self) -> str:
+        """What hinders the service now, "" for nothing."""
+        unknown = f"nothing starts before {self._strays} jobs have ended that the journal has lost" * (self._strays > 0)
+        return self._trouble or unknown or next(iter(self._dispatch.troubles.values()), "")
 
     def close(self) -> None:
         """End `run` at the next occasion."""
@@ -132,21 +148,29 @@ class Service:
 
     async def look(self) -> None:
         """Once around."""
+        patience = self.settings.cluster_seconds
         try:
-            await self._look_at_nodes()
-            seen = {one.job: one for one in await self.adapter.observe()}
-        except AdapterError as error:
-            self.trouble = str(error)
+            async with asyncio.timeout(patience):
+                await self._look_at_nodes()
+                # what is started while the cluster is looked at may be seen or not
+                started = self._dispatch.under_way()
+                seen = {one.job: one for one in await self.adapter.observe()}
+        except TimeoutError:
+            self._trouble = f"the cluster has not answered in {patience:g} s"
             return
-        self.trouble = ""
+        except (AdapterError, OSError) as error:
+            self._trouble = str(error)
+            return
         try:
-            self._note(seen)
+            self._note({uuid: one for uuid, one in seen.items() if uuid not in started}, started)
             self._decide()
             self._carry_out()
             self._press()
         except JournalError as error:
             # nothing is ordered that is not written down; what was seen will be seen again
-            self.trouble = str(error)
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
 
     def record(self, events: Iterable[Event]) -> list[Event]:
         """Write events down, then take them into the book.
@@ -186,14 +210,18 @@ class Service:
         self.deciding.capacity_changed(hardware, self.book.active.values())
         self.wake()
 
-    def _note(self, seen: Mapping[str, Seen]) -> None:
-        """What the cluster and the trainers say, as events."""
-        events: list[Event] = []
+    def _note(self, seen: Mapping[str, Seen], started: Collection[str]) -> None:
+        """What the cluster and the trainers say, as events; of those just `started` it knows nothing for sure."""
+        events = self._clear(seen)
         now = self.clock()
         for job in list(self.book.holding.values()):
             self.watching.look(job, now)
             one = seen.get(job.uuid)
-            if one is None or one.epoch != job.epoch:
+            if job.uuid in started:
+                continue
+            if one is not None and one.epoch > job.epoch:
+                events += self._through(job, Seen(job.uuid, job.epoch, "ended", reason="a later start of it was there"))
+            elif one is None or one.epoch != job.epoch:
                 events += self._unseen(job)
             elif one.phase == "ended":
                 events += self._through(job, one)
@@ -202,10 +230,25 @@ class Service:
         for event in self.record(events):
             self._after(event)
 
+    def _clear(self, seen: Mapping[str, Seen]) -> list[Event]:
+        """End starts that the book does not have: the journal's end was lost, or a node was cut off and is back.
+
+        Later starts have higher epochs than any that was ever seen.
+        """
+        events, self._strays = [], 0
+        for one in seen.values():
+            job = self.book.active.get(one.job)
+            if job is not None and one.epoch > job.epoch:
+                events.append(Event("found", job.uuid, data={"epoch": one.epoch}))
+            wanted = one.job in self.book.holding and job is not None and one.epoch == job.epoch
+            if one.phase != "ended" and not wanted:
+                self._strays += 1
+            if job is None or (one.phase != "ended" and not wanted):
+                self._dispatch.clear(one)
+        return events
+
     def _unseen(self, job: Job) -> list[Event]:
         """A start that the cluster does not know: the order never reached it, or the cluster has lost it."""
-        if self._dispatch.starting(job):
-            return []
         if job.state == STARTING:
             self._dispatch.start(job)
             return []
@@ -214,20 +257,9 @@ class Service:
     def _through(self, job: Job, seen: Seen) -> list[Event]:
         """A start that has ended."""
         report = self.watching.look(job, self.clock()).report
-        data = ended(job, seen, report)
         told = self.watching.told(job)
-        if told is not None and "kept_steps" in data:
-            data["kept_steps"] = told.steps
-        failed = data["outcome"] == "failed"
-        events = [Event("ended", job.uuid, self._when(job, seen), data)]
-        if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
-            events.append(Event(job.then, job.uuid, data={"reason": job.reason}))
-        elif failed and job.failures_after(data) >= self.settings.max_failures:
-            reason = f"failed {job.failures_after(data)} times without progress, the last time: {data['reason']}"
-            events.append(Event("gave_up", job.uuid, data={"reason": reason}))
-        if report is not None and (report.gpus or report.batch_size):
-            events.append(Event("resized", job.uuid, data={"gpus": report.gpus, "batch_size": report.batch_size}))
-        return events
+        kept = job.steps if told is None else told.steps
+        return events_of_end(job, seen, report, self._when(job, seen), self.settings, kept)
 
     def _when(self, job: Job, seen: Seen) -> float:
         """When a start ended, seconds on the clock: perhaps while no service ran."""
@@ -239,23 +271,25 @@ class Service:
         job = self.book.jobs[event.job]
         if event.kind == "ended":
             self.watching.drop(job)
+            self._dispatch.ended(job)
             self.deciding.ended(job, event.clock, failed=event["outcome"] == "failed")
         elif event.kind == "resized":
             self.deciding.resized(job)
         if event.kind in _LEAVING or (event.kind == "ended" and event["outcome"] == "completed"):
             self.deciding.left(job)
-            self._dispatch.forget(job)
+            self._dispatch.forget(job.uuid, job.epoch)
 
     def steps_of(self, job: Job) -> float:
         """Steps so far: as reported, or for a trainer that does not report, as is believed of its speed."""
         report = self.watching.report(job)
         if report is not None:
-            return max(report.steps, 0.0)
+            return report.steps
         told = self.watching.told(job)
         if told is not None:
             return told.steps
         if job.state == RUNNING:
-            return job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
+            believed = job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
+            return min(believed, job.total_steps or believed)
         return job.steps
 
     # -- what users want ----------------------------------------------------------------------------------------------
@@ -288,9 +322,13 @@ class Service:
     def stop(self, jobs: Iterable[Job], why: str, *, then: str = "") -> None:
         """End leases. `why` is for people and for the trainers; `then` says what becomes of the jobs, see `Job`."""
         data = {"reason": why, "then": then}
-        for event in self.record(Event("stopping", job.uuid, data=data) for job in jobs):
+        for event in self.record(Event("stopping", job.uuid, data=data | self._progress_of(job)) for job in jobs):
             job = self.book.jobs[event.job]
             self._dispatch.lease(job, self.deciding.serial)
+
+    def _progress_of(self, job: Job) -> dict[str, float]:
+        """What a program that does not report is taken to have done: nobody will know better."""
+        return {} if self.watching.report(job) is not None else {"steps": self.steps_of(job)}
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
@@ -305,7 +343,7 @@ class Service:
                 if event.kind == "measured":
                     self.deciding.measured(self.book.jobs[event.job])
             steps = {job.uuid: self.steps_of(job) for job in self.book.holding.values()}
-            self.deciding.begin(now, steps, bool(self.book.holding), self.wake)
+            self.deciding.begin(now, steps, self.book, self.wake)
 
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
@@ -330,8 +368,12 @@ class Service:
         targets = self.deciding.targets(now, self.book)
         ready = {uuid: target for uuid, target in targets.items() if not self._waits(self.book.active[uuid], now)}
         stops, starts = orders(ready, self.book.holding.values(), self.book.active)
-        self.stop(stops, "its lease ended")
-        self._start(starts, targets)
+        gone = [job for job in stops if self.hardware.numbers(job.places) is None]
+        self.stop(gone, "its node is drained or gone")
+        self.stop([job for job in stops if job.state != STOPPING], "its lease ended")
+        # nobody knows which GPUs those have that are not in the book
+        if not self._strays:
+            self._start(starts, targets)
         for job in self.book.holding.values():
             if job.state == RUNNING and self.watching.of(job, now).serial != self.deciding.serial:
                 self._dispatch.lease(job, self.deciding.serial)
@@ -356,29 +398,18 @@ class Service:
     def _press(self) -> None:
         """Trainers that hang are told to end; those that were told and run on get signals."""
         now = self.clock()
-        hanging = [job for job in self.book.holding.values() if self._hangs(job, now)]
+        hanging = [job for job in self.book.holding.values() if self.watching.hangs(job, now)]
         self.stop(hanging, f"no step in {self.settings.hang_seconds} s", then=FAILED)
         for job in self.book.holding.values():
             if job.state == STOPPING:
                 self._dispatch.press(job, now)
 
-    def _hangs(self, job: Job, now: float) -> bool:
-        """Whether a trainer that reports has made no step for too long."""
-        watch, limit = self.watching.of(job, now), self.settings.hang_seconds
-        if limit is None or job.state != RUNNING or watch.report is None:
-            return False
-        return now > watch.changed_at + limit
-
-    def _refused(self, job: Job, reason: str) -> None:
-        """The cluster refused to start a job."""
+    def _refused(self, job: Job, reason: str, later: int) -> None:
+        """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""
         seen = Seen(job.uuid, job.epoch, "ended", reason=reason)
-        for event in self.record(self._through(job, seen)):
+        found = [Event("found", job.uuid, data={"epoch": later})] if later else []
+        for event in self.record([*self._through(job, seen), *found]):
             self._after(event)
-
-    def _ordered(self, trouble: str) -> None:
-        """An order is through, perhaps with `trouble`."""
-        self.trouble = trouble or self.trouble
-        self.wake()
 
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from throughputs import InputError
 
@@ -16,10 +17,12 @@ class ServiceSettings:
     Attributes
     ----------
     poll_seconds : between two looks at cluster and reports. nodes_seconds : between two looks at the nodes.
+    cluster_seconds : that a look at the cluster may take; one that takes longer is begun anew.
     notice_seconds : what a trainer that reads its lease has to end by itself before it is sent SIGTERM; others are sent
         it at once.
     grace_seconds : what any trainer has before it is killed.
-    max_failures : a job that fails so many times without progress in between is given up.
+    max_failures : a job that fails so many times without a newly saved step in between is given up.
+    max_fruitless : so is one whose leases end so many times in a row without one.
     retry_seconds : pause after a first failure; doubled with each, up to `longest_retry_seconds`.
     hang_seconds : a trainer that has reported and then makes no step for so long is killed and counted as failed;
         None: never.
@@ -32,9 +35,11 @@ class ServiceSettings:
 
     poll_seconds: float = 0.1
     nodes_seconds: float = 5.0
+    cluster_seconds: float = 120.0
     notice_seconds: float = 10.0
     grace_seconds: float = 30.0
     max_failures: int = 5
+    max_fruitless: int = 20
     retry_seconds: float = 0.5
     longest_retry_seconds: float = 60.0
     hang_seconds: float | None = None
@@ -45,9 +50,18 @@ class ServiceSettings:
     max_jobs: int = 100_000
 
     def __post_init__(self) -> None:
-        for name in ("poll_seconds", "nodes_seconds", "grace_seconds", "retry_seconds", "longest_retry_seconds"):
-            if not getattr(self, name) > 0:
-                raise InputError("settings", field=name, found=getattr(self, name), expected="seconds, above 0")
-        for name in ("max_failures", "log_bytes", "max_jobs"):
+        seconds = (
+            "poll_seconds",
+            "nodes_seconds",
+            "cluster_seconds",
+            "grace_seconds",
+            "retry_seconds",
+            "longest_retry_seconds",
+        )
+        for name in (*seconds, "hang_seconds", "notice_seconds"):
+            value = getattr(self, name)
+            if value is not None and not (0 < value < inf or (value == 0 and name == "notice_seconds")):
+                raise InputError("settings", field=name, found=value, expected="seconds, above 0")
+        for name in ("max_failures", "max_fruitless", "log_bytes", "max_jobs"):
             if getattr(self, name) < 1:
                 raise InputError("settings", field=name, found=getattr(self, name), expected="at least 1")

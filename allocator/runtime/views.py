@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.book import ACTIVE, FINAL, HOLDS_GPUS, QUEUED, Job
+from allocator.runtime.book import HOLDS_GPUS, QUEUED, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
@@ -15,15 +15,12 @@ __all__ = ["job_view", "node_views", "service_view", "status"]
 
 
 def status(service: Service, jobs: Iterable[Job]) -> dict[str, Any]:
-    """The service, and some of its jobs."""
-    return {"service": service_view(service), "jobs": [job_view(service, job) for job in jobs]}
+    """The service, and some of its jobs, one after the other as they are asked for."""
+    return {"service": service_view(service), "jobs": (job_view(service, job) for job in jobs)}
 
 
 def service_view(service: Service) -> dict[str, Any]:
     """Policy, clock, hardware, how many jobs are where, and what is wrong."""
-    counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
-    for job in service.book.by_id:
-        counts[job.state] += 1
     deciding = service.deciding
     return {
         "policy": deciding.policy.name,
@@ -31,7 +28,7 @@ def service_view(service: Service) -> dict[str, Any]:
         "clock": round(service.clock(), 3),
         "cluster": dict(service.hardware.cluster.gpus),
         "nodes": node_views(service),
-        "counts": counts,
+        "counts": dict(service.book.counts),
         "prices": dict(deciding.prices),
         "decision_seconds": deciding.last_seconds,
         "trouble": service.trouble or deciding.trouble,
@@ -88,6 +85,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "waited_seconds": round(max((job.finished_at or now) - job.submitted_at - running, 0.0), 3),
         "restarts": job.restarts,
         "failures": job.failures,
+        "fruitless": job.fruitless,
         "start_seconds": job.start_seconds,
         "save_seconds": job.save_seconds,
         "exit_code": job.code,
@@ -123,4 +121,6 @@ def reason(service: Service, job: Job) -> str:
     if unfit:
         return unfit
     last = f" (before: {job.reason})" if job.reason and job.epoch else ""
+    if job.fruitless > 1:
+        last += f"; no step was saved in its last {job.fruitless} leases"
     return service.deciding.why_waiting(job, service.book) + last

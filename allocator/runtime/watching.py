@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from allocator.lease.files import REPORT_FILE, Report, read_file
-from allocator.runtime.book import Book, Job
+from allocator.runtime.book import RUNNING, Book, Job
 from allocator.runtime.journal import Event
 from allocator.runtime.knowledge import moving_average
 from allocator.runtime.outcome import progress
@@ -124,12 +124,19 @@ class Watching:
         if stamp == watch.stamp:
             return watch
         report = read_file(path, Report)
-        if report is None or report.epoch != job.epoch or report.job != job.uuid:
+        if report is None or report.epoch != job.epoch or report.job != job.uuid or not _makes_sense(report):
             return watch
         if watch.report is None or (report.steps, report.state) != (watch.report.steps, watch.report.state):
             watch.changed_at = now
         watch.stamp, watch.report = stamp, report
         return watch
+
+    def hangs(self, job: Job, now: float) -> bool:
+        """Whether a trainer that reports has made no step for too long."""
+        watch, limit = self.of(job, now), self._settings.hang_seconds
+        if limit is None or job.state != RUNNING or watch.report is None:
+            return False
+        return now > watch.changed_at + limit
 
     def measure(self) -> list[Event]:
         """Speeds since the last time, as events."""
@@ -154,3 +161,17 @@ class Watching:
             if report is not None:
                 events.append(Event("progress", job.uuid, data=progress(report)))
         return events
+
+
+def _makes_sense(report: Report) -> bool:
+    """Whether a report can be believed: it comes from a process that we do not control."""
+    counts = report.steps, report.saved_steps, report.trained_steps, report.trained_seconds
+    seconds = report.saved_at, report.save_seconds, report.start_seconds
+    wanted = report.gpus, report.batch_size
+    return all(0 <= value < _MOST for value in (*counts, *seconds)) and all(
+        value is None or 0 < value < _MOST_WANTED for value in wanted
+    )
+
+
+_MOST = 1e15
+_MOST_WANTED = 1 << 40

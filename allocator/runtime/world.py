@@ -139,7 +139,7 @@ class World:
 
         What the policy remembers and what jobs are owed stays.
         """
-        made = World(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
+        made = type(self)(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         made.knowledge = self.knowledge
         made._resume(self._jobs, self.state(), running)
         return made
@@ -202,6 +202,11 @@ class World:
         """
         trial = World(self.cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         trial.decide(News(0.0, [Job(0, "trial", ("trial",))]))
+
+    def check_entity(self, name: str) -> None:
+        """Raise InputError where a job belongs to an entity that there is not."""
+        if self._entities is not None and name:
+            self._entities.positions([name], "submit")
 
     def take_up(self, jobs: Sequence[Job], running: Mapping[str, Placed]) -> None:
         """Jobs that were there before this world was; of those, `running` hold GPUs."""

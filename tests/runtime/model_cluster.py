@@ -38,7 +38,8 @@ class ModelCluster(Adapter):
     """Jobs run at `rates` (steps/s by type) for the steps in their command: ``("train", steps[, behaviour])``.
 
     Behaviours: "crash" (fails half-way in its first start), "deaf" (reads no lease, ends by SIGTERM), "stubborn" (ends
-    by SIGKILL only), "broken" (fails at once, always), "refused" (cannot be started).
+    by SIGKILL only), "broken" (fails at once, always), "refused" (cannot be started), "careless" (never saves),
+    "doomed" (never saves, and fails half-way in every start).
     """
 
     machines: list[Node]
@@ -48,6 +49,7 @@ class ModelCluster(Adapter):
     checkpoints: dict[str, float] = field(default_factory=dict)
     starts: list[tuple[str, int]] = field(default_factory=list)
     silent: bool = False
+    violations: list[str] = field(default_factory=list)
 
     name = "model"
 
@@ -74,9 +76,12 @@ class ModelCluster(Adapter):
         before = self.runs.get(order.job)
         if before is not None and before.order.epoch >= order.epoch:
             return
-        assert before is None or before.seen.phase == "ended", "two starts of a job at once"
+        if before is not None and before.seen.phase != "ended":
+            self.violations.append(f"two starts of a job at once: {order}")
         taken = {gpu for run in self.running() for gpu in _gpus(run.order)}
-        assert taken.isdisjoint(_gpus(order)), "two jobs on one GPU"
+        if not taken.isdisjoint(_gpus(order)):
+            self.violations.append(f"two jobs on one GPU: {order}")
+        assert not self.violations
         self.starts.append((order.job, order.epoch))
         steps = self.checkpoints.get(order.job, 0.0)
         self.runs[order.job] = Run(order, Seen(order.job, order.epoch, "running"), self.clock, steps, steps)
@@ -109,7 +114,9 @@ class ModelCluster(Adapter):
             order, behaviour = run.order, self._behaviour(run.order)
             total = float(order.command[1])
             run.steps += self.rates[order.accelerator] * seconds
-            crash = behaviour == "broken" or (behaviour == "crash" and order.epoch == 1 and run.steps >= total / 2)
+            half = run.steps >= total / 2
+            crash = behaviour == "broken" or (half and (behaviour, order.epoch) == ("crash", 1))
+            crash |= half and behaviour == "doomed"
             if crash:
                 run.seen = Seen(order.job, order.epoch, "ended", 1)
                 continue
@@ -120,7 +127,7 @@ class ModelCluster(Adapter):
             grant = read_file(order.folder / LEASE_FILE, Grant)
             assert grant is not None
             done, ends = run.steps >= total, grant.ends or grant.epoch != order.epoch
-            if done or ends:
+            if (done or ends) and behaviour not in ("careless", "doomed"):
                 run.saved = self.checkpoints[order.job] = min(run.steps, total)
             state = "done" if done else "ending" if ends else "training"
             run.steps = min(run.steps, total)

@@ -120,3 +120,47 @@ def test_the_book_ignores_kinds_that_are_for_people() -> None:
     book.apply(Event("remark", "a", 2.0, {"text": "hello"}))
     assert book.jobs["a"].gpus == 2
     assert book.jobs["a"].state == "queued"
+
+
+def written_journal(folder: Path) -> bytes:
+    """A journal of some hundred events, and what its file holds."""
+    journal = Journal(folder)
+    journal.append(Event("submitted", f"job{k}", float(k), {"command": ["x" * 50]}) for k in range(400))
+    journal.close()
+    return (folder / "journal.sqlite").read_bytes()
+
+
+def read_again(folder: Path) -> list[str] | str:
+    """Jobs of the events of a journal, or why it is refused."""
+    try:
+        journal = Journal(folder)
+    except InputError as error:
+        return str(error)
+    try:
+        return [event.job for event in journal.events()]
+    except InputError as error:
+        return str(error)
+    finally:
+        journal.close()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.02, 0.3, 0.6, 0.9, 0.99])
+def test_a_journal_that_was_cut_off_is_refused_or_read_from_its_start(tmp_path: Path, part: float) -> None:
+    whole = written_journal(tmp_path)
+    (tmp_path / "journal.sqlite").write_bytes(whole[: int(part * len(whole))])
+    found = read_again(tmp_path)
+    if isinstance(found, str):
+        assert "journal.sqlite" in found
+    else:
+        assert found == [f"job{k}" for k in range(len(found))]
+
+
+def test_a_journal_with_damage_inside_is_refused(tmp_path: Path) -> None:
+    whole = written_journal(tmp_path)
+    for page in range(1, len(whole) // 4096):
+        damaged = bytearray(whole)
+        damaged[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+        (tmp_path / "journal.sqlite").write_bytes(damaged)
+        found = read_again(tmp_path)
+        assert isinstance(found, str)
+        assert "journal.sqlite" in found

@@ -14,12 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from allocator.presets import preset
+from allocator.protocol.entities import Entities
+from allocator.registry import get_policy
 from allocator.runtime.client import Client, NoServiceError
 from allocator.runtime.requests import Requests
 from allocator.runtime.server import Server
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from tests.runtime.model_cluster import service_on, two_types
+from allocator.runtime.world import World
+from tests.runtime.model_cluster import service_on, settle, two_types
 from throughputs import InputError
 
 GOOD = {"command": ["train", "5"], "working_directory": "/", "gpus": 1}
@@ -48,7 +52,7 @@ def requests(tmp_path: Path) -> Any:
         ({"do": "submit", "jobs": [GOOD | {"command": "train"}]}, "a list of arguments"),
         ({"do": "submit", "jobs": [GOOD | {"command": [""]}]}, "a list of arguments"),
         ({"do": "submit", "jobs": [GOOD | {"command": ["a\0b"]}]}, "field 'command'"),
-        ({"do": "submit", "jobs": [GOOD | {"gpus": 0}]}, "field 'gpus': found '0', expected a whole number from 1"),
+        ({"do": "submit", "jobs": [GOOD | {"gpus": 0}]}, "field 'gpus': found 0, expected a whole number from 1"),
         ({"do": "submit", "jobs": [GOOD | {"gpus": True}]}, "field 'gpus'"),
         ({"do": "submit", "jobs": [GOOD | {"total_steps": -1}]}, "a number above 0"),
         ({"do": "submit", "jobs": [GOOD | {"total_steps": float("nan")}]}, "a number above 0"),
@@ -83,6 +87,11 @@ def test_a_submission_that_is_sent_again_counts_once(requests: Requests) -> None
     first = requests.answer({"do": "submit", "jobs": [job]})
     assert requests.answer({"do": "submit", "jobs": [job]})["jobs"] == first["jobs"]
     assert len(requests._service.book.jobs) == 1
+    # also within one request, and beside others, in the order that was asked
+    other = GOOD | {"uuid": "0" * 31 + "2"}
+    again = requests.answer({"do": "submit", "jobs": [other, job, other]})["jobs"]
+    assert [one["id"] for one in again] == [1, 0, 1]
+    assert len(requests._service.book.by_id) == 2
 
 
 def test_nothing_is_let_in_that_cannot_be_written_down(requests: Requests) -> None:
@@ -193,3 +202,34 @@ def test_a_path_longer_than_sockets_take(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     with Serving(folder):
         assert Client(folder).ask("status")["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"weight": 1e300}, {"weight": 1e-300}, {"total_steps": 1e300}, {"duration": 1e-12}, {"entity": "nobody"}]
+)
+def test_no_job_is_let_in_that_stops_decisions_about_all_others(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    entities = Entities.parse({"team": {"weight": 2}})
+
+    async def go() -> None:
+        service = await service_on(tmp_path, two_types())
+        policy = get_policy("max_min_fairness_water_filling_perf")
+        mechanism = preset("default").mechanism
+        service.use_policy(lambda hardware: World(hardware.cluster, policy, mechanism, entities=entities))
+        requests = Requests(service)
+        assert not requests.answer({"do": "submit", "jobs": [GOOD | wrong]})["ok"]
+        jobs = [GOOD, GOOD | {"entity": "team"}, GOOD | {"weight": 1e-6}, GOOD | {"weight": 1e15}]
+        assert requests.answer({"do": "submit", "jobs": jobs})["ok"]
+        await settle(service)
+        assert service.deciding.trouble == ""
+        assert service.book.holding
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_long_answers_come_in_pieces_and_are_the_same(requests: Requests) -> None:
+    for count in (0, 1, 45):
+        if count:
+            requests._service.submit((f"{count:016x}{number:016x}", GOOD) for number in range(count))
+        for asked in ({"do": "status"}, {"do": "history"}, {"do": "cancel", "jobs": [99]}, None):
+            assert json.loads("".join(requests.pieces(asked))) == requests.answer(asked)

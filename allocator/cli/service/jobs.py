@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -19,7 +19,10 @@ from throughputs import InputError
 
 
 def cancel_command(jobs: JobsArgument, state: StateOption, as_json: JsonOption = False) -> None:
-    """Take jobs off: those that run are told to end."""
+    """Take jobs off.
+
+    Those that run are told to end.
+    """
     answer = Client(state).ask("cancel", jobs=job_numbers(jobs))
     if as_json:
         print_json(answer)
@@ -37,50 +40,77 @@ def logs_command(
         bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job is through.")
     ] = False,
 ) -> None:
-    """What a job has printed, of all its starts."""
+    """What a job has printed.
+
+    Of all its starts the last output is kept.
+    """
     client = Client(state)
-    found = client.ask("status", jobs=job_numbers([job]))["jobs"][0]
-    folder = Path(found["folder"])
-    for name in ("log.1", "log"):
-        _copy(folder / name, 0)
-    if not follow:
+
+    def ask() -> dict[str, Any]:
+        found: dict[str, Any] = client.follow("status", jobs=job_numbers([job]))["jobs"][0]
+        return found
+
+    found = ask()
+    log = _Log(Path(found["folder"]))
+    try:
+        log.copy()
+        while follow and found["state"] not in ("completed", "failed", "cancelled", "rejected"):
+            time.sleep(0.5)
+            found = ask()
+            log.copy()
+    except KeyboardInterrupt:
         return
-    at = _size(folder / "log")
-    while found["state"] not in ("completed", "failed", "cancelled", "rejected"):
-        time.sleep(0.5)
-        size = _size(folder / "log")
-        at = _copy(folder / "log", at if size >= at else 0)
-        found = client.ask("status", jobs=job_numbers([job]))["jobs"][0]
-    _copy(folder / "log", at)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _copy(path: Path, start: int) -> int:
-    """Print a file from `start` on; returns where it ended."""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            while chunk := file.read(1 << 16):
-                sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
-            return file.tell()
-    except FileNotFoundError:
-        return start
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
+    if not log.printed:
+        print(
+            f"job {found['id']} has printed nothing so far; it is {found['state']}: {found['reason']}".rstrip(": "),
+            file=sys.stderr,
+        )
+
+
+class _Log:
+    """The output of a job in its two files, of which the newer one takes the place of the older from time to time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.printed = False
+        self._file = self._opened("log.1")
+
+    def _opened(self, name: str) -> BinaryIO | None:
+        try:
+            return (self._folder / name).open("rb")
+        except FileNotFoundError:
+            return None
+
+    def copy(self) -> None:
+        """Print what is new."""
+        while True:
+            self._print_rest()
+            newer = self._opened("log")
+            if newer is None:
+                return
+            if self._file is not None and os.path.sameopenfile(newer.fileno(), self._file.fileno()):
+                newer.close()
+                return
+            # what came after the last look and before the files changed places
+            self._print_rest()
+            if self._file is not None:
+                self._file.close()
+            self._file = newer
+
+    def _print_rest(self) -> None:
+        while self._file is not None and (chunk := self._file.read(1 << 16)):
+            sys.stdout.buffer.write(chunk)
+            self.printed = True
+        sys.stdout.buffer.flush()
 
 
 def drain_command(
     node: Annotated[str, typer.Argument(help="Name of the node.")], state: StateOption, as_json: JsonOption = False
 ) -> None:
-    """Take a node out of use; its jobs save and go elsewhere."""
+    """Take a node out of use; its jobs go elsewhere."""
     _told(Client(state).ask("drain", node=node), as_json)
 
 
@@ -104,7 +134,7 @@ def history_command(
     last: Annotated[int, typer.Option("--last", help="So many events.", min=1)] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """What has happened: the last events of the journal, or those of one job."""
+    """What has happened: events of a service, or of one job."""
     client = Client(state)
     if job is not None:
         answer = client.ask("job", job=job_numbers([job])[0])
@@ -139,7 +169,7 @@ def policy_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the policy in force, or take another one into use: jobs run on until it says otherwise."""
+    """The policy of a service: show it, or change it while jobs run."""
     if name is None and settings:
         raise InputError("--set", found=settings[0], expected="the name of a policy before it")
     own = dict(named_value("--set", text) for text in settings or [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from allocator.cli.options.shared import (
 )
 from allocator.cli.service.options import StateOption
 from allocator.protocol.entities import Entities
-from allocator.runtime.adapters.base import Adapter, AdapterError
+from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
 from allocator.runtime.hardware import Hardware
@@ -134,6 +135,10 @@ def serve_command(
     max_failures: Annotated[
         int, typer.Option("--max-failures", help="Failures without progress after which a job is given up.", min=1)
     ] = 5,
+    max_fruitless: Annotated[
+        int,
+        typer.Option("--max-fruitless", help="Leases in a row without a newly saved step, likewise.", min=1),
+    ] = 20,
     hang: Annotated[
         float | None,
         typer.Option("--hang", help="A trainer that makes no step for so long has failed.", metavar="SECONDS"),
@@ -142,10 +147,11 @@ def serve_command(
         bool, typer.Option("--early-dispatch/--whole-rounds", help="Fill GPUs that fall idle before the round ends.")
     ] = True,
 ) -> None:
-    """Run jobs that are submitted to a state folder, under a policy, until stopped.
+    """Run real jobs under a policy, on this machine or a Slurm cluster.
 
-    Jobs run as the user who starts the service. Stopped or killed, it leaves them running; started again on the same
-    folder it goes on where it was.
+    The jobs are those that are submitted to its state folder, until it is stopped. They run as the
+    user who starts the service. Stopped or killed, it leaves them running; started again on the same folder it goes on
+    where it was.
     """
     options = RunOptions(
         throughputs=throughputs,
@@ -160,6 +166,7 @@ def serve_command(
         grace_seconds=grace,
         notice_seconds=min(notice, grace),
         max_failures=max_failures,
+        max_fruitless=max_fruitless,
         hang_seconds=hang,
         early_dispatch=early_dispatch,
     )
@@ -168,10 +175,7 @@ def serve_command(
     last = service.book.policy
     if policy is None and last is not None:
         maker = maker.under(last["name"], last["settings"])
-    try:
-        asyncio.run(_serve(service, maker, web))
-    except AdapterError as error:
-        raise InputError(f"--adapter {adapter}", found=str(error), expected="a cluster that can be used") from None
+    asyncio.run(_serve(service, maker, web))
 
 
 @dataclass(frozen=True)
@@ -217,10 +221,7 @@ def _adapter(name: str, state: Path, virtual: str | None, partition: str | None)
 
 async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
     def change(name: str, settings: Mapping[str, str]) -> None:
-        other = maker.under(name, settings)
-        other(service.hardware).check()
-        service.record([Event("policy", data={"name": name, "settings": dict(settings)})])
-        service.use_policy(other)
+        service.use_policy(maker.under(name, settings), settings)
 
     requests = Requests(service, change)
     server, door = Server(service.folder, requests), web.door(service, requests)
@@ -228,7 +229,7 @@ async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, service.close)
     await service.open(maker)
-    maker(service.hardware).check()
+    service.deciding.check()
     if (service.book.policy or {}).get("name") != maker.policy:
         service.record([Event("policy", data={"name": maker.policy, "settings": {}})])
     await server.start()
@@ -236,7 +237,8 @@ async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
         await door.open()
     screen = console()
     screen.print(
-        f"Serving {service.hardware.cluster} under {maker.policy} from {service.folder}; jobs run as this user."
+        f"Serving {service.hardware.cluster} under {maker.policy} from {service.folder}; "
+        f"jobs run as {getpass.getuser()}."
     )
     if door is not None:
         screen.print(f"Page, metrics and requests at {door.notice}")

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from allocator.cli.options.shared import JsonOption, print_json
-from allocator.cli.options.values import named_value
 from allocator.cli.service.options import StateOption, duration
 from allocator.runtime.client import Client
 from throughputs import InputError
@@ -54,7 +53,7 @@ def submit_command(
     copies: Annotated[int, typer.Option("--copies", help="Submit so many of it.", min=1, max=10_000)] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a job: a command and the GPUs that it needs.
+    """Give a service a job: a command and the GPUs that it needs.
 
     The command is started when the policy says so, with its lease in the environment; docs/leases.md says what a
     training script does to save and end when its lease ends.
@@ -66,7 +65,7 @@ def submit_command(
     job = {
         "command": command,
         "working_directory": str(directory),
-        "environment": dict(named_value("--env", text) for text in environment or []),
+        "environment": dict(_variable(text) for text in environment or []),
         "gpus": gpus,
         "total_steps": steps,
         "duration": None if length is None else duration(length, "--duration"),
@@ -92,3 +91,11 @@ def submit_command(
         return
     for made in answer["jobs"]:
         print(f"job {made['id']}")
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """Name and value, which may be empty, of a variable."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise InputError("--env", found=text, expected="NAME=VALUE")
+    return name, value

@@ -26,11 +26,11 @@ def status_command(
     active: Annotated[bool, typer.Option("--active", help="Only jobs that wait or run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What the service and its jobs do, and why each job is where it is."""
+    """What a service and its jobs do, and why each job is where it is."""
     client = Client(state)
 
     def ask() -> dict[str, Any]:
-        return client.ask("status", jobs=job_numbers(jobs) if jobs else None, active=active)
+        return client.follow("status", jobs=job_numbers(jobs) if jobs else None, active=active)
 
     if as_json:
         print_json(ask())
@@ -63,25 +63,45 @@ def wait_command(
     check: Annotated[bool, typer.Option("--check", help="Return 1 unless all of them completed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Wait until jobs are through; returns 0 then, and 2 when the time is up before."""
+    """Wait until jobs are through.
+
+    Returns 0 then, and 2 when the time is up before. A service that is stopped and started
+    again meanwhile is waited for, for a minute.
+    """
     client = Client(state)
     until = None if timeout is None else time.monotonic() + duration(timeout, "--timeout")
     wanted = job_numbers(jobs) if jobs else None
     pause = 0.05
-    while True:
-        answer = client.ask("status", jobs=wanted)
-        if all(job["state"] in _FINAL for job in answer["jobs"]):
-            break
+    while left := _left(client, wanted):
         if until is not None and time.monotonic() >= until:
-            left = [str(job["id"]) for job in answer["jobs"] if job["state"] not in _FINAL]
-            print(f"not through after {timeout}: job {', '.join(left[:10])}", file=sys.stderr)
+            shown = f"{', '.join(map(str, left[:10]))}{', ...' if len(left) > 10 else ''}"
+            print(f"not through after {timeout}: job {shown}", file=sys.stderr)
             raise typer.Exit(2)
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
+    if not (as_json or check):
+        return
+    answer = client.follow("status", jobs=wanted)
     if as_json:
         print_json(answer)
-    if check and any(job["state"] != "completed" for job in answer["jobs"]):
+    others = [job for job in answer["jobs"] if job["state"] != "completed"]
+    if check and others:
+        for job in others[:10]:
+            print(f"job {job['id']} {job['state']}: {job['reason']}", file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _left(client: Client, wanted: list[Any] | None) -> list[int]:
+    """Numbers of the jobs that are not through."""
+    if wanted is None:
+        # thousands of jobs are not told of one by one only to see that some are left
+        counts = client.follow("status", jobs=[])["service"]["counts"]
+        if not any(count for state, count in counts.items() if state not in _FINAL):
+            return []
+        answer = client.follow("status", active=True, last=11)
+    else:
+        answer = client.follow("status", jobs=wanted)
+    return [job["id"] for job in answer["jobs"] if job["state"] not in _FINAL]
 
 
 def _show(answer: dict[str, Any]) -> None:
@@ -89,20 +109,22 @@ def _show(answer: dict[str, Any]) -> None:
     for line in service_lines(answer["service"]):
         screen.print(line)
     if answer["jobs"]:
-        screen.print(jobs_table(answer["jobs"]))
+        screen.print(jobs_table(answer["jobs"], screen.width))
 
 
 def _follow(ask: Any) -> None:
     from rich.console import Group
     from rich.live import Live
 
+    screen = console()
+
     def picture() -> Any:
         answer = ask()
         lines = service_lines(answer["service"])
-        return Group(*lines, jobs_table(answer["jobs"]))
+        return Group(*lines, jobs_table(answer["jobs"], screen.width))
 
     try:
-        with Live(picture(), console=console(), refresh_per_second=2) as live:
+        with Live(picture(), console=screen, refresh_per_second=2) as live:
             while True:
                 time.sleep(0.5)
                 live.update(picture())

@@ -292,7 +292,9 @@ def _claim(job: str, epoch: int) -> None:
         raise _RefusedError(
             EXIT_STALE, f"epoch {epoch} is stale: the lease is of epoch {lease}, the last start of {last}"
         )
-    if last is not None and number_in(EXIT_FILE, "epoch") != last:
+    # Where the folder was deleted under an earlier start, that still has the lock of a file that is no longer there.
+    forgotten = epoch > 1 if last is None else number_in(EXIT_FILE, "epoch") != last
+    if forgotten:
         while strays := carriers("ALLOCATOR_JOB_ID").get(job) or carriers("ALLOCATOR_JOB_ID").get(job):
             # Looked for twice: one that ends between being listed and being read may leave a child that was not listed.
             left = end_processes({*strays, *descendants(strays)}, SWEEP_SECONDS)
