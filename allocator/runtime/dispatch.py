@@ -10,7 +10,7 @@ from typing import Any
 
 from allocator.lease.fence import LeaseLockedError, StaleLeaseError, raise_epoch
 from allocator.lease.files import LEASE_FILE, Grant, read_file, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, Seen, StartOrder
+from allocator.runtime.adapters.base import Adapter, AdapterError, NoAnswerError, Seen, StartOrder
 from allocator.runtime.book import STARTING, STOPPING, Job
 from allocator.runtime.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
@@ -105,6 +105,9 @@ class Dispatch:
         order = replace(order, environment={**self._variables(job), **job.environment})
         try:
             await self._adapter.start(order)
+        except NoAnswerError:
+            # the same epoch is ordered again
+            raise
         except AdapterError as error:
             if job.epoch == order.epoch and job.places:
                 self._refused(job, str(error), 0)
@@ -123,9 +126,13 @@ class Dispatch:
             if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
                 watch.killed_at = now
                 self._task(job.uuid, job.epoch, "kill", self._adapter.kill(job.uuid, job.epoch))
-        elif now >= watch.asked_at + patience and watch.termed_at is None:
+        elif now >= watch.asked_at + patience and (watch.termed_at is None or self._failed(job, "stop")):
             watch.termed_at = now
             self._task(job.uuid, job.epoch, "stop", self._adapter.stop(job.uuid, job.epoch))
+
+    def _failed(self, job: Job, what: str) -> bool:
+        """Whether the last order of a kind went wrong."""
+        return (job.uuid, job.epoch, what) in self._not_before
 
     def clear(self, one: Seen) -> None:
         """A start that nobody wants to know of: it is killed, and once it has ended forgotten."""
@@ -183,6 +190,7 @@ class Dispatch:
                 self._not_before[key] = self._clock() + _ORDER_AGAIN
             else:
                 self.troubles.pop(uuid, None)
+                self._not_before.pop(key, None)
                 self._ordered()
             finally:
                 self.tasks.pop(key, None)
