@@ -109,6 +109,20 @@ def test_who_stops_in_between_starts_anew() -> None:
     assert (steps_of(plan), plan.real_end, plan.met) == ([(NOW, 2)], 190.0, True)
 
 
+def test_who_goes_on_as_before_has_no_restart() -> None:
+    """95 s of work in 100 s: a restart of 20 s would be too much, and needs two GPUs."""
+    filling, curve = Filling(restart_seconds=20.0), ScalingCurve([1, 2], [1.0, 2.0], capacity=2)
+    for held, starting, expected in ((1, 0.0, 1), (1, 4.0, 1), (1, 6.0, 2), (0, 0.0, 2)):
+        job = DeadlineJob(curve, 95.0, NOW + 100.0, held, starting)
+        plan = filling.minimum_share(FreeProfile(NOW, 2), job)
+        assert plan.met
+        assert plan.gpus[-1] == expected
+    # 50 s on one GPU without a restart, then a restart, and 60 steps at four a second
+    faster = DeadlineJob(ScalingCurve([1, 2], [1.0, 4.0], capacity=4), 110.0, NOW + 100.0, held=1)
+    plan = filling.minimum_share(FreeProfile.of([(NOW, 3), (NOW + 50.0, 4)]), faster)
+    assert (steps_of(plan), plan.real_end) == ([(NOW, 1), (NOW + 50.0, 2)], NOW + 85.0)
+
+
 def largest(profile: FreeProfile, job: DeadlineJob) -> Steps:
     return merged(
         [(time, job.curve.level_within[free]) for time, free in zip(profile.times, profile.free, strict=True)]
