@@ -296,6 +296,18 @@ def test_restarts_by_hand_in_patterns() -> None:
     assert math.isnan(late.gpu_seconds)
 
 
+def test_plans_that_nothing_is_proven_of_are_feasible() -> None:
+    """Without time the plan to begin with is all there is: two GPUs for 60 s, where one would do for 90 s."""
+    curve = ScalingCurve([1, 2], [1.0, 1.5], capacity=2)
+    job, start = DeadlineJob(curve, 90.0, 100.0), JobPlan([0.0], [2], 60.0, 60.0, True, 60.0)
+    found = plans_by_patterns(Filling(), 2, 0.0, [job], [start], seconds=0.0)
+    assert (found.status, found.gpu_seconds) == ("feasible", pytest.approx(120.0, rel=1e-5))
+    assert found.bound <= 90.0
+    proven = plans_by_patterns(Filling(), 2, 0.0, [job], [start])
+    assert (proven.status, proven.gpu_seconds) == ("optimal", pytest.approx(90.0, rel=1e-5))
+    assert proven.bound == pytest.approx(90.0, rel=1e-3)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_patterns_begin_with_who_runs_already(first) -> None:
     one = ScalingCurve([1], [1.0], capacity=1)
