@@ -107,6 +107,7 @@ def test_by_hand() -> None:
     jobs = [DeadlineJob(curve, work, 100.0) for work in (100.0, 150.0, 160.0)]
     answer = solve_deadlines(DeadlineProgram(jobs, 2, [0.0, 50.0, 100.0], values=[1.0, 1.0, 3.0]))
     assert answer.met.tolist() == [False, False, True]
+    assert answer.solution.stages[0].objective == pytest.approx(3.0)
     # both slots whole, as 1 GPU in one of them would be too little
     assert answer.gpu_seconds == pytest.approx(200.0)
     shares = solve_deadlines(DeadlineProgram.interval_bound(jobs[:1], 2, 0.0))

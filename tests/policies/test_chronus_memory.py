@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allocator.policies.chronus.clock import LeaseClock
@@ -48,9 +48,10 @@ def test_times_are_whole_units() -> None:
 
 
 @given(st.floats(0.01, 100.0), st.integers(1, 10**6), st.floats(0.0, 1.0))
+@example(0.3, 356, 10.576 / (356 * 0.3))
 def test_the_clock_is_not_a_moment_before_a_tick_that_was_waited_for(unit, tick, part) -> None:
     clock = LeaseClock(unit, tick=1, slot=6, lease=20)
-    now = part * tick * unit
+    now = part * (tick * unit)
     assert now + clock.seconds_until(tick, now) >= tick * unit
 
 
