@@ -257,6 +257,21 @@ def test_a_plan_is_carried_on(clock: float) -> None:
     assert not filling.carried_on(plan, DeadlineJob(curve, 76.0 - done, 60.0, held), clock).met
 
 
+def test_slots_are_counted_from_now() -> None:
+    filling = Filling(slot_seconds=60.0)
+    assert [filling.aligned(10.0, time) for time in (10.0, 11.0, 70.0, 95.0)] == [10.0, 70.0, 70.0, 130.0]
+    assert [filling.begun(10.0, time) for time in (10.0, 69.0, 70.0, 95.0)] == [10.0, 10.0, 70.0, 70.0]
+    assert (Filling().aligned(10.0, 95.0), Filling().begun(10.0, 95.0)) == (95.0, 95.0)
+
+
+def test_a_forced_level_is_given_back_when_others_begin() -> None:
+    """Slots of the others are counted from elsewhere: theirs begins at 50 s, before the one of 60 s ends."""
+    profile = FreeProfile.of([(0.0, 2), (50.0, 4)])
+    job = DeadlineJob(ScalingCurve([1], [1.0], capacity=4), 40.0, 200.0)
+    plan = Filling(slot_seconds=60.0).minimum_share(profile, job, first=1)
+    assert (plan.gpus, plan.real_end, plan.end) == ([1], 40.0, 50.0)
+
+
 def test_useful_levels_are_those_that_are_faster() -> None:
     curve = ScalingCurve([1, 2, 4, 8, 16], [1.0, 3.0, 2.0, 3.0, 4.0], capacity=20, useful_only=True)
     assert curve.levels == [1, 2, 16]

@@ -107,6 +107,7 @@ def test_by_hand() -> None:
     jobs = [DeadlineJob(curve, work, 100.0) for work in (100.0, 150.0, 160.0)]
     answer = solve_deadlines(DeadlineProgram(jobs, 2, [0.0, 50.0, 100.0], values=[1.0, 1.0, 3.0]))
     assert answer.met.tolist() == [False, False, True]
+    assert answer.solution.stages[0].objective == pytest.approx(3.0)
     # both slots whole, as 1 GPU in one of them would be too little
     assert answer.gpu_seconds == pytest.approx(200.0)
     shares = solve_deadlines(DeadlineProgram.interval_bound(jobs[:1], 2, 0.0))
@@ -277,3 +278,65 @@ def test_patterns_let_in_what_other_orders_do_not() -> None:
     assert by_patterns > by_repair
     # what only shares could do
     assert by_patterns > 0.95 * possible
+
+
+def test_restarts_by_hand_in_patterns() -> None:
+    """85 s of work on the one GPU there is, and 10 s to get going: what a plan takes, and what it takes at least."""
+    one = ScalingCurve([1], [1.0], capacity=1)
+    filling = Filling(restart_seconds=10.0)
+    found = plans_by_patterns(filling, 1, 0.0, [DeadlineJob(one, 85.0, 100.0)])
+    assert found.status == "optimal"
+    assert found.gpu_seconds == pytest.approx(95.0, rel=1e-5)
+    # restarts are not in the program
+    assert found.bound == pytest.approx(85.0, rel=1e-5)
+    running = plans_by_patterns(filling, 1, 0.0, [DeadlineJob(one, 85.0, 100.0, held=1)])
+    assert running.gpu_seconds == pytest.approx(85.0, rel=1e-5)
+    # 95 s and a restart are too much, which the program does not prove
+    late = plans_by_patterns(filling, 1, 0.0, [DeadlineJob(one, 95.0, 100.0)])
+    assert (late.status, late.plans) == ("unknown", None)
+    assert math.isnan(late.gpu_seconds)
+
+
+def test_plans_that_nothing_is_proven_of_are_feasible() -> None:
+    """Without time the plan to begin with is all there is: two GPUs for 60 s, where one would do for 90 s."""
+    curve = ScalingCurve([1, 2], [1.0, 1.5], capacity=2)
+    job, start = DeadlineJob(curve, 90.0, 100.0), JobPlan([0.0], [2], 60.0, 60.0, True, 60.0)
+    found = plans_by_patterns(Filling(), 2, 0.0, [job], [start], seconds=0.0)
+    assert (found.status, found.gpu_seconds) == ("feasible", pytest.approx(120.0, rel=1e-5))
+    assert found.bound <= 90.0
+    proven = plans_by_patterns(Filling(), 2, 0.0, [job], [start])
+    assert (proven.status, proven.gpu_seconds) == ("optimal", pytest.approx(90.0, rel=1e-5))
+    assert proven.bound == pytest.approx(90.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_patterns_begin_with_who_runs_already(first) -> None:
+    one = ScalingCurve([1], [1.0], capacity=1)
+    jobs = [DeadlineJob(one, 40.0, 100.0, held=int(j == first)) for j in range(2)]
+    plans = plans_by_patterns(Filling(), 1, 0.0, jobs).plans
+    assert plans is not None
+    assert plans[first].gpus[0] == 1
+    assert plans[1 - first].gpus == [0, 1]
+
+
+def test_gpu_time_comes_before_throughput_now() -> None:
+    """Ten seconds of work: a slot of 30 s now, or one of 10 s later."""
+    job = DeadlineJob(ScalingCurve([1], [1.0], capacity=1), 10.0, 40.0)
+    assert solve_deadlines(DeadlineProgram([job], 1, [0.0, 30.0, 40.0])).gpu_seconds == pytest.approx(10.0)
+
+
+def test_throughput_now_is_relative_to_that_of_the_first_level() -> None:
+    """Only one of them can run now: ten steps/s on one GPU count as one, three on three as three."""
+    fast = DeadlineJob(ScalingCurve([1], [10.0], capacity=3), 100.0, 20.0)
+    wide = DeadlineJob(ScalingCurve([1, 3], [1.0, 3.0], capacity=3), 30.0, 20.0)
+    plans = solve_deadlines(DeadlineProgram([fast, wide], 3, [0.0, 10.0, 20.0])).plans
+    assert plans is not None
+    assert [plan.gpus for plan in plans if plan is not None] == [[0, 1], [3]]
+
+
+def test_cheapest_steps_are_the_latest() -> None:
+    profile = FreeProfile.of([(0.0, 2), (50.0, 3)])
+    plan = cheapest_share(Filling(), profile, DeadlineJob(ScalingCurve([1, 2], [1.0, 2.0], 3), 40.0, 100.0))
+    assert plan is not None
+    assert plan.gpus == [0, 2]
+    assert plan.starts == pytest.approx([0.0, 80.0], abs=1e-4)

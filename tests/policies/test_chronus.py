@@ -23,9 +23,13 @@ LEASE = 20 * MINUTE
 
 
 def state_of(
-    durations: list[float], options: list[OptionRow], gpus: list[int] | None = None, capacity: int = 8
+    durations: list[float],
+    options: list[OptionRow],
+    gpus: list[int] | None = None,
+    capacity: int = 8,
+    clock: float = 0.0,
 ) -> ClusterState:
-    """Jobs that arrive at 0, durations in minutes; deadlines in minutes with values."""
+    """Jobs that have just arrived, durations in minutes; deadlines in minutes with values."""
     n = len(durations)
     matrix = ThroughputMatrix(np.ones((n, 1)), range(n), ["v100"], gpus or [1] * n)
     rows = [tuple((due * MINUTE, value) for due, value in row) for row in options]
@@ -33,6 +37,7 @@ def state_of(
     return ClusterState(
         Cluster({"v100": capacity}),
         matrix,
+        clock=clock,
         steps_remaining=np.array(durations) * MINUTE,
         deadlines=np.nan_to_num(due.tightest, nan=np.inf),
         deadline_options=due,
@@ -79,12 +84,30 @@ def test_a_deadline_that_is_too_short_is_not_promised_unless_it_may_be_put_off()
     assert memory.options[0][0].tolist() == [120.0]
 
 
+def test_what_is_tolerated_counts_from_submission() -> None:
+    """A tenth of the 110 minutes from 20 to 130 makes 141: the lease that ends at 140, the fifth from 40 on."""
+    later = state_of([DURATION, 100.0], [((130.0, 10.0),), ((130.0, 10.0),)], clock=LEASE)
+    _, memory = looked_at(later, tolerate_ratio=1.1)
+    assert memory.needed.tolist() == [5, 6]
+    assert memory.kind.tolist() == [ACCEPTED, UNACCEPTED]
+    assert memory.due[0] == 140.0
+
+
 def test_a_rejected_job_is_in_the_way_of_others_only_as_published() -> None:
     # the first needs eight leases on all GPUs and has five; the second needs thirteen of fourteen on one
     options = [((120.0, 10.0),), ((300.0, 10.0),)]
     state = state_of([120.0, 220.0], options, gpus=[8, 1])
     assert looked_at(state)[1].kind.tolist() == [UNACCEPTED, ACCEPTED]
     assert looked_at(state, admission="published")[1].kind.tolist() == [UNACCEPTED, UNACCEPTED]
+
+
+def test_a_deadline_without_room_is_in_nobodys_way() -> None:
+    """One GPU: the first two take ten leases, and who needs five more of these hinders nobody."""
+    options = [((120.0, 10.0),), soft(5, 10, 11, 12), ((220.0, 10.0),), ((320.0, 10.0),)]
+    _, memory = looked_at(state_of([DURATION] * 4, options, capacity=1))
+    assert memory.kind.tolist() == [ACCEPTED, ACCEPTED, UNACCEPTED, ACCEPTED]
+    assert memory.granted.tolist() == [0, 1, -1, 0]
+    assert memory.due[[0, 1, 3]].tolist() == [120.0, 220.0, 320.0]
 
 
 def test_jobs_without_deadline_run_at_once_and_come_behind_short_ones() -> None:
@@ -101,6 +124,9 @@ def test_noise_is_drawn_from_its_seed() -> None:
     assert durations[0] == durations[1] != durations[2]
     assert all(50 <= each <= 200 for each in durations[0])
     assert looked_at(state)[1].duration.tolist() == [100.0] * 5
+    # one draw in three is beyond half and twice, and is drawn again
+    wild = looked_at(state_of([100.0] * 30, [()] * 30), noise=1.0)[1].duration
+    assert all(50 <= each < 200 for each in wild.tolist())
 
 
 def test_between_ticks_everybody_goes_on_until_the_next_slot() -> None:

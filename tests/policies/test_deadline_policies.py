@@ -318,6 +318,35 @@ def test_promises_that_can_be_kept_are_where_gpus_are_lost() -> None:
     assert memory.unpromised == {0}
 
 
+def test_promises_for_which_gpus_were_lost_are_made_anew() -> None:
+    """Both need two GPUs to the end; of two that are left one job has them, and the other one is not forgotten."""
+    policy = get_policy("elasticflow", margin_seconds=0.0)
+    memory = policy.new_memory()
+    policy.plan(state_of([180.0, 180.0], [100.0, 100.0], gpus=4), memory)
+    assert set(memory.promised) == {0, 1}
+    plan = policy.plan(state_of([180.0, 180.0], [100.0, 100.0], gpus=2), memory)
+    assert (set(memory.promised), memory.unpromised) == ({0}, {1})
+    assert gpus_of(plan) == {0: 2}
+
+
+def test_who_is_late_may_still_end_within_the_margin() -> None:
+    policy = get_policy("elasticflow", margin_seconds=10.0)
+    for steps, promised in ((95.0, {0}), (101.0, set())):
+        memory = policy.new_memory()
+        memory.unpromised = {0}
+        policy.plan(state_of([steps], [100.0], gpus=1), memory)
+        assert set(memory.promised) == promised
+        assert memory.unpromised == {0} - promised
+
+
+def test_of_those_who_are_late_the_one_due_first_is_first() -> None:
+    policy = get_policy("elasticflow")
+    memory = policy.new_memory()
+    memory.unpromised = {0, 1, 2}
+    plan = policy.plan(state_of([50.0] * 3, [-5.0, -10.0, np.inf], gpus=1, clock=100.0), memory)
+    assert gpus_of(plan) == {1: 1}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

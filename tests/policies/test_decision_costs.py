@@ -40,6 +40,14 @@ def test_starts_and_decisions_that_change_nothing_are_told_apart():
     assert (costs.restart_seconds, costs.lost_share) == (20.0, pytest.approx(4 / 300))
 
 
+def test_a_decision_is_learned_from_once_and_takes_half_of_the_time_at_most():
+    costs = DecisionCosts()
+    costs.note(0.0, started=[0], kept=[1])
+    for clock in (10.0, 30.0):
+        costs.learn(state_of([8.0, 60.0], clock))
+        assert (costs.starts, costs.restart_seconds, costs.lost_share) == (1, 8.0, 0.5)
+
+
 def test_what_was_learned_comes_back():
     costs, again = DecisionCosts(), DecisionCosts()
     costs.note(0.0, started=[0], kept=[1])

@@ -55,6 +55,11 @@ def test_measures(measure: str, ratio: float, met: int, late: int, wasted: float
     }
 
 
+def test_best_effort_that_cannot_run_is_not_a_deadline_that_was_rejected() -> None:
+    jobs = JOBS.assign(status=JOBS["status"].where(JOBS.index != 5, "rejected"))
+    assert deadline_figures(jobs) == deadline_figures(JOBS)
+
+
 def test_with_one_deadline_each_all_measures_are_one() -> None:
     hard = JOBS.drop(columns="value_kept")
     assert deadline_figures(hard, "first") == deadline_figures(hard, "last") == deadline_figures(hard, "value")

@@ -25,6 +25,13 @@ def test_slos_are_drawn_with_the_published_probabilities() -> None:
     assert not np.array_equal(drawn, assign_slos(trace, np.random.default_rng(1)).slo)
 
 
+def test_slos_are_drawn_as_often_as_asked() -> None:
+    drawn = assign_slos(make_trace([1] * 6000), np.random.default_rng(0), {2.0: 0.7, 5.0: 0.0, 3.0: 0.3}).slo
+    values, counts = np.unique(drawn, return_counts=True)
+    assert values.tolist() == [2.0, 3.0]
+    assert counts / 6000 == pytest.approx([0.7, 0.3], abs=0.02)
+
+
 def test_a_job_that_has_an_slo_keeps_it_and_does_not_disturb_the_others() -> None:
     n = 50
     plain = assign_slos(make_trace([1] * n), np.random.default_rng(3))

@@ -107,6 +107,14 @@ def test_deadlines_may_be_judged_by_the_training():
     assert met.jobs["met"].tolist() == [True]
 
 
+def test_training_is_judged_by_whole_seconds():
+    """Through after 12.25 s, which are 13: a deadline at 12.5 s is missed, one at 13 s is met."""
+    for slo, met in ((1.25, False), (1.3, True)):
+        trace = jobs([0.0], [1], [12.25], slo=[slo], duration=[10.0])
+        result, _ = run(trace, slot_seconds=60.0, ends="slot", deadlines_judged_by="training")
+        assert result.jobs["met"].tolist() == [met]
+
+
 COSTS = {"overhead_base_seconds": 2.0, "overhead_doubling_seconds": 3.0}
 
 

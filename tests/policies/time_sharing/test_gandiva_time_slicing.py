@@ -54,6 +54,14 @@ def test_sizes_get_servers_in_proportion_to_the_gpus_they_want():
     assert sets_of(memory) == {4: [[2, 1], [3], [4]], 2: [[5, 6, 7, 8]]}
 
 
+def test_who_finds_no_room_takes_turns_where_fewest_do():
+    memory = NodeSets()
+    memory.resize(2, 4)
+    for job in range(8):
+        memory.arrive(job, 2)
+    assert sets_of(memory) == {2: [[0, 1, 4, 6], [2, 3, 5, 7]]}
+
+
 def test_gangs_of_several_servers():
     policy = get_policy("gandiva_time_slicing")
     memory = policy.new_memory()

@@ -1,0 +1,138 @@
+"""What Chronus does with its table of jobs, step by step on tables made by hand; one unit of time is a minute."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from allocator.policies.chronus.clock import LeaseClock
+from allocator.policies.chronus.leases import begin_lease, count_needed
+from allocator.policies.chronus.memory import ACCEPTED, BEST_EFFORT, UNACCEPTED, ChronusMemory
+from allocator.policies.chronus.opportunistic import look_at_running, serve_waiting
+from allocator.policies.chronus.policy import Chronus
+from allocator.policies.chronus.rules import LeaseRules
+
+FAR = 1000.0
+
+
+def rules_of(capacity: int, **settings: Any) -> LeaseRules:
+    return Chronus(**settings)._rules(capacity)
+
+
+def memory_of(*jobs: dict[str, Any]) -> ChronusMemory:
+    """Rows in order: all wait but those with `runs`; jobs last `units`, which is what they are believed to."""
+    memory = ChronusMemory(0)
+    for at, job in enumerate(jobs):
+        values = dict(job)
+        runs, units = values.pop("runs", False), values.pop("units", 100.0)
+        due = values.pop("due", FAR)
+        known = {"duration": units, "known_duration": units, "estimate": units, "due": due} | values
+        memory.add(f"job {at}", (np.array([due]), np.array([10.0])), **known)
+        if runs:
+            memory.start([at], 0)
+    return memory
+
+
+def test_times_are_whole_units() -> None:
+    clock = LeaseClock(60.0, tick=1, slot=6, lease=20)
+    assert [clock.next_slot(now) for now in (0, 11, 17.5, 18, 20)] == [6, 12, 18, 20, 24]
+    assert [clock.running_lease(now) for now in (0, 19.9, 20, 40)] == [0, 0, 1, 2]
+    assert [clock.tick_at(seconds) for seconds in (60.0, 90.0, math.nextafter(60.0, 0.0), 60.0 + 1e-7)] == [
+        1, None, None, 1,
+    ]  # fmt: skip
+
+
+@given(st.floats(0.01, 100.0), st.integers(1, 10**6), st.floats(0.0, 1.0))
+@example(0.3, 356, 10.576 / (356 * 0.3))
+def test_the_clock_is_not_a_moment_before_a_tick_that_was_waited_for(unit, tick, part) -> None:
+    clock = LeaseClock(unit, tick=1, slot=6, lease=20)
+    now = part * (tick * unit)
+    assert now + clock.seconds_until(tick, now) >= tick * unit
+
+
+def test_leases_too_many_are_taken_off_the_early_end() -> None:
+    memory = memory_of({"units": 60, "needed": 3, "ran": 25.0, "kind": ACCEPTED})
+    memory.leases[0] = np.array([3, 5, 8])
+    count_needed(memory, rules_of(1), [0])
+    assert memory.needed.tolist() == [2]
+    assert memory.leases[0].tolist() == [5, 8]
+
+
+@pytest.mark.parametrize(("unaccepted", "lease_begun", "runs"), [(0, 2, True), (1, 2, False), (1, 1, True)], ids=str)
+def test_gpus_are_kept_free_for_those_who_were_turned_away_since_the_last_lease(unaccepted, lease_begun, runs) -> None:
+    """One lease is needed of two; after a lease in which there was nobody, nobody was turned away."""
+    memory = memory_of({"units": 15, "needed": 1, "kind": ACCEPTED, "planned": True, "granted": 0, "due": 100.0})
+    memory.unaccepted, memory.lease_begun = unaccepted, lease_begun
+    begin_lease(memory, rules_of(1, objective="adaptive"), 60)
+    assert (memory.running == [0]) is runs
+    assert memory.leased.tolist() == [runs]
+    assert memory.needed.tolist() == [1 - runs]
+
+
+def test_who_has_run_for_its_estimate_loses_its_promise_but_not_its_lease() -> None:
+    job = {"units": 10, "kind": ACCEPTED, "planned": True, "runs": True}
+    memory = memory_of(job | {"leased": True}, job)
+    memory.leases = [np.array([3]), np.array([3])]
+    look_at_running(memory, rules_of(2), 15)
+    assert memory.overrun.tolist() == [False, True]
+    assert memory.planned.tolist() == [True, False]
+    assert memory.kind.tolist() == [ACCEPTED, UNACCEPTED]
+    assert [plan is None for plan in memory.leases] == [False, True]
+    look_at_running(memory, rules_of(2), 20)
+    assert memory.overrun.all()
+    assert memory.ran.tolist() == [20.0, 20.0]
+
+
+def test_a_duration_becomes_known_while_the_job_runs() -> None:
+    """Believed to take 100 minutes, and 50 in fact: half way through what is believed, 75."""
+    rules = rules_of(1, noise=0.1, trusted_noise=0.5)
+    memory = memory_of({"units": 100.0, "known_duration": 50.0, "runs": True})
+    look_at_running(memory, rules, 50)
+    assert memory.estimate.tolist() == rules.estimates(np.array([75.0]), np.array([1])).tolist()
+
+
+def test_short_jobs_are_guaranteed_their_gpus_by_gpu_time() -> None:
+    """Of four GPUs: one for 20 minutes, the whole lease; four for 5.5, which do not fit beside it; two for 12."""
+    jobs = [{"gpus": gpus, "units": units, "kind": UNACCEPTED} for gpus, units in ((4, 5.5), (1, 20.0), (2, 12.0))]
+    memory = memory_of(
+        *jobs, {"gpus": 1, "units": 20.5, "kind": UNACCEPTED}, {"gpus": 2, "units": 13.0, "kind": UNACCEPTED}
+    )
+    serve_waiting(memory, rules_of(4, forced_guarantee=True), 0)
+    assert memory.forced.tolist() == [False, True, True, False, False]
+    assert memory.running == [1, 2, 3]
+
+
+def test_gpus_that_are_guaranteed_are_not_given_twice() -> None:
+    held = {"runs": True, "kind": BEST_EFFORT}
+    memory = memory_of(held | {"forced": True}, held | {"leased": True}, {"units": 5.0, "kind": UNACCEPTED})
+    serve_waiting(memory, rules_of(2, forced_guarantee=True), 0)
+    assert memory.forced.tolist() == [True, False, False]
+    assert memory.running == [0, 1]
+
+
+def test_those_with_most_gpu_time_left_give_way_and_no_more_than_needed() -> None:
+    best = {"gpus": 2, "runs": True, "kind": BEST_EFFORT}
+    memory = memory_of(best | {"units": 10}, best | {"units": 100}, {"gpus": 2, "units": 10.0, "kind": UNACCEPTED})
+    serve_waiting(memory, rules_of(4, forced_guarantee=True), 0)
+    assert memory.running == [0, 2]
+    assert memory.waiting == [1]
+
+
+@pytest.mark.parametrize("kinds", [(UNACCEPTED, BEST_EFFORT), (BEST_EFFORT, UNACCEPTED)])
+def test_jobs_without_a_promise_and_best_effort_are_one_class(kinds) -> None:
+    memory = memory_of({"units": 300, "kind": kinds[0]}, {"units": 50, "kind": kinds[1]})
+    serve_waiting(memory, rules_of(1), 0)
+    assert memory.running == [1]
+
+
+def test_who_stops_has_no_lease_any_more() -> None:
+    memory = memory_of({"runs": True, "leased": True}, {"runs": True, "leased": True})
+    memory.stop([0], 7)
+    assert (memory.running, memory.waiting) == ([1], [0])
+    assert memory.leased.tolist() == [False, True]
+    assert memory.seen.tolist() == [7.0, 0.0]
