@@ -32,6 +32,7 @@ COMMANDS = {
     "drain": "Take a node out of use; its jobs go elsewhere.",
     "resume": "Take a node into use again.",
     "policy": "The policy of a service: show it, or change it while jobs run.",
+    "profile": "Measure how fast a program runs, by accelerator type and number of GPUs.",
 }
 """Commands with the first line of their help, all that ``allocator --help`` needs."""
 
@@ -49,6 +50,7 @@ SERVICE = {
     "drain": "jobs",
     "resume": "jobs",
     "policy": "jobs",
+    "profile": "profile",
 }
 """Commands that are in modules of `allocator.cli.service`; the others are in modules of their own name in `ROOM`."""
 

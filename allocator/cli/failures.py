@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from allocator.runtime.client import NoServiceError
+from allocator.runtime.profiling.measure import ProfilingError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
 __all__ = ["EXPECTED"]
 
-EXPECTED = (NoServiceError, SolverError, SimulationStalledError)
+EXPECTED = (NoServiceError, ProfilingError, SolverError, SimulationStalledError)
