@@ -23,7 +23,7 @@ def preset_of(run: RecordedRun) -> Preset:
     chosen = preset(str(told.get("preset", "default")))
     known = chosen.as_dict()
     own = {name: value for name, value in told.items() if name in known and name not in _NAMES}
-    own |= {"restart_penalty_seconds": run.restart_seconds, "restart_when_moved": True}
+    own |= {"restart_penalty_seconds": run.restart_seconds, "restart_when_moved": True, "restart_delays": True}
     return chosen.replace(**{name: tuple(v) if isinstance(v, list) else v for name, v in own.items()})
 
 
