@@ -150,12 +150,11 @@ def _told(run: _Run, what: str) -> str:
     place = f"{run.order.gpu_count} x {run.order.accelerator}"
     text = f"{run.program.job_type} on {place}: {program!r} {what}"
     if run.last is None and not run.count.reports:
-        text += (
-            "; it has not reported any steps (allocator.lease does so in three lines), and its output matches no pattern"
-            if run.program.pattern is not None
-            else "; it has not reported any steps: use allocator.lease in it, or say with --steps-pattern how its output "
-            "tells of them"
-        )
+        text += "; it has not reported any steps"
+        if run.program.pattern is None:
+            text += ": use allocator.lease in it, or say with --steps-pattern how its output tells of them"
+        else:
+            text += ", and its output matches no pattern"
     last = run.count.last_lines()
     return f"{text}; it printed last:\n{last}" if last else text
 

@@ -15,7 +15,7 @@ from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event
 from throughputs import InputError
 
-__all__ = ["Lease", "Leases", "read_events"]
+__all__ = ["Lease", "Leases", "last_event", "read_events"]
 
 
 def read_events(folder: Path) -> Iterator[Event]:
@@ -26,15 +26,23 @@ def read_events(folder: Path) -> Iterator[Event]:
     InputError
         There is no journal, or it is not one of ours.
     """
+    return _asked(folder, "ORDER BY number")
+
+
+def last_event(folder: Path, kind: str) -> Event | None:
+    """The last event of a kind, None without; raises as `read_events`."""
+    return next(_asked(folder, "WHERE kind = ? ORDER BY number DESC LIMIT 1", kind), None)
+
+
+def _asked(folder: Path, which: str, *values: str) -> Iterator[Event]:
     path = folder / "journal.sqlite"
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="the journal of a service")
     try:
         base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
-            for number, clock, at, kind, job, data in base.execute(
-                "SELECT number, clock, at, kind, job, data FROM events ORDER BY number"
-            ):
+            query = f"SELECT number, clock, at, kind, job, data FROM events {which}"
+            for number, clock, at, kind, job, data in base.execute(query, values):
                 yield Event(kind, job, clock, json.loads(data), at, number)
         finally:
             base.close()
