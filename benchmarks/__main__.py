@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks import deadlines, decisions, leases, long_runs, planning, simulations, solvers
+from benchmarks.runtime import overheads
 from throughputs.files import write_text
 
 STUDIES: dict[str, Any] = {
@@ -20,6 +21,7 @@ STUDIES: dict[str, Any] = {
     "leases": leases,
     "long_runs": long_runs,
     "planning": planning,
+    "runtime": overheads,
     "simulations": simulations,
     "solvers": solvers,
 }

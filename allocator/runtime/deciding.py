@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.checkpoint.state_file import StateFile
-from allocator.runtime.book import QUEUED, Book, Job
+from allocator.runtime.book import HOLDS_GPUS, QUEUED, Book, Job
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.knowledge import Ways
 from allocator.runtime.reconcile import Target, free_for, gpus_of, held
@@ -254,7 +254,8 @@ class Deciding:
         seconds = None
         if plan is not None and not again:
             since = plan.verdict.clock
-            ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
+            # who made room at the beginning and runs again, on other GPUs, has not ended
+            ends = {uuid: min(at, clock) for uuid, (job, at) in self._ended.items() if job.state not in HOLDS_GPUS}
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         arrived = [replace(job) for job in self._arrived.values()]

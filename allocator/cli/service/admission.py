@@ -55,7 +55,10 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
     known = read_table(throughputs or state / THROUGHPUTS_FILE)
     knowledge = Knowledge(cluster.accelerators, known)
     builder = TableBuilder()
-    rows = []
+    names: list[str] = []
+    gpus_now: list[int] = []
+    steps_left: list[float] = []
+    due: list[float] = []
     for job in answer["jobs"]:
         measured = {(way["accelerator"], way["gpus"]): way["rate"] for way in job["measured"]}
         ways = knowledge.believed(job["job_type"], job["gpus"], measured)
@@ -69,14 +72,15 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
         name = f"job {job['id']}"
         for (accelerator, gpus), rate in ways.items():
             builder.add_isolated(accelerator, (name, gpus), rate)
-        rows.append((name, held or job["gpus"], max(left, 1.0), job["deadline"]))
-    names, gpus, steps, deadlines = ([row[k] for row in rows] for k in range(4))
-    due = [np.nan if deadline is None else deadline for deadline in deadlines]
+        names.append(name)
+        gpus_now.append(held or job["gpus"])
+        steps_left.append(max(left, 1.0))
+        due.append(np.nan if job["deadline"] is None else job["deadline"])
     of_jobs = ThroughputTable(*builder.figures(), known.source)
     run: dict[str, Any] = dict(getattr(last_event(state, "run"), "data", None) or {})
     own, settings = run.get("policy_settings", {}), run.get("settings", {})
     return Presence(
-        Trace(names, gpus, steps, [0.0] * len(rows), deadline=due, source=f"jobs of the service on {state}"),
+        Trace(names, gpus_now, steps_left, [0.0] * len(names), deadline=due, source=f"service on {state}"),
         cluster,
         merged_tables(known, of_jobs),
         float(answer["service"]["clock"]),
