@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -240,6 +241,14 @@ class Service:
             return job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
         return job.steps
 
+    def _expected_steps(self, job: Job) -> float:
+        """Steps by now: those since the last report are taken to go on at the speed that is believed."""
+        report, steps = self.watching.report(job), self.steps_of(job)
+        if report is None or report.state != "training":
+            return steps
+        since = min(max(time.time() - report.at, 0.0), _LONGEST_SINCE_REPORT)
+        return min(steps + since * self.deciding.believed_rate(job), job.total_steps or math.inf)
+
     # -- what users want ----------------------------------------------------------------------------------------------
 
     def submit(self, jobs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Job]:
@@ -286,7 +295,7 @@ class Service:
             for event in self.record(self.watching.measure()):
                 if event.kind == "measured":
                     self.deciding.measured(self.book.jobs[event.job])
-            steps = {job.uuid: self.steps_of(job) for job in self.book.holding.values()}
+            steps = {job.uuid: self._expected_steps(job) for job in self.book.holding.values()}
             self.deciding.begin(now, steps, bool(self.book.holding), self.wake)
 
     def _log(self, verdict: Verdict) -> None:
@@ -362,5 +371,8 @@ class Service:
         self.trouble = trouble or self.trouble
         self.wake()
 
+
+_LONGEST_SINCE_REPORT = 1.0
+"""Seconds; a trainer that has not reported for longer may stand still."""
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

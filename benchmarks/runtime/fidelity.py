@@ -1,7 +1,8 @@
 """One small trace through the runtime and through the simulator: ``python -m benchmarks.runtime.fidelity``.
 
 Real processes on virtual accelerators, trainers of known speed, real time: one service for each policy, all at once.
-What they did is recorded by `allocator record`; the figures that documents print are kept beside the tests.
+What they did is recorded by `allocator record`, and with ``--out tests/reference/runtime_runs.json`` kept for the table
+in docs/fidelity.md, which `python -m tests.tables runtime` writes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,16 @@ from typing import Any
 import numpy as np
 
 from allocator.runtime.client import Client, NoServiceError
-from throughputs import ThroughputTable, write_table
+from throughputs import ThroughputTable, read_table, read_trace, write_table
 from throughputs.files import write_text
 
 TRAINER = Path(__file__).with_name("trainer.py")
 
 POLICIES = {
-    "max_min_fairness_perf": "v100:2,k80:2",
-    "finish_time_fairness_perf": "v100:2,k80:2",
-    "shockwave": "v100:3",
-    "fifo_perf": "v100:2,k80:2",
+    "max_min_fairness_perf": "v100:4,k80:4",
+    "finish_time_fairness_perf": "v100:4,k80:4",
+    "shockwave": "v100:6",
+    "fifo_perf": "v100:4,k80:4",
 }
 """With the cluster of each: Shockwave is for one type."""
 
@@ -51,8 +52,12 @@ class Arrival:
     steps: int
 
 
-def draw(jobs: int, seconds: float, mean_interarrival: float, seed: int = 0) -> list[Arrival]:
-    """Jobs that take half to one and a half times `seconds` on one or two v100."""
+def draw(jobs: int, seconds: float, mean_interarrival: float, round_seconds: float, seed: int = 0) -> list[Arrival]:
+    """Jobs that take half to one and a half times `seconds` on one or two v100.
+
+    They come in the middle of rounds: who comes just before one begins may be too late for its decision, which is a
+    matter of milliseconds and no question of fidelity.
+    """
     rng = np.random.default_rng(seed)
     at = 0.0
     drawn = []
@@ -60,7 +65,11 @@ def draw(jobs: int, seconds: float, mean_interarrival: float, seed: int = 0) -> 
         job_type = ("small", "large")[int(rng.integers(2))]
         gpus = 2 if rng.random() < 0.25 else 1
         length = seconds * rng.uniform(0.5, 1.5)
-        drawn.append(Arrival(round(at, 3), job_type, gpus, round(length * RATES[job_type]["v100"] * GANG_SPEED[gpus])))
+        into = at % round_seconds
+        middle = at - into + 0.15 * round_seconds + 0.5 * into if drawn else 0.0
+        drawn.append(
+            Arrival(round(middle, 3), job_type, gpus, round(length * RATES[job_type]["v100"] * GANG_SPEED[gpus]))
+        )
         at += float(rng.exponential(mean_interarrival))
     return drawn
 
@@ -169,23 +178,50 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.runtime.fidelity", description=__doc__)
     parser.add_argument("--policies", default=",".join(POLICIES), help="names")
-    parser.add_argument("--jobs", type=int, default=12)
+    parser.add_argument("--jobs", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=24.0, help="of a job on v100, on average")
-    parser.add_argument("--mean-interarrival", type=float, default=6.0, help="seconds")
+    parser.add_argument("--mean-interarrival", type=float, default=3.0, help="seconds")
     parser.add_argument("--round", type=float, default=6.0, help="seconds")
     parser.add_argument("--out", type=Path, help="file for the figures")
     parser.add_argument("--keep", type=Path, help="folder for states and results")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        jobs = draw(chosen.jobs, chosen.seconds, chosen.mean_interarrival)
-        found = measure(chosen.keep or Path(folder), chosen.policies.split(","), jobs, chosen.round)
-    load = os.getloadavg()[1]
+        jobs = draw(chosen.jobs, chosen.seconds, chosen.mean_interarrival, chosen.round)
+        folders = chosen.keep or Path(folder)
+        found = measure(folders, chosen.policies.split(","), jobs, chosen.round)
+        figures = {
+            "round_seconds": chosen.round,
+            "load": round(os.getloadavg()[1], 1),
+            "runs": [kept(folders / policy, policy, found[policy]) for policy in found],
+        }
     for policy, comparison in found.items():
         errors = {row["figure"]: row["error"] for row in comparison["figures"]}
         print(policy, {name: None if error is None else round(error, 4) for name, error in errors.items()})
+    print("load average", figures["load"])
     if chosen.out is not None:
-        settings = {"jobs": chosen.jobs, "round_seconds": chosen.round, "load": load}
-        write_text(chosen.out, json.dumps(settings | {"policies": found}, indent=1) + "\n")
+        write_text(chosen.out, json.dumps(figures, separators=(",", ":")) + "\n")
+
+
+def kept(folder: Path, policy: str, comparison: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded run as it stays: enough to simulate it again, and the figures to compare with."""
+    trace, table = read_trace(folder / "out/trace.csv"), read_table(folder / "out/throughputs.csv")
+    seconds = [job["real"] for job in comparison["jobs"]]
+    columns = trace.job_type, trace.scale_factor, trace.total_steps, trace.arrival_time, seconds
+    return {
+        "policy": policy,
+        "cluster": POLICIES[policy],
+        "restart_seconds": round(comparison["restart_seconds"], 4),
+        "rates": [
+            [name, gpus, *np.round(rates, 4).tolist()]
+            for (name, gpus), rates in zip(table.keys, table.isolated, strict=True)
+        ],
+        "accelerators": table.accelerators,
+        "jobs": [
+            [name, int(gpus), float(steps), round(float(at), 3), round(float(jct), 3)]
+            for name, gpus, steps, at, jct in zip(*columns, strict=True)
+        ],
+        "real": {row["figure"]: row["real"] for row in comparison["figures"]},
+    }
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.presets import Preset, preset
+from allocator.protocol import Need
 from allocator.registry import get_policy, settings_of
 from allocator.results.result import SimulationResult
 from allocator.runtime.recorded.run import RecordedRun
@@ -33,11 +34,15 @@ _NAMES = ("preset", "choice", "fairness")
 def simulated(run: RecordedRun, chosen: Preset) -> SimulationResult:
     """The jobs of a recorded run under the same policy, in a world where all goes as `chosen` says."""
     own = {name: value for name, value in _policy_settings(run).items() if name in settings_of(run.policy)}
+    policy, trace, cluster = get_policy(run.policy, **own), run.trace, run.cluster
+    # a service knows how fast jobs are, and nothing of their epochs, which a table would tell by job type
+    whole = policy.needs & (Need.COLOCATION | Need.CONFIGURATIONS)
+    rates = run.table.rates(trace.job_type, trace.scale_factor, cluster.accelerators)
     return simulate(
-        run.trace,
-        run.cluster,
-        get_policy(run.policy, **own),
-        run.table,
+        trace,
+        cluster,
+        policy,
+        run.table if whole else rates,
         preset=chosen,
         seed=int(run.told.run.get("seed", 0)),
         entities=run.told.run.get("entities"),
