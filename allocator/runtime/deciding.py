@@ -243,19 +243,23 @@ class Deciding:
                 free[node.accelerator] -= sum((node.name, at) in taken for at in range(node.gpus))
         return min(waiting) <= max(free.values(), default=0)
 
+    def begins(self, now: float, busy: bool) -> float:
+        """From when on a decision that is begun now is to hold, seconds: in rounds, from the end of this one on."""
+        plan = self._now
+        in_rounds = plan is not None and not plan.verdict.interruptible
+        if plan is None or not in_rounds or self._changed_hardware is not None:
+            return now
+        return max(plan.end, now) if busy or self._coming is not None else now
+
     def begin(self, now: float, steps: Mapping[str, float], busy: bool, done: Callable[[], None]) -> None:
         """Ask the world, in a thread; `done` is called when it has answered. `busy`: somebody holds GPUs."""
         again = self._coming is not None
         plan = self._now
-        in_rounds = plan is not None and not plan.verdict.interruptible
-        clock = now
-        if plan is not None and in_rounds and self._changed_hardware is None and (busy or again):
-            clock = max(plan.end, now)
+        clock = self.begins(now, busy)
         seconds = None
         if plan is not None and not again:
             since = plan.verdict.clock
-            # who made room at the beginning and runs again, on other GPUs, has not ended
-            ends = {uuid: min(at, clock) for uuid, (job, at) in self._ended.items() if job.state not in HOLDS_GPUS}
+            ends = {uuid: min(at, clock) for uuid, (job, at) in self._ended.items() if not _goes_on(job)}
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         arrived = [replace(job) for job in self._arrived.values()]
@@ -351,3 +355,11 @@ class Deciding:
     def abandon(self) -> None:
         """End the thread; a decision that is under way is not waited for."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _goes_on(job: Job) -> bool:
+    """Whether a job that made room at the beginning of a round runs again, on other GPUs, where it had stopped.
+
+    One that saved nothing began anew: the round counts for nothing, so that it is not moved again and again.
+    """
+    return job.state in HOLDS_GPUS and job.saved_steps > 0

@@ -241,13 +241,13 @@ class Service:
             return job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
         return job.steps
 
-    def _expected_steps(self, job: Job) -> float:
-        """Steps by now: those since the last report are taken to go on at the speed that is believed."""
+    def _expected_steps(self, job: Job, ahead: float) -> float:
+        """Steps in `ahead` seconds, if a job goes on at the speed that is believed of it since it last reported."""
         report, steps = self.watching.report(job), self.steps_of(job)
         if report is None or report.state != "training":
             return steps
         since = min(max(time.time() - report.at, 0.0), _LONGEST_SINCE_REPORT)
-        return min(steps + since * self.deciding.believed_rate(job), job.total_steps or math.inf)
+        return min(steps + (since + ahead) * self.deciding.believed_rate(job), job.total_steps or math.inf)
 
     # -- what users want ----------------------------------------------------------------------------------------------
 
@@ -295,8 +295,10 @@ class Service:
             for event in self.record(self.watching.measure()):
                 if event.kind == "measured":
                     self.deciding.measured(self.book.jobs[event.job])
-            steps = {job.uuid: self._expected_steps(job) for job in self.book.holding.values()}
-            self.deciding.begin(now, steps, bool(self.book.holding), self.wake)
+            busy = bool(self.book.holding)
+            ahead = self.deciding.begins(now, busy) - now
+            steps = {job.uuid: self._expected_steps(job, ahead) for job in self.book.holding.values()}
+            self.deciding.begin(now, steps, busy, self.wake)
 
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
