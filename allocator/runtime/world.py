@@ -272,7 +272,10 @@ class World:
             gone = self._jobs[known]
             self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
         if news.arrived:
-            core.arrive(self._submit(news.arrived, self._arrivals(news.arrived)))
+            ids = self._submit(news.arrived, self._arrivals(news.arrived))
+            if table.training is not None:
+                table.training.admit(ids, news.clock)
+            core.arrive(ids)
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
