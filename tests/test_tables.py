@@ -32,14 +32,13 @@ def test_the_readme_shows_what_the_demo_prints():
 
 
 def test_real_processes_beside_new_simulations():
-    """Within 5 per cent, under Shockwave within 10, and the table is that of the recording."""
+    """Within 5 per cent, and the table is that of the recording."""
     assert tables.printed("runtime") == runtime_runs.table()
     for run in runtime_runs.recorded()["runs"]:
         figures, _ = runtime_runs.errors(run, runtime_runs.recorded()["round_seconds"])
         for name in ("average_jct", "makespan"):
             real, simulated = figures[name]
-            bound = 0.1 if run["policy"] == "shockwave" else 0.05
-            assert simulated == pytest.approx(real, rel=bound), (run["policy"], name)
+            assert simulated == pytest.approx(real, rel=0.05), (run["policy"], name)
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
