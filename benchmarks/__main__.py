@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import deadlines, decisions, leases, long_runs, planning, service, simulations, solvers, trainer_lease
+from benchmarks import deadlines, decisions, leases, long_runs, planning, simulations, solvers, trainer_lease
+from benchmarks.runtime import overheads
 from throughputs.files import write_text
 
 STUDIES: dict[str, Any] = {
@@ -20,7 +21,7 @@ STUDIES: dict[str, Any] = {
     "leases": leases,
     "long_runs": long_runs,
     "planning": planning,
-    "service": service,
+    "runtime": overheads,
     "simulations": simulations,
     "solvers": solvers,
     "trainer_lease": trainer_lease,

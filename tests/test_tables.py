@@ -7,7 +7,7 @@ import pytest
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
 from benchmarks.deadlines.studies import OURS, REPAIR, WORLDS
 from tests import tables
-from tests.reference import deadline_studies
+from tests.reference import deadline_studies, runtime_runs
 from tests.reference import shockwave_replays as replays
 
 TRACE = f"shockwave/traces/{{}}_{replays.MIX}.trace"
@@ -30,6 +30,16 @@ def row(name, *starts):
 
 def test_the_readme_shows_what_the_demo_prints():
     assert tables.printed("demo") == tables.demo()
+
+
+def test_real_processes_beside_new_simulations():
+    """Within 5 per cent, and the table is that of the recording."""
+    assert tables.printed("runtime") == runtime_runs.table()
+    for run in runtime_runs.recorded()["runs"]:
+        figures, _ = runtime_runs.errors(run, runtime_runs.recorded()["round_seconds"])
+        for name in ("average_jct", "makespan"):
+            real, simulated = figures[name]
+            assert simulated == pytest.approx(real, rel=0.05), (run["policy"], name)
 
 
 @pytest.mark.parametrize("name", tables.TABLES)

@@ -29,9 +29,11 @@ COMMANDS = {
     "logs": "What a job has printed.",
     "cancel": "Take jobs off.",
     "history": "What has happened: events of a service, or of one job.",
+    "record": "Turn what a service did into the results of a run: of one that runs, or has run.",
     "drain": "Take a node out of use; its jobs go elsewhere.",
     "resume": "Take a node into use again.",
     "policy": "The policy of a service: show it, or change it while jobs run.",
+    "profile": "Measure how many steps per second a program makes, by accelerator type and number of GPUs.",
 }
 """Commands with the first line of their help, all that ``allocator --help`` needs."""
 
@@ -46,9 +48,11 @@ SERVICE = {
     "logs": "jobs",
     "cancel": "jobs",
     "history": "jobs",
+    "record": "record",
     "drain": "jobs",
     "resume": "jobs",
     "policy": "jobs",
+    "profile": "profile",
 }
 """Commands that are in modules of `allocator.cli.service`; the others are in modules of their own name in `ROOM`."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from allocator.runtime.adapters.base import AdapterError
 from allocator.runtime.client import ServiceError
+from allocator.runtime.profiling.measure import ProfilingError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError
 
 __all__ = ["EXPECTED"]
 
-EXPECTED = (AdapterError, ServiceError, SolverError, SimulationStalledError)
+EXPECTED = (AdapterError, ProfilingError, ServiceError, SolverError, SimulationStalledError)

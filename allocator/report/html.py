@@ -43,6 +43,7 @@ def write_report(
     title: str = "Comparison of scheduling policies",
     description: str = "",
     summaries: Sequence[Mapping[str, Any]] | None = None,
+    sections: Sequence[str] = (),
 ) -> Path:
     """Write the report on `results`, one per policy, and return where it is.
 
@@ -53,10 +54,11 @@ def write_report(
     title, description : heading of the page, and a paragraph below it.
     summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
         results when omitted.
+    sections : further sections, as markup; they come first.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    page = render_report(results, title=title, description=description, summaries=summaries)
+    page = render_report(results, title=title, description=description, summaries=summaries, sections=sections)
     target.write_text(page, encoding="utf-8")
     return target
 
@@ -67,6 +69,7 @@ def render_report(
     title: str = "Comparison of scheduling policies",
     description: str = "",
     summaries: Sequence[Mapping[str, Any]] | None = None,
+    sections: Sequence[str] = (),
 ) -> str:
     """The text of the report; parameters as for `write_report`."""
     if summaries is None:
@@ -79,6 +82,7 @@ def render_report(
         body += [
             legend(shown.names),
             "<main>",
+            *sections,
             comparison_section(summaries),
             bars_section(summaries),
             *distribution_sections(results, rho=shown.rho, meaning=shown.meaning),

@@ -12,13 +12,14 @@ was killed comes back with the same book. The kinds of events, with their data:
     running         -                                the cluster runs it
     stopping        reason, then, steps              it is told to end; steps of one that does not report
     progress        steps, saved_steps, saved_at, run_seconds
-    ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress
+    ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress, trained_steps
+                                                     and trained_seconds
     resized         gpus, batch_size                 what the job asked for
     found           epoch                            a start that the journal has lost
     rejected, cancelled, gave_up, adopted            reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
-    policy, service, cluster                         what the service runs with
+    policy, service, cluster, run                    what the service runs with
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from allocator.runtime.book import QUEUED, Book, Job
+from allocator.runtime.book import HOLDS_GPUS, QUEUED, Book, Job
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.knowledge import Ways
 from allocator.runtime.memory import Memory
@@ -282,6 +282,14 @@ class Deciding:
                 free[node.accelerator] -= sum((node.name, at) in taken for at in range(node.gpus))
         return min(waiting) <= max(free.values(), default=0)
 
+    def begins(self, now: float, busy: bool) -> float:
+        """From when on a decision that is begun now is to hold, seconds: in rounds, from the end of this one on."""
+        plan = self._now
+        in_rounds = plan is not None and not plan.verdict.interruptible
+        if plan is None or not in_rounds or self._changed_hardware:
+            return now
+        return max(plan.end, now) if busy or self._coming is not None else now
+
     def begin(self, now: float, steps: Mapping[str, float], book: Book, done: Callable[[], None]) -> None:
         """Ask the world, in a thread; `done` is called when it has answered."""
         if self._failures:
@@ -292,14 +300,11 @@ class Deciding:
                 return
         again = self._coming is not None
         plan = self._now
-        in_rounds = plan is not None and not plan.verdict.interruptible
-        clock = now
-        if plan is not None and in_rounds and not self._changed_hardware and (book.holding or again):
-            clock = max(plan.end, now)
+        clock = self.begins(now, bool(book.holding))
         seconds = None
         if plan is not None and not again:
             since = plan.verdict.clock
-            ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
+            ends = {uuid: min(at, clock) for uuid, (job, at) in self._ended.items() if not _goes_on(job)}
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         arrived = [replace(job) for job in self._arrived.values()]
@@ -420,3 +425,11 @@ def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Except
 
     threading.Thread(target=work, name="decision", daemon=True).start()
     return told
+
+
+def _goes_on(job: Job) -> bool:
+    """Whether a job that made room at the beginning of a round runs again, on other GPUs, where it had stopped.
+
+    One that saved nothing began anew: the round counts for nothing, so that it is not moved again and again.
+    """
+    return job.state in HOLDS_GPUS and job.saved_steps > 0

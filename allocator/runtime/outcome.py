@@ -64,7 +64,7 @@ def ended(job: Job, seen: Seen, report: Report | None, kept_steps: float) -> dic
     """
     told = report.state if report is not None else ""
     asked = job.state == STOPPING
-    data: dict[str, Any] = {} if report is None else progress(report)
+    data: dict[str, Any] = {} if report is None else progress(report) | _trained(report)
     data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
     if report is None:
         data["kept_steps"] = kept_steps
@@ -75,6 +75,11 @@ def ended(job: Job, seen: Seen, report: Report | None, kept_steps: float) -> dic
     if asked or (seen.code == 0 and told == "ending"):
         return data | {"outcome": "yielded", "reason": _yielded(job, seen)}
     return data | {"outcome": "failed", "reason": _failed(seen)}
+
+
+def _trained(report: Report) -> dict[str, Any]:
+    """What tells the speed of this start, without what came before and after training."""
+    return {"trained_steps": report.trained_steps, "trained_seconds": report.trained_seconds}
 
 
 def _yielded(job: Job, seen: Seen) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -292,6 +293,14 @@ class Service:
             return min(believed, job.total_steps or believed)
         return job.steps
 
+    def _expected_steps(self, job: Job, ahead: float) -> float:
+        """Steps in `ahead` seconds, if a job goes on at the speed that is believed of it since it last reported."""
+        report, steps = self.watching.report(job), self.steps_of(job)
+        if report is None or report.state != "training":
+            return steps
+        since = min(max(time.time() - report.at, 0.0), _LONGEST_SINCE_REPORT)
+        return min(steps + (since + ahead) * self.deciding.believed_rate(job), job.total_steps or math.inf)
+
     # -- what users want ----------------------------------------------------------------------------------------------
 
     def submit(self, jobs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Job]:
@@ -342,7 +351,8 @@ class Service:
             for event in self.record(self.watching.measure()):
                 if event.kind == "measured":
                     self.deciding.measured(self.book.jobs[event.job])
-            steps = {job.uuid: self.steps_of(job) for job in self.book.holding.values()}
+            ahead = self.deciding.begins(now, bool(self.book.holding)) - now
+            steps = {job.uuid: self._expected_steps(job, ahead) for job in self.book.holding.values()}
             self.deciding.begin(now, steps, self.book, self.wake)
 
     def _log(self, verdict: Verdict) -> None:
@@ -411,5 +421,8 @@ class Service:
         for event in self.record([*self._through(job, seen), *found]):
             self._after(event)
 
+
+_LONGEST_SINCE_REPORT = 1.0
+"""Seconds; a trainer that has not reported for longer may stand still."""
 
 _LEAVING = frozenset({"cancelled", "gave_up", "rejected"})

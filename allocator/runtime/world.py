@@ -31,6 +31,10 @@ __all__ = ["News", "Placed", "Verdict", "World"]
 
 _Ids = NDArray[np.int64]
 
+_NOTICED_CHANGE = 0.01
+"""Part of its speed by which a job must have changed for the policy to be asked again. No two measurements agree to the
+last digit, and shares that are decided anew in every round start from what is owed then."""
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -273,7 +277,10 @@ class World:
             gone = self._jobs[known]
             self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
         if news.arrived:
-            core.arrive(self._submit(news.arrived, self._arrivals(news.arrived)))
+            ids = self._submit(news.arrived, self._arrivals(news.arrived))
+            if table.training is not None:
+                table.training.admit(ids, news.clock)
+            core.arrive(ids)
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
@@ -298,14 +305,17 @@ class World:
 
     def _measure(self, news: News) -> None:
         """Speeds that were measured take the place of those that were believed."""
-        changed = [self.ids[uuid] for uuid in news.measured if uuid in self.ids]
-        if not changed:
-            return
+        changed = []
         for uuid, measured in news.measured.items():
             if uuid in self.ids:
                 i = self.ids[uuid]
                 self._jobs[i].measured = dict(measured)
-                self._ways[i] = self._believed(self._jobs[i])
+                believed = self._believed(self._jobs[i])
+                if _differs(self._ways[i], believed):
+                    self._ways[i] = believed
+                    changed.append(i)
+        if not changed:
+            return
         rates = self.knowledge.rates([self._ways[i] for i in changed], [self._jobs[i].gpus for i in changed])
         fits = self._table.scale_factor[changed][:, None] <= self.cluster.capacity[None, :]
         self._table.rates[changed] = np.where(fits, rates, 0.0)
@@ -381,6 +391,13 @@ class World:
             np.array([self.ids.get(place.partner, -1) for _, place in rows], dtype=np.int64),
         )
         return assignment, [place.gpus for _, place in rows]
+
+
+def _differs(before: Ways, after: Ways) -> bool:
+    """Whether a policy would want to know."""
+    return before.keys() != after.keys() or any(
+        abs(after[way] - rate) > _NOTICED_CHANGE * rate for way, rate in before.items()
+    )
 
 
 def _prices(allocation: Any, types: Sequence[str]) -> dict[str, float]:

@@ -26,6 +26,7 @@ _FLAGS = (
     "whole_steps",
     "pairs_end_together",
     "restart_when_moved",
+    "restart_delays",
     "slot_grid",
     "slot_spares_last_arrival",
     "slot_spares_last_end",
@@ -68,6 +69,8 @@ class SimulatorSettings:
         instead of restart_penalty_seconds; that is for gangs of fewer.
     restart_penalty_by_job_type : pairs (job type, seconds), instead of the others for these types.
     restart_when_moved : a job that goes on with other GPUs, or another number of them, starts anew too.
+    restart_delays : in rounds, a gang that starts is busy with that first, in the first round too, and trains in what
+        is left of the round; otherwise it trains so much less than it would have, and is done the earlier.
     batch_size_adaptation : whether jobs of mode accordion and gns change their batch size. "off": never; "exact": as
         their rule says, keeping their progress; "published": as the simulator of Shockwave does, one of their rounds
         late and with progress rounded up to a whole epoch.
@@ -124,6 +127,7 @@ class SimulatorSettings:
     restart_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
     restart_penalty_by_job_type: tuple[tuple[str, float], ...] = ()
     restart_when_moved: bool = False
+    restart_delays: bool = False
     batch_size_adaptation: Literal["off", "exact", "published"] = "exact"
     finished_jobs_linger_rounds: int = 0
     overtime_factor: float | None = None

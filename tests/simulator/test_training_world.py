@@ -51,6 +51,29 @@ def test_penalty_is_not_busy_time():
     assert charged.utilization < free.utilization
 
 
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        # 20 s, then 50 steps
+        ([50.0], [70.0]),
+        # 100 s of the first round, and 30 steps of the next without a start
+        ([130.0], [150.0]),
+        # the second starts with the round after: one that ends early is charged too
+        ([130.0, 10.0], [150.0, 270.0]),
+    ],
+)
+def test_starts_may_come_before_training(steps, expected):
+    jobs = simulate(
+        make_trace(steps),
+        Cluster({"v100": 1}),
+        get_policy("fifo_perf"),
+        np.ones((len(steps), 1)),
+        preset=ROUNDS.replace(restart_penalty_seconds=20.0, restart_delays=True, round_seconds=120.0),
+    ).jobs
+    assert jobs["completion_time"].tolist() == expected
+    assert jobs["gpu_seconds"].tolist() == [one + 20.0 for one in steps]
+
+
 def accordion(mode="accordion"):
     return Trace(["LM (batch size 10)"], [1], [300_000.0], [0.0], mode=[mode])
 

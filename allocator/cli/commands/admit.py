@@ -19,6 +19,7 @@ from allocator.cli.options.shared import (
     print_json,
 )
 from allocator.cli.options.values import make_accelerator, make_cluster, make_table
+from allocator.cli.service.admission import Presence, present_jobs
 from throughputs import InputError, Trace, read_trace
 
 HOUR = 3600.0
@@ -30,11 +31,20 @@ def admit_command(
     ],
     steps: Annotated[float, typer.Option("--steps", help="Training steps that it has to do.")],
     cluster: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--cluster", help="GPUs of one type, or a CSV file that describes them.", metavar="TYPE:COUNT|FILE"
         ),
-    ],
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            help="State folder of a running service: its GPUs, jobs, throughputs and clock, and the slots of its "
+            "policy, where nothing else is said.",
+            metavar="DIR",
+        ),
+    ] = None,
     deadline: Annotated[
         float | None, typer.Option("--deadline", help="When it should be through, on the clock.", metavar="SECONDS")
     ] = None,
@@ -55,11 +65,12 @@ def admit_command(
         int | None, typer.Option("--max-gpus", help="GPUs that the newcomer is given at most.", min=1, metavar="COUNT")
     ] = None,
     slot: Annotated[
-        float, typer.Option("--slot", help="GPUs come back at the ends of slots of this length.", metavar="SECONDS")
-    ] = 0.0,
+        float | None,
+        typer.Option("--slot", help="GPUs come back at the ends of slots of this length.", metavar="SECONDS"),
+    ] = None,
     restart: Annotated[
-        float, typer.Option("--restart", help="What it takes to go on with other GPUs.", metavar="SECONDS")
-    ] = 0.0,
+        float | None, typer.Option("--restart", help="What it takes to go on with other GPUs.", metavar="SECONDS")
+    ] = None,
     throughputs: ThroughputsOption = None,
     accelerator: AcceleratorOption = None,
     gpus_per_server: ServersOption = None,
@@ -71,22 +82,38 @@ def admit_command(
     If not: the earliest deadline that could be promised, and the GPUs of a cluster that could promise the one asked
     for. Answered by minimum satisfactory shares, as under the policy elasticflow. Ends with exit code 0 either way.
     """
-    kind = make_accelerator(accelerator, throughputs)
-    gpus = make_cluster(cluster, gpus_per_server, kind)
-    table = make_table(throughputs, [], kind)
-    jobs = Trace([], [], [], []) if trace is None else read_trace(trace, time_unit_seconds=time_unit)
-    last = float(jobs.arrival_time.max(initial=0.0))
-    now = last if clock is None else clock
-    if len(jobs) and now < last:
-        expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
-        raise InputError("--clock", found=now, expected=expected)
+    if state is None:
+        kind = make_accelerator(accelerator, throughputs)
+        if cluster is None:
+            raise InputError("--cluster, --state", found="neither", expected="one of the two")
+        gpus = make_cluster(cluster, gpus_per_server, kind)
+        jobs = Trace([], [], [], []) if trace is None else read_trace(trace, time_unit_seconds=time_unit)
+        last = float(jobs.arrival_time.max(initial=0.0))
+        now = last if clock is None else clock
+        if len(jobs) and now < last:
+            expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
+            raise InputError("--clock", found=now, expected=expected)
+        there = Presence(jobs, gpus, make_table(throughputs, [], kind), now, 0.0, 0.0)
+    else:
+        for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
+            if given is not None:
+                raise InputError(name, found=given, expected="nothing with --state: the service knows")
+        there = present_jobs(state, throughputs)
+    now = there.clock
     newcomer = _newcomer(job_type, steps, _deadline(deadline, within, now), now)
-    test = AdmissionTest(jobs, gpus, table, clock=now, slot_seconds=slot, restart_seconds=restart)
+    test = AdmissionTest(
+        there.jobs,
+        there.cluster,
+        there.throughputs,
+        clock=now,
+        slot_seconds=there.slot_seconds if slot is None else slot,
+        restart_seconds=there.restart_seconds if restart is None else restart,
+    )
     answer = test.ask(newcomer, most_gpus)
     if as_json:
         print_json(_as_json(answer))
         return
-    for line in _lines(answer, now, jobs):
+    for line in _lines(answer, now, there.jobs):
         console().print(line, soft_wrap=True, highlight=False)
 
 

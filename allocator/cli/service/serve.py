@@ -30,12 +30,13 @@ from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
 from allocator.runtime.hardware import Hardware
 from allocator.runtime.journal import Event
+from allocator.runtime.recorded.run import THROUGHPUTS_FILE
 from allocator.runtime.requests import Requests
 from allocator.runtime.server import Server
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.world import World
-from throughputs import InputError
+from throughputs import InputError, write_table
 
 EntitiesOption = Annotated[
     Path | None, typer.Option("--entities", help="Entities that jobs may belong to.", metavar="FILE")
@@ -200,11 +201,30 @@ class _Maker:
             mechanism = replace(mechanism, placement="consolidated")
         return World(cluster, policy, mechanism, runs.table, self.entities, runs.seed)
 
+    def described(self, hardware: Hardware) -> dict[str, object]:
+        """What worlds are made with, for those who read the journal later."""
+        runs = replace(self.options, cluster=str(hardware.cluster)).runs([self.policy])
+        policy, entities = runs.policies[0], self.entities
+        return {
+            "policy": policy.name,
+            "policy_settings": {name: value for name, value in policy.settings().items() if _plain(value)},
+            "settings": runs.preset.in_run(policy.name, hardware.cluster).as_dict(),
+            "seed": runs.seed,
+        } | ({} if entities is None else {"entities": entities.to_dict()})
+
+    def keep_throughputs(self, path: Path) -> None:
+        """The throughputs that are believed of job types, as a file."""
+        write_table(replace(self.options, cluster="v100:1").runs([self.policy]).table, path)
+
     def under(self, policy: str, settings: Mapping[str, str]) -> _Maker:
         """The same under another policy with settings of its own."""
         own = [f"policy.{name}={value}" for name, value in settings.items()]
         kept = [text for text in self.options.settings or [] if not text.startswith("policy.")]
         return replace(self, policy=policy, options=replace(self.options, settings=kept + own))
+
+
+def _plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _adapter(name: str, state: Path, virtual: str | None, partition: str | None) -> Adapter:
@@ -221,7 +241,9 @@ def _adapter(name: str, state: Path, virtual: str | None, partition: str | None)
 
 async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
     def change(name: str, settings: Mapping[str, str]) -> None:
-        service.use_policy(maker.under(name, settings), settings)
+        other = maker.under(name, settings)
+        service.use_policy(other, settings)
+        service.record([Event("run", data=other.described(service.hardware))])
 
     requests = Requests(service, change)
     server, door = Server(service.folder, requests), web.door(service, requests)
@@ -232,6 +254,8 @@ async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
     service.deciding.check()
     if (service.book.policy or {}).get("name") != maker.policy:
         service.record([Event("policy", data={"name": maker.policy, "settings": {}})])
+    service.record([Event("run", data=maker.described(service.hardware))])
+    maker.keep_throughputs(service.folder / THROUGHPUTS_FILE)
     await server.start()
     if door is not None:
         await door.open()

@@ -173,6 +173,33 @@ class StartsCostTime(Rule):
         r.finish = r.clock + np.where(charged, training, seconds)
 
 
+class StartsComeFirst(Rule):
+    """Gangs that start are busy with that before they train, as on a real cluster.
+
+    Parameters
+    ----------
+    cost : what a start costs.
+    steps : how steps count.
+    """
+
+    def __init__(self, cost: RestartCost, steps: StepCount) -> None:
+        self._cost, self._steps = cost, steps
+
+    def bind(self, jobs: JobTable) -> None:
+        """Job types are read."""
+        self._table = jobs
+
+    def shape(self, r: Round) -> None:
+        """As many steps as fit into what is left of the round."""
+        seconds = r.finish - r.clock
+        lost = np.minimum(self._cost.of_rows(r.decision, self._table), r.seconds)
+        training = np.minimum(seconds, r.seconds - lost)
+        cut = training < seconds
+        less = self._steps.of(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=cut))
+        r.steps = np.where(cut, less, r.steps)
+        r.finish = r.clock + np.where(cut, r.seconds, seconds + lost)
+
+
 class IdleGapCounts(Rule):
     """Time in which the cluster stood idle before a round counts as time received by its jobs."""
 
@@ -257,7 +284,9 @@ def rules_of(settings: SimulatorSettings) -> list[Rule]:
     rules: list[Rule] = [PairsEndTogether()] if settings.pairs_end_together else []
     rules.append(EndsWithSlowest() if settings.round_end == "slowest" else FullLength())
     cost = settings.restart_cost
-    if cost:
+    if cost and settings.restart_delays:
+        rules.append(StartsComeFirst(cost, steps))
+    elif cost:
         rules.append(StartsCostTime(cost, settings.restart_penalty_slack_seconds, steps))
     if settings.idle_gap_counts_as_service:
         rules.append(IdleGapCounts())

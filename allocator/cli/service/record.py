@@ -1,0 +1,84 @@
+"""``allocator record``: what a service did, in the files that simulations write, and beside a simulation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from allocator.cli.options.shared import JsonOption, ThroughputsOption, console, print_json
+from allocator.cli.service.options import StateOption
+from allocator.report.errors import errors_section, errors_table
+from allocator.report.html import write_report
+from allocator.report.terminal import comparison_table
+from allocator.results.output import save_result
+from allocator.runtime.recorded.comparison import compared, preset_of, simulated
+from allocator.runtime.recorded.leases import Leases, read_events
+from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
+from throughputs import read_table, write_table, write_trace
+from throughputs.files import write_text
+
+
+def record_command(
+    state: StateOption,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
+    throughputs: ThroughputsOption = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate/--no-simulate", help="Simulate the same jobs, and compare.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn what a service did into the results of a run: of one that runs, or has run.
+
+    Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet as `simulate` does, the jobs in trace.csv and the
+    throughputs as they were measured in throughputs.csv. The same jobs are then simulated under the same policy on the
+    same cluster, with restarts that cost what they did: in DIR/simulated, with report.html and comparison.json.
+    """
+    known = throughputs or state / THROUGHPUTS_FILE
+    run = RecordedRun(
+        Leases.of_events(read_events(state)), read_table(known) if throughputs or known.exists() else None
+    )
+    chosen = preset_of(run)
+    told = chosen.as_dict() | {"seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}
+    result = run.result(told | {"policy_settings": run.told.run.get("policy_settings", {})})
+    summary = save_result(result, out)
+    write_trace(run.trace, out / "trace.csv")
+    write_table(run.table, out / "throughputs.csv")
+    if not simulate:
+        _show(summary, None, out, as_json)
+        return
+    other = simulated(run, chosen)
+    beside = save_result(other, out / "simulated")
+    comparison = compared(result, other)
+    write_text(out / "comparison.json", json.dumps(comparison, indent=2, allow_nan=False) + "\n")
+    names = [f"{run.policy}, {kind}" for kind in ("real", "simulated")]
+    write_report(
+        [replace(one, policy=name) for one, name in zip((result, other), names, strict=True)],
+        out / "report.html",
+        title="Simulated beside real",
+        description=f"{len(run.trace)} jobs on {run.cluster}, recorded from {state}",
+        summaries=[summary | {"policy": names[0]}, beside | {"policy": names[1]}],
+        sections=[errors_section(comparison)],
+    )
+    _show(summary, comparison, out, as_json)
+
+
+def _show(summary: dict[str, Any], comparison: dict[str, Any] | None, out: Path, as_json: bool) -> None:
+    if as_json:
+        print_json(summary if comparison is None else {"real": summary, "comparison": comparison})
+        return
+    screen = console()
+    screen.print(comparison_table([summary], title="Recorded run"))
+    if comparison is None:
+        screen.print(f"Results in {out}/", soft_wrap=True)
+        return
+    screen.print(errors_table(comparison))
+    worst = comparison["largest_absolute_error_of_jct"]
+    if worst is not None:
+        mean = comparison["mean_absolute_error_of_jct"]
+        screen.print(f"Completion times job by job: {100 * mean:.1f} % off on average, {100 * worst:.1f} % at most.")
+    screen.print(f"A start cost {comparison['restart_seconds']:.2f} s on average, in the simulation too.")
+    screen.print(f"Results in {out}/, report: {out / 'report.html'}", soft_wrap=True)

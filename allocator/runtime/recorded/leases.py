@@ -1,0 +1,207 @@
+"""The journal of a service as leases: which job held which GPUs from when to when, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from allocator.runtime.adapters.base import Node
+from allocator.runtime.book import Book, Job
+from allocator.runtime.hardware import Hardware
+from allocator.runtime.journal import Event
+from throughputs import InputError
+
+__all__ = ["Lease", "Leases", "last_event", "read_events"]
+
+
+def read_events(folder: Path) -> Iterator[Event]:
+    """All events of a state folder in order; whether a service runs there or not, nothing is changed.
+
+    Raises
+    ------
+    InputError
+        There is no journal, or it is not one of ours.
+    """
+    return _asked(folder, "ORDER BY number")
+
+
+def last_event(folder: Path, kind: str) -> Event | None:
+    """The last event of a kind, None without; raises as `read_events`."""
+    return next(_asked(folder, "WHERE kind = ? ORDER BY number DESC LIMIT 1", kind), None)
+
+
+def _asked(folder: Path, which: str, *values: str) -> Iterator[Event]:
+    path = folder / "journal.sqlite"
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="the journal of a service")
+    try:
+        base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            query = f"SELECT number, clock, at, kind, job, data FROM events {which}"
+            for number, clock, at, kind, job, data in base.execute(query, values):
+                yield Event(kind, job, clock, json.loads(data), at, number)
+        finally:
+            base.close()
+    except sqlite3.DatabaseError as error:
+        raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+
+
+@dataclass
+class Lease:
+    """One start of a job.
+
+    Attributes
+    ----------
+    job : number of the job. pool : accelerator type. gpus : (node, position) of each of its GPUs.
+    due : from when on the GPUs were meant for it: when the decision was to hold and whoever held them was told to end,
+        seconds on the clock of the service.
+    start : when it held them. told : when it was told to end, None: it never was. finish : when it had ended.
+    steps : that were kept.
+    partner : number of the job that shared its GPUs when it began, -1 for none.
+    """
+
+    job: int
+    pool: str
+    gpus: tuple[tuple[str, int], ...]
+    due: float
+    start: float
+    steps_before: float
+    told: float | None = None
+    finish: float = 0.0
+    steps: float = 0.0
+    partner: int = -1
+
+
+@dataclass
+class Leases:
+    """What the journal says.
+
+    Attributes
+    ----------
+    book : all jobs as they are at the end.
+    leases : in the order of their ends; those that go on end with the journal.
+    scale_factor : by job, GPUs that it was submitted with.
+    speeds : by job, steps and seconds of training by (accelerator type, GPUs).
+    hardware : all nodes that there ever were.
+    run : what the service ran with, of its last start; see `allocator.cli.service.serve`.
+    decisions, policy_seconds : decisions for which the policy was asked, and what they took.
+    since, until : clock at the first submission and at the last event, seconds.
+    """
+
+    book: Book
+    leases: list[Lease]
+    scale_factor: list[int]
+    speeds: list[dict[tuple[str, int], tuple[float, float]]]
+    hardware: Hardware
+    run: dict[str, Any]
+    decisions: int = 0
+    policy_seconds: float = 0.0
+    since: float = 0.0
+    until: float = 0.0
+
+    @classmethod
+    def of_events(cls, events: Iterable[Event]) -> Leases:
+        """From the events of a journal."""
+        reader = _Reader()
+        for event in events:
+            reader.take(event)
+        return reader.result()
+
+
+@dataclass
+class _Reader:
+    book: Book = field(default_factory=Book)
+    done: list[Lease] = field(default_factory=list)
+    open: dict[str, Lease] = field(default_factory=dict)
+    scale_factor: list[int] = field(default_factory=list)
+    speeds: list[dict[tuple[str, int], tuple[float, float]]] = field(default_factory=list)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    freed: dict[tuple[str, int], float] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
+    decided: list[float] = field(default_factory=list)
+    decisions: int = 0
+    policy_seconds: float = 0.0
+    since: float | None = None
+
+    def take(self, event: Event) -> None:
+        held = self.book.jobs.get(event.job) if event.job else None
+        places = {} if held is None else dict(held.places)
+        pool, gpus = ("", 0) if held is None else (held.pool, held.held_gpus)
+        self.book.apply(event)
+        if event.job:
+            job = self.book.jobs[event.job]
+            getattr(self, f"_{event.kind}", _pass_over)(job, event)
+            if event.kind == "ended" and places:
+                self._measure(job, (pool, gpus), event)
+        elif event.kind in ("service", "cluster"):
+            for node in event.get("nodes", ()):
+                self.nodes[node["name"]] = Node(node["name"], node["accelerator"], node["gpus"])
+        elif event.kind == "run":
+            self.run = dict(event.data or {})
+        elif event.kind == "decision":
+            self.decided.append(event.clock)
+            self.decisions += bool(event.get("asked"))
+            self.policy_seconds += float(event.get("seconds", 0.0))
+
+    def _submitted(self, job: Job, event: Event) -> None:
+        self.scale_factor.append(job.gpus)
+        self.speeds.append({})
+        self.since = event.clock if self.since is None else self.since
+
+    def _starting(self, job: Job, event: Event) -> None:
+        gpus = tuple((node, position) for node, positions in job.places.items() for position in positions)
+        # a decision that was made for later, and holds early, does not count
+        decided = next((clock for clock in reversed(self.decided) if clock <= event.clock), 0.0)
+        due = max(decided, job.submitted_at, *(self.freed.get(gpu, 0.0) for gpu in gpus))
+        lease = Lease(job.id, job.pool, gpus, min(due, event.clock), event.clock, job.steps)
+        for other in self.open.values():
+            if set(other.gpus) == set(gpus):
+                lease.partner, other.partner = other.job, job.id
+        self.open[job.uuid] = lease
+
+    def _stopping(self, job: Job, event: Event) -> None:
+        lease = self.open.get(job.uuid)
+        if lease is not None:
+            lease.told = event.clock if lease.told is None else lease.told
+            self.freed.update(dict.fromkeys(lease.gpus, event.clock))
+
+    def _ended(self, job: Job, event: Event) -> None:
+        lease = self.open.pop(job.uuid, None)
+        if lease is not None:
+            lease.finish, lease.steps = max(event.clock, lease.start), max(job.steps - lease.steps_before, 0.0)
+            if lease.told is None:
+                self.freed.update(dict.fromkeys(lease.gpus, lease.finish))
+            self.done.append(lease)
+
+    def _measure(self, job: Job, way: tuple[str, int], event: Event) -> None:
+        steps, seconds = event.get("trained_steps", 0.0), event.get("trained_seconds", 0.0)
+        before = self.speeds[job.id].get(way, (0.0, 0.0))
+        self.speeds[job.id][way] = before[0] + steps, before[1] + seconds
+
+    def result(self) -> Leases:
+        if not self.book.by_id:
+            raise InputError("journal", found="no jobs", expected="a service that jobs were submitted to")
+        until = self.book.clock
+        for uuid, lease in self.open.items():
+            lease.finish, lease.steps = until, max(self.book.jobs[uuid].steps - lease.steps_before, 0.0)
+        leases = sorted([*self.done, *self.open.values()], key=lambda lease: (lease.finish, lease.start, lease.job))
+        return Leases(
+            self.book,
+            leases,
+            self.scale_factor,
+            self.speeds,
+            Hardware(list(self.nodes.values())),
+            self.run,
+            self.decisions,
+            self.policy_seconds,
+            self.since or 0.0,
+            until,
+        )
+
+
+def _pass_over(job: Job, event: Event) -> None:
+    """Other kinds say nothing of leases."""

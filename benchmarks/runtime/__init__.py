@@ -1,0 +1,1 @@
+"""The runtime: fidelity to the simulator, and what it costs."""

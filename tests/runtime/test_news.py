@@ -1,0 +1,57 @@
+"""What a world is told of a round that is over."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import pytest
+
+from allocator.runtime.world import News, Verdict, World
+from tests.runtime.model_cluster import job, run_on, service_on, settle, two_types
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[News, Verdict]]:
+    """All news and what was decided on them."""
+    found: list[tuple[News, Verdict]] = []
+    decide = World.decide
+
+    def remember(world: World, news: News) -> Verdict:
+        verdict = decide(world, news)
+        found.append((news, verdict))
+        return verdict
+
+    monkeypatch.setattr(World, "decide", remember)
+    return found
+
+
+def run(folder: Path, jobs: int, seconds: float) -> None:
+    cluster = two_types(1, 1)
+
+    async def go() -> None:
+        service = await service_on(folder, cluster, "max_min_fairness_perf")
+        service.submit((uuid.uuid4().hex, job(400.0)) for _ in range(jobs))
+        await settle(service)
+        await run_on(service, cluster, seconds)
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_whoever_moves_has_the_time_of_its_round(tmp_path: Path, told: list[tuple[News, Verdict]]) -> None:
+    """Two jobs change places every round: the end of the lease before says nothing of the one that follows."""
+    run(tmp_path, 2, 95.0)
+    rounds = [news.seconds for news, _ in told if news.seconds]
+    assert len(rounds) >= 5
+    assert all(seconds == pytest.approx(10.0, abs=1.1) for one in rounds for seconds in one.values())
+
+
+def test_speeds_that_hardly_change_are_no_news(tmp_path: Path, told: list[tuple[News, Verdict]]) -> None:
+    run(tmp_path, 3, 95.0)
+    assert any(news.measured for news, _ in told[5:])
+    asked = [verdict.recomputed for _, verdict in told]
+    # when they came, and when they were first measured on either type
+    assert sum(asked) <= 6 < len(asked)
+    assert not any(asked[-3:])

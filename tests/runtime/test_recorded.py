@@ -1,0 +1,170 @@
+"""A service that has run: its journal as results of a simulation, beside a simulation; and admission on a live one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from allocator.cli.app import app
+from allocator.runtime.client import Client, NoServiceError
+from allocator.runtime.journal import Event
+from allocator.runtime.recorded.leases import Leases
+from allocator.runtime.recorded.run import RecordedRun
+from throughputs import ThroughputTable, read_table, read_trace
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAINER = ROOT / "benchmarks/runtime/trainer.py"
+
+
+@contextmanager
+def served(state: Path, *options: str) -> Iterator[Client]:
+    """A service of its own process."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "allocator", "serve", "--state", str(state), *options]
+    with (state.parent / "service.log").open("w") as log:
+        service = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    client = Client(state)
+    try:
+        for _ in range(1200):
+            try:
+                client.ask("status", jobs=[])
+                break
+            except NoServiceError:
+                assert service.poll() is None, (state.parent / "service.log").read_text()
+                time.sleep(0.05)
+        yield client
+    finally:
+        service.terminate()
+        service.wait()
+
+
+def job(steps: int, rate: float, **more: Any) -> dict[str, Any]:
+    options = ["--steps", str(steps), "--rates", f"v100={rate},k80={rate / 2}"]
+    environment = {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-S", str(TRAINER), *options]
+    told = {"command": command, "working_directory": "/", "environment": environment, "total_steps": steps}
+    return told | more
+
+
+def allocator(*arguments: str) -> Any:
+    ran = CliRunner().invoke(app, list(arguments))
+    assert ran.exit_code == 0, f"{ran.output}{ran.exception!r}"
+    return ran.output
+
+
+def test_a_service_is_recorded_and_compared(tmp_path: Path) -> None:
+    state, out = tmp_path / "state", tmp_path / "out"
+    with served(state, "--virtual", "v100:1", "--policy", "max_min_fairness_perf", "--round", "2") as client:
+        client.ask("submit", jobs=[job(120, 40, job_type="mine"), job(60, 20), job(4000, 40)])
+        while [one["state"] for one in client.ask("status", jobs=[0, 1])["jobs"]] != ["completed"] * 2:
+            time.sleep(0.1)
+        client.ask("cancel", jobs=[2])
+        # while it runs
+        allocator("record", "--state", str(state), "--out", str(tmp_path / "early"), "--no-simulate")
+        allocator("wait", "--state", str(state))
+    told = json.loads(allocator("record", "--state", str(state), "--out", str(out), "--json"))
+    jobs = pd.read_csv(out / "jobs.csv")
+    assert jobs["status"].tolist() == ["completed", "completed", "cut_off"]
+    assert jobs["job_type"].tolist() == ["mine", "job 1", "job 2"]
+    rounds = pd.read_parquet(out / "rounds.parquet")
+    assert set(rounds["accelerator"]) == {"v100"}
+    assert rounds.groupby("job_id")["steps"].sum()[:2].tolist() == [120, 60]
+    # one GPU: no lease begins before the one before it has ended
+    assert (rounds["start_time"].to_numpy()[1:] >= rounds["end_time"].to_numpy()[:-1] - 1e-6).all()
+    timeline = pd.read_parquet(out / "timeline.parquet")
+    assert timeline["busy_gpus"].max() == 1
+    trace = read_trace(out / "trace.csv")
+    assert trace.total_steps.tolist()[:2] == [120, 60]
+    table = read_table(out / "throughputs.csv")
+    assert table.rates(["mine", "job 1"], [1, 1], ["v100"])[:, 0] == pytest.approx([40, 20], rel=0.1)
+    comparison = told["comparison"]
+    assert comparison == json.loads((out / "comparison.json").read_text())
+    figures = {row["figure"]: row for row in comparison["figures"]}
+    assert figures["makespan"]["real"] == told["real"]["makespan"]
+    assert abs(figures["makespan"]["error"]) < 0.5
+    assert comparison["restart_seconds"] > 0
+    assert [row["job_id"] for row in comparison["jobs"]] == [0, 1, 2]
+    page = (out / "report.html").read_text()
+    assert "Simulated beside real" in page
+    assert "max_min_fairness_perf, simulated" in page
+    # what was recorded is what `simulate` takes
+    options = ["--cluster", "v100:1", "--policy", "fifo_perf", "--throughputs", str(out / "throughputs.csv")]
+    allocator("simulate", "--trace", str(out / "trace.csv"), *options, "--out", str(tmp_path / "again"))
+    assert "average" in allocator("record", "--state", str(state), "--out", str(out))
+
+
+def test_admission_on_a_running_service(tmp_path: Path) -> None:
+    state, table = tmp_path / "state", tmp_path / "table.csv"
+    table.write_text("job_type,scale_factor,accelerator,throughput\nmine,1,v100,10\nmine,2,v100,20\n")
+    options = ["--virtual", "v100:2", "--policy", "elasticflow", "--slot", "1", "--throughputs", str(table)]
+    ask = ["admit", "--state", str(state), "--job-type", "mine", "--json"]
+    with served(state, *options) as client:
+        empty = json.loads(allocator(*ask, "--steps", "1000", "--within", "60"))
+        assert empty["admitted"]
+        now = client.ask("status", jobs=[])["service"]["clock"]
+        # at 10 steps/s per GPU these take both GPUs for 50 seconds
+        client.ask("submit", jobs=[job(1000, 10, job_type="mine", deadline=now + 55)])
+        full = json.loads(allocator(*ask, "--steps", "1000", "--within", "60"))
+        assert not full["admitted"]
+        assert full["earliest_deadline"] > now + 90
+        assert json.loads(allocator(*ask, "--steps", "1000", "--within", "120"))["admitted"]
+        wrong = CliRunner().invoke(app, [*ask, "--steps", "1", "--within", "9", "--cluster", "v100:2"])
+        assert "the service knows" in str(wrong.exception)
+        client.ask("cancel", jobs=[0])
+        allocator("wait", "--state", str(state))
+
+
+def events() -> Iterator[Event]:
+    """Two jobs on one GPU; the second starts when the first has made room and finds it 0.5 s late."""
+    clock = 10.0
+    nodes = [{"name": "n", "accelerator": "v100", "gpus": 1}]
+    told: list[tuple[float, str, str, dict[str, Any]]] = [
+        (0.0, "service", "", {"nodes": nodes}),
+        (clock, "submitted", "a", {"command": ["x"], "total_steps": 100.0}),
+        (clock, "submitted", "b", {"command": ["y"], "job_type": "t", "total_steps": 50.0, "gpus": 1}),
+        (clock, "decision", "", {"asked": True, "seconds": 0.1}),
+        (clock, "starting", "a", {"epoch": 1, "pool": "v100", "places": {"n": [0]}}),
+        (clock, "running", "a", {}),
+        (clock + 10, "decision", "", {"asked": False, "seconds": 0.0}),
+        (clock + 10, "stopping", "a", {"reason": "its lease ended"}),
+        (clock + 10.3, "ended", "a", _end("yielded", 90.0, 90.0, 9.0)),
+        (clock + 10.5, "starting", "b", {"epoch": 1, "pool": "v100", "places": {"n": [0]}}),
+        (clock + 16, "ended", "b", _end("completed", 50.0, 50.0, 5.0)),
+        (clock + 16, "starting", "a", {"epoch": 2, "pool": "v100", "places": {"n": [0]}}),
+        (clock + 18, "ended", "a", _end("completed", 100.0, 10.0, 1.0)),
+    ]
+    for number, (at, kind, uuid, data) in enumerate(told, 1):
+        yield Event(kind, uuid, at, data, at, number)
+
+
+def _end(outcome: str, steps: float, trained: float, seconds: float) -> dict[str, Any]:
+    saved = {"steps": steps, "saved_steps": steps, "trained_steps": trained, "trained_seconds": seconds}
+    return saved | {"outcome": outcome, "reason": "", "code": 0, "signal": 0}
+
+
+def test_leases_by_hand() -> None:
+    run = RecordedRun(Leases.of_events(events()), ThroughputTable([("t", 1)], ["v100"], [[99.0]]))
+    assert run.trace.arrival_time.tolist() == [0.0, 0.0]
+    assert run.trace.total_steps.tolist() == [100.0, 50.0]
+    assert run.table.rates(["job 0", "t"], [1, 1], ["v100"])[:, 0].tolist() == [10.0, 10.0]
+    # 10 s for 90 steps, 6 s for 50, 2 s for 10, at 10 steps/s
+    assert run.restart_seconds == pytest.approx(1.0)
+    result = run.result({})
+    assert result.makespan == 18.0
+    assert result.utilization == pytest.approx((10.3 + 5.5 + 2.0) / 18.0)
+    assert result.jobs["jct"].tolist() == [18.0, 16.0]
+    assert result.jobs["preemptions"].tolist() == [1, 0]
+    assert result.rounds["steps"].tolist() == [90.0, 50.0, 10.0]
+    assert result.timeline["active_jobs"].tolist()[-1] == 1
+    assert result.policy_calls == 1
