@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allocator.runtime.adapters.base import AdapterError
-from allocator.runtime.client import ServiceError
+from allocator.runtime.door.client import ServiceError
 from allocator.runtime.profiling.measure import ProfilingError
 from allocator.simulator.engine import SimulationStalledError
 from formulations import SolverError

@@ -11,8 +11,8 @@ from typing import Any
 from allocator.lease.fence import LeaseLockedError, StaleLeaseError, raise_epoch
 from allocator.lease.files import LEASE_FILE, Grant, read_file, write_file
 from allocator.runtime.adapters.base import Adapter, AdapterError, NoAnswerError, Seen, StartOrder
-from allocator.runtime.book import STARTING, STOPPING, Job
-from allocator.runtime.journal import JournalError
+from allocator.runtime.records.book import STARTING, STOPPING, Job
+from allocator.runtime.records.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
 

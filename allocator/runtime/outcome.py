@@ -8,8 +8,8 @@ from typing import Any
 
 from allocator.lease.files import Report
 from allocator.runtime.adapters.base import Seen
-from allocator.runtime.book import CANCELLED, FAILED, REJECTED, STOPPING, Job
-from allocator.runtime.journal import Event
+from allocator.runtime.records.book import CANCELLED, FAILED, REJECTED, STOPPING, Job
+from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
 
 __all__ = ["ended", "events_of_end", "progress"]

@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from allocator.runtime.adapters.base import Adapter, AdapterError, Seen
-from allocator.runtime.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
-from allocator.runtime.clock import Clock
-from allocator.runtime.deciding import Deciding
+from allocator.runtime.decisions.deciding import Deciding
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.reconcile import Target, orders
+from allocator.runtime.decisions.world import Verdict, World
 from allocator.runtime.dispatch import Dispatch
-from allocator.runtime.hardware import Hardware
-from allocator.runtime.journal import Event, Journal, JournalError
 from allocator.runtime.outcome import events_of_end
-from allocator.runtime.reconcile import Target, orders
+from allocator.runtime.records.book import CANCELLED, FAILED, QUEUED, REJECTED, RUNNING, STARTING, STOPPING, Book, Job
+from allocator.runtime.records.clock import Clock
+from allocator.runtime.records.journal import Event, Journal, JournalError
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
-from allocator.runtime.world import Verdict, World
 
 __all__ = ["Service"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from allocator.lease.files import REPORT_FILE, Report, read_file
-from allocator.runtime.book import RUNNING, Book, Job
-from allocator.runtime.journal import Event
-from allocator.runtime.knowledge import moving_average
+from allocator.runtime.decisions.knowledge import moving_average
 from allocator.runtime.outcome import progress
+from allocator.runtime.records.book import RUNNING, Book, Job
+from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
 
 __all__ = ["Told", "Watch", "Watching"]

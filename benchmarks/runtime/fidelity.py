@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from allocator.runtime.client import Client, NoServiceError
+from allocator.runtime.door.client import Client, NoServiceError
 from throughputs import ThroughputTable, read_table, read_trace, write_table
 from throughputs.files import write_text
 

@@ -21,10 +21,10 @@ from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, LEASE_FILE, Grant, re
 from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.hardware import Hardware
-from allocator.runtime.requests import Requests
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.world import News, Verdict, World
+from allocator.runtime.door.requests import Requests
 from allocator.runtime.service import Service
-from allocator.runtime.world import News, Verdict, World
 
 Row = dict[str, Any]
 

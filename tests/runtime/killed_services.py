@@ -19,10 +19,10 @@ from pathlib import Path
 from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.hardware import Hardware
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.world import World
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.world import World
 
 TRAINER = Path(__file__).with_name("quick_trainer.py")
 

@@ -12,10 +12,10 @@ from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_f
 from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
-from allocator.runtime.hardware import Hardware
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.world import World
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.world import World
 
 
 class Crash(BaseException):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from allocator.cli.service.tables import jobs_table, service_lines
-from allocator.runtime.client import Client, NoServiceError
+from allocator.runtime.door.client import Client, NoServiceError
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from allocator.runtime.book import FINAL
+from allocator.runtime.records.book import FINAL
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import ModelCluster, job, run_on, service_on, settle, two_types, world_under

@@ -9,7 +9,7 @@ import pytest
 
 from allocator.lease.files import REPORT_FILE, Report, read_file, write_file
 from allocator.runtime.adapters.base import Node, Seen
-from allocator.runtime.book import Job
+from allocator.runtime.records.book import Job
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.lives import QUICK, leave, started, states, submit

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from allocator.runtime.book import Book
-from allocator.runtime.clock import Clock
-from allocator.runtime.journal import Event, Journal, JournalError
+from allocator.runtime.records.book import Book
+from allocator.runtime.records.clock import Clock
+from allocator.runtime.records.journal import Event, Journal, JournalError
 from throughputs import InputError
 
 
@@ -80,7 +80,7 @@ def test_all_or_nothing_is_written(tmp_path: Path) -> None:
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from allocator.runtime.journal import Event, Journal
+from allocator.runtime.records.journal import Event, Journal
 journal = Journal(Path(sys.argv[1]))
 for number in range(10**6):
     journal.append([Event("note", "", 0.0, {"pair": number}), Event("note", "", 0.0, {"pair": number})])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from allocator.runtime.world import News, Verdict, World
+from allocator.runtime.decisions.world import News, Verdict, World
 from tests.runtime.model_cluster import job, run_on, service_on, settle, two_types
 
 

@@ -18,11 +18,11 @@ import pytest
 from allocator.lease.files import LEASE_FILE, Grant, read_file
 from allocator.presets import preset
 from allocator.registry import get_policy
-from allocator.runtime.clock import Clock
-from allocator.runtime.hardware import Hardware
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.world import News, Verdict, World
+from allocator.runtime.records.clock import Clock
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.world import News, Verdict, World
 from tests.runtime.model_cluster import ModelCluster, job, run_on, service_on, settle, two_types
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
-from allocator.runtime.journal import JournalError
+from allocator.runtime.records.journal import JournalError
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import world_under

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.book import Job
-from allocator.runtime.hardware import Hardware
-from allocator.runtime.knowledge import Knowledge, moving_average
-from allocator.runtime.reconcile import Target, gpus_of, held, orders
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.knowledge import Knowledge, moving_average
+from allocator.runtime.decisions.reconcile import Target, gpus_of, held, orders
+from allocator.runtime.records.book import Job
 from throughputs import default_table
 
 

@@ -17,10 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from allocator.cli.app import app
-from allocator.runtime.client import Client, NoServiceError
-from allocator.runtime.journal import Event
+from allocator.runtime.door.client import Client, NoServiceError
 from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import RecordedRun
+from allocator.runtime.records.journal import Event
 from throughputs import ThroughputTable, read_table, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from allocator.presets import preset
 from allocator.protocol.entities import Entities
 from allocator.registry import get_policy
-from allocator.runtime.client import Client, NoServiceError
-from allocator.runtime.requests import Requests
-from allocator.runtime.server import Server
+from allocator.runtime.decisions.world import World
+from allocator.runtime.door.client import Client, NoServiceError
+from allocator.runtime.door.requests import Requests
+from allocator.runtime.door.server import Server
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.world import World
 from tests.runtime.model_cluster import service_on, settle, two_types
 from throughputs import InputError
 

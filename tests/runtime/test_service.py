@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.journal import Journal
+from allocator.runtime.records.journal import Journal
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from allocator.cluster import Cluster
-from allocator.runtime.client import Client
-from allocator.runtime.knowledge import Knowledge
+from allocator.runtime.decisions.knowledge import Knowledge
+from allocator.runtime.door.client import Client
 from allocator.runtime.recorded.leases import last_event
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE
 from throughputs import InputError, ThroughputTable, Trace, read_table

@@ -14,7 +14,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
 from allocator.cli.service.tables import service_lines
-from allocator.runtime.client import Client
+from allocator.runtime.door.client import Client
 from throughputs import InputError
 
 

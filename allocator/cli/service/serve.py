@@ -28,14 +28,14 @@ from allocator.protocol.entities import Entities
 from allocator.runtime.adapters.base import Adapter
 from allocator.runtime.adapters.local import LocalAdapter, virtual_accelerators
 from allocator.runtime.adapters.slurm import SlurmAdapter, SlurmSettings
-from allocator.runtime.hardware import Hardware
-from allocator.runtime.journal import Event
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.world import World
+from allocator.runtime.door.requests import Requests
+from allocator.runtime.door.server import Server
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE
-from allocator.runtime.requests import Requests
-from allocator.runtime.server import Server
+from allocator.runtime.records.journal import Event
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.world import World
 from throughputs import InputError, write_table
 
 EntitiesOption = Annotated[

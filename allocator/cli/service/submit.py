@@ -12,7 +12,7 @@ import typer
 
 from allocator.cli.options.shared import JsonOption, print_json
 from allocator.cli.service.options import StateOption, duration
-from allocator.runtime.client import Client
+from allocator.runtime.door.client import Client
 from throughputs import InputError
 
 

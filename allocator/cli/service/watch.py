@@ -11,7 +11,7 @@ import typer
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.service.options import StateOption, duration, job_numbers
 from allocator.cli.service.tables import jobs_table, service_lines
-from allocator.runtime.client import Client
+from allocator.runtime.door.client import Client
 
 _FINAL = ("completed", "failed", "cancelled", "rejected")
 

@@ -28,6 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from allocator.runtime.door.requests import Requests
 from allocator.runtime.page.access import Access
 from allocator.runtime.page.document import Document, document
 from allocator.runtime.page.feed import Feed
@@ -35,7 +36,6 @@ from allocator.runtime.page.history import History
 from allocator.runtime.page.metrics import CONTENT_TYPE, metrics
 from allocator.runtime.page.picture import picture
 from allocator.runtime.page.posts import Posts
-from allocator.runtime.requests import Requests
 from throughputs import InputError
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from urllib.parse import urlsplit
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from allocator.runtime.door.requests import Requests
+from allocator.runtime.door.server import bound
 from allocator.runtime.page.access import Access, read_token
 from allocator.runtime.page.app import Desk, make_app
-from allocator.runtime.requests import Requests
-from allocator.runtime.server import bound
 from throughputs import InputError
 
 if TYPE_CHECKING:

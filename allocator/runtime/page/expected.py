@@ -14,8 +14,8 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from allocator.runtime.book import HOLDS_GPUS, QUEUED, STOPPING, Job
-from allocator.runtime.reconcile import Target, gpus_of, held
+from allocator.runtime.decisions.reconcile import Target, gpus_of, held
+from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service

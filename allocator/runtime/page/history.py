@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from allocator.runtime.journal import Event
+    from allocator.runtime.records.journal import Event
     from allocator.runtime.service import Service
 
 __all__ = ["DECISION_SECONDS", "History"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from allocator.runtime.door.views import service_view
 from allocator.runtime.page.history import DECISION_SECONDS, History
-from allocator.runtime.views import service_view
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service

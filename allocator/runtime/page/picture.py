@@ -8,10 +8,10 @@ from itertools import islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.book import FINAL, QUEUED, Job
+from allocator.runtime.door.views import job_view, service_view
 from allocator.runtime.page.expected import expected_starts, seconds_left
 from allocator.runtime.page.history import History
-from allocator.runtime.views import job_view, service_view
+from allocator.runtime.records.book import FINAL, QUEUED, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service

@@ -18,8 +18,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.book import HOLDS_GPUS, Job
 from allocator.runtime.page.access import Access
+from allocator.runtime.records.book import HOLDS_GPUS, Job
 from allocator.runtime.watching import Told
 from throughputs import InputError
 

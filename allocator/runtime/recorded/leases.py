@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.book import Book, Job
-from allocator.runtime.hardware import Hardware
-from allocator.runtime.journal import Event
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.records.book import Book, Job
+from allocator.runtime.records.journal import Event
 from throughputs import InputError
 
 __all__ = ["Lease", "Leases", "last_event", "read_events"]

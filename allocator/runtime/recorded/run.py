@@ -18,9 +18,9 @@ from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
-from allocator.runtime.book import Job
-from allocator.runtime.knowledge import Knowledge
+from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.recorded.leases import Lease, Leases
+from allocator.runtime.records.book import Job
 from allocator.simulator.truth import Truth
 from throughputs import ThroughputTable, Trace
 from throughputs.tables.builder import TableBuilder

@@ -17,13 +17,13 @@ import pytest
 from allocator.mechanism.settings import MechanismSettings
 from allocator.registry import get_policy
 from allocator.runtime.adapters.base import Adapter, Node, Seen, StartOrder
-from allocator.runtime.book import Job
-from allocator.runtime.hardware import Hardware
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.world import World
+from allocator.runtime.door.requests import Requests
 from allocator.runtime.page.door import Door, DoorSettings
-from allocator.runtime.requests import Requests
+from allocator.runtime.records.book import Job
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.world import World
 from throughputs import ThroughputTable
 
 PATIENCE = 60.0

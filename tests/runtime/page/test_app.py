@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.runtime.journal import Event
+from allocator.runtime.door.requests import Requests
 from allocator.runtime.page.access import Access, read_token
 from allocator.runtime.page.app import Desk, make_app
 from allocator.runtime.page.document import document
 from allocator.runtime.page.picture import picture
-from allocator.runtime.requests import Requests
+from allocator.runtime.records.journal import Event
 from tests.runtime.page.asking import Asker
 from tests.runtime.page.clusters import Made, make_service, settled, submission
 from throughputs import InputError, default_table

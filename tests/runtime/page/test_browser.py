@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from allocator.runtime.journal import Event
 from allocator.runtime.page.door import DoorSettings
+from allocator.runtime.records.journal import Event
 from allocator.runtime.watching import Told
 from tests.runtime.page.chromium import CHROMIUM, Tab, opened
 from tests.runtime.page.clusters import Live, certificate, live, make_service, submission

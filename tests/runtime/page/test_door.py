@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from allocator.runtime.door.requests import Requests
 from allocator.runtime.page import app, door
 from allocator.runtime.page.door import Door, DoorSettings
-from allocator.runtime.requests import Requests
 from tests.runtime.page.clusters import PATIENCE, Live, certificate, live, make_service, submission
 from throughputs import InputError
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from allocator.runtime.adapters.base import Node
-from allocator.runtime.journal import Event
 from allocator.runtime.page.history import History
 from allocator.runtime.page.metrics import _labels, _number, metrics
+from allocator.runtime.records.journal import Event
 from tests.runtime.page.clusters import make_service, settle, settled, submission
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"

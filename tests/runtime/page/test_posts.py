@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.runtime.book import Job
-from allocator.runtime.journal import Event
+from allocator.runtime.door.requests import Requests
 from allocator.runtime.page.access import Access
 from allocator.runtime.page.app import Desk, make_app
-from allocator.runtime.requests import Requests
+from allocator.runtime.records.book import Job
+from allocator.runtime.records.journal import Event
 from tests.runtime.page.asking import Answer, Asker
 from tests.runtime.page.clusters import Made, make_service, settle, settled, submission
 from tests.runtime.page.test_app import json_values

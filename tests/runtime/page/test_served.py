@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from allocator.runtime.client import Client
+from allocator.runtime.door.client import Client
 from tests.runtime.page.clusters import PATIENCE, certificate
 
 ALLOCATOR = (sys.executable, "-m", "allocator")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.book import HOLDS_GPUS, QUEUED, Job
+from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service

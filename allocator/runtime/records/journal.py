@@ -42,7 +42,7 @@ class Event:
 
     Attributes
     ----------
-    kind : what; `allocator.runtime.book` says what each kind means.
+    kind : what; `allocator.runtime.records.book` says what each kind means.
     job : UUID of the job, "" for none.
     clock : seconds on the clock of the service.
     data : the rest, ready for JSON.

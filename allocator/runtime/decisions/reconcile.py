@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from allocator.runtime.book import QUEUED, STOPPING, Job
+from allocator.runtime.records.book import QUEUED, STOPPING, Job
 
 __all__ = ["Places", "Target", "free_for", "gpus_of", "held", "orders"]
 

@@ -14,7 +14,7 @@ import socket
 import stat
 from pathlib import Path
 
-from allocator.runtime.requests import Requests
+from allocator.runtime.door.requests import Requests
 from throughputs import InputError
 
 __all__ = ["SOCKET", "Server"]

@@ -23,8 +23,8 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, Policy, Trigger
-from allocator.runtime.book import ACTIVE, Job
-from allocator.runtime.knowledge import Knowledge, Ways
+from allocator.runtime.decisions.knowledge import Knowledge, Ways
+from allocator.runtime.records.book import ACTIVE, Job
 from throughputs import ThroughputTable, Trace
 
 __all__ = ["News", "Placed", "Verdict", "World"]

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from allocator.runtime.journal import Event
+from allocator.runtime.records.journal import Event
 
 __all__ = ["ACTIVE", "FINAL", "HOLDS_GPUS", "Book", "Job"]
 

@@ -16,13 +16,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from allocator.runtime.book import HOLDS_GPUS, QUEUED, Book, Job
-from allocator.runtime.hardware import Hardware
-from allocator.runtime.knowledge import Ways
-from allocator.runtime.memory import Memory
-from allocator.runtime.reconcile import Target, free_for, gpus_of, held
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.knowledge import Ways
+from allocator.runtime.decisions.memory import Memory
+from allocator.runtime.decisions.reconcile import Target, free_for, gpus_of, held
+from allocator.runtime.decisions.world import News, Placed, Verdict, World
+from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Book, Job
 from allocator.runtime.settings import ServiceSettings
-from allocator.runtime.world import News, Placed, Verdict, World
 from throughputs import InputError
 
 __all__ = ["Deciding", "Outlook"]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from allocator.runtime.book import FINAL, Job
-from allocator.runtime.journal import JournalError
-from allocator.runtime.views import job_view, service_view, status
+from allocator.runtime.door.views import job_view, service_view, status
+from allocator.runtime.records.book import FINAL, Job
+from allocator.runtime.records.journal import JournalError
 from throughputs import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.checkpoint.state_file import StateFile
-from allocator.runtime.world import World
+from allocator.runtime.decisions.world import World
 from throughputs import InputError
 
 __all__ = ["Memory"]

@@ -1,0 +1,1 @@
+"""What has happened, on disk and as it follows from that."""
