@@ -85,7 +85,7 @@ class Dispatch:
             job.one_process_per_gpu,
             self._settings.log_bytes,
         )
-        self._task(job.uuid, job.epoch, "start", self._start(job, order))
+        self._task(job.uuid, job.epoch, "start", lambda: self._start(job, order))
 
     async def _start(self, job: Job, order: StartOrder) -> None:
         """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
@@ -125,10 +125,10 @@ class Dispatch:
         if now >= watch.asked_at + settings.grace_seconds:
             if watch.killed_at is None or now >= watch.killed_at + _KILL_AGAIN:
                 watch.killed_at = now
-                self._task(job.uuid, job.epoch, "kill", self._adapter.kill(job.uuid, job.epoch))
+                self._task(job.uuid, job.epoch, "kill", lambda: self._adapter.kill(job.uuid, job.epoch))
         elif now >= watch.asked_at + patience and (watch.termed_at is None or self._failed(job, "stop")):
             watch.termed_at = now
-            self._task(job.uuid, job.epoch, "stop", self._adapter.stop(job.uuid, job.epoch))
+            self._task(job.uuid, job.epoch, "stop", lambda: self._adapter.stop(job.uuid, job.epoch))
 
     def _failed(self, job: Job, what: str) -> bool:
         """Whether the last order of a kind went wrong."""
@@ -141,7 +141,7 @@ class Dispatch:
             return
         key, now = (one.job, one.epoch, "kill"), self._clock()
         if now >= self._not_before.get(key, now):
-            self._task(*key, self._adapter.kill(one.job, one.epoch))
+            self._task(*key, lambda: self._adapter.kill(one.job, one.epoch))
             self._not_before[key] = now + _KILL_AGAIN
 
     def ended(self, job: Job) -> None:
@@ -152,7 +152,7 @@ class Dispatch:
 
     def forget(self, uuid: str, epoch: int) -> None:
         """A job is through."""
-        self._task(uuid, epoch, "forget", self._adapter.forget(uuid))
+        self._task(uuid, epoch, "forget", lambda: self._adapter.forget(uuid))
 
     def lease(self, job: Job, serial: int) -> None:
         """Tell a trainer that its lease goes on, with a new `serial`, or that it ends."""
@@ -176,15 +176,14 @@ class Dispatch:
             self.troubles.pop(job.uuid, None)
             self._watching.of(job, self._clock()).serial = self._serial
 
-    def _task(self, uuid: str, epoch: int, what: str, order: Coroutine[Any, Any, None]) -> None:
+    def _task(self, uuid: str, epoch: int, what: str, order: Callable[[], Coroutine[Any, Any, None]]) -> None:
         key, now = (uuid, epoch, what), self._clock()
         if key in self.tasks or now < self._not_before.get(key, now):
-            order.close()
             return
 
         async def give() -> None:
             try:
-                await order
+                await order()
             except (AdapterError, JournalError, OSError) as error:
                 self.troubles[uuid] = str(error)
                 self._not_before[key] = self._clock() + _ORDER_AGAIN

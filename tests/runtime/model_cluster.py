@@ -17,6 +17,9 @@ from allocator.runtime.decisions.world import World
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 
+START_SECONDS, SAVE_SECONDS = 1.5, 0.25
+"""What the trainers say that a start and a checkpoint took."""
+
 
 class Crash(BaseException):
     """The service is gone from one instant to the next."""
@@ -133,7 +136,16 @@ class ModelCluster(Adapter):
             run.steps = min(run.steps, total)
             trained = run.steps - self.checkpoints.get(order.job, 0.0)
             report = Report(
-                order.job, order.epoch, state, run.steps, trained, self.clock - run.started, run.saved, at=self.clock
+                order.job,
+                order.epoch,
+                state,
+                run.steps,
+                trained,
+                self.clock - run.started,
+                run.saved,
+                save_seconds=SAVE_SECONDS,
+                start_seconds=START_SECONDS,
+                at=self.clock,
             )
             write_file(order.folder / REPORT_FILE, report)
             if done or ends:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from allocator.runtime.decisions.world import News, Verdict, World
-from tests.runtime.model_cluster import job, run_on, service_on, settle, two_types
+from tests.runtime.model_cluster import SAVE_SECONDS, START_SECONDS, job, run_on, service_on, settle, two_types
 
 
 @pytest.fixture
@@ -55,3 +55,10 @@ def test_speeds_that_hardly_change_are_no_news(tmp_path: Path, told: list[tuple[
     # when they came, and when they were first measured on either type
     assert sum(asked) <= 6 < len(asked)
     assert not any(asked[-3:])
+
+
+def test_a_world_is_told_what_starts_cost(tmp_path: Path, told: list[tuple[News, Verdict]]) -> None:
+    """Whoever was started by the last decision has paid for it, nobody else has."""
+    run(tmp_path, 3, 95.0)
+    costs = [cost for news, _ in told for cost in news.lost_seconds.values()]
+    assert set(costs) == {0.0, START_SECONDS + SAVE_SECONDS}

@@ -307,10 +307,10 @@ class Deciding:
             ends = {uuid: min(at, clock) for uuid, (job, at) in self._ended.items() if not _goes_on(job)}
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
+        lost = {} if plan is None else {u: _cost(job, plan.verdict.clock) for u, job in book.holding.items()}
         arrived = [replace(job) for job in self._arrived.values()]
-        news = News(
-            clock, arrived, tuple(self._left), kept | dict(steps), self._measured, seconds, trouble=self._failed
-        )
+        left, failed = tuple(self._left), self._failed
+        news = News(clock, arrived, left, kept | dict(steps), self._measured, seconds, lost, failed)
         running = self._running(book.holding.values(), self._hardware) if self._changed_hardware else None
         self._changed_hardware, self._asked_about = False, self._hardware
         self._clear_news()
@@ -425,6 +425,11 @@ def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Except
 
     threading.Thread(target=work, name="decision", daemon=True).start()
     return told
+
+
+def _cost(job: Job, decided_at: float) -> float:
+    """Seconds that a decision at `decided_at` cost a job that runs: its start, and the checkpoint before it."""
+    return job.start_seconds + job.save_seconds if job.since >= decided_at else 0.0
 
 
 def _goes_on(job: Job) -> bool:
