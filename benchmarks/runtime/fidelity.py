@@ -86,18 +86,30 @@ class Run:
 
     Parameters
     ----------
-    folder : for its state and results. policy, cluster, round_seconds : of the service.
+    folder : for its state and results. policy, round_seconds : of the service.
+    cluster : options of the service that say what it runs on.
+    environment : of the service, besides that of this process.
     """
 
-    def __init__(self, folder: Path, policy: str, cluster: str, round_seconds: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        policy: str,
+        round_seconds: float,
+        cluster: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.policy, self.state, self.out = policy, folder / "state", folder / "out"
         write_table(throughputs(), folder / "table.csv")
-        command = ["serve", "--state", str(self.state), "--virtual", cluster, "--policy", policy, "--whole-rounds"]
+        command = ["serve", "--state", str(self.state), *cluster, "--policy", policy, "--whole-rounds"]
         command += ["--round", str(round_seconds), "--throughputs", str(folder / "table.csv")]
         with (folder / "service.log").open("w") as log:
             self._service = subprocess.Popen(
-                [sys.executable, "-m", "allocator", *command], stdout=log, stderr=log, env=_environment()
+                [sys.executable, "-m", "allocator", *command],
+                stdout=log,
+                stderr=log,
+                env=_environment() | dict(environment or {}) | {"PYTHONPATH": _environment()["PYTHONPATH"]},
             )
         self._client = Client(self.state)
 
@@ -160,7 +172,13 @@ def measure(
     folder: Path, policies: Sequence[str], jobs: Sequence[Arrival], round_seconds: float
 ) -> dict[str, dict[str, Any]]:
     """Real beside simulated by policy."""
-    runs = [Run(folder / policy, policy, POLICIES[policy], round_seconds) for policy in policies]
+    return measured(
+        [Run(folder / policy, policy, round_seconds, ["--virtual", POLICIES[policy]]) for policy in policies], jobs
+    )
+
+
+def measured(runs: Sequence[Run], jobs: Sequence[Arrival]) -> dict[str, dict[str, Any]]:
+    """Real beside simulated by policy, of services that were started."""
     try:
         for run in runs:
             run.wait_until_ready()
