@@ -15,7 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AGREE_SECONDS", "Agreement", "FileAgreement", "TorchAgreement", "find_agreement", "rank_and_world"]
+__all__ = [
+    "AGREE_SECONDS",
+    "Agreement",
+    "FileAgreement",
+    "TorchAgreement",
+    "find_agreement",
+    "leave_group",
+    "rank_and_world",
+]
 
 AGREE_SECONDS = 0.25
 """Between two collectives, as far as steps are shorter: each keeps the ranks for a fraction of a millisecond."""
@@ -140,6 +148,16 @@ def _distributed() -> Any:
     """torch.distributed if the program has loaded and initialised it."""
     module: Any = sys.modules.get("torch.distributed")
     return module if module is not None and module.is_available() and module.is_initialized() else None
+
+
+def leave_group() -> None:
+    """Leave the process group of torch together with all ranks.
+
+    A process that ends while it is still in the group may be aborted because others have ended before it.
+    """
+    if distributed := _distributed():
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
 def rank_and_world(environment: Mapping[str, str]) -> tuple[int, int]:

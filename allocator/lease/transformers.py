@@ -18,6 +18,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from allocator.lease.agreement import leave_group
 from allocator.lease.lease import Lease
 
 __all__ = ["LeaseCallback"]
@@ -95,6 +96,7 @@ class LeaseCallback(TrainerCallback):
         if not self._stops(state):
             self.lease.done()
         elif self._exits:
+            leave_group()
             raise SystemExit(0)
 
     def _stops(self, state: TrainerState) -> bool:

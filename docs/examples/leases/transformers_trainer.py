@@ -58,6 +58,8 @@ def main() -> None:
     )  # lease
     trainer.train(resume_from_checkpoint=lease.last_checkpoint)  # lease
     trainer.save_model()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
