@@ -151,6 +151,30 @@ def test_nodes_that_go_and_come_back(tmp_path: Path) -> None:
     assert states(asyncio.run(go())) == ["completed"] * 4
 
 
+def test_gpus_that_fall_idle_are_filled_again_and_again_within_a_round(tmp_path: Path) -> None:
+    """In rounds of an hour a long job runs on, and short ones take turns on the other GPU."""
+
+    async def go() -> None:
+        cluster = one_type(2)
+        service = await service_on(tmp_path, cluster)
+        service.use_policy(world_under("max_min_fairness_perf", 3600.0), {})
+        submit(service, job(300.0))
+        await settle(service)
+        cluster.advance(1.0)
+        submit(service, *(job(10.0) for _ in range(4)))
+        await run_on(service, cluster, 100.0)
+        assert states(service) == ["running", *["completed"] * 4]
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_a_job_that_ends_early_has_done_what_it_said(tmp_path: Path) -> None:
+    service = run(tmp_path, one_type(1), [job(20.0, total_steps=50.0)])
+    assert states(service) == ["completed"]
+    assert service.book.by_id[0].steps == 20.0
+
+
 def test_a_cluster_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
     async def go() -> Service:
         cluster = two_types()

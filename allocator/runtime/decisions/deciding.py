@@ -268,7 +268,7 @@ class Deciding:
 
     def _idles(self, book: Book) -> bool:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
-        targets = self._wanted()
+        targets = {uuid: target for uuid, target in self._wanted().items() if uuid in book.active}
         waiting = [job.gpus for job in book.active.values() if job.state == QUEUED and job.uuid not in targets]
         if not waiting:
             return False

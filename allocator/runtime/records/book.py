@@ -238,10 +238,11 @@ class Book:
             job.gpu_seconds += max(event.clock - job.since, 0.0) * job.held_gpus
         job.code, job.signal = event.get("code"), event.get("signal", 0)
         outcome = event["outcome"]
-        # what no checkpoint holds is lost
-        job.steps = (
-            max(job.steps, job.total_steps) if outcome == COMPLETED else event.get("kept_steps", job.saved_steps)
-        )
+        if outcome != COMPLETED:
+            # what no checkpoint holds is lost
+            job.steps = event.get("kept_steps", job.saved_steps)
+        elif "steps" not in (event.data or {}):
+            job.steps = max(job.steps, job.total_steps)
         if outcome == COMPLETED:
             self._leave(job, COMPLETED, event)
             return
