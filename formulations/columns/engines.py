@@ -157,7 +157,7 @@ class Cbc:
             maximise=True,
             whole=written.whole,
             seconds=self._seconds if self._seconds < 1e9 else None,
-            options=("primalT", "1e-9", "dualT", "1e-9", "integerT", "1e-9", "randomCbcSeed", "1"),
+            options={"primalT": "1e-9", "dualT": "1e-9", "integerT": "1e-9", "randomCbcSeed": "1"},
         )
         if answer.infeasible:
             # every variable is bounded

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.numerics import dot
+
 __all__ = ["CbcAnswer", "run_cbc"]
 
 Array = NDArray[np.float64]
+
+_LEAST_SECONDS = 0.01
+"""That a search is given, as CBC takes 0 for no limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +53,20 @@ def run_cbc(
     whole: NDArray[np.bool_] | None = None,
     relative_gap: float = 0.0,
     seconds: float | None = None,
-    options: tuple[str, ...] = (),
+    options: Mapping[str, str] | None = None,
 ) -> CbcAnswer:
     """``min c.x, rows[0] <= A x <= rows[1], lower <= x <= upper``, on one thread; see `highs_model.with_model`.
+
+    CBC's preprocessing of whole columns may, in version 2.10, fix them wrongly and end "optimal" beside the optimum
+    (tests/formulations/test_leases.py has such a program); without it CBC crashes where there is no point at all. So a
+    program with whole columns for which it found a point is solved again without, and the better point counts; it is
+    proven where that second search has proven it.
 
     Parameters
     ----------
     matrix : A (R, C), sparse by rows.
     relative_gap, seconds : when branch and bound may stop.
-    options : of CBC, names and values in turn.
+    options : of CBC, values by name.
     """
     with warnings.catch_warnings():
         # PuLP 3 announces PuLP 4, which the pinned range excludes
@@ -86,13 +98,36 @@ def run_cbc(
             for limit in limits:
                 model += limit
                 of_row.append(row)
-        stops = {"gapRel": relative_gap, "timeLimit": seconds}
-        model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=list(options), **stops))
-        found = [constraint.pi or 0.0 for constraint in model.constraints.values()]
+        # a name and its value are one option for PuLP: each gets one hyphen
+        given = [f"{name} {value}" for name, value in (options or {}).items()]
+        until = None if seconds is None else perf_counter() + seconds
+
+        def search(*more: str) -> CbcAnswer:
+            left = None if until is None else max(until - perf_counter(), _LEAST_SECONDS)
+            stops = {"gapRel": relative_gap, "timeLimit": left}
+            model.solve(pulp.PULP_CBC_CMD(msg=False, threads=1, options=[*given, *more], **stops))
+            return _read(model, x, np.array(of_row, dtype=np.int64), len(rows[0]))
+
+        found = search()
+        if found.columns is None or whole is None or not whole.any():
+            return found
+        again = search("preprocess off")
+    if again.columns is None:
+        return replace(found, proven=False)
+    sign = -1.0 if maximise else 1.0
+    better = again if sign * dot(cost, again.columns) <= sign * dot(cost, found.columns) else found
+    return replace(better, proven=again.proven)
+
+
+def _read(model: Any, x: list[Any], of_row: NDArray[np.int64], n_rows: int) -> CbcAnswer:
+    """What PuLP has read of CBC's answer; `of_row` says which row each of its constraints belongs to."""
+    import pulp
+
+    multipliers = [constraint.pi or 0.0 for constraint in model.constraints.values()]
     status = f"{pulp.LpStatus[model.status]}, {pulp.LpSolution[model.sol_status]}"
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         none = model.status in (pulp.LpStatusInfeasible, pulp.LpStatusUnbounded)
         return CbcAnswer(None, np.zeros(0), False, none, status)
-    duals = np.bincount(of_row, found, minlength=len(rows[0])).astype(np.float64)
+    duals = np.bincount(of_row, multipliers, minlength=n_rows).astype(np.float64)
     point = np.array([variable.value() or 0.0 for variable in x])
     return CbcAnswer(point, duals, model.sol_status == pulp.LpSolutionOptimal, False, status)

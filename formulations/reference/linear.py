@@ -68,7 +68,7 @@ def _in_cbc(written: WrittenOut) -> tuple[Array, Array]:
         lower=np.zeros(len(written.cost)),
         upper=np.full(len(written.cost), np.inf),
         maximise=True,
-        options=("primalT", "1e-10", "dualT", "1e-10"),
+        options={"primalT": "1e-10", "dualT": "1e-10"},
     )
     if answer.columns is None or not answer.proven:
         raise RuntimeError(f"CBC stopped with status {answer.status}")

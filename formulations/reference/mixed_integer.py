@@ -194,7 +194,7 @@ def _with_cbc(program: MixedProgram, scale: float, relative_gap: float, time_lim
         whole=program.whole,
         relative_gap=relative_gap,
         seconds=time_limit_seconds,
-        options=("randomCbcSeed", "1"),
+        options={"randomCbcSeed": "1"},
     )
     if answer.columns is None:
         bound = math.inf if answer.infeasible else -math.inf

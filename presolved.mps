@@ -1,0 +1,7 @@
+NAME          MODEL   
+ROWS
+ N  OBJROW
+COLUMNS
+RHS
+    RHS       OBJROW    31.         
+ENDATA
