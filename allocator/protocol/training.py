@@ -118,8 +118,8 @@ class TrainingLedger:
         there = rates[:, self._profiled_type]
         return np.where(there > 0, there, best)
 
-    def admit(self, jobs: NDArray[np.int64], clock: float) -> None:
-        """Jobs (positions) were admitted at `clock`, seconds."""
+    def admit(self, jobs: NDArray[np.int64], clock: float | NDArray[np.float64]) -> None:
+        """Jobs (positions) were admitted at `clock`, seconds, all or each of them."""
         self.admitted_seconds[jobs] = clock
 
     def measure(self, jobs: NDArray[np.int64], steps_per_second: NDArray[np.float64], until: float) -> None:

@@ -138,7 +138,8 @@ class EventExecution:
         ready: _Floats = self._table.columns["ready_time"]
         if self._starts_cost:
             lost = self._cost.of_rows(decision, self._table)
-            self._table.columns["lost_seconds"][at] = lost
+            if decision.recomputed:
+                self._table.columns["lost_seconds"][at] = lost
             ready[at] = np.where(lost > 0, clock + lost, ready[at])
         begin: _Floats = np.maximum(ready[at], clock)
         if ahead is not None:

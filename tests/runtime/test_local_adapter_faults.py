@@ -20,6 +20,7 @@ from allocator.runtime.adapters.base import AdapterError, Seen
 from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, number_in
 from allocator.runtime.adapters.local.output import LOG_FILES
 from allocator.runtime.adapters.local.processes import boot_identity, is_alive, start_time_of
+from tests.runtime.small_disks import small_disk_at
 from tests.runtime.worlds import (
     PYTHON,
     ended,
@@ -277,13 +278,8 @@ def test_files_that_make_no_sense_do_no_harm(tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of half a mebibyte."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk_at(tmp_path / "disk", "512k") as disk:
+        yield disk
 
 
 def fill(disk: Path) -> None:

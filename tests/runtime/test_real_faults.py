@@ -20,6 +20,7 @@ from allocator.runtime.records.journal import JournalError
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import world_under
+from tests.runtime.small_disks import small_disk_at
 
 TRAINER = Path(__file__).with_name("quick_trainer.py")
 ROOT = Path(__file__).parents[2]
@@ -218,13 +219,8 @@ def test_a_checkpoint_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 2 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if os.getuid() or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("only who may mount can make a disk that is small")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk_at(tmp_path / "disk", "2m") as disk:
+        yield disk
 
 
 def fill(file: Path) -> None:

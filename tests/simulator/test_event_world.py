@@ -247,3 +247,18 @@ def test_costs_follow_the_prices_of_the_moment() -> None:
     result = run(OrderPolicy(), [100.0, 30.0], arrivals=[0.0, 20.0], prices=prices)
     # Job 0: 20 s, then 50 s from 50 s on, then 30 s; job 1: 30 s.
     assert result.jobs["cost"].tolist() == pytest.approx([0.02 + 0.5 + 3.0, 0.3])
+
+
+def test_policies_see_what_the_last_decision_cost() -> None:
+    """Starts take 30 s. The short job ends in between, and nobody is asked: what the long one lost stays."""
+    lost = []
+
+    class Looking(AtArrivalsOnly):
+        def decide(self, state: ClusterState) -> Plan:
+            lost.append((state.clock, state.lost_seconds.tolist()))
+            return super().decide(state)
+
+    trace = make_trace([200, 10, 10], arrivals=[0, 0, 60])
+    settings = preset("default").replace(restart_penalty_seconds=30.0)
+    simulate(trace, TWO_GPUS, Looking(in_turn), np.ones((3, 1)), preset=settings)
+    assert lost == [(0.0, [0.0, 0.0]), (60.0, [30.0, 0.0])]

@@ -62,10 +62,11 @@ def submit_command(
     if not directory.is_dir():
         raise InputError("--directory", found=str(directory), expected="a folder that exists")
     client = Client(state)
+    path = {"PATH": os.environ["PATH"]} if os.environ.get("PATH") else {}
     job = {
         "command": command,
         "working_directory": str(directory),
-        "environment": dict(_variable(text) for text in environment or []),
+        "environment": path | dict(_variable(text) for text in environment or []),
         "gpus": gpus,
         "total_steps": steps,
         "duration": None if length is None else duration(length, "--duration"),
@@ -79,9 +80,6 @@ def submit_command(
     if within is not None:
         now = client.ask("status", jobs=[])["service"]["clock"]
         job["deadline"] = now + duration(within, "--within")
-    path = os.environ.get("PATH")
-    if path:
-        job["environment"] = {"PATH": path} | dict(job["environment"])  # type: ignore[call-overload]
     told = {key: value for key, value in job.items() if value is not None}
     # a UUID of our own: a submission whose answer is lost may be sent again
     jobs = [{"uuid": uuid.uuid4().hex, **told} for _ in range(copies)]

@@ -1,8 +1,8 @@
 """When the world is asked, with what news, and what of its answers holds at a moment.
 
 Plans of policies that decide at events hold until something happens. Shares become rounds: the next round is decided
-before it begins, as late as decisions take and at half time at the latest the first time, so that whoever keeps its
-GPUs runs on without a break. A job whose GPUs are free before its round begins may start early.
+before it begins, as late as decisions have time to be made (the first one at half time), so that whoever keeps its GPUs
+runs on without a break. A job whose GPUs are free before its round begins may start early.
 """
 
 from __future__ import annotations

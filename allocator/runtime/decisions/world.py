@@ -277,10 +277,7 @@ class World:
             gone = self._jobs[known]
             self.knowledge.learn(gone.job_type, gone.gpus, gone.measured)
         if news.arrived:
-            ids = self._submit(news.arrived, self._arrivals(news.arrived))
-            if table.training is not None:
-                table.training.admit(ids, news.clock)
-            core.arrive(ids)
+            core.arrive(self._submit(news.arrived, self._arrivals(news.arrived), news.clock))
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
@@ -332,8 +329,8 @@ class World:
         last = float(known[-1]) if len(known) else 0.0
         return list(accumulate([max(job.submitted_at, last) for job in jobs], max))
 
-    def _submit(self, jobs: Sequence[Job], arrivals: Sequence[float]) -> _Ids:
-        """Add jobs to the table; returns their ids."""
+    def _submit(self, jobs: Sequence[Job], arrivals: Sequence[float], admitted_at: float = 0.0) -> _Ids:
+        """Add jobs to the table, which are admitted when they arrive, or at a later decision; returns their ids."""
         ways = [self._believed(job) for job in jobs]
         self._ways += ways
         added = self._table_of(jobs, ways, arrivals)
@@ -344,8 +341,7 @@ class World:
         done = np.array([job.steps for job in jobs], dtype=np.float64)
         self._table.steps_done[ids] = np.minimum(done, self._table.total_steps[ids])
         if self._table.training is not None:
-            for job, arrival in zip(ids, arrivals, strict=True):
-                self._table.training.admit(np.array([job]), arrival)
+            self._table.training.admit(ids, np.maximum(arrivals, admitted_at))
         return ids
 
     def _table_of(self, jobs: Sequence[Job], ways: Sequence[Ways] = (), arrivals: Sequence[float] = ()) -> JobTable:
