@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from allocator.runtime.adapters.base import Adapter, AdapterError, Seen
 from allocator.runtime.decisions.deciding import Deciding
@@ -35,6 +35,13 @@ from allocator.runtime.watching import Watching
 __all__ = ["Service"]
 
 
+class Door(Protocol):
+    """Where a service is spoken with."""
+
+    async def close(self) -> None:
+        """Nobody comes in any more."""
+
+
 class Service:
     """The jobs of one state folder on one cluster.
 
@@ -48,6 +55,7 @@ class Service:
     deciding : decisions, past and coming.
     listeners : are given every event that was written, after the book.
     variables : environment of a job besides its own.
+    doors : closed first when `run` ends, as they read the journal.
     """
 
     deciding: Deciding
@@ -65,6 +73,7 @@ class Service:
         self._strays = 0
         self.listeners: list[Callable[[Event], None]] = []
         self.variables: Callable[[Job], Mapping[str, str]] = lambda _: {}
+        self.doors: list[Door] = []
         self._dispatch = Dispatch(
             adapter,
             self.watching,
@@ -142,6 +151,8 @@ class Service:
         self._wake.set()
 
     async def _finish(self) -> None:
+        for door in self.doors:
+            await door.close()
         await self._dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()

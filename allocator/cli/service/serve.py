@@ -267,9 +267,5 @@ async def _serve(service: Service, maker: _Maker, web: WebOptions) -> None:
     if door is not None:
         screen.print(f"Page, metrics and requests at {door.notice}")
     screen.print("Ctrl-C ends the service; jobs run on.")
-    try:
-        await service.run()
-    finally:
-        if door is not None:
-            await door.close()
-        await server.close()
+    service.doors = [server] if door is None else [door, server]
+    await service.run()
