@@ -6,6 +6,7 @@ PyTorch and transformers are an extra: without them their tests are skipped, but
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -114,8 +115,9 @@ def whole(tmp_path_factory):
 def test_torch_goes_on_with_another_number_of_processes(job, tmp_path, whole, first, then, settings):
     command = [*TORCH, "--step-seconds", 0.03, "--out", tmp_path / "model.pt", *settings]
     output = run_until(job, [*launch(first), *command], 5)
-    steps = {line.partition(": ")[2] for line in output.splitlines() if line.startswith("rank ")}
-    assert steps == {f"{job.report.steps} steps"}
+    # lines of several processes may run into each other
+    said = re.findall(r"rank \d of \d: (\d+) steps", output)
+    assert said == [str(job.report.steps)] * first
     files = {path.name for path in job.checkpoints.latest().folder.glob("state-*")}
     assert files == {f"state-{rank}.pt" for rank in range(first if "--every-rank" in settings else 1)}
     run_through(job, [*launch(then), *command])
