@@ -64,6 +64,7 @@ class TorchAgreement(Agreement):
         self._distributed = distributed
         self._torch = torch
         self._group = distributed.new_group(backend="gloo")
+        self._work: Any = None
         self._steps = 0
         self._due = 1
         self._last: tuple[int, float] | None = None
@@ -76,9 +77,7 @@ class TorchAgreement(Agreement):
         if self._steps < self._due:
             return False
         # The largest of what the ranks say, in which the fewest steps to wait are the largest.
-        said = self._torch.tensor([int(sees_end), -self._wait(now)])
-        self._distributed.all_reduce(said, op=self._distributed.ReduceOp.MAX, group=self._group)
-        ends, wait = said.tolist()
+        ends, wait = self._reduce([int(sees_end), -self._wait(now)], self._distributed.ReduceOp.MAX)
         self._due = self._steps - wait
         return bool(ends)
 
@@ -94,9 +93,14 @@ class TorchAgreement(Agreement):
 
     def all_of(self, mine: bool) -> bool:
         """See `Agreement`."""
-        said = self._torch.tensor([int(mine)])
-        self._distributed.all_reduce(said, op=self._distributed.ReduceOp.MIN, group=self._group)
-        return bool(said.item())
+        return bool(self._reduce([int(mine)], self._distributed.ReduceOp.MIN)[0])
+
+    def _reduce(self, mine: list[int], operation: Any) -> list[int]:
+        """Reduce integers over all ranks; the collective is kept until the next one, for `leave_group`'s reason."""
+        said = self._torch.tensor(mine)
+        self._work = self._distributed.all_reduce(said, op=operation, group=self._group, async_op=True)
+        self._work.wait()
+        return [int(value) for value in said.tolist()]
 
 
 class FileAgreement(Agreement):
@@ -150,14 +154,23 @@ def _distributed() -> Any:
     return module if module is not None and module.is_available() and module.is_initialized() else None
 
 
-def leave_group() -> None:
+def leave_group() -> Any:
     """Leave the process group of torch together with all ranks.
 
     A process that ends while it is still in the group may be aborted because others have ended before it.
+
+    Returns
+    -------
+    The last collective, to be held until the process ends, or None. A thread of gloo's that drops the last reference
+    to one needs the interpreter's lock for it; if the interpreter holds that while it ends and waits for the thread,
+    neither goes on.
     """
     if distributed := _distributed():
-        distributed.barrier()
+        work = distributed.barrier(async_op=True)
+        work.wait()
         distributed.destroy_process_group()
+        return work
+    return None
 
 
 def rank_and_world(environment: Mapping[str, str]) -> tuple[int, int]:

@@ -44,6 +44,7 @@ class LeaseCallback(TrainerCallback):
         self.lease = Lease()
         self._exits = exits
         self._saving_since = time.monotonic()
+        self._left: object = None
 
     @property
     def last_checkpoint(self) -> str | None:
@@ -96,7 +97,7 @@ class LeaseCallback(TrainerCallback):
         if not self._stops(state):
             self.lease.done()
         elif self._exits:
-            leave_group()
+            self._left = leave_group()
             raise SystemExit(0)
 
     def _stops(self, state: TrainerState) -> bool:

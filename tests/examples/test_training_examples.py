@@ -158,7 +158,7 @@ def test_a_rank_that_cannot_write_fails_all_and_commits_nothing(job, tmp_path):
     process = job.start([*launch(2), script])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0, output
-    assert output.count("failed: ") == 2
+    assert output.count("failed:") == 2  # lines of several ranks may run into each other
     assert "another rank failed" in output
     assert "No space left" in output
     assert os.listdir(job.folder / "checkpoint") == []
