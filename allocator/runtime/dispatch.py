@@ -10,7 +10,7 @@ from typing import Any
 
 from allocator.lease.fence import LeaseLockedError, StaleLeaseError, raise_epoch
 from allocator.lease.files import LEASE_FILE, Grant, read_file, write_file
-from allocator.runtime.adapters.base import Adapter, AdapterError, NoAnswerError, Seen, StartOrder
+from allocator.runtime.adapters.base import Adapter, AdapterError, CommandError, NoAnswerError, Seen, StartOrder
 from allocator.runtime.records.book import STARTING, STOPPING, Job
 from allocator.runtime.records.journal import JournalError
 from allocator.runtime.settings import ServiceSettings
@@ -35,8 +35,8 @@ class Dispatch:
     ----------
     adapter, watching, settings, clock : of the service.
     variables : environment of a job besides its own, asked for once its folder is there.
-    refused : told of a job that the cluster does not start, why, and of the epoch of a later start that stands in the
-        way, 0 for none.
+    refused : told of a job that the cluster does not start, of the end of that start, and of the epoch of a later start
+        that stands in the way, 0 for none.
     ordered : told when an order has worked.
 
     Attributes
@@ -52,7 +52,7 @@ class Dispatch:
         settings: ServiceSettings,
         clock: Callable[[], float],
         variables: Callable[[Job], Mapping[str, str]],
-        refused: Callable[[Job, str, int], None],
+        refused: Callable[[Job, Seen, int], None],
         ordered: Callable[[], None],
     ) -> None:
         self._adapter, self._watching, self._settings, self._clock = adapter, watching, settings, clock
@@ -96,7 +96,7 @@ class Dispatch:
         except StaleLeaseError as error:
             there = read_file(order.folder / LEASE_FILE, Grant)
             if job.epoch == order.epoch and job.places:
-                self._refused(job, str(error), there.epoch if there is not None else 0)
+                self._refused(job, _not_started(order, error), there.epoch if there is not None else 0)
             return
         except (OSError, LeaseLockedError) as error:
             raise AdapterError(f"lease of job {job.id}: {error}") from None
@@ -110,7 +110,7 @@ class Dispatch:
             raise
         except AdapterError as error:
             if job.epoch == order.epoch and job.places:
-                self._refused(job, str(error), 0)
+                self._refused(job, _not_started(order, error), 0)
             return
         if job.state == STOPPING and job.epoch == order.epoch:
             self._write(job)
@@ -200,3 +200,9 @@ class Dispatch:
         """Wait for orders under way, for a while."""
         if self.tasks:
             await asyncio.wait(list(self.tasks.values()), timeout=_PATIENCE)
+
+
+def _not_started(order: StartOrder, error: Exception) -> Seen:
+    """The end of a start that never began."""
+    code = error.code if isinstance(error, CommandError) else None
+    return Seen(order.job, order.epoch, "ended", code, reason=str(error))

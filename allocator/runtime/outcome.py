@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.lease.files import Report
-from allocator.runtime.adapters.base import Seen
+from allocator.runtime.adapters.base import NOT_EXECUTABLE, NOT_FOUND, Seen
 from allocator.runtime.records.book import CANCELLED, FAILED, REJECTED, STOPPING, Job
 from allocator.runtime.records.journal import Event
 from allocator.runtime.settings import ServiceSettings
@@ -47,6 +47,8 @@ def _leaving(job: Job, data: Mapping[str, Any], settings: ServiceSettings) -> li
     kind, reason = "gave_up", ""
     if data["outcome"] != "completed" and job.then in (CANCELLED, REJECTED):
         kind, reason = job.then, job.reason
+    elif data["outcome"] == "failed" and data["code"] in _CANNOT_RUN and not job.saved_steps:
+        reason = f"a command cannot be run, so it is not tried again: {data['reason']}"
     elif data["outcome"] == "failed" and failures >= settings.max_failures:
         times = f"failed {failures} times without a newly saved step in between"
         reason = f"{times}, the last time: {data['reason']}"
@@ -96,5 +98,8 @@ def _failed(seen: Seen) -> str:
         return f"ended by {signal.Signals(seen.signal).name}" if seen.signal in _SIGNALS else f"signal {seen.signal}"
     return "ended, nobody knows how" if seen.code is None else f"exit status {seen.code}"
 
+
+_CANNOT_RUN = (NOT_EXECUTABLE, NOT_FOUND)
+"""Exit statuses after which another start would come to the same."""
 
 _SIGNALS = {int(one) for one in signal.Signals}

@@ -425,9 +425,8 @@ class Service:
             if job.state == STOPPING:
                 self._dispatch.press(job, now)
 
-    def _refused(self, job: Job, reason: str, later: int) -> None:
+    def _refused(self, job: Job, seen: Seen, later: int) -> None:
         """The cluster refused to start a job, perhaps because there was a `later` epoch, which the journal has lost."""
-        seen = Seen(job.uuid, job.epoch, "ended", reason=reason)
         found = [Event("found", job.uuid, data={"epoch": later})] if later else []
         for event in self.record([*self._through(job, seen), *found]):
             self._after(event)

@@ -11,7 +11,7 @@ from allocator.cluster import Cluster
 from allocator.lease.files import LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
 from allocator.presets import preset
 from allocator.registry import get_policy
-from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
+from allocator.runtime.adapters.base import NOT_FOUND, Adapter, AdapterError, CommandError, Node, Seen, StartOrder
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.world import World
 from allocator.runtime.service import Service
@@ -41,8 +41,9 @@ class ModelCluster(Adapter):
     """Jobs run at `rates` (steps/s by type) for the steps in their command: ``("train", steps[, behaviour])``.
 
     Behaviours: "crash" (fails half-way in its first start), "deaf" (reads no lease, ends by SIGTERM), "stubborn" (ends
-    by SIGKILL only), "broken" (fails at once, always), "refused" (cannot be started), "careless" (never saves),
-    "doomed" (never saves, and fails half-way in every start).
+    by SIGKILL only), "broken" (fails at once, always), "refused" (cannot be started), "absent" (is not found),
+    "calls_absent" (calls what is not found), "careless" (never saves), "doomed" (never saves, and fails half-way in
+    every start).
     """
 
     machines: list[Node]
@@ -76,6 +77,8 @@ class ModelCluster(Adapter):
         behaviour = self._behaviour(order)
         if behaviour == "refused":
             raise AdapterError("train: not found")
+        if behaviour == "absent":
+            raise CommandError("not found: the command train", NOT_FOUND)
         before = self.runs.get(order.job)
         if before is not None and before.order.epoch >= order.epoch:
             return
@@ -120,8 +123,8 @@ class ModelCluster(Adapter):
             half = run.steps >= total / 2
             crash = behaviour == "broken" or (half and (behaviour, order.epoch) == ("crash", 1))
             crash |= half and behaviour == "doomed"
-            if crash:
-                run.seen = Seen(order.job, order.epoch, "ended", 1)
+            if crash or behaviour == "calls_absent":
+                run.seen = Seen(order.job, order.epoch, "ended", 1 if crash else NOT_FOUND)
                 continue
             if behaviour in ("deaf", "stubborn"):
                 if run.steps >= total:

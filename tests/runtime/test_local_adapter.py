@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from allocator.lease.files import LEASE_FILE, Grant, write_file
-from allocator.runtime.adapters.base import AdapterError, Node, Seen
+from allocator.runtime.adapters.base import AdapterError, CommandError, Node, Seen
 from allocator.runtime.adapters.local.adapter import SHIM_SCRIPT, shim_code
 from allocator.runtime.adapters.local.folder import EXIT_FILE, LOCK_FILE, RUN_FILE
 from allocator.runtime.adapters.local.output import LOG_FILES
@@ -174,8 +174,9 @@ def test_a_command_that_cannot_be_run_is_named(tmp_path: Path, command: tuple[st
 
     async def main() -> None:
         adapter, job = await opened(tmp_path), new_job(tmp_path)
-        with pytest.raises(AdapterError, match=said):
+        with pytest.raises(CommandError, match=said) as refusal:
             await adapter.start(order(tmp_path, job, *command))
+        assert refusal.value.code == code
         seen = await ended(adapter, job)
         assert (seen.code, seen.signal) == (code, 0)
         # The next start is a fresh one.

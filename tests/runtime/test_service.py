@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from allocator.runtime.adapters.base import Node
+from allocator.runtime.adapters.base import Node, Seen
+from allocator.runtime.outcome import events_of_end
 from allocator.runtime.records.journal import Journal
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
@@ -88,6 +90,19 @@ def test_failures_are_tried_again_and_then_given_up(tmp_path: Path) -> None:
     assert "failed 5 times" in broken.reason
     assert "exit status 1" in broken.reason
     assert "train: not found" in refused.reason
+
+
+def test_a_command_that_cannot_be_run_is_tried_once(tmp_path: Path) -> None:
+    service = run(tmp_path, one_type(), [job(20.0, "absent"), job(20.0, "calls_absent")])
+    absent, caller = service.book.by_id
+    assert states(service) == ["failed"] * 2
+    assert (absent.epoch, caller.epoch) == (1, 1)
+    assert absent.reason == "a command cannot be run, so it is not tried again: not found: the command train"
+    assert caller.reason == "a command cannot be run, so it is not tried again: exit status 127"
+    # a trainer that has saved steps was found before: what it calls may come back
+    trainer = replace(caller, state="running", saved_steps=3.0, failures=0)
+    seen = Seen(trainer.uuid, trainer.epoch, "ended", 127)
+    assert [event.kind for event in events_of_end(trainer, seen, None, 9.0, service.settings, 3.0)] == ["ended"]
 
 
 @pytest.mark.parametrize("behaviour", ["deaf", "stubborn"])

@@ -87,7 +87,7 @@ def wait_command(
     others = [job for job in answer["jobs"] if job["state"] != "completed"]
     if check and others:
         for job in others[:10]:
-            print(f"job {job['id']} {job['state']}: {job['reason']}", file=sys.stderr)
+            print(f"job {job['id']} {job['state']}{f': {why}' if (why := job['reason']) else ''}", file=sys.stderr)
         raise typer.Exit(1)
 
 

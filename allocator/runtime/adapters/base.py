@@ -19,13 +19,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-__all__ = ["Adapter", "AdapterError", "NoAnswerError", "Node", "Seen", "StartOrder"]
+__all__ = ["Adapter", "AdapterError", "CommandError", "NoAnswerError", "Node", "Seen", "StartOrder"]
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""Exit statuses of a command that could not be run, as shells have them."""
 
 Phase = Literal["pending", "running", "ended"]
 
 
 class AdapterError(RuntimeError):
     """The cluster refused an order, or did not answer; the order may be given again."""
+
+
+class CommandError(AdapterError):
+    """The command of a job cannot be run: it is not found, or no program. The cluster itself is all right.
+
+    Attributes
+    ----------
+    code : the exit status that shells have for it, `NOT_FOUND` or `NOT_EXECUTABLE`.
+    """
+
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class NoAnswerError(AdapterError):
@@ -146,6 +162,8 @@ class Adapter(ABC):
         ------
         AdapterError
             It was not started, and will not be.
+        CommandError
+            Nor would another start: its command cannot be run.
         NoAnswerError
             It is not known whether it was started.
         """

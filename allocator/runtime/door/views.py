@@ -116,7 +116,7 @@ def _seconds_left(service: Service, job: Job, steps: float) -> float | None:
 def reason(service: Service, job: Job) -> str:
     """Why a job is where it is."""
     if job.state != QUEUED:
-        return job.reason
+        return job.reason if job.reason != job.state else ""
     unfit = service.deciding.why_unfit(job)
     if unfit:
         return unfit

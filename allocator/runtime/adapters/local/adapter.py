@@ -18,7 +18,16 @@ from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
-from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
+from allocator.runtime.adapters.base import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    Adapter,
+    AdapterError,
+    CommandError,
+    Node,
+    Seen,
+    StartOrder,
+)
 from allocator.runtime.adapters.local import folder, output, processes, shim
 from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
 from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, reserve_exit, take_lock, write_exit
@@ -211,6 +220,9 @@ class LocalAdapter(Adapter):
                 os.close(answer)
                 self._ended.pop(order.job, None)
         if said not in (STARTED, STARTED_BEFORE):
+            end = _read_json(order.folder / EXIT_FILE)
+            if end.get("epoch") == order.epoch and end.get("code") in (NOT_EXECUTABLE, NOT_FOUND):
+                raise CommandError(said, end["code"])
             raise AdapterError(said or "the process that starts the job was killed")
 
     def _indices(self, order: StartOrder) -> list[int]:
