@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "did_you_mean"]
+__all__ = ["InputError", "did_you_mean", "nearest_names"]
 
 
 class InputError(ValueError):
@@ -49,6 +49,17 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     """`` (did you mean '...'?)`` with the closest of the known names, or nothing."""
     close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Of the known names those that `name` most likely stands for, whatever their case: its extensions come first."""
+    folded = {other.casefold(): other for other in known}
+    wanted = name.casefold()
+    longer = [other for other in folded if wanted and wanted in other]
+    longer.sort(key=lambda other: (not other.startswith(wanted), len(other)))
+    heads = {other.partition("(")[0].strip(): other for other in folded}
+    close = [heads.get(other, other) for other in difflib.get_close_matches(wanted, [*folded, *heads], n=most)]
+    return [folded[other] for other in dict.fromkeys([*longer, *close])][:most]
 
 
 def _shown(found: object, limit: int = 80) -> str:

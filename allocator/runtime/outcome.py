@@ -27,10 +27,12 @@ def progress(report: Report) -> dict[str, Any]:
 
 
 def events_of_end(
-    job: Job, seen: Seen, report: Report | None, clock: float, settings: ServiceSettings, kept_steps: float
+    job: Job, seen: Seen, report: Report | None, clock: float, settings: ServiceSettings, posted: float | None
 ) -> list[Event]:
-    """The end of a start at `clock` seconds, and what becomes of its job; `kept_steps` as in `ended`."""
-    data = ended(job, seen, report, kept_steps)
+    """The end of a start at `clock` seconds, and what becomes of its job; `posted` as in `ended`."""
+    data = ended(job, seen, report, posted)
+    if data["outcome"] == "completed" and job.deadline is not None:
+        data["late_seconds"] = round(max(clock - job.deadline, 0.0), 3)
     leaving = _leaving(job, data, settings)
     events = [Event("ended", job.uuid, clock, data), *leaving]
     if report is None or leaving or data["outcome"] == "completed":
@@ -57,31 +59,41 @@ def _leaving(job: Job, data: Mapping[str, Any], settings: ServiceSettings) -> li
     return [Event(kind, job.uuid, data={"reason": reason})] if reason else []
 
 
-def ended(job: Job, seen: Seen, report: Report | None, kept_steps: float) -> dict[str, Any]:
+def ended(job: Job, seen: Seen, report: Report | None, posted: float | None) -> dict[str, Any]:
     """Data of the event ``ended``: outcome "completed", "yielded" or "failed", with the reason.
 
     A trainer that knows of leases says whether it is done or has made room. Of one that does not, exit status 0 means
     that it is done, unless it was told to end: then it may have been in the middle. Nobody knows what such a trainer
-    has saved: `kept_steps` are taken to count.
+    has saved: the steps that it `posted` are taken to count, or where it posted none those that are reckoned of it.
     """
     told = report.state if report is not None else ""
     asked = job.state == STOPPING
     data: dict[str, Any] = {} if report is None else progress(report) | _trained(report)
     data |= {"code": seen.code, "signal": seen.signal, "why": job.reason if asked else ""}
     if report is None:
-        data["kept_steps"] = kept_steps
+        data |= {"kept_steps": job.steps} if posted is None else {"kept_steps": posted, "posted": True}
     if seen.code == 0 and (told == "done" or (told != "ending" and not asked)):
         return data | {"outcome": "completed", "reason": ""}
     if asked and job.then == FAILED:
         return data | {"outcome": "failed", "reason": job.reason}
     if asked or (seen.code == 0 and told == "ending"):
-        return data | {"outcome": "yielded", "reason": _yielded(job, seen)}
+        lost = _LOST.format(seconds=job.run_seconds) if _first_loss(job, data) else ""
+        return data | {"outcome": "yielded", "reason": _yielded(job, seen) + lost}
     return data | {"outcome": "failed", "reason": _failed(seen)}
 
 
 def _trained(report: Report) -> dict[str, Any]:
     """What tells the speed of this start, without what came before and after training."""
     return {"trained_steps": report.trained_steps, "trained_seconds": report.trained_seconds}
+
+
+def _first_loss(job: Job, end: Mapping[str, Any]) -> bool:
+    """Whether a program that has told no steps, and most likely knows nothing of leases, makes room and had not yet."""
+    return not (job.reports or job.unsaved_stops or end.get("posted") or "saved_steps" in end)
+
+
+_LOST = "; it ran for {seconds:.0f} s and told no steps: what it had not saved by itself is lost, see docs/leases.md"
+"""What a user is told once."""
 
 
 def _yielded(job: Job, seen: Seen) -> str:

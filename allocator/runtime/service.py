@@ -270,8 +270,8 @@ class Service:
         """A start that has ended."""
         report = self.watching.look(job, self.clock()).report
         told = self.watching.told(job)
-        kept = job.steps if told is None else told.steps
-        return events_of_end(job, seen, report, self._when(job, seen), self.settings, kept)
+        posted = None if told is None else told.steps
+        return events_of_end(job, seen, report, self._when(job, seen), self.settings, posted)
 
     def _when(self, job: Job, seen: Seen) -> float:
         """When a start ended, seconds on the clock: perhaps while no service ran."""
@@ -292,17 +292,22 @@ class Service:
             self._dispatch.forget(job.uuid, job.epoch)
 
     def steps_of(self, job: Job) -> float:
-        """Steps so far: as reported, or for a trainer that does not report, as is believed of its speed."""
+        """Steps so far: as reported, or of a program that never has, as is believed of its speed."""
         report = self.watching.report(job)
         if report is not None:
             return report.steps
         told = self.watching.told(job)
         if told is not None:
             return told.steps
-        if job.state == RUNNING:
+        if job.state == RUNNING and not job.reports:
             believed = job.steps + self.deciding.believed_rate(job) * (self.clock() - job.since)
             return min(believed, job.total_steps or believed)
         return job.steps
+
+    def reckons(self, job: Job) -> bool:
+        """Whether steps of a job are not told by it, but reckoned from the time that it ran."""
+        told = self.watching.report(job) is not None or self.watching.told(job) is not None
+        return job.epoch > 0 and not (job.reports or told)
 
     def _expected_steps(self, job: Job, ahead: float) -> float:
         """Steps in `ahead` seconds, if a job goes on at the speed that is believed of it since it last reported."""
@@ -368,12 +373,14 @@ class Service:
 
     def _log(self, verdict: Verdict) -> None:
         """A decision, for people, and the jobs that it does not let in."""
-        why = f"{self.deciding.policy.name} cannot promise its deadline"
         rejected = [self.book.active[uuid] for uuid in verdict.rejected if uuid in self.book.active]
-        waiting = [Event(REJECTED, job.uuid, data={"reason": why}) for job in rejected if job.state == QUEUED]
+        why = {job.uuid: self._why_rejected(job, verdict.clock) for job in rejected}
+        waiting = [Event(REJECTED, job.uuid, data={"reason": why[job.uuid]}) for job in rejected if job.state == QUEUED]
         for event in self.record(waiting):
             self._after(event)
-        self.stop([job for job in rejected if job.uuid in self.book.holding], why, then=REJECTED)
+        for job in rejected:
+            if job.uuid in self.book.holding:
+                self.stop([job], why[job.uuid], then=REJECTED)
         data = {
             "jobs": len(verdict.wanted),
             "asked": verdict.recomputed,
@@ -382,6 +389,10 @@ class Service:
             "prices": dict(verdict.prices),
         }
         self.record([Event("decision", clock=verdict.clock, data=data)])
+
+    def _why_rejected(self, job: Job, clock: float) -> str:
+        name, prospects = self.deciding.policy.name, self.deciding.prospects
+        return f"{name} cannot promise its deadline: {prospects.why_rejected(job, clock)}"
 
     def _carry_out(self) -> None:
         """Stop who is not wanted where it is; start who is wanted where nobody is."""

@@ -152,7 +152,8 @@ def test_signals_at_any_moment_of_a_start(state: Path) -> None:
 def view(number: int, **more: object) -> dict[str, object]:
     shown = {"id": number, "name": "train.py", "state": "running", "gpus": 1, "accelerator": "v100", "steps": 12.0}
     times = {"waited_seconds": 44.0, "run_seconds": 9000.0, "seconds_left": 400.0}
-    return shown | times | {"total_steps": 200_000.0, "reason": ""} | more
+    none = {"deadline": None, "met": None, "due_in": None, "finished_at": None, "reckoned": False, "unsaved_stops": 0}
+    return shown | times | none | {"total_steps": 200_000.0, "reason": ""} | more
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -178,8 +179,9 @@ def test_the_lines_above_the_table_say_what_is_wrong() -> None:
     node = {"name": "n[v]", "accelerator": "v100", "gpus": 2, "state": "drained", "reason": "", "jobs": [[3], []]}
     other = node | {"name": "m", "state": "up", "jobs": [[], [4]]}
     told = {"policy": "fifo", "counts": {"queued": 0, "running": 2}, "nodes": [node, other], "trouble": "[disk] full"}
-    assert service_lines(told) == [
+    assert service_lines(told | {"deadlines": {"met": 3, "missed": 1}}) == [
         "fifo: 1 of 2 GPUs busy; jobs: 2 running",
         "[yellow]node n\\[v] is drained[/]; 1 of its GPUs are still busy",
+        "deadlines of jobs that are through: 3 met, 1 missed",
         "[red]trouble:[/] \\[disk] full",
     ]

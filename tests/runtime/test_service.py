@@ -102,7 +102,7 @@ def test_a_command_that_cannot_be_run_is_tried_once(tmp_path: Path) -> None:
     # a trainer that has saved steps was found before: what it calls may come back
     trainer = replace(caller, state="running", saved_steps=3.0, failures=0)
     seen = Seen(trainer.uuid, trainer.epoch, "ended", 127)
-    assert [event.kind for event in events_of_end(trainer, seen, None, 9.0, service.settings, 3.0)] == ["ended"]
+    assert [event.kind for event in events_of_end(trainer, seen, None, 9.0, service.settings, None)] == ["ended"]
 
 
 @pytest.mark.parametrize("behaviour", ["deaf", "stubborn"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 import uuid
 from pathlib import Path
 from typing import Annotated
@@ -88,7 +89,14 @@ def submit_command(
         print_json(answer)
         return
     for made in answer["jobs"]:
-        print(f"job {made['id']}")
+        print(f"job {made['id']}", flush=True)
+    noted: dict[str, list[int]] = {}
+    for made in answer["jobs"]:
+        for notice in made["notices"]:
+            noted.setdefault(notice, []).append(made["id"])
+    for notice, ids in noted.items():
+        some = f"job {ids[0]}" if len(ids) == 1 else f"jobs {ids[0]} to {ids[-1]}"
+        print(f"{some}: {notice}", file=sys.stderr)
 
 
 def _variable(text: str) -> tuple[str, str]:

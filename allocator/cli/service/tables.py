@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +46,29 @@ def service_lines(service: dict[str, Any]) -> list[str]:
             still = f"; {left} of its GPUs are still busy" if left else ""
             why = f": {escape(node['reason'])}" if node["reason"] else ""
             lines.append(f"[yellow]node {escape(node['name'])} is {node['state']}[/]{why}{still}")
+    deadlines = service["deadlines"]
+    if any(deadlines.values()):
+        lines.append(f"deadlines of jobs that are through: {deadlines['met']} met, {deadlines['missed']} missed")
     if service["trouble"]:
         lines.append(f"[red]trouble:[/] {escape(service['trouble'])}")
     return lines
+
+
+def due(job: dict[str, Any]) -> str:
+    """When a job is due, by the clock on the wall, and whether it was met; "" without a deadline."""
+    if job["deadline"] is None:
+        return ""
+    ahead = job["due_in"]
+    at = time.localtime(time.time() + ahead)
+    today = at[:3] == time.localtime()[:3]
+    stamp = time.strftime("%H:%M:%S" if today else "%b %d %H:%M", at)
+    if job["met"] is None:
+        return f"{stamp}, in {span(ahead)}"
+    if job["met"]:
+        return f"{stamp}, met"
+    if job["state"] == "completed":
+        return f"{stamp}, missed by {span(job['finished_at'] - job['deadline'])}"
+    return f"{stamp}, missed{'' if job['finished_at'] is not None else f' {span(-ahead)} ago'}"
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]], width: int) -> Group:
@@ -57,10 +78,11 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int) -> Group:
     from rich.markup import escape
     from rich.table import Table
 
-    columns = [name for name in _COLUMNS if width >= _WIDE or name not in ("waited", "why")]
+    shown = _COLUMNS if any(job["deadline"] is not None for job in jobs) else [n for n in _COLUMNS if n != "due"]
+    columns = [name for name in shown if width >= _WIDE or name not in ("waited", "due", "why")]
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
-        left = name in ("name", "state", "GPUs", "why")
+        left = name in ("name", "state", "GPUs", "due", "why")
         longest = 24 if name == "name" else None
         table.add_column(name, justify="left" if left else "right", no_wrap=name != "why", max_width=longest)
     below = []
@@ -71,16 +93,46 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int) -> Group:
             "name": escape(job["name"]),
             "state": f"[{colour}]{job['state']}[/]",
             "GPUs": f"{job['gpus']} {escape(job['accelerator'])}".rstrip(),
-            "steps": f"{job['steps']:.0f}" + (f"/{job['total_steps']:.0f}" if job["total_steps"] else ""),
+            "steps": _steps(job),
             "waited": span(job["waited_seconds"]),
             "ran": span(job["run_seconds"]),
             "left": span(job["seconds_left"]),
+            "due": due(job),
             "why": escape(reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"),
         }
         table.add_row(*(cells[name] for name in columns))
-        if reason and "why" not in columns:
-            below.append(f" job {job['id']}: {cells['why']}")
-    return Group(table, *below)
+        if "why" not in columns and (reason or cells["due"]):
+            told = [f"due {cells['due']}" * bool(cells["due"]), cells["why"]]
+            below.append(f" job {job['id']}: {'; '.join(text for text in told if text)}")
+    return Group(table, *below, *_footnotes(jobs))
 
 
-_COLUMNS = ("job", "name", "state", "GPUs", "steps", "waited", "ran", "left", "why")
+def _steps(job: dict[str, Any]) -> str:
+    """Steps so far and in all; "~" before those that nobody has told."""
+    if job["reckoned"] and not job["steps"]:
+        return ""
+    of = f"/{job['total_steps']:.0f}" if job["total_steps"] else ""
+    return f"{'~' * job['reckoned']}{job['steps']:.0f}{of}"
+
+
+def _footnotes(jobs: Sequence[dict[str, Any]]) -> list[str]:
+    """What is said of programs that tell no steps, as long as some of them wait or run."""
+    there = [job for job in jobs if job["finished_at"] is None]
+    notes = []
+    if any(job["reckoned"] and job["steps"] for job in there):
+        notes.append(
+            " ~ reckoned from the time that the job ran, at one step a second where no throughput is known: "
+            "its program tells no steps."
+        )
+    losing = [str(job["id"]) for job in there if job["unsaved_stops"]]
+    if losing:
+        named = ", ".join(losing[:_MOST_NAMED]) + ", ..." * (len(losing) > _MOST_NAMED)
+        notes.append(
+            f" job {named} made room without having told a step: what it had not saved by itself is lost each time. "
+            "docs/leases.md says how a script goes on where it was; under the policy fifo no job makes room for others."
+        )
+    return notes
+
+
+_COLUMNS = ("job", "name", "state", "GPUs", "steps", "waited", "ran", "left", "due", "why")
+_MOST_NAMED = 10

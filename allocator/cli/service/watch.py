@@ -60,25 +60,31 @@ def wait_command(
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="Wait so long at most: 90, 30m, 12h.", metavar="TIME")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Return 1 unless all of them completed.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Return 1 unless all of them completed, late or not.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until jobs are through.
 
     Returns 0 then, and 2 when the time is up before. A service that is stopped and started
-    again meanwhile is waited for, for a minute.
+    again meanwhile is waited for, for a minute. What cannot run meanwhile, why, and at the end how many deadlines were
+    missed is said on standard error; a job that completes late has completed.
     """
     client = Client(state)
     until = None if timeout is None else time.monotonic() + duration(timeout, "--timeout")
     wanted = job_numbers(jobs) if jobs else None
-    pause = 0.05
-    while left := _left(client, wanted):
+    pause, hindrances = 0.05, _Hindrances(client)
+    while True:
+        left, service, of_jobs = _left(client, wanted)
+        if not left:
+            break
+        hindrances.tell(service, left if wanted is not None else None)
         if until is not None and time.monotonic() >= until:
             shown = f"{', '.join(map(str, left[:10]))}{', ...' if len(left) > 10 else ''}"
             print(f"not through after {timeout}: job {shown}", file=sys.stderr)
             raise typer.Exit(2)
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
+    _tell_deadlines(service["deadlines"] if wanted is None else of_jobs)
     if not (as_json or check):
         return
     answer = client.follow("status", jobs=wanted)
@@ -91,17 +97,46 @@ def wait_command(
         raise typer.Exit(1)
 
 
-def _left(client: Client, wanted: list[Any] | None) -> list[int]:
-    """Numbers of the jobs that are not through."""
+def _left(client: Client, wanted: list[Any] | None) -> tuple[list[int], dict[str, Any], dict[str, int]]:
+    """Numbers of the jobs that are not through, the service, and how many of the jobs met and missed deadlines."""
     if wanted is None:
         # thousands of jobs are not told of one by one only to see that some are left
-        counts = client.follow("status", jobs=[])["service"]["counts"]
-        if not any(count for state, count in counts.items() if state not in _FINAL):
-            return []
-        answer = client.follow("status", active=True, last=11)
+        answer = client.follow("status", jobs=[])
+        if any(count for state, count in answer["service"]["counts"].items() if state not in _FINAL):
+            answer = client.follow("status", active=True, last=11)
     else:
         answer = client.follow("status", jobs=wanted)
-    return [job["id"] for job in answer["jobs"] if job["state"] not in _FINAL]
+    met = [job["met"] for job in answer["jobs"]]
+    left = [job["id"] for job in answer["jobs"] if job["state"] not in _FINAL]
+    return left, answer["service"], {"met": met.count(True), "missed": met.count(False)}
+
+
+class _Hindrances:
+    """Says once on standard error what keeps jobs from running."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._told: set[int] = set()
+        self._trouble = ""
+
+    def tell(self, service: dict[str, Any], wanted: list[int] | None) -> None:
+        """What is new since the last time; of `wanted` jobs, None: of all."""
+        hindered = {job for job in service["cannot_run"] if wanted is None or job in wanted}
+        if new := sorted(hindered - self._told):
+            for job in self._client.follow("status", jobs=new)["jobs"]:
+                if job["reason"]:
+                    print(f"job {job['id']} cannot run: {job['reason']}", file=sys.stderr, flush=True)
+        self._told = hindered
+        if service["trouble"] not in ("", self._trouble):
+            print(f"trouble: {service['trouble']}", file=sys.stderr, flush=True)
+        self._trouble = service["trouble"]
+
+
+def _tell_deadlines(deadlines: dict[str, int]) -> None:
+    total = sum(deadlines.values())
+    if total:
+        missed = f"{deadlines['missed']} of {total} deadlines missed" if deadlines["missed"] else "all deadlines met"
+        print(missed, file=sys.stderr)
 
 
 def _show(answer: dict[str, Any]) -> None:

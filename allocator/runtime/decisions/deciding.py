@@ -16,9 +16,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from allocator.protocol.policy import Need
 from allocator.runtime.decisions.hardware import Hardware
 from allocator.runtime.decisions.knowledge import Ways
 from allocator.runtime.decisions.memory import Memory
+from allocator.runtime.decisions.prospects import Prospects
 from allocator.runtime.decisions.reconcile import Target, free_for, gpus_of, held
 from allocator.runtime.decisions.world import News, Placed, Verdict, World
 from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Book, Job
@@ -151,7 +153,7 @@ class Deciding:
 
     def arrived(self, job: Job) -> None:
         """A job was submitted."""
-        if job.gpus > max(self._hardware.cluster.capacity.tolist(), default=0):
+        if not self.prospects.fits(job):
             self._unfit[job.uuid] = job
             return
         self._arrived[job.uuid] = job
@@ -184,10 +186,10 @@ class Deciding:
         self._hardware, self._changed_hardware = hardware, True
         if hardware.cluster.accelerators != self._world.cluster.accelerators:
             self._failures = max(self._failures, 1)
-        fits = max(hardware.cluster.capacity.tolist(), default=0)
-        for uuid in [uuid for uuid, job in self._unfit.items() if job.gpus <= fits]:
+        fits = self.prospects.fits
+        for uuid in [uuid for uuid, job in self._unfit.items() if fits(job)]:
             self._arrived[uuid] = self._unfit.pop(uuid)
-        for job in [job for job in jobs if job.gpus > fits and job.uuid not in self._unfit]:
+        for job in [job for job in jobs if job.uuid not in self._unfit and not fits(job)]:
             self.left(job)
             self._unfit[job.uuid] = job
 
@@ -205,10 +207,17 @@ class Deciding:
 
     def why_unfit(self, job: Job) -> str:
         """Why a job cannot run on any nodes there are, "" if it can."""
-        if job.uuid not in self._unfit:
-            return ""
-        cluster = self._hardware.cluster
-        return f"needs {job.gpus} GPUs of one type; there are {cluster}"
+        return self.prospects.why_unfit(job) if job.uuid in self._unfit else ""
+
+    @property
+    def prospects(self) -> Prospects:
+        """Of jobs on the nodes that there are now."""
+        return Prospects(self._world.knowledge, self._hardware, Need.CONFIGURATIONS in self.policy.needs)
+
+    @property
+    def unfit(self) -> list[int]:
+        """Numbers of the jobs that have no room on the nodes in use."""
+        return sorted(job.id for job in self._unfit.values())
 
     def why_waiting(self, job: Job, book: Book) -> str:
         """Why a job that fits does not run."""
@@ -229,6 +238,11 @@ class Deciding:
         """Steps/s of a job where it runs."""
         ways = self._world.knowledge.believed(job.job_type, job.gpus, job.measured)
         return ways.get((job.pool, job.held_gpus), 0.0)
+
+    def known_rate(self, job: Job) -> float | None:
+        """The same where it rests on a measurement or on the throughput table, else None."""
+        known = self._world.knowledge.known(job.job_type, job.gpus, job.measured)
+        return known.get((job.pool, job.held_gpus))
 
     def ways(self, job: Job, measured: bool = True) -> Ways | None:
         """Steps/s by type and GPUs of a job, with what was `measured` of it; None where nothing is known."""

@@ -22,23 +22,24 @@ class Hardware:
 
     Attributes
     ----------
-    cluster : the GPUs of all nodes that are up and not drained.
+    cluster : the GPUs of all nodes that are up and not drained. whole : those of all nodes.
     """
 
     def __init__(self, nodes: Sequence[Node], types: Iterable[str] = (), drained: Iterable[str] = ()) -> None:
         self.nodes = tuple(nodes)
         self.drained = frozenset(drained)
         names = dict.fromkeys([*types, *(node.accelerator for node in nodes)])
-        counts, servers = {}, {}
+        counts, servers, whole = {}, {}, {}
         self._places: list[tuple[str, int]] = []
         for name in names:
             # whole servers first: GPUs of a type are cut into servers of one size, the last of which may be smaller
             usable = [node for node in nodes if node.accelerator == name and self.usable(node) and node.gpus]
             usable.sort(key=lambda node: -node.gpus)
+            whole[name] = sum(node.gpus for node in nodes if node.accelerator == name)
             counts[name] = sum(node.gpus for node in usable)
             servers[name] = _server_size([node.gpus for node in usable])
             self._places += [(node.name, position) for node in usable for position in range(node.gpus)]
-        self.cluster = Cluster(counts, servers)
+        self.cluster, self.whole = Cluster(counts, servers), Cluster(whole)
         self._numbers = {place: number for number, place in enumerate(self._places)}
 
     def usable(self, node: Node) -> bool:

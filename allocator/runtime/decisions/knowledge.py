@@ -43,6 +43,16 @@ class Knowledge:
     def __init__(self, accelerators: Sequence[str], table: ThroughputTable | None) -> None:
         self._accelerators, self._table = tuple(accelerators), table
         self._of_type: dict[tuple[str, int], Ways] = {}
+        self._measured_of_type: dict[tuple[str, int], set[tuple[str, int]]] = {}
+
+    @property
+    def job_types(self) -> tuple[str, ...]:
+        """Those of the table."""
+        return () if self._table is None else tuple(self._table.job_types)
+
+    def sizes(self, job_type: str) -> list[int]:
+        """Numbers of GPUs with which the table has a job type on types of the cluster."""
+        return sorted({gpus for _, gpus in self._in_table(job_type)})
 
     def knows(self, job_type: str, gpus: int) -> bool:
         """Whether the table has a job type, or a job of it has been measured."""
@@ -58,30 +68,43 @@ class Knowledge:
                 factor = rate / ways[way]
         return {way: measured.get(way, rate * factor) for way, rate in ways.items()}
 
+    def known(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> Ways:
+        """Of what is `believed`, that which rests on a measurement or on the table.
+
+        Of the other ways no more is known than of types in general: they are taken to be as fast as each other.
+        """
+        founded = {*measured, *self._measured_of_type.get((job_type, gpus), ()), *self._in_table(job_type)}
+        return {way: rate for way, rate in self.believed(job_type, gpus, measured).items() if way in founded}
+
     def learn(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> None:
         """Later jobs of a type are expected to do what one of it did."""
         if job_type and measured:
             self._of_type[job_type, gpus] = dict(self.believed(job_type, gpus, measured))
+            self._measured_of_type.setdefault((job_type, gpus), set()).update(measured)
 
     def _expected(self, job_type: str, gpus: int) -> Ways:
         known = self._of_type.get((job_type, gpus))
         if known is not None:
             return dict(known)
-        table, types = self._table, self._accelerators
+        ways = self._in_table(job_type)
+        own = {(name, gpus): 1.0 for name in self._accelerators if (name, gpus) not in ways}
+        # a number of GPUs, or types, that the table lacks: as fast as nothing is known of
+        return ways if any(size == gpus for _, size in ways) else ways | own
+
+    def _in_table(self, job_type: str) -> Ways:
+        """What the table says of a job type on the types of the cluster."""
+        table = self._table
         if table is None or job_type not in table.job_types:
-            return {(name, gpus): 1.0 for name in types}
-        there = [name for name in types if name in table.accelerators]
+            return {}
+        there = [name for name in self._accelerators if name in table.accelerators]
         sizes = table.scale_factors_of(job_type)
         rates = table.rates([job_type] * len(sizes), list(sizes), there)
-        ways = {
+        return {
             (name, int(size)): float(rates[row, column])
             for row, size in enumerate(sizes)
             for column, name in enumerate(there)
             if rates[row, column] > 0
         }
-        own = {(name, gpus): 1.0 for name in types if (name, gpus) not in ways}
-        # a number of GPUs, or types, that the table lacks: as fast as nothing is known of
-        return ways if any(size == gpus for _, size in ways) else ways | own
 
     def expected_steps(self, total_steps: float, duration: float, ways: Ways, gpus: int) -> float:
         """Steps of a job, of one that does not say how many those of `duration` seconds on its fastest type."""

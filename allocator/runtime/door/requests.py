@@ -104,12 +104,24 @@ class Requests:
             data = _submission(one, self._service.clock())
             self._service.deciding.check_entity(data.get("entity", ""))
             key = _uuid(one.get("uuid"))
+            self._service.deciding.prospects.check(_as_job(key, data))
             asked_for.append(key)
             # one that is there already was sent again, as the first answer was lost
             if key not in book.jobs:
                 new.setdefault(key, data)
         self._service.submit(new.items())
-        return {"jobs": [{"id": book.jobs[key].id, "uuid": key} for key in asked_for]}
+        return {"jobs": [self._submitted(book.jobs[key]) for key in asked_for]}
+
+    def _submitted(self, job: Job) -> _Answer:
+        """A job that was just let in, and what its user should know of it."""
+        deciding = self._service.deciding
+        unfit, prospects = deciding.why_unfit(job), deciding.prospects
+        told = (
+            f"cannot start now: {unfit}" if unfit else "",
+            prospects.about_type(job),
+            prospects.about_deadline(job, self._service.clock()),
+        )
+        return {"id": job.id, "uuid": job.uuid, "notices": [text for text in told if text]}
 
     def _status(self, asked: Mapping[str, Any]) -> _Answer:
         book = self._service.book
@@ -207,6 +219,11 @@ def _submission(one: Any, now: float) -> dict[str, Any]:
     if data.get("deadline") is not None and data["deadline"] <= now:
         raise InputError("submit", field="deadline", found=data["deadline"], expected=f"seconds above {now:.3f}, now")
     return data
+
+
+def _as_job(key: str, data: Mapping[str, Any]) -> Job:
+    """The job that a submission would become."""
+    return Job(-1, key, **{**data, "command": tuple(data["command"])})
 
 
 def _json(value: Any) -> str:

@@ -11,7 +11,11 @@ from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Job
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["job_view", "node_views", "service_view", "status"]
+__all__ = ["job_view", "node_views", "seconds_left", "service_view", "status"]
+
+
+_MOST_NAMED = 100
+"""Jobs that are named because they cannot run now."""
 
 
 def status(service: Service, jobs: Iterable[Job]) -> dict[str, Any]:
@@ -29,6 +33,8 @@ def service_view(service: Service) -> dict[str, Any]:
         "cluster": dict(service.hardware.cluster.gpus),
         "nodes": node_views(service),
         "counts": dict(service.book.counts),
+        "deadlines": dict(service.book.deadlines),
+        "cannot_run": deciding.unfit[:_MOST_NAMED],
         "prices": dict(deciding.prices),
         "decision_seconds": deciding.last_seconds,
         "trouble": service.trouble or deciding.trouble,
@@ -72,12 +78,15 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "accelerator": job.pool,
         "places": {node: list(positions) for node, positions in job.places.items()},
         "steps": round(steps, 3),
+        "reckoned": service.reckons(job),
         "total_steps": job.total_steps or None,
         "saved_steps": report.saved_steps if report is not None else job.saved_steps,
         "saved_at": saved_at or None,
         "job_type": job.job_type,
         "weight": job.weight,
         "deadline": job.deadline,
+        "met": job.met(now),
+        "due_in": None if job.deadline is None else round(job.deadline - now, 3),
         "submitted_at": round(job.submitted_at, 3),
         "started_at": job.started_at,
         "finished_at": job.finished_at,
@@ -86,13 +95,14 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "restarts": job.restarts,
         "failures": job.failures,
         "fruitless": job.fruitless,
+        "unsaved_stops": job.unsaved_stops,
         "start_seconds": job.start_seconds,
         "save_seconds": job.save_seconds,
         "exit_code": job.code,
         "signal": job.signal or None,
         "measured": [{"accelerator": pool, "gpus": gpus, "rate": rate} for (pool, gpus), rate in job.measured.items()],
         "believed_rate": service.deciding.believed_rate(job) if job.pool else None,
-        "seconds_left": _seconds_left(service, job, steps),
+        "seconds_left": seconds_left(service, job),
         "epoch": job.epoch,
         "folder": str(service.watching.folder(job)),
     }
@@ -105,12 +115,17 @@ def _program(command: tuple[str, ...]) -> str:
     return scripts[0] if scripts else names[0]
 
 
-def _seconds_left(service: Service, job: Job, steps: float) -> float | None:
-    """What a job that runs needs if it runs on."""
-    if job.state not in HOLDS_GPUS or not job.total_steps:
+def seconds_left(service: Service, job: Job) -> float | None:
+    """What a job needs if it runs on where it is: as it told, or as its speed there is known; None where nothing is."""
+    if job.state not in HOLDS_GPUS:
         return None
-    rate = service.deciding.believed_rate(job)
-    return round(max(job.total_steps - steps, 0.0) / rate, 3) if rate > 0 else None
+    told = service.watching.told(job)
+    if told is not None and told.seconds_left is not None:
+        return round(max(told.seconds_left - (service.clock() - told.clock), 0.0), 3)
+    rate, left = service.deciding.known_rate(job), job.total_steps - service.steps_of(job)
+    # steps that nobody told may be done anew after a stop, and are no more than a guess in the end
+    astray = service.reckons(job) and (job.unsaved_stops > 0 or left <= 0)
+    return None if astray or not job.total_steps or not rate else round(max(left, 0.0) / rate, 3)
 
 
 def reason(service: Service, job: Job) -> str:

@@ -15,12 +15,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from allocator.runtime.decisions.reconcile import Target, gpus_of, held
+from allocator.runtime.door.views import seconds_left
 from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, STOPPING, Job
 
 if TYPE_CHECKING:
     from allocator.runtime.service import Service
 
-__all__ = ["expected_starts", "seconds_left"]
+__all__ = ["expected_starts"]
 
 
 def expected_starts(service: Service, most: int) -> dict[str, float]:
@@ -50,15 +51,6 @@ def expected_starts(service: Service, most: int) -> dict[str, float]:
         if start < inf:
             guesses[job.uuid] = start
     return guesses
-
-
-def seconds_left(service: Service, job: Job) -> float | None:
-    """What a job needs if it runs on where it is, as it told or as its speed is known; None where nothing is."""
-    told = service.watching.told(job)
-    if told is not None and told.seconds_left is not None:
-        return max(told.seconds_left - (service.clock() - told.clock), 0.0)
-    ways = service.deciding.ways(job)
-    return None if ways is None else _needs(service, job, ways.get((job.pool, job.held_gpus), 0.0))
 
 
 def _needs(service: Service, job: Job, rate: float) -> float | None:

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from allocator.runtime.door.views import job_view, service_view
-from allocator.runtime.page.expected import expected_starts, seconds_left
+from allocator.runtime.page.expected import expected_starts
 from allocator.runtime.page.history import History
 from allocator.runtime.records.book import FINAL, QUEUED, Job
 
@@ -81,7 +81,7 @@ def _some(view: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def _running(service: Service, job: Job) -> dict[str, Any]:
     view, told = job_view(service, job), service.watching.told(job)
     return _some(view, "places", "run_seconds", "reason", "saved_at") | {
-        "left": seconds_left(service, job),
+        "left": view["seconds_left"],
         "metrics": {} if told is None else dict(told.metrics),
     }
 

@@ -13,7 +13,8 @@ was killed comes back with the same book. The kinds of events, with their data:
     stopping        reason, then, steps              it is told to end; steps of one that does not report
     progress        steps, saved_steps, saved_at, run_seconds
     ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress, trained_steps
-                                                     and trained_seconds
+                                                     and trained_seconds, or kept_steps and whether they were posted;
+                                                     late_seconds where one with a deadline completed
     resized         gpus, batch_size                 what the job asked for
     found           epoch                            a start that the journal has lost
     rejected, cancelled, gave_up, adopted            reason
@@ -61,7 +62,10 @@ class Job:
     epoch : number of its last start.
     places, pool : GPUs that it holds, by node, and their type.
     since : when the present state began, seconds on the clock.
-    steps : done so far, those not saved included. saved_steps, saved_at : of the last checkpoint (seconds since 1970).
+    steps : done so far, those not saved included.
+    reports : whether its trainer has told steps, in whatever start; otherwise they are reckoned from the time it ran.
+    unsaved_stops : how often it made room without having told any.
+    saved_steps, saved_at : of the last checkpoint (seconds since 1970).
     run_seconds, gpu_seconds : that it ran, in leases that are over.
     failures : in a row, without a newly saved step in between. restarts : starts after the first.
     fruitless : leases in a row that ended without a newly saved step.
@@ -97,6 +101,8 @@ class Job:
     pool: str = ""
     since: float = 0.0
     steps: float = 0.0
+    reports: bool = False
+    unsaved_stops: int = 0
     saved_steps: float = 0.0
     saved_at: float = 0.0
     run_seconds: float = 0.0
@@ -126,6 +132,17 @@ class Job:
             return 0
         return self.fruitless + int(end["outcome"] == "yielded" and "saved_steps" in end)
 
+    def met(self, clock: float) -> bool | None:
+        """Whether its deadline was kept; at `clock` seconds None where it may yet be, or where there is none.
+
+        A job that does not complete has missed its own.
+        """
+        if self.deadline is None:
+            return None
+        if self.state == COMPLETED:
+            return self.finished_at is not None and self.finished_at <= self.deadline
+        return None if self.state in ACTIVE and clock <= self.deadline else False
+
     def saves_more(self, told: Mapping[str, Any]) -> bool:
         """Whether more steps are saved now. Others are done again and again: they are no progress."""
         return bool(told.get("saved_steps", 0.0) > self.saved_steps)
@@ -147,7 +164,7 @@ class Book:
     jobs : by UUID, in the order of submission. by_id : the same by number.
     active : the jobs that are not through. holding : those of them that hold GPUs.
     drained : nodes that get no jobs.
-    counts : of jobs by state.
+    counts : of jobs by state. deadlines : how many of the jobs that are through have "met" and "missed" theirs.
     policy : name and settings of the policy in force; None before the first.
     clock, at : of the last event.
     """
@@ -159,6 +176,7 @@ class Book:
         self.holding: dict[str, Job] = {}
         self.drained: set[str] = set()
         self.counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
+        self.deadlines = {"met": 0, "missed": 0}
         self.policy: dict[str, Any] | None = None
         self.clock = self.at = 0.0
 
@@ -219,6 +237,7 @@ class Book:
         for name in ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds"):
             if name in told:
                 setattr(job, name, told[name])
+        job.reports |= "saved_steps" in told or told.get("posted", False)
 
     def _measured(self, job: Job, event: Event) -> None:
         job.measured[event["pool"], event["gpus"]] = event["rate"]
@@ -246,6 +265,7 @@ class Book:
         if outcome == COMPLETED:
             self._leave(job, COMPLETED, event)
             return
+        job.unsaved_stops += outcome == "yielded" and not job.reports
         job.failures, job.fruitless = failures, fruitless
         self._enter(job, QUEUED, event)
         self._release(job)
@@ -257,6 +277,8 @@ class Book:
     def _leave(self, job: Job, state: str, event: Event) -> None:
         self._enter(job, state, event)
         job.finished_at = event.clock
+        if job.deadline is not None:
+            self.deadlines["met" if job.met(event.clock) else "missed"] += 1
         self._release(job)
         self.active.pop(job.uuid, None)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from allocator.runtime.page.expected import expected_starts, seconds_left
+from allocator.runtime.door.views import seconds_left
+from allocator.runtime.page.expected import expected_starts
 from allocator.runtime.records.journal import Event
 from allocator.runtime.watching import Told
 from tests.runtime.page.clusters import make_service, settle, settled, submission
