@@ -40,23 +40,23 @@ class Prospects:
     def why_unfit(self, job: Job) -> str:
         """Why a job has no room on the nodes in use, and when it would have."""
         there, whole = self.hardware.cluster, self.hardware.whole
-        why = f"{self._wanted(job)}; there are {there}"
+        why = f"needs {job.gpus} GPU{'s' * (job.gpus != 1)} of {self._kind(job)}; there are {there}"
         if self.fits(job, anyhow=True):
             return f"{why}, and {whole} when the nodes that are drained or down are in use again"
         return f"{why}, too few even with all nodes in use: cancel it, or serve more GPUs"
 
-    def _wanted(self, job: Job) -> str:
-        types, all_types = self._types(job), self.hardware.whole.accelerators
-        kind = "one type" if set(types) == set(all_types) else " or ".join(types)
-        return f"needs {job.gpus} GPU{'s' * (job.gpus != 1)} of {kind}"
+    def _kind(self, job: Job) -> str:
+        types = self._types(job)
+        return "one type" if set(types) == set(self.hardware.whole.accelerators) else " or ".join(types)
 
     def check(self, job: Job) -> None:
         """Raise InputError where a job can never run on the nodes that there are."""
         if not self.fits(job, anyhow=True):
-            whole, types = self.hardware.whole, self._types(job)
-            most = max((whole.gpus.get(name, 0) for name in types), default=0)
-            of = "one type" if set(types) == set(whole.accelerators) else " or ".join(types)
-            expected = f"at most {most}, of {of}: there are {whole}, nodes that are drained or down included"
+            whole = self.hardware.whole
+            most = max((whole.gpus.get(name, 0) for name in self._types(job)), default=0)
+            expected = (
+                f"at most {most}, of {self._kind(job)}: there are {whole}, nodes that are drained or down included"
+            )
             raise InputError("submit", field="gpus", found=job.gpus, expected=expected)
 
     def about_type(self, job: Job) -> str:
