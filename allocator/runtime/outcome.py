@@ -88,11 +88,14 @@ def _trained(report: Report) -> dict[str, Any]:
 
 
 def _first_loss(job: Job, end: Mapping[str, Any]) -> bool:
-    """Whether a program that has told no steps, and most likely knows nothing of leases, makes room and had not yet."""
-    return not (job.reports or job.unsaved_stops or end.get("posted") or "saved_steps" in end)
+    """Whether a program that has told no steps, and most likely knows nothing of leases, makes room and had not yet.
+
+    What becomes of one that is not to go on is no loss.
+    """
+    return not (job.then or job.reports or job.unsaved_stops or end.get("posted") or "saved_steps" in end)
 
 
-_LOST = "; it ran for {seconds:.0f} s and told no steps: what it had not saved by itself is lost, see docs/leases.md"
+_LOST = "; {seconds:.0f} s of work may be lost: see docs/leases.md"
 """What a user is told once."""
 
 

@@ -93,7 +93,7 @@ def admit_command(
         if len(jobs) and now < last:
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
-        there = Presence(jobs, gpus, make_table(throughputs, [], kind), now, 0.0, 0.0)
+        there = Presence(jobs, gpus, make_table(throughputs, [], kind), now, "", 0.0, 0.0)
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
             if given is not None:
@@ -113,7 +113,10 @@ def admit_command(
     if as_json:
         print_json(_as_json(answer))
         return
-    for line in _lines(answer, now, there.jobs):
+    lines = _lines(answer, now, there.jobs)
+    if there.policy:
+        lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {there.policy}.")
+    for line in lines:
         console().print(line, soft_wrap=True, highlight=False)
 
 

@@ -31,13 +31,15 @@ class Presence:
     cluster : GPUs that can be used.
     throughputs : what is believed of these jobs, each a type of its own, and of job types.
     clock : of the service, seconds.
-    slot_seconds, restart_seconds : with which its policy reckons.
+    policy : in force.
+    slot_seconds, restart_seconds : with which it reckons.
     """
 
     jobs: Trace
     cluster: Cluster
     throughputs: ThroughputTable
     clock: float
+    policy: str
     slot_seconds: float
     restart_seconds: float
 
@@ -48,10 +50,10 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
     Raises
     ------
     InputError
-        A job with a deadline that says neither its steps nor how long it takes.
+        There are GPUs of several types in use, or of none.
     """
     answer = Client(state).ask("status", active=True)
-    cluster = Cluster({name: gpus for name, gpus in answer["service"]["cluster"].items() if gpus})
+    cluster = Cluster(_of_one_type(answer["service"], state))
     known = read_table(throughputs or state / THROUGHPUTS_FILE)
     knowledge = Knowledge(cluster.accelerators, known)
     builder = TableBuilder()
@@ -62,12 +64,10 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
     for job in answer["jobs"]:
         measured = {(way["accelerator"], way["gpus"]): way["rate"] for way in job["measured"]}
         ways = knowledge.believed(job["job_type"], job["gpus"], measured)
-        left = (job["total_steps"] or 0.0) - job["steps"]
-        if not job["total_steps"]:
-            if job["deadline"] is not None:
-                found, expected = f"job {job['id']} without steps", "jobs whose steps are known"
-                raise InputError(f"service on {state}", found=found, expected=expected)
+        if not job["total_steps"] and job["deadline"] is None:
             continue
+        total = knowledge.expected_steps(job["total_steps"] or 0.0, job["duration"] or 0.0, ways, job["gpus"])
+        left = total - job["steps"]
         held = sum(map(len, job["places"].values()))
         name = f"job {job['id']}"
         for (accelerator, gpus), rate in ways.items():
@@ -84,6 +84,26 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
         cluster,
         merged_tables(known, of_jobs),
         float(answer["service"]["clock"]),
+        answer["service"]["policy"],
         float(own.get("slot_seconds") or 0.0),
         float(own.get("restart_seconds") or settings.get("restart_penalty_seconds") or 0.0),
     )
+
+
+def _of_one_type(service: dict[str, Any], state: Path) -> dict[str, int]:
+    """The GPUs in use by type, of which there is one."""
+    there = {name: gpus for name, gpus in service["cluster"].items() if gpus}
+    if len(there) == 1:
+        return there
+    found = ",".join(f"{name}:{gpus}" for name, gpus in there.items()) or "no GPUs in use"
+    drained = " ".join(node["name"] for node in service["nodes"] if node["state"] == "drained")
+    remedy = f"resume nodes ({drained})" if drained else "wait for nodes that are down"
+    if there:
+        one = next(iter(there))
+        others = ", ".join(sorted({n["name"] for n in service["nodes"] if n["accelerator"] not in (one, "")}))
+        remedy = (
+            f"drain the nodes of the other types (allocator drain; {others} for an answer on {one}), or have a service "
+            f"for each type; about empty GPUs of one type ask without --state (--cluster {one}:{there[one]})"
+        )
+    expected = f"GPUs of one type, as nothing promises deadlines across types: {remedy}"
+    raise InputError(f"service on {state}", found=found, expected=expected)

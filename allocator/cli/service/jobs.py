@@ -12,6 +12,7 @@ import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
+from allocator.cli.service.events import details, event_line
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
 from allocator.cli.service.tables import service_lines
 from allocator.runtime.door.client import Client
@@ -34,8 +35,10 @@ def cancel_command(jobs: JobsArgument, state: StateOption, as_json: JsonOption =
 
 
 def logs_command(
-    job: Annotated[str, typer.Argument(help="Number of the job.", metavar="JOB")],
     state: StateOption,
+    job: Annotated[
+        str | None, typer.Argument(help="Number of the job; the last one if omitted.", metavar="[JOB]")
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job is through.")
     ] = False,
@@ -46,8 +49,10 @@ def logs_command(
     """
     client = Client(state)
 
+    wanted = _last_job(client) if job is None else job_numbers([job])[0]
+
     def ask() -> dict[str, Any]:
-        found: dict[str, Any] = client.follow("status", jobs=job_numbers([job]))["jobs"][0]
+        found: dict[str, Any] = client.follow("status", jobs=[wanted])["jobs"][0]
         return found
 
     found = ask()
@@ -68,6 +73,15 @@ def logs_command(
             f"job {found['id']} has printed nothing so far; it is {found['state']}: {found['reason']}".rstrip(": "),
             file=sys.stderr,
         )
+
+
+def _last_job(client: Client) -> int:
+    """The number of the last job, which is said on standard error."""
+    jobs = client.follow("status", last=1)["jobs"]
+    if not jobs:
+        raise InputError("logs", found="no job", expected="a job that was submitted")
+    print(f"job {jobs[0]['id']}, {jobs[0]['name']}, {jobs[0]['state']}:", file=sys.stderr)
+    return int(jobs[0]["id"])
 
 
 class _Log:
@@ -132,6 +146,7 @@ def history_command(
     state: StateOption,
     job: Annotated[str | None, typer.Argument(help="Number of a job; all if omitted.", metavar="[JOB]")] = None,
     last: Annotated[int, typer.Option("--last", help="So many events.", min=1)] = 100,
+    with_details: Annotated[bool, typer.Option("--details", help="All that each event says, in long lines.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What has happened: events of a service, or of one job."""
@@ -148,17 +163,9 @@ def history_command(
         print_json(answer)
         return
     for event in events:
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["at"]))
-        whose = f" job {event['job']}" if event.get("job") is not None else ""
-        print(f"{stamp} {event['kind']}{whose} {_in_words(event['data'])}".rstrip())
-
-
-def _in_words(data: dict[str, Any]) -> str:
-    shown = {key: value for key, value in data.items() if value not in ("", None, {}, [], False) and key not in _LONG}
-    return ", ".join(f"{key} {value}" for key, value in shown.items())
-
-
-_LONG = {"environment", "nodes"}
+        print(event_line(event))
+        if with_details and (told := details(event["data"])):
+            print(f"    {told}")
 
 
 def policy_command(

@@ -63,7 +63,7 @@ def due(job: dict[str, Any]) -> str:
     today = at[:3] == time.localtime()[:3]
     stamp = time.strftime("%H:%M:%S" if today else "%b %d %H:%M", at)
     if job["met"] is None:
-        return f"{stamp}, in {span(ahead)}"
+        return f"{stamp}, in {span(ahead)}" if job["finished_at"] is None else stamp
     if job["met"]:
         return f"{stamp}, met"
     if job["state"] == "completed":

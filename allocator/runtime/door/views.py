@@ -80,6 +80,7 @@ def job_view(service: Service, job: Job) -> dict[str, Any]:
         "steps": round(steps, 3),
         "reckoned": service.reckons(job),
         "total_steps": job.total_steps or None,
+        "duration": job.duration or None,
         "saved_steps": report.saved_steps if report is not None else job.saved_steps,
         "saved_at": saved_at or None,
         "job_type": job.job_type,

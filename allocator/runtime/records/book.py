@@ -135,9 +135,9 @@ class Job:
     def met(self, clock: float) -> bool | None:
         """Whether its deadline was kept; at `clock` seconds None where it may yet be, or where there is none.
 
-        A job that does not complete has missed its own.
+        A job that fails or is rejected has missed its own; of one that was cancelled nobody asks any more.
         """
-        if self.deadline is None:
+        if self.deadline is None or self.state == CANCELLED:
             return None
         if self.state == COMPLETED:
             return self.finished_at is not None and self.finished_at <= self.deadline
@@ -277,8 +277,9 @@ class Book:
     def _leave(self, job: Job, state: str, event: Event) -> None:
         self._enter(job, state, event)
         job.finished_at = event.clock
-        if job.deadline is not None:
-            self.deadlines["met" if job.met(event.clock) else "missed"] += 1
+        met = job.met(event.clock)
+        if met is not None:
+            self.deadlines["met" if met else "missed"] += 1
         self._release(job)
         self.active.pop(job.uuid, None)
 

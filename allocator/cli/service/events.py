@@ -1,0 +1,100 @@
+"""Events of the journal, one short line each."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from allocator.cli.service.tables import span
+
+__all__ = ["details", "event_line"]
+
+_WIDTH = 100
+"""Characters of a line; what is longer is in the details."""
+
+_Data = Mapping[str, Any]
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """When, whose, and what happened, in at most `_WIDTH` characters."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["at"]))
+    whose = f"job {event['job']} " if event.get("job") is not None else ""
+    kind, data = event["kind"], event["data"]
+    text = _WORDS[kind](data) if kind in _WORDS else f"{kind} {details(data)}"
+    line = " ".join(f"{stamp} {whose}{text}".split())
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
+
+
+def details(data: _Data) -> str:
+    """All that an event says, but for what is long."""
+    shown = {key: value for key, value in data.items() if value not in ("", None, {}, [], False) and key not in _LONG}
+    return ", ".join(f"{key} {value}" for key, value in shown.items())
+
+
+_LONG = {"environment", "nodes"}
+
+
+def _because(what: str) -> Callable[[_Data], str]:
+    """What happened and why, where that says more."""
+    return lambda data: f"{what}: {data['reason']}" if data.get("reason", "") not in ("", what) else what
+
+
+def _submitted(data: _Data) -> str:
+    gpus = data.get("gpus", 1)
+    told = [f"{gpus} GPU{'s' * (gpus != 1)}"]
+    told += [f"{data['total_steps']:g} steps"] if data.get("total_steps") else []
+    told += [span(data["duration"])] if data.get("duration") else []
+    told += [data["job_type"]] if data.get("job_type") else []
+    told += ["with a deadline"] if data.get("deadline") is not None else []
+    return f"submitted, {', '.join(told)}: {shlex.join(data['command'])}"
+
+
+def _starting(data: _Data) -> str:
+    places = " ".join(f"{node}:{','.join(map(str, at))}" for node, at in data["places"].items())
+    again = f", for the {data['epoch']}. time" if data["epoch"] > 1 else ""
+    return f"starts on {data['pool']}, {places}{again}"
+
+
+def _ended(data: _Data) -> str:
+    outcome, late = data["outcome"], data.get("late_seconds")
+    if outcome != "completed":
+        return _because("made room" if outcome == "yielded" else outcome)(data)
+    in_time = "" if late is None else f", {span(late)} after its deadline" if late else ", in time"
+    return f"completed{in_time}"
+
+
+def _decision(data: _Data) -> str:
+    asked = f"the policy took {1000 * data['seconds']:.1f} ms" if data["asked"] else "the policy was not asked"
+    told = ", ".join(text for text in (asked, data["status"]) if text)
+    return f"decision: {data['jobs']} job{'s' * (data['jobs'] != 1)} to run; {told}"
+
+
+def _cluster(data: _Data) -> str:
+    nodes = data["nodes"]
+    return "; ".join(_because(f"node {node['name']} is {'up' if node['up'] else 'down'}")(node) for node in nodes)
+
+
+_WORDS: dict[str, Callable[[_Data], str]] = {
+    "submitted": _submitted,
+    "starting": _starting,
+    "running": _because("runs"),
+    "stopping": _because("is told to end"),
+    "progress": lambda data: f"has done {data['steps']:g} steps, {data['saved_steps']:g} of them saved",
+    "ended": _ended,
+    "resized": lambda data: f"asks for {data['gpus']} GPUs" if data.get("gpus") else "asks for another batch size",
+    "found": lambda data: f"was started {data['epoch']} times, as the cluster knows",
+    "rejected": _because("rejected"),
+    "cancelled": _because("cancelled"),
+    "gave_up": _because("given up"),
+    "adopted": _because("adopted"),
+    "measured": lambda data: f"makes {data['rate']:.4g} steps/s on {data['gpus']} {data['pool']}",
+    "node": lambda data: f"node {data['name']} {'gets no more jobs' if data['drained'] else 'is in use again'}",
+    "policy": lambda data: f"policy {data['name']} {details(data.get('settings') or {})}",
+    "service": lambda data: f"a service begins, process {data['pid']}",
+    "cluster": _cluster,
+    "run": lambda data: f"decides by {data['policy']}; {details(data.get('policy_settings') or {})}",
+    "decision": _decision,
+}
+"""By kind; `allocator.runtime.records.book` lists the kinds and their data."""
