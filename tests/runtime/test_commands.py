@@ -108,6 +108,8 @@ def test_commands_that_follow_outlive_a_restart_of_the_service(state: Path) -> N
     code, output, _ = told("status", *place)
     assert code == 0
     assert "1 cancelled, 1 completed" in output
+    code, _, errors = told("logs", *place)
+    assert (code, errors) == (0, "job 1, true, completed:\njob 1 has printed nothing so far; it is completed\n")
     code, _, errors = told("drain", *place, "local-v10")
     assert (code, errors) == (2, "error: request: field 'node': found 'local-v10', expected one of local-v100\n")
     code, _, errors = told("wait", *place, "7")

@@ -21,7 +21,7 @@ from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import AdapterError, CommandError, Node, Seen
 from allocator.runtime.adapters.local.adapter import SHIM_SCRIPT, shim_code
 from allocator.runtime.adapters.local.folder import EXIT_FILE, LOCK_FILE, RUN_FILE
-from allocator.runtime.adapters.local.output import LOG_FILES
+from allocator.runtime.adapters.local.output import LOG_FILES, Log, RankOutput
 from tests.runtime.worlds import (
     PYTHON,
     ended,
@@ -137,11 +137,31 @@ def test_one_process_for_each_gpu(tmp_path: Path) -> None:
         program = f"import os; print(*(os.environ[name] for name in {names}), flush=True)"
         await adapter.start(order(tmp_path, job, *PYTHON, program, gpus=3, one_process_per_gpu=True))
         assert (await ended(adapter, job)).code == 0
-        told = sorted(line.split() for line in lines(tmp_path / "jobs" / job / "log"))
+        labelled = sorted(line.split(": ") for line in lines(tmp_path / "jobs" / job / "log"))
+        assert [label for label, _ in labelled] == ["rank 0", "rank 1", "rank 2"]
+        told = [line.split() for _, line in labelled]
         assert [line[:6] for line in told] == [[str(i), str(i), "3", "3", "0,1,2", "127.0.0.1"] for i in range(3)]
         assert len({line[6] for line in told}) == 1
 
     asyncio.run(main())
+
+
+def test_output_of_ranks_is_whole_lines_however_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = Log(1 << 20)
+    ranks = [RankOutput(log, rank) for rank in range(2)]
+    said = (b"one\ntw", b"10%\r20%\r", b"o\n\nthr", b"30%\r", b"\nend")
+    for number, data in enumerate(said):
+        ranks[number % 2 if number < 4 else 1].write(data)
+    for rank in ranks:
+        rank.close()
+    told = (tmp_path / "log").read_bytes()
+    assert told == (
+        b"rank 0: one\nrank 1: 10%\rrank 0: two\nrank 0: \nrank 1: 20%\rrank 1: 30%\r\nrank 0: thr\nrank 1: end\n"
+    )
+    ranks[0].write(b"x" * 200_000)
+    ranks[0].close()
+    assert (tmp_path / "log").read_bytes()[len(told) :] == b"rank 0: " + b"x" * 200_000 + b"\n"
 
 
 def test_one_process_that_fails_ends_the_others(tmp_path: Path) -> None:
@@ -263,7 +283,7 @@ def test_a_stop_lets_every_process_take_its_time(tmp_path: Path) -> None:
         await until(lambda: len(lines(log)) == 2)
         await adapter.stop(job, 1)
         assert (await ended(adapter, job)).code == 0
-        assert lines(log).count("saved") == 2
+        assert sorted(lines(log)[2:]) == ["rank 0: saved", "rank 1: saved"]
 
     asyncio.run(main())
 

@@ -17,11 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 from allocator.cli.app import app
+from allocator.cli.service.admission import present_jobs
 from allocator.runtime.door.client import Client, NoServiceError
 from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import RecordedRun
 from allocator.runtime.records.journal import Event
-from throughputs import ThroughputTable, read_table, read_trace
+from tests.runtime.test_requests import Serving
+from throughputs import InputError, ThroughputTable, read_table, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINER = ROOT / "benchmarks/runtime/trainer.py"
@@ -123,6 +125,26 @@ def test_admission_on_a_running_service(tmp_path: Path) -> None:
         assert "the service knows" in str(wrong.exception)
         client.ask("cancel", jobs=[0])
         allocator("wait", "--state", str(state))
+
+
+def test_admission_beside_jobs_of_unknown_length_and_on_several_types(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("job_type,scale_factor,accelerator,throughput\nmine,1,v100,10\n")
+    with Serving(tmp_path):
+        client = Client(tmp_path)
+        with pytest.raises(InputError, match=r"across types: drain .* k for an answer on v100.*--cluster v100:2"):
+            present_jobs(tmp_path, table)
+        asked = {"command": ["train", "5"], "working_directory": "/", "deadline": 9000.0}
+        client.ask("submit", jobs=[asked, asked | {"duration": 50.0}, asked | {"deadline": None}])
+        client.ask("drain", node="k")
+        there = present_jobs(tmp_path, table)
+        # an hour, as under the policy; without a deadline it makes room
+        assert list(there.jobs.job_type) == ["job 0", "job 1"]
+        assert there.jobs.total_steps.tolist() == pytest.approx([3600.0, 50.0])
+        assert (there.policy, there.cluster.gpus) == ("fifo_perf", {"v100": 2})
+        client.ask("drain", node="v")
+        with pytest.raises(InputError, match=r"no GPUs in use.*resume nodes \(v k\)"):
+            present_jobs(tmp_path, table)
 
 
 def events() -> Iterator[Event]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from allocator.cli.service.events import event_line
 from allocator.cli.service.tables import due, jobs_table
+from allocator.runtime.adapters.base import Node
 from allocator.runtime.door.views import job_view, service_view
 from allocator.runtime.records.book import Book
 from allocator.runtime.records.journal import Event
@@ -139,6 +142,62 @@ def test_a_trainer_that_has_told_steps_is_not_credited_for_those_of_its_next_sta
         cluster.clock += 8.0
         assert service.steps_of(one) == saved
         assert not job_view(service, one)["reckoned"]
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def line(kind: str, job: int | None = None, **data: Any) -> str:
+    """What an event of now is in a line, without its time."""
+    return event_line({"kind": kind, "at": time.time(), "job": job, "data": data})[20:]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (line("submitted", 3, command=["sh", "-c", "a b"], gpus=2), "job 3 submitted, 2 GPUs: sh -c 'a b'"),
+        (line("submitted", 3, command=["x"], total_steps=1e6, deadline=9.0), "1e+06 steps, with a deadline: x"),
+        (line("starting", 3, epoch=1, pool="k80", places={"n": [0, 2]}), "job 3 starts on k80, n:0,2"),
+        (line("starting", 3, epoch=2, pool="k80", places={"n": [0]}), "n:0, for the 2. time"),
+        (line("running", 3), "job 3 runs"),
+        (line("stopping", 3, reason="its lease ended", steps=4.0), "job 3 is told to end: its lease ended"),
+        (line("ended", 3, outcome="yielded", reason="its lease ended"), "job 3 made room: its lease ended"),
+        (line("ended", 3, outcome="failed", reason="exit status 1"), "job 3 failed: exit status 1"),
+        (line("ended", 3, outcome="completed", reason=""), "job 3 completed"),
+        (line("ended", 3, outcome="completed", late_seconds=0.0), "job 3 completed, in time"),
+        (line("ended", 3, outcome="completed", late_seconds=90.0), "job 3 completed, 1.5m after its deadline"),
+        (line("cancelled", 3, reason="cancelled"), "job 3 cancelled"),
+        (line("decision", jobs=1, asked=True, seconds=0.002, status=""), "1 job to run; the policy took 2.0 ms"),
+        (line("cluster", nodes=[{"name": "n", "up": False, "reason": "DOWN"}]), "node n is down: DOWN"),
+        (line("node", name="n", drained=False), "node n is in use again"),
+        (line("later", surprise=7), "later surprise 7"),
+    ],
+)
+def test_events_are_told_in_words(told: str, expected: str) -> None:
+    assert told.endswith(expected)
+
+
+def test_every_event_is_one_line_of_a_hundred_columns(tmp_path: Path) -> None:
+    async def go() -> None:
+        cluster = two_types(1, 1)
+        jobs = (job(40.0, name="x" * 300, deadline=30.0), job(30.0, "deaf"), job(9.0, "broken"), job(60.0, "crash"))
+        service = await serving(tmp_path, cluster, "max_min_fairness_perf", *jobs)
+        service.drain("v", True)
+        await run_on(service, cluster, 20.0)
+        service.drain("v", False)
+        cluster.machines[1] = Node("k", "k80", 1, up=False, reason="not responding" * 20)
+        service.see_nodes(cluster.machines)
+        service.cancel([service.book.by_id[3]])
+        await run_on(service, cluster, 300.0)
+        told = [
+            event_line({"kind": event.kind, "at": event.at, "job": 1 if event.job else None, "data": event.data or {}})
+            for event in service.journal.events()
+        ]
+        kinds = {event.kind for event in service.journal.events()}
+        assert kinds >= {"submitted", "starting", "running", "stopping", "ended", "measured", "cluster", "gave_up"}
+        assert all(len(text) <= 100 and "\n" not in text for text in told)
+        # nothing of Python's own: no lists, no objects
+        assert not any(sign in text for text in told for sign in ("{'", "['", "None"))
         await service._finish()
 
     asyncio.run(go())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -113,7 +114,8 @@ def admit_command(
     if as_json:
         print_json(_as_json(answer))
         return
-    lines = _lines(answer, now, there.jobs)
+    named = [str(name) for name in there.jobs.job_type] if there.policy else list(map(str, range(len(there.jobs))))
+    lines = _lines(answer, now, there.jobs, named)
     if there.policy:
         lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {there.policy}.")
     for line in lines:
@@ -143,8 +145,8 @@ def _as_json(answer: Admission) -> dict[str, Any]:
     return asdict(answer) | {"plan": plan, "late": list(answer.late)}
 
 
-def _lines(answer: Admission, now: float, jobs: Trace) -> list[str]:
-    """The answer in words; times from now."""
+def _lines(answer: Admission, now: float, jobs: Trace, names: Sequence[str]) -> list[str]:
+    """The answer in words; times from now, jobs by `names`."""
     met = "Yes: this deadline can be met" if answer.admitted else "No: this deadline cannot be met"
     lines = [f"{met}: {_span(answer.deadline - now)} from now, beside {len(jobs)} job{'s' * (len(jobs) != 1)}."]
     if answer.earliest_deadline is not None:
@@ -159,7 +161,7 @@ def _lines(answer: Admission, now: float, jobs: Trace) -> list[str]:
         lines.append(f"  from {_span(start - now)} to {_span(end - now)}: {gpus} GPU{'s' * (gpus != 1)}")
     lines.append(f"  through after {_span(answer.end - now)}, {answer.gpu_hours:.2f} GPU hours")
     if answer.late:
-        labels = ", ".join(map(str, answer.late))
+        labels = ", ".join(names[i] for i in answer.late)
         lines.append(f"Jobs that cannot meet their own deadlines and come behind all others: {labels}.")
     if past := int((jobs.deadline < now).sum()):
         are = f"Deadlines of {past} jobs are" if past > 1 else "The deadline of 1 job is"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["LOG_FILES", "Log"]
+__all__ = ["LOG_FILES", "Log", "RankOutput"]
 
 LOG_FILES = ("log", "log.1")
 
@@ -46,3 +46,35 @@ class Log:
         written = os.write(self._file, data[: self._most - self._size])
         self._size += written
         return written
+
+
+class RankOutput:
+    """Output of one of several processes: whole lines, each with the rank before it.
+
+    Lines end as terminals have it, so that bars of progress, which return to the beginning of theirs, count as lines.
+    """
+
+    def __init__(self, log: Log, rank: int) -> None:
+        self._log, self._label = log, f"rank {rank}: ".encode()
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        """Lines that are whole go to the log; what comes after the last is kept for the next time."""
+        lines = (self._rest + data).splitlines(keepends=True)
+        # a return may be half of the end of a line
+        whole = not lines or lines[-1].endswith(b"\n")
+        self._rest = b"" if whole else lines.pop()
+        if len(self._rest) >= _LONGEST_LINE:
+            lines.append(self._rest + b"\n")
+            self._rest = b""
+        if lines:
+            self._log.write(b"".join(self._label + line for line in lines))
+
+    def close(self) -> None:
+        """The process has ended, perhaps in the middle of a line."""
+        if self._rest:
+            self.write(b"\n")
+
+
+_LONGEST_LINE = 1 << 16
+"""Bytes; a longer one is cut into several."""

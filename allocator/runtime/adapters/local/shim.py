@@ -27,7 +27,7 @@ from allocator.runtime.adapters.local.folder import (
     write_exit,
     write_run,
 )
-from allocator.runtime.adapters.local.output import Log
+from allocator.runtime.adapters.local.output import Log, RankOutput
 from allocator.runtime.adapters.local.processes import (
     attempt,
     carriers,
@@ -122,9 +122,14 @@ class _Watch:
         self._overdue: float | None = None
         self._code, self._signal, self._reason = 0, 0, "exit status 0"
         self._log = Log(order.log_bytes)
-        self._output, self._writer = os.pipe()
+        several = len(order.environments) > 1
+        pipes = [os.pipe() for _ in order.environments]
+        self._writers = [writer for _, writer in pipes]
+        self._outputs = {
+            reader: RankOutput(self._log, rank) if several else self._log for rank, (reader, _) in enumerate(pipes)
+        }
         self._wake, wake_writer = os.pipe()
-        for end in (self._output, self._wake, wake_writer):
+        for end in (*self._outputs, self._wake, wake_writer):
             os.set_blocking(end, False)
         self._terminated = False
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
@@ -143,7 +148,7 @@ class _Watch:
         """Start all processes; returns why one could not be."""
         null = os.open(os.devnull, os.O_RDONLY)
         for rank, environment in enumerate(self._order.environments):
-            pid, failure = self._fork(environment, null)
+            pid, failure = self._fork(environment, null, self._writers[rank])
             if failure:
                 os.waitpid(pid, 0)
                 self._code = NOT_FOUND if failure.startswith("not found") else NOT_EXECUTABLE
@@ -151,11 +156,12 @@ class _Watch:
                 return failure
             self._ranks[pid] = rank
         os.close(null)
-        os.close(self._writer)
+        for writer in self._writers:
+            os.close(writer)
         return None
 
-    def _fork(self, environment: dict[bytes, bytes], null: int) -> tuple[int, str]:
-        """A process of the command, and what was in the way of running it."""
+    def _fork(self, environment: dict[bytes, bytes], null: int, output: int) -> tuple[int, str]:
+        """A process of the command that prints to `output`, and what was in the way of running it."""
         command, directory = self._order.command, self._order.directory
         shim = os.getpid()
         failure, told = os.pipe()
@@ -169,7 +175,7 @@ class _Watch:
                 _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
                 if os.getppid() != shim:
                     os._exit(NOT_EXECUTABLE)
-                for target, source in enumerate((null, self._writer, self._writer)):
+                for target, source in enumerate((null, output, output)):
                     os.dup2(source, target)
                 for number in (*_HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
                     signal.signal(number, signal.SIG_DFL)
@@ -191,14 +197,15 @@ class _Watch:
         """Until the last process has ended."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
-        poll.register(self._output, select.POLLIN)
+        for output in self._outputs:
+            poll.register(output, select.POLLIN)
         while self._ranks:
             patience = None if self._overdue is None else max(0.0, self._overdue - time.monotonic()) * 1000.0
             for ready, _ in poll.poll(patience):
                 if ready == self._wake:
                     os.read(self._wake, _PIECE)
-                elif not self._pump():
-                    poll.unregister(self._output)
+                elif not self._pump(ready):
+                    poll.unregister(ready)
             if self._terminated and not self._told_to_end:
                 self._tell_to_end()
             self._reap()
@@ -213,18 +220,21 @@ class _Watch:
             signal_all(descendants([os.getpid()]), signal.SIGKILL)
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
-        # A process that is not ours may hold the other end and write on: no more than a pipe holds.
-        for _ in range(32):
-            if not self._pump():
-                break
+        for source, kept in self._outputs.items():
+            # A process that is not ours may hold the other end and write on: no more than a pipe holds.
+            for _ in range(32):
+                if not self._pump(source):
+                    break
+            if isinstance(kept, RankOutput):
+                kept.close()
 
-    def _pump(self) -> bool:
-        """Whether there may be more output."""
+    def _pump(self, source: int) -> bool:
+        """Whether there may be more output of a process."""
         try:
-            data = os.read(self._output, _PIECE)
+            data = os.read(source, _PIECE)
         except BlockingIOError:
             return False
-        self._log.write(data)
+        self._outputs[source].write(data)
         return bool(data)
 
     def _reap(self) -> bool:
