@@ -158,7 +158,7 @@ def line(kind: str, job: int | None = None, **data: Any) -> str:
         (line("submitted", 3, command=["sh", "-c", "a b"], gpus=2), "job 3 submitted, 2 GPUs: sh -c 'a b'"),
         (line("submitted", 3, command=["x"], total_steps=1e6, deadline=9.0), "1e+06 steps, with a deadline: x"),
         (line("starting", 3, epoch=1, pool="k80", places={"n": [0, 2]}), "job 3 starts on k80, n:0,2"),
-        (line("starting", 3, epoch=2, pool="k80", places={"n": [0]}), "n:0, for the 2. time"),
+        (line("starting", 3, epoch=2, pool="k80", places={"n": [0]}), "n:0 (start 2)"),
         (line("running", 3), "job 3 runs"),
         (line("stopping", 3, reason="its lease ended", steps=4.0), "job 3 is told to end: its lease ended"),
         (line("ended", 3, outcome="yielded", reason="its lease ended"), "job 3 made room: its lease ended"),

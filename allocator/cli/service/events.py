@@ -53,7 +53,7 @@ def _submitted(data: _Data) -> str:
 
 def _starting(data: _Data) -> str:
     places = " ".join(f"{node}:{','.join(map(str, at))}" for node, at in data["places"].items())
-    again = f", for the {data['epoch']}. time" if data["epoch"] > 1 else ""
+    again = f" (start {data['epoch']})" if data["epoch"] > 1 else ""
     return f"starts on {data['pool']}, {places}{again}"
 
 
@@ -94,7 +94,7 @@ _WORDS: dict[str, Callable[[_Data], str]] = {
     "policy": lambda data: f"policy {data['name']} {details(data.get('settings') or {})}",
     "service": lambda data: f"a service begins, process {data['pid']}",
     "cluster": _cluster,
-    "run": lambda data: f"decides by {data['policy']}; {details(data.get('policy_settings') or {})}",
+    "run": lambda data: f"decides by {data['policy']} {details(data.get('policy_settings') or {})}",
     "decision": _decision,
 }
 """By kind; `allocator.runtime.records.book` lists the kinds and their data."""
