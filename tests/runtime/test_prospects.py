@@ -102,15 +102,15 @@ def test_the_nearest_names_are_found_by_what_they_begin_with_and_by_misspellings
 
 def test_a_job_type_that_the_table_lacks_is_told_with_its_neighbours() -> None:
     of = prospects()
-    told = of.about_type(asked(job_type="ResNet-18"))
+    told = of.about_type("ResNet-18", 1)
     assert told.startswith("the throughput table has no job type 'ResNet-18' (did you mean 'ResNet-18 (batch size 16)'")
     assert told.endswith("it is taken to be equally fast on all types")
-    assert "did you mean" not in of.about_type(asked(job_type="zzzz"))
-    assert of.about_type(asked(job_type=RESNET)) == of.about_type(asked()) == ""
-    assert "with 1, 2, 4, 8 GPUs, not with 3" in of.about_type(asked(job_type=RESNET, gpus=3))
+    assert "did you mean" not in of.about_type("zzzz", 1)
+    assert of.about_type(RESNET, 1) == of.about_type("", 1) == ""
+    assert "with 1, 2, 4, 8 GPUs, not with 3" in of.about_type(RESNET, 3)
     # what a job of this name did counts as known
     of.knowledge.learn("mine", 1, {("v100", 1): 4.0})
-    assert of.about_type(asked(job_type="mine")) == ""
+    assert of.about_type("mine", 1) == ""
 
 
 def test_a_deadline_is_judged_by_what_is_believed_of_the_job() -> None:

@@ -44,6 +44,7 @@ class Knowledge:
         self._accelerators, self._table = tuple(accelerators), table
         self._of_type: dict[tuple[str, int], Ways] = {}
         self._measured_of_type: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        self._rows: dict[str, Ways] = {}
 
     @property
     def job_types(self) -> tuple[str, ...]:
@@ -92,10 +93,15 @@ class Knowledge:
         return ways if any(size == gpus for _, size in ways) else ways | own
 
     def _in_table(self, job_type: str) -> Ways:
-        """What the table says of a job type on the types of the cluster."""
+        """What the table says of a job type on the types of the cluster, looked up once."""
         table = self._table
         if table is None or job_type not in table.job_types:
             return {}
+        if job_type not in self._rows:
+            self._rows[job_type] = self._looked_up(table, job_type)
+        return self._rows[job_type]
+
+    def _looked_up(self, table: ThroughputTable, job_type: str) -> Ways:
         there = [name for name in self._accelerators if name in table.accelerators]
         sizes = table.scale_factors_of(job_type)
         rates = table.rates([job_type] * len(sizes), list(sizes), there)

@@ -59,17 +59,17 @@ class Prospects:
             )
             raise InputError("submit", field="gpus", found=job.gpus, expected=expected)
 
-    def about_type(self, job: Job) -> str:
+    def about_type(self, job_type: str, gpus: int) -> str:
         """What is missing in the throughput table of the type that a job names, "" for nothing."""
-        if not job.job_type or self.knowledge.known(job.job_type, job.gpus, {}):
-            sizes = self.knowledge.sizes(job.job_type)
-            if not sizes or job.gpus in sizes:
+        if not job_type or self.knowledge.known(job_type, gpus, {}):
+            sizes = self.knowledge.sizes(job_type)
+            if not sizes or gpus in sizes:
                 return ""
             known = ", ".join(map(str, sizes))
-            return f"the throughput table has job type {job.job_type!r} with {known} GPUs, not with {job.gpus}{_ALIKE}"
-        near = nearest_names(job.job_type, self.knowledge.job_types)
+            return f"the throughput table has job type {job_type!r} with {known} GPUs, not with {gpus}{_ALIKE}"
+        near = nearest_names(job_type, self.knowledge.job_types)
         meant = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-        return f"the throughput table has no job type {job.job_type!r}{meant}{_ALIKE}"
+        return f"the throughput table has no job type {job_type!r}{meant}{_ALIKE}"
 
     def about_deadline(self, job: Job, clock: float) -> str:
         """By how long it is taken to need the deadline of a job is judged, where it looks bad or rests on nothing."""

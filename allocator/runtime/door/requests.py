@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -110,18 +111,20 @@ class Requests:
             if key not in book.jobs:
                 new.setdefault(key, data)
         self._service.submit(new.items())
-        return {"jobs": [self._submitted(book.jobs[key]) for key in asked_for]}
+        return {"jobs": list(self._submitted([book.jobs[key] for key in asked_for]))}
 
-    def _submitted(self, job: Job) -> _Answer:
-        """A job that was just let in, and what its user should know of it."""
-        deciding = self._service.deciding
-        unfit, prospects = deciding.why_unfit(job), deciding.prospects
-        told = (
-            f"cannot start now: {unfit}" if unfit else "",
-            prospects.about_type(job),
-            prospects.about_deadline(job, self._service.clock()),
-        )
-        return {"id": job.id, "uuid": job.uuid, "notices": [text for text in told if text]}
+    def _submitted(self, jobs: Iterable[Job]) -> Iterator[_Answer]:
+        """Jobs that were just let in, and what their user should know of each."""
+        deciding, now = self._service.deciding, self._service.clock()
+        about_type = cache(deciding.prospects.about_type)
+        for job in jobs:
+            unfit = deciding.why_unfit(job)
+            told = (
+                f"cannot start now: {unfit}" if unfit else "",
+                about_type(job.job_type, job.gpus),
+                deciding.prospects.about_deadline(job, now),
+            )
+            yield {"id": job.id, "uuid": job.uuid, "notices": [text for text in told if text]}
 
     def _status(self, asked: Mapping[str, Any]) -> _Answer:
         book = self._service.book
