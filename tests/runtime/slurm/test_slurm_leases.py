@@ -182,7 +182,9 @@ def test_one_process_a_gpu_on_two_nodes(jobs: Jobs) -> None:
         order = jobs.order(1, ["v1", "v2"], gpus=2, command=python(RANKS), one_process_per_gpu=True)
         await adapter.start(order)
         assert (await until(adapter, order, "ended")).code == 0
-        lines = sorted(line.split() for line in jobs.log(order.job).splitlines())
+        labelled = sorted(line.split(": ") for line in jobs.log(order.job).splitlines())
+        assert [label for label, _ in labelled] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+        lines = [line.split() for _, line in labelled]
         assert [line[:4] for line in lines] == [
             ["0", "0", "4", "2"],
             ["1", "1", "4", "2"],

@@ -98,11 +98,12 @@ def test_it_runs_the_order_and_says_how_it_ended(folder: Folder) -> None:
 
 
 def test_one_process_a_gpu(folder: Folder) -> None:
-    folder.order(
-        "import os; os.write(1, (os.environ['RANK'] + os.environ['WORLD_SIZE']).encode())", one_process_per_gpu=True
+    program = (
+        "import os; os.write(1, b'here\\n'); os.write(1, (os.environ['RANK'] + os.environ['WORLD_SIZE']).encode())"
     )
+    folder.order(program, one_process_per_gpu=True)
     assert folder.run() == (0, "")
-    assert sorted(folder.log()) == ["0", "1", "2", "2"]
+    assert sorted(folder.log().splitlines()) == ["rank 0: 02", "rank 0: here", "rank 1: 12", "rank 1: here"]
 
 
 def test_one_process_that_fails_ends_the_others(folder: Folder) -> None:

@@ -30,8 +30,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,9 @@ SWEEP_SECONDS = 5.0
 
 PIPE_SECONDS = 1.0
 """How long to wait for the last output, which a process that was left behind may hold open."""
+
+LONGEST_LINE = 1 << 16
+"""Bytes of a line of a rank; a longer one is cut into several."""
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -167,6 +170,29 @@ def open_log() -> int:
     return os.open(LOG_FILES[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
+def copy_lines(source: int, target: int, label: bytes, turn: threading.Lock) -> None:
+    """Copy the output of a rank, whole lines at a time, each with a label before it."""
+    rest, lines = b"", []
+    while data := os.read(source, 1 << 16):
+        # a return may be half of the end of a line
+        lines = (rest + data).splitlines(keepends=True)
+        rest = b"" if lines[-1].endswith(b"\n") else lines.pop()
+        if len(rest) >= LONGEST_LINE:
+            lines.append(rest + b"\n")
+            rest = b""
+        with turn:
+            write_all(target, b"".join(label + line for line in lines))
+    if rest:
+        with turn:
+            write_all(target, label + rest + b"\n")
+
+
+def write_all(target: int, data: bytes) -> None:
+    """Write to a pipe or a file."""
+    while data:
+        data = data[os.write(target, data) :]
+
+
 class Processes:
     """The processes of a job on a node, or the one srun that starts them."""
 
@@ -174,6 +200,8 @@ class Processes:
         self._epoch = epoch
         self._running: set[subprocess.Popen[bytes]] = set()
         self._ended: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._copies: list[threading.Thread] = []
+        self._turn = threading.Lock()
 
     def run(self, start: Start, order: dict[str, Any], output: int | None, lock: int | None) -> int:
         """Start processes and wait for them; the result as of `wait`."""
@@ -201,6 +229,27 @@ class Processes:
         )
         self._running.add(process)
         threading.Thread(target=self._wait, args=[process], daemon=True).start()
+
+    @contextmanager
+    def labelled(self, rank: int, output: int | None) -> Iterator[int]:
+        """Where a rank prints to, so that its lines come to `output` with its number before them."""
+        source, target = os.pipe()
+        into = sys.stdout.fileno() if output is None else output
+        copy = threading.Thread(
+            target=copy_lines, args=[source, into, f"rank {rank}: ".encode(), self._turn], daemon=True
+        )
+        copy.start()
+        self._copies.append(copy)
+        try:
+            yield target
+        finally:
+            os.close(target)
+
+    def finish_output(self) -> None:
+        """Wait for the last lines of ranks, of which nothing runs any more."""
+        deadline = time.monotonic() + PIPE_SECONDS
+        for copy in self._copies:
+            copy.join(max(deadline - time.monotonic(), 0.0))
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -256,9 +305,12 @@ def start_here(processes: Processes, order: dict[str, Any], output: int | None, 
     count = order["gpus_per_node"] if order["one_process_per_gpu"] else 1
     first = int(os.environ.get("SLURM_NODEID") or 0) * count
     address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT") or free_port())
+    several = order["one_process_per_gpu"] and count * order["nodes"] > 1
     for local_rank in range(count):
-        variables = environment_of(order, first + local_rank, local_rank, address, port)
-        processes.start(order["command"], variables, order["working_directory"], output, lock)
+        rank = first + local_rank
+        variables = environment_of(order, rank, local_rank, address, port)
+        with processes.labelled(rank, output) if several else nullcontext(output) as own:
+            processes.start(order["command"], variables, order["working_directory"], own, lock)
 
 
 def start_on_nodes(processes: Processes, order: dict[str, Any], output: int | None, lock: int | None) -> None:
@@ -283,8 +335,10 @@ def run_node() -> int:
     order = read(START_FILE)
     if str(order.get("epoch")) != os.environ.get("ALLOCATOR_LEASE_EPOCH"):
         raise RefusalError("the order has changed since the job began")
-    result = Processes(order["epoch"]).run(start_here, order, None, None)
+    processes = Processes(order["epoch"])
+    result = processes.run(start_here, order, None, None)
     end_descendants()
+    processes.finish_output()
     return exit_status(result)
 
 
@@ -297,8 +351,10 @@ def run_job() -> int:
     keeper = threading.Thread(target=keep_output, args=[source, order["log_bytes"]], daemon=True)
     keeper.start()
     start = start_on_nodes if order["one_process_per_gpu"] and order["nodes"] > 1 else start_here
-    result = Processes(order["epoch"]).run(start, order, output, lock)
+    processes = Processes(order["epoch"])
+    result = processes.run(start, order, output, lock)
     end_descendants()
+    processes.finish_output()
     os.close(output)
     keeper.join(PIPE_SECONDS)
     if result == NEWER_EPOCH:
