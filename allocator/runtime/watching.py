@@ -138,6 +138,18 @@ class Watching:
             return False
         return now > watch.changed_at + limit
 
+    def speed(self, job: Job) -> float | None:
+        """Steps/s of the present start so far, None before there are enough of them."""
+        watch = self._watches.get(job.uuid)
+        if watch is None or watch.epoch != job.epoch:
+            return None
+        steps, seconds = _trained(watch)
+        return steps / seconds if self._enough(steps, seconds) else None
+
+    def _enough(self, steps: float, seconds: float) -> bool:
+        """Whether so many steps tell a speed."""
+        return steps >= self._settings.least_measured_steps and seconds >= self._settings.least_measured_seconds
+
     def measure(self) -> list[Event]:
         """Speeds since the last time, as events."""
         events: list[Event] = []
@@ -145,14 +157,9 @@ class Watching:
             watch = self._watches.get(job.uuid)
             if watch is None or watch.epoch != job.epoch:
                 continue
-            report, trained = watch.report, (0.0, 0.0)
-            if report is not None:
-                trained = report.trained_steps, report.trained_seconds
-            elif watch.told is not None:
-                trained = watch.told.trained
+            report, trained = watch.report, _trained(watch)
             steps, seconds = trained[0] - watch.trained[0], trained[1] - watch.trained[1]
-            enough = steps >= self._settings.least_measured_steps and seconds >= self._settings.least_measured_seconds
-            if not enough:
+            if not self._enough(steps, seconds):
                 continue
             watch.trained = trained
             pool, gpus = job.pool, job.held_gpus
@@ -161,6 +168,13 @@ class Watching:
             if report is not None:
                 events.append(Event("progress", job.uuid, data=progress(report)))
         return events
+
+
+def _trained(watch: Watch) -> tuple[float, float]:
+    """Steps and seconds of training of a start, as its trainer reported or else posted them."""
+    if watch.report is not None:
+        return watch.report.trained_steps, watch.report.trained_seconds
+    return (0.0, 0.0) if watch.told is None else watch.told.trained
 
 
 def _makes_sense(report: Report) -> bool:

@@ -78,13 +78,20 @@ def test_the_time_left_is_unknown_until_the_speed_is(tmp_path: Path) -> None:
         cluster = two_types(1, 1)
         service = await serving(tmp_path, cluster, "fifo_perf", job(400.0))
         assert views(service)[0]["seconds_left"] is None
-        await run_on(service, cluster, 10.0)
+        cluster.advance(3.0)
         first = service.book.by_id[0].pool
+        # told in passing, before any measurement is written down
+        service.watching.look(service.book.by_id[0], cluster.clock)
+        assert not service.book.by_id[0].measured
+        assert views(service)[0]["seconds_left"] == pytest.approx(400 / cluster.rates[first] - 3.0)
+        await run_on(service, cluster, 10.0)
         service.record(service.watching.measure())
         assert views(service)[0]["seconds_left"] == pytest.approx(400 / cluster.rates[first] - 10.0)
         # on the other type nothing is known of it: not that it is as fast there
         service.drain({"v100": "v", "k80": "k"}[first], True)
-        await run_on(service, cluster, 20.0)
+        await settle(service)
+        cluster.advance(0.5)
+        await settle(service)
         one = service.book.by_id[0]
         assert (one.state, one.pool) == ("running", "k80" if first == "v100" else "v100")
         assert views(service)[0]["seconds_left"] is None

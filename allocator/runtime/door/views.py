@@ -123,7 +123,8 @@ def seconds_left(service: Service, job: Job) -> float | None:
     told = service.watching.told(job)
     if told is not None and told.seconds_left is not None:
         return round(max(told.seconds_left - (service.clock() - told.clock), 0.0), 3)
-    rate, left = service.deciding.known_rate(job), job.total_steps - service.steps_of(job)
+    rate = service.watching.speed(job) or service.deciding.known_rate(job)
+    left = job.total_steps - service.steps_of(job)
     # steps that nobody told may be done anew after a stop, and are no more than a guess in the end
     astray = service.reckons(job) and (job.unsaved_stops > 0 or left <= 0)
     return None if astray or not job.total_steps or not rate else round(max(left, 0.0) / rate, 3)
