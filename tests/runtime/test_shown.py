@@ -208,3 +208,24 @@ def test_every_event_is_one_line_of_a_hundred_columns(tmp_path: Path) -> None:
         await service._finish()
 
     asyncio.run(go())
+
+
+def test_a_trainer_that_was_stopped_before_its_first_word_has_lost_nothing() -> None:
+    book = Book()
+    stop = Event("ended", "a", 2.0, {"outcome": "yielded", "reason": "its lease ended", "kept_steps": 1.0})
+    for event in (
+        Event("submitted", "a", 0.0, {"command": ["train"]}),
+        Event("starting", "a", 1.0, {"epoch": 1, "pool": "k80", "places": {"k": [0]}}),
+        stop,
+    ):
+        book.apply(event)
+    (job,) = book.by_id
+    assert (job.unsaved_stops, job.reports) == (1, False)
+    book.apply(Event("progress", "a", 3.0, {"steps": 5.0, "saved_steps": 0.0}))
+    assert (job.unsaved_stops, job.reports) == (0, True)
+    book.apply(stop)
+    assert job.unsaved_stops == 0
+    # one that posts its progress is told of by its posts
+    book.apply(Event("submitted", "b", 4.0, {"command": ["train"]}))
+    book.apply(Event("ended", "b", 5.0, {"outcome": "yielded", "reason": "", "kept_steps": 3.0, "posted": True}))
+    assert (book.by_id[1].steps, book.by_id[1].unsaved_stops, book.by_id[1].reports) == (3.0, 0, True)

@@ -64,7 +64,7 @@ class Job:
     since : when the present state began, seconds on the clock.
     steps : done so far, those not saved included.
     reports : whether its trainer has told steps, in whatever start; otherwise they are reckoned from the time it ran.
-    unsaved_stops : how often it made room without having told any.
+    unsaved_stops : how often it made room, as long as it has not told any.
     saved_steps, saved_at : of the last checkpoint (seconds since 1970).
     run_seconds, gpu_seconds : that it ran, in leases that are over.
     failures : in a row, without a newly saved step in between. restarts : starts after the first.
@@ -237,7 +237,8 @@ class Book:
         for name in ("steps", "saved_steps", "saved_at", "start_seconds", "save_seconds"):
             if name in told:
                 setattr(job, name, told[name])
-        job.reports |= "saved_steps" in told or told.get("posted", False)
+        if "saved_steps" in told or told.get("posted"):
+            job.reports, job.unsaved_stops = True, 0
 
     def _measured(self, job: Job, event: Event) -> None:
         job.measured[event["pool"], event["gpus"]] = event["rate"]
