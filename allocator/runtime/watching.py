@@ -63,6 +63,13 @@ class Watch:
     serial: int = -1
     told: Told | None = None
 
+    @property
+    def training(self) -> tuple[float, float]:
+        """Steps and seconds of training so far, as reported or posted."""
+        if self.report is not None:
+            return self.report.trained_steps, self.report.trained_seconds
+        return (0.0, 0.0) if self.told is None else self.told.trained
+
 
 class Watching:
     """The watches of all jobs that hold GPUs.
@@ -82,8 +89,8 @@ class Watching:
 
     def of(self, job: Job, now: float) -> Watch:
         """The watch of the present start of a job."""
-        watch = self._watches.get(job.uuid)
-        if watch is None or watch.epoch != job.epoch:
+        watch = self._present(job)
+        if watch is None:
             watch = self._watches[job.uuid] = Watch(job.epoch, now)
         return watch
 
@@ -91,15 +98,20 @@ class Watching:
         """Its start has ended."""
         self._watches.pop(job.uuid, None)
 
+    def _present(self, job: Job) -> Watch | None:
+        """The same, None where nobody has looked at that start so far."""
+        watch = self._watches.get(job.uuid)
+        return watch if watch is not None and watch.epoch == job.epoch else None
+
     def report(self, job: Job) -> Report | None:
         """The last report of the present start."""
-        watch = self._watches.get(job.uuid)
-        return watch.report if watch is not None and watch.epoch == job.epoch else None
+        watch = self._present(job)
+        return None if watch is None else watch.report
 
     def told(self, job: Job) -> Told | None:
         """The last progress that the present start has posted."""
-        watch = self._watches.get(job.uuid)
-        return watch.told if watch is not None and watch.epoch == job.epoch else None
+        watch = self._present(job)
+        return None if watch is None else watch.told
 
     def tell(self, job: Job, told: Told) -> None:
         """Progress was posted; its `trained` is reckoned here."""
@@ -140,10 +152,8 @@ class Watching:
 
     def speed(self, job: Job) -> float | None:
         """Steps/s of the present start so far, None before there are enough of them."""
-        watch = self._watches.get(job.uuid)
-        if watch is None or watch.epoch != job.epoch:
-            return None
-        steps, seconds = _trained(watch)
+        watch = self._present(job)
+        steps, seconds = (0.0, 0.0) if watch is None else watch.training
         return steps / seconds if self._enough(steps, seconds) else None
 
     def _enough(self, steps: float, seconds: float) -> bool:
@@ -154,27 +164,20 @@ class Watching:
         """Speeds since the last time, as events."""
         events: list[Event] = []
         for job in self._book.holding.values():
-            watch = self._watches.get(job.uuid)
-            if watch is None or watch.epoch != job.epoch:
+            watch = self._present(job)
+            if watch is None:
                 continue
-            report, trained = watch.report, _trained(watch)
-            steps, seconds = trained[0] - watch.trained[0], trained[1] - watch.trained[1]
+            report, told = watch.report, watch.training
+            steps, seconds = told[0] - watch.trained[0], told[1] - watch.trained[1]
             if not self._enough(steps, seconds):
                 continue
-            watch.trained = trained
+            watch.trained = told
             pool, gpus = job.pool, job.held_gpus
             rate = moving_average(job.measured.get((pool, gpus)), steps / seconds)
             events.append(Event("measured", job.uuid, data={"pool": pool, "gpus": gpus, "rate": rate}))
             if report is not None:
                 events.append(Event("progress", job.uuid, data=progress(report)))
         return events
-
-
-def _trained(watch: Watch) -> tuple[float, float]:
-    """Steps and seconds of training of a start, as its trainer reported or else posted them."""
-    if watch.report is not None:
-        return watch.report.trained_steps, watch.report.trained_seconds
-    return (0.0, 0.0) if watch.told is None else watch.told.trained
 
 
 def _makes_sense(report: Report) -> bool:

@@ -48,11 +48,10 @@ def logs_command(
     Of all its starts the last output is kept.
     """
     client = Client(state)
-
-    wanted = _last_job(client) if job is None else job_numbers([job])[0]
+    asked = {"jobs": [_last_job(client)] if job is None else job_numbers([job])}
 
     def ask() -> dict[str, Any]:
-        found: dict[str, Any] = client.follow("status", jobs=[wanted])["jobs"][0]
+        found: dict[str, Any] = client.follow("status", **asked)["jobs"][0]
         return found
 
     found = ask()
