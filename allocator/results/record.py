@@ -197,6 +197,17 @@ class RunRecord:
         return busy * self.row_gpus
 
     @cached_property
+    def row_seconds(self) -> _Floats:
+        """(L,) seconds that the row ran, times its share in a world without rounds."""
+        ran: _Floats = self.row_finish - self.row_start
+        return ran * self.row_share if self.fluid else ran
+
+    @cached_property
+    def restart_gpu_seconds(self) -> _Floats:
+        """(N,) GPU-seconds that the starts of each job took; zeros where they are free."""
+        return np.asarray(self.jobs.columns.get("restart_gpu_seconds", np.zeros(len(self.jobs))))
+
+    @cached_property
     def row_cost(self) -> _Floats:
         """(L,) dollars; zeros without prices."""
         if self.prices is None:

@@ -50,6 +50,13 @@ class RestartCost:
         lost[anew] = self.seconds_of(rows.gpus[anew], jobs.job_type[jobs.rows(rows.jobs[anew])])
         return lost
 
+    @staticmethod
+    def gpu_seconds(decision: Decision, lost: _Floats) -> _Floats:
+        """(K,) GPU-seconds that rows lose which lose so many seconds each; GPUs that two jobs share count half."""
+        rows = decision.assignment
+        seconds: _Floats = lost * rows.gpus
+        return np.where(rows.partner >= 0, 0.5 * seconds, seconds) if rows.shares_gpus else seconds
+
     def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:
         """(K,) seconds that gangs of so many `gpus` of these types need to start."""
         cost = np.full(len(gpus), self.seconds)

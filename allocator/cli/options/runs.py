@@ -81,6 +81,15 @@ RecomputeOption = Annotated[
 IdealOption = Annotated[
     bool, typer.Option("--ideal", help="No rounds: every job gets exactly its shares at every moment.")
 ]
+RestartPenaltyOption = Annotated[
+    float | None,
+    typer.Option(
+        "--restart-penalty",
+        help="What it costs a gang to start, whatever its size; 0: nothing; the preset's if omitted.",
+        metavar="SECONDS",
+        min=0,
+    ),
+]
 UnconsolidatedOption = Annotated[
     bool,
     typer.Option(
@@ -153,6 +162,7 @@ class RunOptions:
     slot_seconds: SlotOption = None
     queue: QueueOption = None
     recompute_interval: RecomputeOption = None
+    restart_penalty: RestartPenaltyOption = None
     ideal: IdealOption = False
     unconsolidated: UnconsolidatedOption = False
     window: WindowOption = None
@@ -259,6 +269,8 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "slot_seconds": options.slot_seconds,
         "queue": options.queue,
         "recompute_interval_seconds": options.recompute_interval,
+        "restart_penalty_seconds": options.restart_penalty,
+        "restart_penalty_per_doubling_seconds": None if options.restart_penalty is None else 0.0,
         "ideal": options.ideal or None,
         "unconsolidated_throughputs": options.unconsolidated or None,
         "max_waiting_jobs": options.max_waiting,
