@@ -108,6 +108,7 @@ class DecisionCore:
         self._rounds = 0
         self._last: tuple[Step, Decision] | None = None
         self._running = Assignment.none()
+        self._held: tuple[tuple[int, ...], ...] = ()
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (ids) arrived."""
@@ -246,7 +247,9 @@ class DecisionCore:
         gpus: tuple[tuple[int, ...], ...] = ()
         change = None
         if last is not None and last[0] is step:
-            if last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected):
+            same = last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected)
+            # the first decision of a step tells of its starts, which are not to be paid for again
+            if same and last[1].before is step.assignment:
                 return last[1]
             gpus = last[1].gpus
         elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew):
@@ -265,8 +268,9 @@ class DecisionCore:
             before=self._running,
             change=change,
             head_start=step.head_start,
+            gpus_before=self._held,
         )
-        self._last, self._running = (step, decision), step.assignment
+        self._last, self._running, self._held = (step, decision), step.assignment, gpus
         return decision
 
     def gpus_of(self, job: int) -> tuple[int, ...]:
@@ -301,6 +305,7 @@ class DecisionCore:
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
             self._placement.restore(state["placement"])
+            self._held = tuple(map(self._placement.gpus_of, self._running.jobs.tolist()))
         self.allocation, self._last = allocation, None
 
     def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
@@ -315,7 +320,7 @@ class DecisionCore:
 
     def adopt(self, running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
         """The (K,) rows `running` of active jobs hold these GPUs (ids, ascending) already."""
-        self._running, self._last = running, None
+        self._running, self._held, self._last = running, tuple(gpus), None
         if self._placement is not None:
             self._placement.adopt(running, gpus)
 
