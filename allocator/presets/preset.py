@@ -94,8 +94,8 @@ class Preset:
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as in `MechanismSettings` or `SimulatorSettings`.
 
-        They hold under every policy and on every cluster, whatever `world_settings` say. A restart penalty is that of
-        every gang, unless figures by GPUs or by job type are given with it.
+        They hold under every policy and on every cluster, whatever `world_settings` say. Another restart penalty
+        is that of every gang, unless figures by GPUs or by job type are given with it.
 
         Raises
         ------
@@ -108,7 +108,8 @@ class Preset:
             if name not in kinds:
                 raise InputError("settings", found=name, expected=nearest(name, sorted(kinds)))
             changes[name] = convert(value, kinds[name], source="settings", field=name)
-        if "restart_penalty_seconds" in changes:
+        penalty = self.simulator.restart_penalty_seconds
+        if changes.get("restart_penalty_seconds", penalty) != penalty:
             changes = {"restart_penalty_by_gpus": (), "restart_penalty_by_job_type": ()} | changes
         return dataclasses.replace(
             self,

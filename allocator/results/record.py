@@ -198,8 +198,9 @@ class RunRecord:
 
     @cached_property
     def row_seconds(self) -> _Floats:
-        """(L,) seconds that the row ran, times its share in a world without rounds."""
-        ran: _Floats = self.row_finish - self.row_start
+        """(L,) seconds in which its job had the GPUs of the row, times its share in a world without rounds."""
+        through = self.jobs.completion_time[self.row_job]
+        ran: _Floats = np.fmin(self.row_busy_until, through) - self.row_start
         return ran * self.row_share if self.fluid else ran
 
     @cached_property

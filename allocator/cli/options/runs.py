@@ -262,6 +262,12 @@ def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
     return preset, policy
 
 
+def _penalty_of_all(seconds: float) -> dict[str, Any]:
+    """The settings by which every start costs so much."""
+    others = ("restart_penalty_by_gpus", "restart_penalty_by_job_type")
+    return {"restart_penalty_seconds": seconds, "restart_penalty_per_doubling_seconds": 0.0} | dict.fromkeys(others, ())
+
+
 def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
     own = {
@@ -269,8 +275,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "slot_seconds": options.slot_seconds,
         "queue": options.queue,
         "recompute_interval_seconds": options.recompute_interval,
-        "restart_penalty_seconds": options.restart_penalty,
-        "restart_penalty_per_doubling_seconds": None if options.restart_penalty is None else 0.0,
+        **({} if options.restart_penalty is None else _penalty_of_all(options.restart_penalty)),
         "ideal": options.ideal or None,
         "unconsolidated_throughputs": options.unconsolidated or None,
         "max_waiting_jobs": options.max_waiting,
