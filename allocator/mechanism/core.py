@@ -62,6 +62,7 @@ class DecisionCore:
     allocation : what the policy last decided; None before its first call, and from policies that have none.
     keeps_service : whether the policy needs to know how long jobs have trained; the world then tells it.
     more_arrivals : whether the world still expects arrivals; it may know better than True.
+    restart_seconds : what it takes a gang to start at most, as the world says.
     slot_seconds : how long the world waits from decision to decision at least.
     decisions : how often it was time to ask the policy since the first arrival, be it that nobody was there.
     policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
@@ -86,7 +87,7 @@ class DecisionCore:
         self.policy_calls = 0
         self.policy_seconds = 0.0
         self.more_arrivals = True
-        self.slot_seconds = 0.0
+        self.slot_seconds = self.restart_seconds = 0.0
         self.decisions = 0
         self.keeps_service = Need.SERVICE in policy.needs
         if self.keeps_service:
@@ -230,6 +231,7 @@ class DecisionCore:
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
         state.more_arrivals, state.slot_seconds = self.more_arrivals, self.slot_seconds
+        state.restart_seconds = self.restart_seconds
         state.rates_version = self._rates_version
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
         answer = self._executor.ask(self.policy, state.after(self.allocation), active)

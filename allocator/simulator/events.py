@@ -69,6 +69,7 @@ class EventExecution:
         self._slot, self._grid = settings.slot_seconds, settings.slot_grid
         self._spares_last = settings.slot_spares_last_arrival
         world.core.slot_seconds = settings.slot_seconds
+        world.core.restart_seconds = self._cost.dearest(int(cluster.capacity.max(initial=1)))
         self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
         self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []

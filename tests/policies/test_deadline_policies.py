@@ -144,7 +144,7 @@ def test_forty_jobs_are_decided_to_the_optimum() -> None:
     slack = seconds * rng.uniform(1.0, 2.0, 40)
     arrivals = np.sort(rng.uniform(0, 4000, 40))
     workload = {"rates": rates, "steps": seconds * rates[:, 2], "slack": slack, "arrivals": arrivals}
-    result = run("elasticflow_mip", 16, **workload, time_limit_seconds=60.0)
+    result = run("elasticflow_mip", 16, **workload, time_limit_seconds=60.0, restart_penalty_seconds=0.0)
     assert late(result, workload) == 0
     answers = [decision[-1] for decision in result.decisions]
     assert {answer.status for answer in answers} == {"optimal"}
@@ -204,7 +204,7 @@ def test_repair_lets_in_more_jobs_at_once() -> None:
             "slack": seconds * rng.uniform(0.7, 2.5, n), "arrivals": np.zeros(n),
         }  # fmt: skip
         for admission in met:
-            result = run("elasticflow", **world, admission=admission)
+            result = run("elasticflow", **world, admission=admission, restart_penalty_seconds=0.0)
             assert late(result, world) == 0
             met[admission] += int((result.jobs["status"] == "completed").sum())
     assert met["repair"] > 1.05 * met["each"]
@@ -213,7 +213,7 @@ def test_repair_lets_in_more_jobs_at_once() -> None:
 def test_all_gpus_are_used_and_given_back_in_time() -> None:
     """Alone, a job takes all; for the second one it makes room as far as it can."""
     rates = [[1.0, 2.0, 4.0]] * 2
-    result = run("elasticflow", 4, rates, [400.0, 180.0], [390.0, 50.0], [0.0, 10.0])
+    result = run("elasticflow", 4, rates, [400.0, 180.0], [390.0, 50.0], [0.0, 10.0], restart_penalty_seconds=0.0)
     # 40 of 400 steps by 10 s; then one GPU each second needs at least 2 until 58 s: 4 GPUs would do 192 of 180 by 58 s
     assert result.jobs["status"].tolist() == ["completed", "completed"]
     assert result.jobs["completion_time"].tolist() == pytest.approx([145.0, 55.0])
