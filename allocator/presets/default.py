@@ -5,8 +5,8 @@ from allocator.simulator.settings import SimulatorSettings
 
 __all__ = ["DEFAULT"]
 
-# Restoring a checkpoint on up to 8 GPUs takes 30 s on average in Pollux (OSDI'21, sec. 5.3); gangs over several servers
-# take 60 s in the simulators of Helios (SC'21) and Lucid (ASPLOS'23).
+# What the simulators of Pollux (OSDI'21) and, for gangs of more than 8 GPUs, of Helios (SC'21) and Lucid (ASPLOS'23)
+# take a restart to cost.
 DEFAULT = Preset(
     simulator=SimulatorSettings(
         restart_penalty_seconds=30.0,
