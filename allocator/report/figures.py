@@ -63,6 +63,7 @@ FIGURES: tuple[Figure, ...] = (
         HOUR,
         "low",
         "part of the average JCT without GPUs, from arrival on and whenever preempted",
+        2,
         optional=True,
     ),
     Figure("makespan", "makespan", "h", HOUR, "low", "clock when the last job completed"),

@@ -87,12 +87,12 @@ def render_report(
             *sections,
             comparison_section(summaries),
             bars_section(summaries),
-            sizes_section(summaries),
             *distribution_sections(results, rho=shown.rho, meaning=shown.meaning),
             timeline_section(names),
             queue_section([policy["queue"] for policy in payload["policies"]]),
             utilization_section([policy["utilization"] for policy in payload["policies"]]),
             efficiency_section([policy["efficiency"] for policy in payload["policies"]]),
+            sizes_section(summaries),
             allocation_section(names),
             "</main>",
         ]

@@ -120,7 +120,7 @@ def comparison_section(summaries: Sequence[Mapping[str, Any]]) -> str:
     heads = [
         "policy",
         *(f"{f.heading} ({f.unit})" if f.unit else f.heading for f in figures),
-        "jobs completed",
+        "jobs done",
     ]
     hints = ["", *(figure.about for figure in figures), "completed jobs of all jobs"]
     head = "".join(
@@ -253,22 +253,20 @@ def sizes_section(summaries: Sequence[Mapping[str, Any]]) -> str:
         *(f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading for figure in _OF_SIZES),
     ]
     head = "".join(f'<th scope="col"><button type="button">{escape(text)}</button></th>' for text in heads)
+    sizes = [(position, row) for position, summary in enumerate(summaries) for row in summary.get("by_size", [])]
+    names, found = Presentation.of(summaries).names, [row for _, row in sizes]
+    columns = [(format_column(figure, found), [value_of(figure, row) for row in found]) for figure in _OF_SIZES]
     rows = []
-    for position, (name, summary) in enumerate(zip(Presentation.of(summaries).names, summaries, strict=True)):
-        swatch = f'<i class="swatch {policy_class(position)}" aria-hidden="true"></i>'
-        for row in summary.get("by_size", []):
-            values = [value_of(figure, row) for figure in _OF_SIZES]
-            texts = [format_column(figure, [row])[0] for figure in _OF_SIZES]
-            cells = "".join(
-                f'<td data-value="{"" if np.isnan(value) else f"{value:.9g}"}">{text}</td>'
-                for value, text in zip(values, texts, strict=True)
-            )
-            first = f'<th scope="row" data-value="{escape(name)}">{swatch}{escape(name)}</th>'
-            smallest = row["gpus"].rstrip("+").partition("-")[0]
-            rows.append(
-                f'<tr>{first}<td data-value="{smallest}">{escape(row["gpus"])}</td>'
-                f'<td data-value="{row["jobs"]}">{row["jobs"]}</td>{cells}</tr>'
-            )
+    for at, (position, row) in enumerate(sizes):
+        swatch, name = f'<i class="swatch {policy_class(position)}" aria-hidden="true"></i>', escape(names[position])
+        smallest = row["gpus"].rstrip("+").partition("-")[0]
+        cells = [f'<th scope="row" data-value="{name}">{swatch}{name}</th>']
+        cells.append(f'<td data-value="{smallest}">{escape(row["gpus"])}</td>')
+        cells.append(f'<td data-value="{row["jobs"]}">{row["jobs"]}</td>')
+        for texts, values in columns:
+            value = "" if np.isnan(values[at]) else f"{values[at]:.9g}"
+            cells.append(f'<td data-value="{value}">{texts[at]}</td>')
+        rows.append(f"<tr>{''.join(cells)}</tr>")
     how = "What jobs of each size got: how many GPUs a job needs decides how hard it is to place."
     table = f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     return _section("sizes", "By size of job", how, f'<div class="scroll">{table}</div>')
