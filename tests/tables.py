@@ -38,7 +38,7 @@ class DocTable:
 
 
 def demo() -> str:
-    """What ``make demo`` prints, as a block of code; without the last column, which holds the times of this machine."""
+    """What ``make demo`` prints on a terminal too narrow for the times of this machine, as a block of code."""
     from typer.testing import CliRunner
 
     from allocator.cli.app import app
@@ -51,9 +51,9 @@ def demo() -> str:
     rule = next(i for i, line in enumerate(lines) if line and not line.strip(" ─"))
     first = max(i for i in range(rule) if not lines[i]) + 1
     end = next(i for i in range(rule, len(lines)) if not lines[i])
-    untimed = [line.rsplit(maxsplit=1)[0].rstrip() for line in lines[first:end] if line.strip(" ─")]
-    indent = min(len(line) - len(line.lstrip()) for line in untimed) - 1
-    table = [line[indent:] for line in untimed]
+    table = [line for line in lines[first:end] if line.strip(" ─")]
+    indent = min(len(line) - len(line.lstrip()) for line in table) - 1
+    table = [line[indent:] for line in table]
     table.insert(rule - first, " " + "─" * (max(map(len, table)) - 1))
     return "\n".join(["```", *table, "```"])
 

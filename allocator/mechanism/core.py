@@ -62,6 +62,7 @@ class DecisionCore:
     allocation : what the policy last decided; None before its first call, and from policies that have none.
     keeps_service : whether the policy needs to know how long jobs have trained; the world then tells it.
     more_arrivals : whether the world still expects arrivals; it may know better than True.
+    restart_seconds : what it takes a gang to start at most, as the world says.
     slot_seconds : how long the world waits from decision to decision at least.
     decisions : how often it was time to ask the policy since the first arrival, be it that nobody was there.
     policy_calls, policy_seconds : how often the policy was asked and how long it took in all.
@@ -86,7 +87,7 @@ class DecisionCore:
         self.policy_calls = 0
         self.policy_seconds = 0.0
         self.more_arrivals = True
-        self.slot_seconds = 0.0
+        self.slot_seconds = self.restart_seconds = 0.0
         self.decisions = 0
         self.keeps_service = Need.SERVICE in policy.needs
         if self.keeps_service:
@@ -108,6 +109,7 @@ class DecisionCore:
         self._rounds = 0
         self._last: tuple[Step, Decision] | None = None
         self._running = Assignment.none()
+        self._held: tuple[tuple[int, ...], ...] = ()
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (ids) arrived."""
@@ -229,6 +231,7 @@ class DecisionCore:
         prices = None if self._prices is None else self._prices.price_at(clock, self.cluster.accelerators)
         state = self.jobs.snapshot(active, clock, self.cluster, prices, self.policy.needs, self._running)
         state.more_arrivals, state.slot_seconds = self.more_arrivals, self.slot_seconds
+        state.restart_seconds = self.restart_seconds
         state.rates_version = self._rates_version
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
         answer = self._executor.ask(self.policy, state.after(self.allocation), active)
@@ -246,7 +249,9 @@ class DecisionCore:
         gpus: tuple[tuple[int, ...], ...] = ()
         change = None
         if last is not None and last[0] is step:
-            if last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected):
+            same = last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected)
+            # the first decision of a step tells of its starts, which are not to be paid for again
+            if same and last[1].before is step.assignment:
                 return last[1]
             gpus = last[1].gpus
         elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew):
@@ -265,8 +270,9 @@ class DecisionCore:
             before=self._running,
             change=change,
             head_start=step.head_start,
+            gpus_before=self._held,
         )
-        self._last, self._running = (step, decision), step.assignment
+        self._last, self._running, self._held = (step, decision), step.assignment, gpus
         return decision
 
     def gpus_of(self, job: int) -> tuple[int, ...]:
@@ -301,6 +307,7 @@ class DecisionCore:
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
             self._placement.restore(state["placement"])
+            self._held = tuple(map(self._placement.gpus_of, self._running.jobs.tolist()))
         self.allocation, self._last = allocation, None
 
     def resume(self, state: dict[str, Any], running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
@@ -315,7 +322,7 @@ class DecisionCore:
 
     def adopt(self, running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
         """The (K,) rows `running` of active jobs hold these GPUs (ids, ascending) already."""
-        self._running, self._last = running, None
+        self._running, self._held, self._last = running, tuple(gpus), None
         if self._placement is not None:
             self._placement.adopt(running, gpus)
 

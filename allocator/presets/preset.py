@@ -46,8 +46,8 @@ class Comparison:
     )
     cluster: str = "v100:36,p100:36,k80:36"
     generator: Literal["default", "shockwave"] = "default"
-    jobs: int = 160
-    mean_interarrival_seconds: float = 600.0
+    jobs: int = 240
+    mean_interarrival_seconds: float = 240.0
     seed: int = 0
 
 
@@ -94,7 +94,8 @@ class Preset:
     def replace(self, **changes: Any) -> Preset:
         """The same with some settings changed, each named as in `MechanismSettings` or `SimulatorSettings`.
 
-        They hold under every policy and on every cluster, whatever `world_settings` say.
+        They hold under every policy and on every cluster, whatever `world_settings` say. Another restart penalty
+        is that of every gang, unless figures by GPUs or by job type are given with it.
 
         Raises
         ------
@@ -107,6 +108,9 @@ class Preset:
             if name not in kinds:
                 raise InputError("settings", found=name, expected=nearest(name, sorted(kinds)))
             changes[name] = convert(value, kinds[name], source="settings", field=name)
+        penalty = self.simulator.restart_penalty_seconds
+        if changes.get("restart_penalty_seconds", penalty) != penalty:
+            changes = {"restart_penalty_by_gpus": (), "restart_penalty_by_job_type": ()} | changes
         return dataclasses.replace(
             self,
             mechanism=dataclasses.replace(self.mechanism, **{k: v for k, v in changes.items() if k in mechanism}),

@@ -28,7 +28,7 @@ class Decision:
     recomputed : whether the policy was asked for it.
     shares : (K,) in a world without rounds, the share of the time of its pool that each row has; else None.
     rejected : ids of the jobs that the policy did not admit; they are gone.
-    before : who ran as what before.
+    before, gpus_before : who ran as what before, and on which GPUs; empty where they are not known.
     change : what changes where placement has found it, who has other GPUs of the same pool included; else None.
     head_start : (K,) seconds for which rows that start count as running already; None: none does.
     """
@@ -43,6 +43,7 @@ class Decision:
     before: Assignment
     change: Transition | None = None
     head_start: NDArray[np.float64] | None = None
+    gpus_before: tuple[tuple[int, ...], ...] = ()
 
     @property
     def jobs(self) -> NDArray[np.int64]:
@@ -56,4 +57,8 @@ class Decision:
 
     @cached_property
     def _found(self) -> Transition:
-        return transition(self.before, self.assignment)
+        moved: list[int] = []
+        if self.gpus and self.gpus_before and self.gpus is not self.gpus_before:
+            had = dict(zip(self.before.jobs.tolist(), self.gpus_before, strict=True))
+            moved = [job for job, ids in zip(self.jobs.tolist(), self.gpus, strict=True) if had.get(job, ids) != ids]
+        return transition(self.before, self.assignment, moved)

@@ -111,6 +111,7 @@ class ClusterState:
     training : how the jobs train, epoch by epoch (`Need.TRAINING`); None where it is not known.
     more_arrivals : whether jobs are still expected to arrive.
     rates_version : another number whenever rates of jobs have changed since the last decision.
+    restart_seconds : what it takes a gang to start at most, as far as the world tells; 0: nothing, or it does not.
     slot_seconds : decisions are at least so many seconds apart; 0: the world looks at everything at once.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
@@ -148,6 +149,7 @@ class ClusterState:
     training: TrainingView | None
     more_arrivals: bool
     rates_version: int
+    restart_seconds: float
     slot_seconds: float
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
@@ -168,6 +170,7 @@ class ClusterState:
         more_arrivals: bool = True,
         rates_version: int = 0,
         slot_seconds: float = 0.0,
+        restart_seconds: float = 0.0,
         upcoming: UpcomingRounds | None = None,
         warm_start: WarmStart | None = None,
         **columns: Any,
@@ -182,6 +185,7 @@ class ClusterState:
         self.job_types = job_types
         self.running = Assignment.none() if running is None else running
         self.more_arrivals, self.slot_seconds = more_arrivals, slot_seconds
+        self.restart_seconds = restart_seconds
         self.rates_version = rates_version
         self.upcoming, self.warm_start = upcoming, warm_start
         self._set_columns(_with_both_deadlines(columns, clock))
@@ -239,6 +243,7 @@ class ClusterState:
             more_arrivals=True,
             rates_version=0,
             slot_seconds=0.0,
+            restart_seconds=0.0,
             _sources=sources,
             _behind=behind,
         )
@@ -295,6 +300,7 @@ class ClusterState:
             more_arrivals=self.more_arrivals,
             rates_version=self.rates_version,
             slot_seconds=self.slot_seconds,
+            restart_seconds=self.restart_seconds,
             upcoming=self.upcoming,
             warm_start=self.warm_start,
             **columns,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element, step_path
 
-__all__ = ["N_COLOURS", "cdf_chart", "ecdf", "efficiency_chart", "policy_class", "queue_chart"]
+__all__ = ["N_COLOURS", "cdf_chart", "ecdf", "efficiency_chart", "policy_class", "queue_chart", "utilization_chart"]
 
 N_COLOURS = 10
 HOUR = 3600.0
@@ -122,6 +122,17 @@ def efficiency_chart(series: Sequence[Mapping[str, Any]], *, title: str) -> str:
     described = f"{len(drawn)} policies; at most {100 * most:.1f} %"
     labels = "time (hours)", "progress per GPU"
     return _steps_chart("efficiency", series, (last, most * 1.05), labels, title, described, y_percent=True)
+
+
+def utilization_chart(series: Sequence[Mapping[str, Any]], *, title: str) -> str:
+    """Busy part of the cluster over time; `series` as `payload.utilization_series` gives them, times in seconds."""
+    drawn = [each for each in series if each["value"]]
+    if not drawn:
+        return '<p class="empty">No round was simulated.</p>'
+    last = max(each["time"][-1] for each in drawn) / HOUR
+    described = f"{len(drawn)} policies; at most {100 * max(max(each['value']) for each in drawn):.1f} %"
+    labels = "time (hours)", "busy GPUs of all GPUs"
+    return _steps_chart("utilization", series, (last, 1.0), labels, title, described, y_percent=True)
 
 
 def _steps_chart(

@@ -36,6 +36,8 @@ class Figure:
     about : one line of explanation.
     decimals : digits after the point; None for four significant digits of the largest value.
     outcome : whether the value depends on which jobs completed.
+    detail : whether the column is for pages and wide terminals.
+    optional : whether the column is left out where no run has a value.
     """
 
     key: str
@@ -46,14 +48,45 @@ class Figure:
     about: str
     decimals: int | None = None
     outcome: bool = True
+    detail: bool = False
+    optional: bool = False
 
 
 FIGURES: tuple[Figure, ...] = (
     Figure("average_jct", "average JCT", "h", HOUR, "low", "mean job completion time, from arrival to completion"),
-    Figure("median_jct", "median JCT", "h", HOUR, "low", "half of the jobs completed within this time"),
+    Figure("median_jct", "median JCT", "h", HOUR, "low", "half of the jobs completed within this time", detail=True),
     Figure("p99_jct", "p99 JCT", "h", HOUR, "low", "99 of 100 jobs completed within this time"),
+    Figure(
+        "average_queueing_time",
+        "waiting",
+        "h",
+        HOUR,
+        "low",
+        "part of the average JCT without GPUs, from arrival on and whenever preempted",
+        2,
+        optional=True,
+    ),
     Figure("makespan", "makespan", "h", HOUR, "low", "clock when the last job completed"),
-    Figure("utilization", "utilisation", "%", PERCENT, "high", "busy GPU time over all GPU time", 1),
+    Figure(
+        "loaded_utilization",
+        "utilisation loaded",
+        "%",
+        PERCENT,
+        "high",
+        "busy GPU time over all GPU time up to the last arrival",
+        1,
+        optional=True,
+    ),
+    Figure(
+        "utilization",
+        "utilisation overall",
+        "%",
+        PERCENT,
+        "high",
+        "busy GPU time over all GPU time up to the makespan",
+        1,
+        detail=True,
+    ),
     Figure("worst_rho", "worst rho", "", 1.0, "low", "largest finish-time fairness of any job", 2),
     Figure(
         "unfair_fraction",
@@ -64,7 +97,49 @@ FIGURES: tuple[Figure, ...] = (
         "completed jobs that took clearly longer than on their isolated share",
         1,
     ),
-    Figure("policy_seconds", "policy time", "s", 1.0, "low", "time spent deciding", outcome=False),
+    Figure(
+        "preemptions",
+        "preemptions",
+        "",
+        1.0,
+        "low",
+        "times a job that ran was not given the GPUs it had, migrations included",
+        0,
+        optional=True,
+    ),
+    Figure(
+        "migrations",
+        "migrations",
+        "",
+        1.0,
+        "low",
+        "preemptions after which the job went on at once with other GPUs",
+        0,
+        detail=True,
+        optional=True,
+    ),
+    Figure(
+        "restart_gpu_hours",
+        "restarts",
+        "GPU h",
+        1.0,
+        "low",
+        "GPU hours that starts and restarts took",
+        1,
+        optional=True,
+    ),
+    Figure("cost", "busy cost", "$", 1.0, "low", "price of the GPUs while they were busy", 0, optional=True),
+    Figure(
+        "owned_cost",
+        "owned cost",
+        "$",
+        1.0,
+        "low",
+        "price of all GPUs of the cluster up to the makespan, idle or not",
+        0,
+        optional=True,
+    ),
+    Figure("policy_seconds", "policy time", "s", 1.0, "low", "time spent deciding", outcome=False, detail=True),
 )
 
 DEADLINE_FIGURES: tuple[Figure, ...] = (

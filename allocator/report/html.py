@@ -23,7 +23,9 @@ from allocator.report.sections import (
     heading,
     legend,
     queue_section,
+    sizes_section,
     timeline_section,
+    utilization_section,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +90,9 @@ def render_report(
             *distribution_sections(results, rho=shown.rho, meaning=shown.meaning),
             timeline_section(names),
             queue_section([policy["queue"] for policy in payload["policies"]]),
+            utilization_section([policy["utilization"] for policy in payload["policies"]]),
             efficiency_section([policy["efficiency"] for policy in payload["policies"]]),
+            sizes_section(summaries),
             allocation_section(names),
             "</main>",
         ]

@@ -32,6 +32,7 @@ TOTAL_SHARES = 240_000
 DECISIONS_PER_POLICY = 200
 CDF_POINTS = 2000
 QUEUE_POINTS = 150
+UTILIZATION_BINS = 200
 OCCUPANCY_BINS = 300
 
 
@@ -111,6 +112,7 @@ def _figures(result: SimulationResult, trace: int, rho_column: str) -> dict[str,
         "rho": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},
         "completion": [_whole(value) for value in jobs["completion_time"].tolist()],
         "queue": queue_series(result.timeline),
+        "utilization": utilization_series(result.timeline, result.cluster.total_gpus),
         "efficiency": efficiency_series(result.efficiency),
     }
 
@@ -150,6 +152,16 @@ def queue_series(timeline: pd.DataFrame) -> dict[str, list[float]]:
         values = np.append(interval_means(start, end, queued, bins), values[busy:])
         times = np.append(bins, times[busy + 1 :])
     return {"time": [round(t) for t in times.tolist()], "value": [_short(v, 2) for v in values.tolist()]}
+
+
+def utilization_series(timeline: pd.DataFrame, gpus: int) -> dict[str, list[float]]:
+    """Busy part of all `gpus` over time in the form of `queue_series`, means over equal bins."""
+    if not len(timeline) or not gpus:
+        return {"time": [], "value": []}
+    start, end = (timeline[name].to_numpy(np.float64) for name in ("start_time", "end_time"))
+    bins = np.linspace(start[0], end[-1], UTILIZATION_BINS + 1)
+    values = interval_means(start, end, timeline["busy_gpus"].to_numpy(np.float64) / gpus, bins)
+    return {"time": [round(t) for t in bins.tolist()], "value": [_short(v, 3) for v in values.tolist()]}
 
 
 def efficiency_series(efficiency: pd.DataFrame) -> dict[str, list[float]]:

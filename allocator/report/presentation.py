@@ -10,7 +10,7 @@ from typing import Any
 from allocator.policies.paper_labels import DEADLINE_LABELS, SHOCKWAVE_LABELS
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure
 
-__all__ = ["Presentation", "ended_otherwise"]
+__all__ = ["Presentation", "ended_otherwise", "free_restarts"]
 
 _RHO = ("worst_rho", "unfair_fraction")
 
@@ -79,6 +79,7 @@ class Presentation:
         policies = [str(summary.get("policy", MISSING)) for summary in summaries]
         labels = tuple(names.get(policy, policy) for policy in policies)
         of_some = tuple(f for f in _OF_SOME_RUNS if any(s.get(f.key) is not None for s in summaries))
+        missing = {f.key for f in FIGURES if f.optional and all(s.get(f.key) is None for s in summaries)}
         all_figures = (*zip(FIGURES, figures, strict=True), *((figure, figure) for figure in of_some))
         return cls(
             names=tuple(
@@ -86,7 +87,7 @@ class Presentation:
                 for policy, label in zip(policies, labels, strict=True)
             ),
             labels=labels,
-            figures=figures + of_some,
+            figures=tuple(figure for figure in figures if figure.key not in missing) + of_some,
             bars=tuple(shown_figure for key in bars for known, shown_figure in all_figures if known.key == key),
             rho="rho" + _ending(yardstick),
             meaning=_MEANING[yardstick],
@@ -133,3 +134,14 @@ def ended_otherwise(summary: Mapping[str, Any]) -> str:
     """How many jobs of a run ended without their last step, and how; empty where none did."""
     counts = ((int(summary.get(key) or 0), words) for key, words in _ENDED_OTHERWISE.items())
     return ", ".join(f"{count} job{'s' * (count > 1)} {words}" for count, words in counts if count)
+
+
+def free_restarts(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line that says where preemptions cost nothing; none where they do, or nobody was preempted."""
+    free = [summary.get("restart_gpu_hours") == 0 and bool(summary.get("preemptions")) for summary in summaries]
+    if not any(free):
+        return []
+    if all(free):
+        return ["restarts are free here: --restart-penalty SECONDS makes them cost"]
+    names = [str(summary.get("policy")) for summary, is_free in zip(summaries, free, strict=True) if is_free]
+    return [f"restarts are free under {', '.join(names)}"]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.bar_charts import bar_panels
-from allocator.report.charts import HOUR, cdf_chart, efficiency_chart, policy_class, queue_chart
-from allocator.report.figures import MISSING, best_rows, format_column, value_of
-from allocator.report.presentation import Presentation, ended_otherwise
+from allocator.report.charts import HOUR, cdf_chart, efficiency_chart, policy_class, queue_chart, utilization_chart
+from allocator.report.figures import FIGURES, MISSING, best_rows, format_column, value_of
+from allocator.report.presentation import Presentation, ended_otherwise, free_restarts
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
@@ -26,8 +26,17 @@ __all__ = [
     "heading",
     "legend",
     "queue_section",
+    "sizes_section",
     "timeline_section",
+    "utilization_section",
 ]
+
+
+_OF_SIZES = tuple(
+    figure
+    for figure in FIGURES
+    if figure.key in ("average_jct", "median_jct", "p99_jct", "average_queueing_time", "worst_rho", "restart_gpu_hours")
+)
 
 
 def heading(results: Sequence[SimulationResult], title: str, description: str) -> str:
@@ -111,7 +120,7 @@ def comparison_section(summaries: Sequence[Mapping[str, Any]]) -> str:
     heads = [
         "policy",
         *(f"{f.heading} ({f.unit})" if f.unit else f.heading for f in figures),
-        "jobs completed",
+        "jobs done",
     ]
     hints = ["", *(figure.about for figure in figures), "completed jobs of all jobs"]
     head = "".join(
@@ -146,6 +155,7 @@ def comparison_section(summaries: Sequence[Mapping[str, Any]]) -> str:
         "Each row is one policy. Green and bold marks the best value of a column, among the policies that "
         f"completed the most jobs. Less is better, except for {more_is_better}. Click a heading to sort."
     )
+    how += "".join(f" {line[0].upper()}{line[1:]}." for line in free_restarts(summaries))
     if not shown.usual:
         how += f" Here rho is {shown.meaning}."
     return _section("comparison", "Comparison", how, f'<div class="scroll">{table}</div>')
@@ -220,6 +230,46 @@ def queue_section(queues: Sequence[Mapping[str, Any]]) -> str:
         "where it changes often. A short queue is better."
     )
     return _section("queue", "Queue", how, queue_chart(queues, title="Jobs in the queue over time"))
+
+
+def utilization_section(series: Sequence[Mapping[str, Any]]) -> str:
+    """Busy part of the cluster of all policies over time."""
+    how = (
+        "GPUs that jobs had, of all GPUs of the cluster. Once the last job has arrived the cluster runs dry, and how "
+        "long that takes is a matter of the longest jobs: the table has the utilisation up to the last arrival, too."
+    )
+    chart = utilization_chart(series, title="Busy GPUs over time")
+    return _section("utilization", "Utilisation", how, chart)
+
+
+def sizes_section(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """What jobs of each size got; nothing where all jobs need as many GPUs."""
+    if not any(summary.get("by_size") for summary in summaries):
+        return ""
+    heads = [
+        "policy",
+        "GPUs",
+        "jobs",
+        *(f"{figure.heading} ({figure.unit})" if figure.unit else figure.heading for figure in _OF_SIZES),
+    ]
+    head = "".join(f'<th scope="col"><button type="button">{escape(text)}</button></th>' for text in heads)
+    sizes = [(position, row) for position, summary in enumerate(summaries) for row in summary.get("by_size", [])]
+    names, found = Presentation.of(summaries).names, [row for _, row in sizes]
+    columns = [(format_column(figure, found), [value_of(figure, row) for row in found]) for figure in _OF_SIZES]
+    rows = []
+    for at, (position, row) in enumerate(sizes):
+        swatch, name = f'<i class="swatch {policy_class(position)}" aria-hidden="true"></i>', escape(names[position])
+        smallest = row["gpus"].rstrip("+").partition("-")[0]
+        cells = [f'<th scope="row" data-value="{name}">{swatch}{name}</th>']
+        cells.append(f'<td data-value="{smallest}">{escape(row["gpus"])}</td>')
+        cells.append(f'<td data-value="{row["jobs"]}">{row["jobs"]}</td>')
+        for texts, values in columns:
+            value = "" if np.isnan(values[at]) else f"{values[at]:.9g}"
+            cells.append(f'<td data-value="{value}">{texts[at]}</td>')
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    how = "What jobs of each size got: how many GPUs a job needs decides how hard it is to place."
+    table = f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return _section("sizes", "By size of job", how, f'<div class="scroll">{table}</div>')
 
 
 def efficiency_section(series: Sequence[Mapping[str, Any]]) -> str:

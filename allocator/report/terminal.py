@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.figures import MISSING, best_rows, format_column
-from allocator.report.presentation import Presentation, ended_otherwise
+from allocator.report.presentation import Presentation, ended_otherwise, free_restarts
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["allocation_table", "comparison_table", "entities_table", "extra_figures"]
 
+_WIDE = 130
+"""Columns of a terminal with room for every figure."""
+
 _LABELS = 12
 """Jobs named one by one in a caption."""
 
 
-def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Table:
+def comparison_table(
+    summaries: Sequence[Mapping[str, Any]], *, title: str | None = None, width: int | None = None
+) -> Table:
     """Policies as rows, figures as columns, the best value of each column in bold green with a star.
 
     Parameters
@@ -30,6 +35,7 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | Non
     summaries : one mapping per policy, as `SimulationResult.summary` returns it; missing or nan values are
         shown as "-".
     title : line above the table.
+    width : columns of the terminal; on narrow ones details are left out. None: everything is shown.
     """
     from rich import box
     from rich.table import Table
@@ -39,7 +45,10 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | Non
     table.add_column("policy", overflow="fold")
     columns = []
     shown = Presentation.of(summaries)
+    narrow = width is not None and width < _WIDE
     for figure in shown.figures:
+        if narrow and figure.detail:
+            continue
         unit = f"\n({figure.unit})" if figure.unit else "\n "
         table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)
         best = best_rows(figure, summaries)
@@ -62,6 +71,7 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], *, title: str | Non
         notes.insert(0, "* best of the column" + (" among policies that completed the most jobs" if short else ""))
     ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
     notes += [f"{name}: {words}" for name, words in ends if words]
+    notes += free_restarts(summaries)
     table.caption = "\n".join(notes) or None
     return table
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from allocator.results.deadlines import deadline_figures
 from allocator.results.efficiency import average_efficiency
 from allocator.results.fairness import pairwise_envy
+from allocator.results.load import loaded_utilization, owned_cost
 from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from allocator.results.result import SimulationResult
 
-__all__ = ["UNFAIR_RHO", "VERY_UNFAIR_RHO", "completion_figures", "priorities_table", "summarize"]
+__all__ = ["UNFAIR_RHO", "VERY_UNFAIR_RHO", "completion_figures", "priorities_table", "sizes_table", "summarize"]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
 # the granularity of rounds.
@@ -25,6 +26,11 @@ UNFAIR_RHO = 1.05
 
 # The margin that other comparisons allow.
 VERY_UNFAIR_RHO = 1.1
+
+HOUR = 3600.0
+
+# Smallest gang of each size class: one GPU, part of a server, a server, several.
+SIZE_CLASSES = (1, 2, 5, 9)
 
 
 def summarize(result: SimulationResult) -> dict[str, Any]:
@@ -40,21 +46,26 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - geometric_mean_jct, harmonic_mean_jct: of the completed jobs.
     - mean_envy, largest_envy: difference between two jobs in the fraction of their rounds in which they ran, over all
       pairs; where profiles are known.
+    - average_queueing_time, average_running_time: parts of the average jct, of the completed jobs: waiting, from
+      arrival on and whenever it was preempted, and on GPUs, with what starts took.
     - makespan, utilization: as in `SimulationResult`.
+    - loaded_utilization: as `load.loaded_utilization`, up to the last arrival.
     - average_queue, average_active: jobs that waited and jobs in the cluster, time average over the rounds.
     - completed_jobs (those that were cut off included), unserved_jobs (no accelerator type can run them), dropped_jobs
       (given up), rejected_jobs (not admitted), cut_off_jobs (taken off by a rule before their last step),
       unfinished_jobs, jobs.
     - preemptions: times a job was not given the GPUs it had before; migrations: those in which it went on at once with
       others.
+    - restart_gpu_hours: GPU hours that starts and restarts took; 0 where they are free.
     - lease_extensions, lease_opportunities, lease_extension_rate: rounds in which a job kept the GPUs of the round
       before, rounds in which it could have, and their ratio.
     - slo_jobs, slo_attainment: jobs with a deadline, and the share of them that completed by it.
     - where jobs have deadlines, those of `deadlines.deadline_figures`, and cluster_efficiency: the time average of
       `efficiency.efficiency_table`; None where throughput by number of GPUs is not known.
-    - cost: dollars; None without prices.
+    - cost, owned_cost: dollars for busy GPUs, and for all of them as long as the run took; None without prices.
     - fallback_decisions: those that the solver asked first failed to make, or to prove: another one or a rule did.
     - by_priority: the rows of `priorities_table`, when jobs differ in weight.
+    - by_size: the rows of `sizes_table`, when jobs differ in their number of GPUs.
     - by_entity: the rows of `entity_metrics.entities_table`, when the run has entities.
 
     With a window all of these but makespan, utilization, leases and cost are of its jobs, and of the time from the
@@ -79,6 +90,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         **completion_figures(jobs),
         "makespan": float(result.makespan),
         "utilization": float(result.utilization),
+        "loaded_utilization": loaded_utilization(result.record),
         "average_queue": _time_average(timeline["queued_jobs"].to_numpy(dtype=np.float64), length),
         "average_active": _time_average(timeline["active_jobs"].to_numpy(dtype=np.float64), length),
         "jobs": len(jobs),
@@ -89,6 +101,9 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "unfinished_jobs": status.count("unfinished"),
         "preemptions": int(jobs["preemptions"].sum()),
         "migrations": None if result.record is None else result.record.migrations,
+        "restart_gpu_hours": float(every_job["restart_gpu_seconds"].sum()) / HOUR
+        if _knows_restarts(every_job)
+        else None,
         "lease_extensions": extensions,
         "lease_opportunities": opportunities,
         "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
@@ -97,6 +112,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         **deadline_figures(jobs, str(result.settings.get("deadline_measure", "first"))),
         **_efficiency_figures(result),
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
+        "owned_cost": owned_cost(result.record),
         "rounds": int(result.timeline["rounds"].sum()) if "rounds" in result.timeline else len(result.timeline),
         "policy_calls": result.policy_calls,
         "fallback_decisions": sum(bool(allocation.fallbacks) for _, _, allocation in result.decisions),
@@ -108,6 +124,8 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         summary |= {"window_start": start, "window_end": end, "window_utilization": utilization}
     if jobs["priority_weight"].nunique() > 1:
         summary["by_priority"] = _rows(priorities_table(every_job))
+    if jobs["scale_factor"].nunique() > 1:
+        summary["by_size"] = _rows(sizes_table(every_job))
     if len(result.entities):
         summary["by_entity"] = _rows(result.entities)
     return summary
@@ -130,6 +148,36 @@ def priorities_table(jobs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows[::-1], columns=columns)
 
 
+def sizes_table(jobs: pd.DataFrame) -> pd.DataFrame:
+    """One row per size class (1, 2 to 4, 5 to 8, 9 or more GPUs) that a run's jobs have; the measured ones, if any are.
+
+    Columns gpus (text), jobs, completed_jobs, completion times, waiting and running times (seconds), rho and
+    restart_gpu_hours; empty where there is nothing to measure.
+    """
+    import pandas as pd
+
+    measured = jobs[jobs["measured"]] if "measured" in jobs else jobs
+    last = [str(size - 1) for size in SIZE_CLASSES[1:]]
+    names = [
+        first if first == end else f"{first}-{end}" for first, end in zip(map(str, SIZE_CLASSES), last, strict=False)
+    ]
+    names.append(f"{SIZE_CLASSES[-1]}+")
+    classes = np.searchsorted(SIZE_CLASSES, measured["scale_factor"].to_numpy(), side="right") - 1
+    rows = []
+    for position in np.unique(classes).tolist():
+        group = measured[classes == position]
+        restarts = float(group["restart_gpu_seconds"].sum()) / HOUR if _knows_restarts(group) else None
+        figures = {"gpus": names[position], "jobs": len(group)} | completion_figures(group)
+        rows.append(figures | {"restart_gpu_hours": restarts})
+    columns = ["gpus", "jobs", *completion_figures(jobs.iloc[:0]), "restart_gpu_hours"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _knows_restarts(jobs: pd.DataFrame) -> bool:
+    """Tables of a run that others made may lack it."""
+    return "restart_gpu_seconds" in jobs
+
+
 def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     """Completed jobs, their completion times (seconds) and rho, of a table of jobs; None where there is nothing."""
     jct = _defined(jobs["jct"].to_numpy(dtype=np.float64))
@@ -139,6 +187,7 @@ def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:
         "median_jct": _finite(np.median(jct)) if jct.size else None,
         "p99_jct": _finite(np.percentile(jct, 99)) if jct.size else None,
         **_mean_figures(jct),
+        **{f"average_{part}": _mean_of(jobs, part) for part in ("queueing_time", "running_time")},
         **_rho_figures(jobs, "rho"),
     }
     for name in ("rho_static", "rho_themis", "rho_isolated"):
@@ -154,6 +203,14 @@ def _mean_figures(jct: NDArray[np.float64]) -> dict[str, Any]:
         "geometric_mean_jct": _finite(np.float64(exp(log(jct).mean()))) if some else None,
         "harmonic_mean_jct": _finite(1 / (1 / jct).mean()) if some else None,
     }
+
+
+def _mean_of(jobs: pd.DataFrame, part: str) -> float | None:
+    """Mean of a part of the completion times of the completed jobs; None where it is not known."""
+    if part not in jobs:
+        return None
+    values = _defined(jobs[part].to_numpy(dtype=np.float64)[~np.isnan(jobs["jct"].to_numpy(dtype=np.float64))])
+    return _finite(values.mean()) if values.size else None
 
 
 def _rho_figures(jobs: pd.DataFrame, column: str) -> dict[str, Any]:

@@ -197,6 +197,18 @@ class RunRecord:
         return busy * self.row_gpus
 
     @cached_property
+    def row_seconds(self) -> _Floats:
+        """(L,) seconds in which its job had the GPUs of the row, times its share in a world without rounds."""
+        through = self.jobs.completion_time[self.row_job]
+        ran: _Floats = np.fmin(self.row_busy_until, through) - self.row_start
+        return ran * self.row_share if self.fluid else ran
+
+    @cached_property
+    def restart_gpu_seconds(self) -> _Floats:
+        """(N,) GPU-seconds that the starts of each job took; zeros where they are free."""
+        return np.asarray(self.jobs.columns.get("restart_gpu_seconds", np.zeros(len(self.jobs))))
+
+    @cached_property
     def row_cost(self) -> _Floats:
         """(L,) dollars; zeros without prices."""
         if self.prices is None:

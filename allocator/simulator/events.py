@@ -69,12 +69,14 @@ class EventExecution:
         self._slot, self._grid = settings.slot_seconds, settings.slot_grid
         self._spares_last = settings.slot_spares_last_arrival
         world.core.slot_seconds = settings.slot_seconds
+        world.core.restart_seconds = self._cost.dearest(int(cluster.capacity.max(initial=1)))
         self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
         self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)
         if self._starts_cost:
             world.jobs.register("lost_seconds", 0.0)
+            world.jobs.register("restart_gpu_seconds", 0.0)
         if self._rules:
             world.jobs.register("judged_time", np.nan)
         for rule in self._rules:
@@ -140,6 +142,7 @@ class EventExecution:
             lost = self._cost.of_rows(decision, self._table)
             if decision.recomputed:
                 self._table.columns["lost_seconds"][at] = lost
+            self._table.columns["restart_gpu_seconds"][at] += self._cost.gpu_seconds(decision, lost)
             ready[at] = np.where(lost > 0, clock + lost, ready[at])
         begin: _Floats = np.maximum(ready[at], clock)
         if ahead is not None:

@@ -50,6 +50,19 @@ class RestartCost:
         lost[anew] = self.seconds_of(rows.gpus[anew], jobs.job_type[jobs.rows(rows.jobs[anew])])
         return lost
 
+    def dearest(self, most_gpus: int) -> float:
+        """Seconds that a gang of any type needs to start at most, if it has at most so many GPUs."""
+        gpus = np.arange(1, max(most_gpus, 1) + 1)
+        untold = np.full(len(gpus), "", dtype=object)
+        return max(float(self.seconds_of(gpus, untold).max()), *(cost for _, cost in self.by_job_type), 0.0)
+
+    @staticmethod
+    def gpu_seconds(decision: Decision, lost: _Floats) -> _Floats:
+        """(K,) GPU-seconds that rows lose which lose so many seconds each; GPUs that two jobs share count half."""
+        rows = decision.assignment
+        seconds: _Floats = lost * rows.gpus
+        return np.where(rows.partner >= 0, 0.5 * seconds, seconds) if rows.shares_gpus else seconds
+
     def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:
         """(K,) seconds that gangs of so many `gpus` of these types need to start."""
         cost = np.full(len(gpus), self.seconds)

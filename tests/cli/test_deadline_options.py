@@ -60,7 +60,7 @@ def test_a_simulation_of_files_of_elasticflow(files: dict[str, str]) -> None:
         "late": 1,
     }
     assert summary["deadline_ratio"] == 0.5
-    assert summary["best_effort_average_jct"] == 960.0
+    assert summary["best_effort_average_jct"] == 990.0  # 30 s of it to start
     assert summary["cluster_efficiency"] > 0.5
     jobs = pd.read_csv(Path(files["out"]) / "jobs.csv")
     assert jobs["status"].tolist() == ["completed"] * 3

@@ -189,9 +189,8 @@ def test_a_simulation_under_a_planner_ends_and_tells_how_jobs_train():
             return super().plan(state, memory)
 
     trace = Trace(["job"] * 2, [1, 1], [500.0, 300.0], [0.0, 250.0])
-    result = simulate(
-        trace, Cluster({"v100": 1}), Watching(), np.ones((2, 1)), preset=preset("default").replace(round_seconds=100.0)
-    )
+    rounds = preset("default").replace(round_seconds=100.0, restart_penalty_seconds=0.0)
+    result = simulate(trace, Cluster({"v100": 1}), Watching(), np.ones((2, 1)), preset=rounds)
     assert result.jobs["completion_time"].tolist() == [600.0, 800.0]
     first, second = seen[0], seen[1]
     assert first.admitted_seconds.tolist() == [0.0]

@@ -86,7 +86,7 @@ def test_every_policy_has_its_row_and_curves(results: list[SimulationResult]) ->
     for position, result in enumerate(results):
         assert page.words.count(result.policy) >= 4  # legend, table, two selectors
         curves = [a for tag, a in page.elements if tag == "path" and a.get("data-policy") == str(position)]
-        assert len(curves) == 5  # two distributions on two scales, and the queue
+        assert len(curves) == 6  # two distributions on two scales, the queue and the utilisation
         assert len({(curve["class"]) for curve in curves}) == 1
 
 
@@ -275,7 +275,7 @@ def test_page_is_accessible(results: list[SimulationResult]) -> None:
     tags = [tag for tag, _ in page.elements]
     assert tags.count("h1") == 1
     charts = [a for tag, a in page.elements if tag == "svg" and a.get("role") == "img"]
-    assert len(charts) == 3
+    assert len(charts) == 4
     ids = {a["id"] for _, a in page.elements if "id" in a}
     for chart in charts:
         assert set((chart["aria-labelledby"] or "").split()) <= ids

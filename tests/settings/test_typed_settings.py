@@ -57,6 +57,8 @@ def fits(kind: Any, name: str) -> bool:
 
 def as_text(value: Any) -> str:
     """A value as a person writes it behind ``--set NAME=``."""
+    if isinstance(value, tuple) and any(isinstance(part, tuple) for part in value):
+        return json.dumps(value)
     if isinstance(value, tuple):
         return ",".join(map(as_text, value)) or "[]"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,7 +15,7 @@ from tests.simulator.worlds import SharesPolicy, equal_shares, make_trace, world
 from throughputs import Trace, gavel_trace
 
 ONE_GPU = Cluster({"v100": 1})
-IDEAL = preset("default").replace(ideal=True)
+IDEAL = Preset().replace(ideal=True)
 
 
 def test_two_jobs_share_one_gpu_until_the_first_is_through() -> None:

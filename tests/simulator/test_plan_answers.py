@@ -18,7 +18,7 @@ from throughputs import Configurations, InputError, PackedColumns
 
 ONE = Cluster({"v100": 1})
 FOUR = Cluster({"v100": 4})
-DEFAULT = preset("default")
+DEFAULT = Preset()
 
 Decide = Callable[[ClusterState], Plan]
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from allocator import Cluster, default_table, get_policy, simulate
+from allocator.presets import Preset
 from throughputs import InputError, PriceTable, TraceGenerator
 
 COST = "max_sum_throughput_normalized_by_cost_perf"
@@ -43,6 +44,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "cluster": Cluster.parse("v100:4,p100:4,k80:4"),
         "throughputs": table,
         "policy": get_policy("isolated"),
+        "preset": Preset(),
         "checkpoint": folder / "run.checkpoint",
     }
 

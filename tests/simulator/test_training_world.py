@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy
+from allocator.presets import Preset
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError, Trace, default_colocation, default_table
 
-ROUNDS = preset("default").replace(round_seconds=100.0)
+ROUNDS = Preset().replace(round_seconds=100.0)
 
 
 def test_a_gang_that_starts_anew_trains_less():

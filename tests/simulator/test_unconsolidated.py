@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from allocator.cluster import Cluster
+from allocator.presets import Preset
 from allocator.simulator import preset, simulate
 from tests.simulator.worlds import SharesPolicy
 from throughputs import InputError, ThroughputTable, Trace, default_table, read_table
@@ -15,7 +16,7 @@ TABLE = ThroughputTable(
     ["v100", "v100_unconsolidated"],
     [[1.0, 1.0], [4.0, 2.0], [4.0, np.nan], [4.0, 0.0]],
 )
-SLOWER = preset("default").replace(unconsolidated_throughputs=True)
+SLOWER = Preset().replace(unconsolidated_throughputs=True)
 
 
 def completion(names: list[str], sizes: list[int], cluster: Cluster, chosen=SLOWER) -> list[float]:

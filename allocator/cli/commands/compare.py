@@ -120,7 +120,7 @@ def _simulated(
 def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
     """Print the comparison."""
     screen = console()
-    screen.print(comparison_table(summaries, title=title))
+    screen.print(comparison_table(summaries, title=title, width=screen.width))
     for part in terminal_bars(summaries):
         screen.print(part)
     for summary in summaries:

@@ -49,7 +49,7 @@ def simulate_command(
         print_json(summary)
         return
     screen = console()
-    screen.print(comparison_table([summary], title=f"{trace.name} on {runs.cluster}"))
+    screen.print(comparison_table([summary], title=f"{trace.name} on {runs.cluster}", width=screen.width))
     for line in extra_figures(summary):
         screen.print(line)
     if summary.get("by_entity"):

@@ -81,6 +81,15 @@ RecomputeOption = Annotated[
 IdealOption = Annotated[
     bool, typer.Option("--ideal", help="No rounds: every job gets exactly its shares at every moment.")
 ]
+RestartPenaltyOption = Annotated[
+    float | None,
+    typer.Option(
+        "--restart-penalty",
+        help="What it costs a gang to start, whatever its size; 0: nothing; the preset's if omitted.",
+        metavar="SECONDS",
+        min=0,
+    ),
+]
 UnconsolidatedOption = Annotated[
     bool,
     typer.Option(
@@ -153,6 +162,7 @@ class RunOptions:
     slot_seconds: SlotOption = None
     queue: QueueOption = None
     recompute_interval: RecomputeOption = None
+    restart_penalty: RestartPenaltyOption = None
     ideal: IdealOption = False
     unconsolidated: UnconsolidatedOption = False
     window: WindowOption = None
@@ -252,6 +262,12 @@ def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
     return preset, policy
 
 
+def _penalty_of_all(seconds: float) -> dict[str, Any]:
+    """The settings by which every start costs so much."""
+    others = ("restart_penalty_by_gpus", "restart_penalty_by_job_type")
+    return {"restart_penalty_seconds": seconds, "restart_penalty_per_doubling_seconds": 0.0} | dict.fromkeys(others, ())
+
+
 def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
     own = {
@@ -259,6 +275,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "slot_seconds": options.slot_seconds,
         "queue": options.queue,
         "recompute_interval_seconds": options.recompute_interval,
+        **({} if options.restart_penalty is None else _penalty_of_all(options.restart_penalty)),
         "ideal": options.ideal or None,
         "unconsolidated_throughputs": options.unconsolidated or None,
         "max_waiting_jobs": options.max_waiting,

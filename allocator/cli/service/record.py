@@ -71,7 +71,7 @@ def _show(summary: dict[str, Any], comparison: dict[str, Any] | None, out: Path,
         print_json(summary if comparison is None else {"real": summary, "comparison": comparison})
         return
     screen = console()
-    screen.print(comparison_table([summary], title="Recorded run"))
+    screen.print(comparison_table([summary], title="Recorded run", width=screen.width))
     if comparison is None:
         screen.print(f"Results in {out}/", soft_wrap=True)
         return

@@ -92,7 +92,8 @@ class DeadlinePolicy(PlanPolicy):
     def filling(self, state: ClusterState, memory: DeadlineMemory) -> Filling:
         """How single jobs are planned."""
         slot = state.slot_seconds if self.slot_seconds is None else self.slot_seconds
-        return Filling(slot, self.whole_seconds, max(self.restart_seconds, memory.costs.restart_seconds))
+        restart = max(self.restart_seconds, memory.costs.restart_seconds, state.restart_seconds)
+        return Filling(slot, self.whole_seconds, restart)
 
     def new_memory(self) -> DeadlineMemory:
         """An empty memory."""

@@ -43,6 +43,10 @@ const charts = {
   jct: { heading: (x) => `within ${hours(x * 3600)}`, value: (policy, x) => percent(cdfAt(policy, "jct", x * 3600)) },
   rho: { heading: (x) => `rho at most ${x.toFixed(2)}`, value: (policy, x) => percent(cdfAt(policy, "rho", x)) },
   queue: { heading: (x) => `after ${hours(x * 3600)}`, value: (policy, x) => number(stepAt(policy.queue, x * 3600)) },
+  utilization: {
+    heading: (x) => `after ${hours(x * 3600)}`,
+    value: (policy, x) => percent(stepAt(policy.utilization, x * 3600) ?? 0),
+  },
   efficiency: {
     heading: (x) => `after ${hours(x * 3600)}`,
     value: (policy, x) => percent(stepAt(policy.efficiency, x * 3600) ?? 0),

@@ -152,8 +152,9 @@ class StartsCostTime(Rule):
         self._cost, self._slack_seconds, self._steps = cost, slack_seconds, steps
 
     def bind(self, jobs: JobTable) -> None:
-        """Job types are read."""
+        """Job types are read; what starts took is kept."""
         self._table = jobs
+        jobs.register("restart_gpu_seconds", 0.0)
 
     def shape(self, r: Round) -> None:
         """Fewer steps, done the earlier."""
@@ -170,6 +171,8 @@ class StartsCostTime(Rule):
         training = seconds - lost
         less = self._steps.of(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=charged))
         r.steps = np.where(charged, less, r.steps)
+        taken = self._cost.gpu_seconds(r.decision, np.where(charged, lost, 0.0))
+        self._table.columns["restart_gpu_seconds"][self._table.rows(r.jobs)] += taken
         r.finish = r.clock + np.where(charged, training, seconds)
 
 
@@ -186,13 +189,17 @@ class StartsComeFirst(Rule):
         self._cost, self._steps = cost, steps
 
     def bind(self, jobs: JobTable) -> None:
-        """Job types are read."""
+        """Job types are read; what starts took is kept."""
         self._table = jobs
+        jobs.register("restart_gpu_seconds", 0.0)
 
     def shape(self, r: Round) -> None:
         """As many steps as fit into what is left of the round."""
         seconds = r.finish - r.clock
         lost = np.minimum(self._cost.of_rows(r.decision, self._table), r.seconds)
+        if lost.any():
+            taken = self._cost.gpu_seconds(r.decision, lost)
+            self._table.columns["restart_gpu_seconds"][self._table.rows(r.jobs)] += taken
         training = np.minimum(seconds, r.seconds - lost)
         cut = training < seconds
         less = self._steps.of(r.steps * np.divide(training, seconds, out=np.ones_like(seconds), where=cut))

@@ -139,6 +139,7 @@ class DecisionsCostTime(StretchRule):
         self._costs = [self._cost.of(counts, restart) for restart in (False, True)]
         jobs.register("overhead_seconds", 0.0)
         jobs.register("lost_seconds", 0.0)
+        jobs.register("restart_gpu_seconds", 0.0)
 
     def begin(self, s: Stretch) -> None:
         """Charge at decisions, and let those who run lose what they are charged with."""
@@ -149,6 +150,7 @@ class DecisionsCostTime(StretchRule):
         if s.decision.recomputed:
             self._jobs.columns["lost_seconds"][s.at] = overhead[s.at]
         s.begin = s.clock + overhead[s.at]
+        self._jobs.columns["restart_gpu_seconds"][s.at] += overhead[s.at] * s.decision.assignment.gpus
         overhead[s.at] = 0.0
 
     def _charge(self, s: Stretch, overhead: _Floats) -> None:

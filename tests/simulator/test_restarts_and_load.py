@@ -1,0 +1,99 @@
+"""What restarts take, how long jobs wait, how full a cluster is while jobs come, and what owning it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from allocator import Cluster, default_table, get_policy, simulate
+from allocator.presets import Preset
+from allocator.presets.default import DEFAULT
+from allocator.simulator import SimulationResult
+from tests.simulator.event_policies import OrderPolicy
+from tests.simulator.worlds import SharesPolicy, make_trace
+from throughputs import gavel_trace
+
+ONE = Cluster({"v100": 1})
+SMALL = Cluster({"v100": 4, "p100": 4, "k80": 12})
+
+
+def gangs(**changes: object) -> SimulationResult:
+    trace = gavel_trace(40, 1500.0, seed=3, multi_gpu=True)
+    policy = get_policy("max_min_fairness_perf")
+    return simulate(trace, SMALL, policy, default_table(), preset=DEFAULT.replace(**changes))
+
+
+def test_every_start_of_a_gang_is_paid_for_once_by_its_size() -> None:
+    """In rounds of 360 s nothing is cut short: a job starts once, and once more after each preemption."""
+    jobs = gangs().jobs
+    assert jobs["preemptions"].sum() > 50
+    assert (jobs["scale_factor"] > 1).any()
+    starts = jobs["preemptions"] + 1
+    assert jobs["restart_gpu_seconds"].tolist() == (30.0 * jobs["scale_factor"] * starts).tolist()
+
+
+def test_gangs_over_several_servers_pay_more() -> None:
+    cluster = Cluster({"v100": 16})
+    result = simulate(make_trace([100.0, 100.0], [8, 9]), cluster, SharesPolicy(), np.ones((2, 1)), preset=DEFAULT)
+    assert result.jobs["completion_time"].tolist() == [360.0 + 130.0, 160.0]
+    assert result.jobs["restart_gpu_seconds"].tolist() == [8 * 30.0, 9 * 60.0]
+    assert result.summary()["restart_gpu_hours"] == pytest.approx((240 + 540) / 3600)
+
+
+def test_another_penalty_is_that_of_every_gang() -> None:
+    assert DEFAULT.replace(restart_penalty_seconds=10.0).simulator.restart_penalty_by_gpus == ()
+    assert DEFAULT.replace(restart_penalty_seconds=30.0) == DEFAULT
+    given = DEFAULT.replace(restart_penalty_seconds=10.0, restart_penalty_by_gpus=((4, 20.0),))
+    assert given.simulator.restart_penalty_by_gpus == ((4, 20.0),)
+
+
+def test_restarts_of_a_policy_that_decides_at_events() -> None:
+    """The short job takes the GPU at 50 s; the long one starts again at 50 + 30 + 20 s."""
+    trace = make_trace([100.0, 20.0], arrivals=[0.0, 50.0])
+    result = simulate(trace, ONE, OrderPolicy(), np.ones((2, 1)), preset=DEFAULT)
+    assert result.jobs["completion_time"].tolist() == [100.0 + 30.0 + 80.0, 100.0]
+    assert result.jobs["restart_gpu_seconds"].tolist() == [60.0, 30.0]
+    assert result.jobs["running_time"].tolist() == [50.0 + 110.0, 50.0]
+    assert result.jobs["queueing_time"].tolist() == [50.0, 0.0]
+    summary = result.summary()
+    assert summary["average_queueing_time"] == 25.0
+    assert summary["average_running_time"] == 105.0
+
+
+@pytest.mark.parametrize("changes", [{}, {"ideal": True}, {"restart_penalty_seconds": 0.0}])
+def test_waiting_and_running_make_up_the_completion_time(changes: dict[str, object]) -> None:
+    jobs = gangs(**changes).jobs
+    np.testing.assert_allclose(jobs["running_time"] + jobs["queueing_time"], jobs["jct"])
+    assert (jobs["running_time"] > 0).all()
+    assert (jobs["queueing_time"] > -1e-6).all()
+
+
+def test_utilisation_while_jobs_come_and_what_owning_costs() -> None:
+    """Two GPUs, jobs of 300 s on one at 0 and at 900 s: of the 1,800 GPU seconds until then 300 are busy."""
+    trace = make_trace([300.0, 300.0], arrivals=[0.0, 900.0])
+    prices = {"v100": 3.6}
+    run = simulate(trace, Cluster({"v100": 2}), OrderPolicy(), np.ones((2, 1)), preset=Preset(), prices=prices)
+    summary = run.summary()
+    assert summary["loaded_utilization"] == pytest.approx(300 / 1800)
+    assert summary["utilization"] == pytest.approx(600 / 2400)
+    assert summary["cost"] == pytest.approx(600 * 0.001)
+    assert summary["owned_cost"] == pytest.approx(2 * 1200 * 0.001)
+
+
+def test_jobs_that_all_come_at_once_load_nothing_for_long() -> None:
+    summary = simulate(make_trace([10.0, 20.0]), ONE, OrderPolicy(), np.ones((2, 1))).summary()
+    assert summary["loaded_utilization"] is None
+    assert summary["owned_cost"] is None
+
+
+def test_rows_by_size() -> None:
+    result = gangs()
+    rows = result.summary()["by_size"]
+    sizes = result.jobs["scale_factor"]
+    assert [row["gpus"] for row in rows] == ["1", "2-4", "5-8"][: len(rows)]
+    assert sum(row["jobs"] for row in rows) == len(result.jobs)
+    alone = result.jobs[sizes == 1]
+    assert rows[0]["jobs"] == len(alone)
+    assert rows[0]["average_jct"] == pytest.approx(alone["jct"].mean())
+    assert rows[0]["restart_gpu_hours"] == pytest.approx(alone["restart_gpu_seconds"].sum() / 3600)
+    assert "by_size" not in simulate(make_trace([10.0, 20.0]), ONE, OrderPolicy(), np.ones((2, 1))).summary()
