@@ -47,9 +47,12 @@ class ElasticFlow(ElasticPolicy):
     plan of before is carried on, and newcomers are tried on what that leaves. A job whose promise has become impossible
     to keep is served as best effort and stands in nobody's way.
 
-    Decisions cost time. What starts turn out to take is part of the plans, so that a job is moved to other GPUs only
-    where it gains more than that, and who is let in has time in reserve for decisions that cost those who run on
-    (`learn_costs`). The next decision is made when something has happened, or when a plan would otherwise be missed.
+    Decisions cost time. The most that starts turn out to take is part of the plans, so that a job is moved to other
+    GPUs only where it gains more than that, and who is let in has time in reserve for decisions that cost those who run
+    on (`learn_costs`). So an admitted job is in time unless GPUs are lost, throughputs fall, or starts and decisions
+    cost more than they ever did before it was admitted, or than `restart_seconds`: the first jobs of all are admitted
+    before any start has told. The next decision is made when something has happened, or when a plan would otherwise be
+    missed.
 
     Parameters
     ----------
