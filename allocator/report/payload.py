@@ -102,7 +102,7 @@ def _figures(result: SimulationResult, trace: int, rho_column: str) -> dict[str,
     jct = _finite_sorted(jobs["jct"])
     rho = _finite_sorted(jobs[rho_column])
     return {
-        "name": result.policy,
+        "name": result.label,
         "trace": trace,
         "accelerators": list(result.cluster.accelerators),
         "capacity": [int(count) for count in result.cluster.capacity],

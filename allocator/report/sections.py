@@ -52,9 +52,9 @@ def _facts(results: Sequence[SimulationResult]) -> list[tuple[str, str]]:
         ("jobs", _distinct(f"{len(result.jobs):,}" for result in results)),
         ("policies", str(len(results))),
     ]
-    ends = [(result.policy, ended_otherwise(result.summary())) for result in results]
+    ends = [(result.label, ended_otherwise(result.summary())) for result in results]
     if any(words for _, words in ends):
-        facts.append(("ended otherwise", "; ".join(f"{policy}: {words}" for policy, words in ends if words)))
+        facts.append(("ended otherwise", "; ".join(f"{label}: {words}" for label, words in ends if words)))
     for key in ("trace", "preset"):
         values = [_setting_text(result.settings[key]) for result in results if key in result.settings]
         if values:
@@ -76,7 +76,7 @@ def _settings(results: Sequence[SimulationResult]) -> str:
             value = escape(texts[0])
         else:
             pairs = zip(results, texts, strict=True)
-            value = "<br>".join(f"{escape(result.policy)}: {escape(text)}" for result, text in pairs)
+            value = "<br>".join(f"{escape(result.label)}: {escape(text)}" for result, text in pairs)
         rows.append(f'<tr><th scope="row">{escape(str(key))}</th><td>{value}</td></tr>')
     return (
         "<details><summary>Settings of the runs</summary>"

@@ -86,7 +86,7 @@ def entities_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
         rows = summary.get("by_entity", [])
         if len(summaries) > 1:
             table.add_section()
-            table.add_row(Text(str(summary.get("policy", MISSING)), style="bold"))
+            table.add_row(Text(str(summary.get("label", summary.get("policy", MISSING))), style="bold"))
         for depth, row in _tree(rows):
             name = Text("  " * depth + row["entity"] if row["entity"] else "(no entity)")
             table.add_row(name, Text(row["policy"]), *[Text(text(row)) for text in _ENTITY_FIGURES.values()])

@@ -30,6 +30,7 @@ VERY_UNFAIR_RHO = 1.1
 def summarize(result: SimulationResult) -> dict[str, Any]:
     """Figures of a run, ready for JSON; times in seconds, None where there is nothing to measure.
 
+    - label: what the run is called, where that is not the name of its policy.
     - status: "completed", or "saturated" with the reason in status_detail.
     - average_jct, median_jct, p99_jct, worst_rho, average_rho: over completed jobs; rho is jct / isolated_jct.
     - unfair_fraction, very_unfair_fraction: share of the completed jobs with rho above `UNFAIR_RHO`, and above
@@ -73,6 +74,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         extensions, opportunities = result.record.leases
     summary: dict[str, Any] = {
         "policy": result.policy,
+        **({"label": result.label} if result.label != result.policy else {}),
         "cluster": str(result.cluster),
         "status": result.status,
         "status_detail": result.status_detail,

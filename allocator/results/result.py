@@ -28,6 +28,7 @@ class SimulationResult:
     Attributes
     ----------
     policy : name of the policy.
+    label : what the run is called beside others; the name of the policy where nothing else was said.
     cluster : the cluster it ran on.
     settings : every named setting of the run, ready for JSON.
     makespan : clock when the last job completed, seconds.
@@ -62,6 +63,7 @@ class SimulationResult:
     """
 
     policy: str
+    label: str
     cluster: Cluster
     settings: dict[str, Any]
     makespan: float
@@ -91,11 +93,13 @@ class SimulationResult:
         status: str = "completed",
         status_detail: str = "",
         policy_calls: int | None = None,
+        label: str | None = None,
     ) -> None:
         if record is None and (jobs is None or rounds is None or timeline is None):
             raise TypeError("SimulationResult needs either the record of a run or its three tables")
         values = {
             "policy": policy,
+            "label": policy if label is None else label,
             "cluster": cluster,
             "settings": settings,
             "makespan": makespan,
