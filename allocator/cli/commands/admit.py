@@ -20,6 +20,8 @@ from allocator.cli.options.shared import (
 )
 from allocator.cli.options.values import make_accelerator, make_cluster, make_table
 from allocator.cli.service.admission import Presence, present_jobs
+from allocator.policies.deadlines.elasticflow import ElasticFlow
+from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from throughputs import InputError, Trace, read_trace
 
 HOUR = 3600.0
@@ -71,6 +73,14 @@ def admit_command(
     restart: Annotated[
         float | None, typer.Option("--restart", help="What it takes to go on with other GPUs.", metavar="SECONDS")
     ] = None,
+    admission: Annotated[
+        str | None,
+        typer.Option(
+            "--admission",
+            help="As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of "
+            "the service's policy, or each, if omitted.",
+        ),
+    ] = None,
     throughputs: ThroughputsOption = None,
     accelerator: AcceleratorOption = None,
     gpus_per_server: ServersOption = None,
@@ -80,7 +90,7 @@ def admit_command(
     """Would one more job meet its deadline, and all others theirs; with what plan?
 
     If not: the earliest deadline that could be promised, and the GPUs of a cluster that could promise the one asked
-    for. Answered by minimum satisfactory shares, as under the policy elasticflow. Ends with exit code 0 either way.
+    for. Answered as under the policy elasticflow, by minimum satisfactory shares. Ends with exit code 0 either way.
     """
     if state is None:
         kind = make_accelerator(accelerator, throughputs)
@@ -93,7 +103,7 @@ def admit_command(
         if len(jobs) and now < last:
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
-        there = Presence(jobs, gpus, make_table(throughputs, [], kind), now, 0.0, 0.0)
+        there = Presence(jobs, gpus, make_table(throughputs, [], kind), now)
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
             if given is not None:
@@ -108,6 +118,8 @@ def admit_command(
         clock=now,
         slot_seconds=there.slot_seconds if slot is None else slot,
         restart_seconds=there.restart_seconds if restart is None else restart,
+        margin_seconds=there.margin_seconds,
+        repair=there.repair if admission is None else _repair(admission),
     )
     answer = test.ask(newcomer, most_gpus)
     if as_json:
@@ -115,6 +127,12 @@ def admit_command(
         return
     for line in _lines(answer, now, there.jobs):
         console().print(line, soft_wrap=True, highlight=False)
+
+
+def _repair(admission: str) -> Repair:
+    if admission not in ("each", "repair"):
+        raise InputError("--admission", found=admission, expected="each or repair")
+    return ElasticFlow(admission="repair").repair if admission == "repair" else NO_REPAIR
 
 
 def _deadline(deadline: float | None, within: float | None, now: float) -> float:

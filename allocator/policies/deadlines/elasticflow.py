@@ -89,13 +89,17 @@ class ElasticFlow(ElasticPolicy):
             found = self.repair_quantile
             raise InputError("policy elasticflow", field="repair_quantile", found=found, expected="from 0 to 1")
 
+    @property
+    def repair(self) -> Repair:
+        """When admission tries other orders, and how many."""
+        rounds = self.repair_rounds if self.admission == "repair" else 0
+        return Repair(rounds, self.repair_jobs, self.repair_quantile)
+
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        rounds = self.repair_rounds if self.admission == "repair" else 0
-        repair = Repair(rounds, self.repair_jobs, self.repair_quantile)
-        promises = self.promises(state, memory, pool, repair)
+        promises = self.promises(state, memory, pool, self.repair)
         new = [job for job in jobs if not memory.knows(job.label)]
         with_deadline = [job for job in new if job.due < inf]
         if self.keep_promises:
