@@ -153,7 +153,7 @@ def queue_series(timeline: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def efficiency_series(efficiency: pd.DataFrame) -> dict[str, list[float]]:
-    """Progress per GPU over time in the form of `queue_series`; nothing where it is not known."""
+    """Cluster efficiency over time in the form of `queue_series`; nothing where it is not known."""
     if len(efficiency) < 2:
         return {"time": [], "value": []}
     times = efficiency["time"].to_numpy(np.float64)

@@ -223,15 +223,15 @@ def queue_section(queues: Sequence[Mapping[str, Any]]) -> str:
 
 
 def efficiency_section(series: Sequence[Mapping[str, Any]]) -> str:
-    """Progress per GPU of all policies over time; nothing where no run has deadlines, or none knows it."""
+    """Cluster efficiency of all policies over time; nothing where no run has deadlines, or none knows it."""
     if not any(each["value"] for each in series):
         return ""
     how = (
         "What the running jobs make of the cluster: the sum of their speedups over one GPU, over all GPUs. A job that "
         "is given GPUs on which it hardly goes faster adds little. More is better."
     )
-    chart = efficiency_chart(series, title="Progress per GPU over time")
-    return _section("efficiency", "Progress per GPU", how, chart)
+    chart = efficiency_chart(series, title="Cluster efficiency over time")
+    return _section("efficiency", "Cluster efficiency", how, chart)
 
 
 def allocation_section(names: Sequence[str]) -> str:

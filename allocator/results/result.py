@@ -58,7 +58,7 @@ class SimulationResult:
         queued_jobs, busy_gpus.
     priorities : one row per priority weight, see `metrics.priorities_table`.
     entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
-    efficiency : progress per GPU over time, see `efficiency.efficiency_table`; empty without deadlines, and where
+    efficiency : cluster efficiency over time, see `efficiency.efficiency_table`; empty without deadlines, and where
         throughput by number of GPUs is not known.
     """
 
@@ -134,7 +134,7 @@ class SimulationResult:
     @cached_property
     def priorities(self) -> pd.DataFrame:
         """One row per priority weight, heaviest first."""
-        return priorities_table(self.jobs)
+        return priorities_table(self.jobs, str(self.settings.get("deadline_measure", "first")))
 
     @cached_property
     def entities(self) -> pd.DataFrame:

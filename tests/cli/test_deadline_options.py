@@ -68,7 +68,7 @@ def test_a_simulation_of_files_of_elasticflow(files: dict[str, str]) -> None:
     assert jobs["met"].tolist()[:2] == [True, False]
     assert jobs["met"].isna()[2]
     said = ran("simulate", *inputs, "--policy", "fifo", "--out", files["out"])
-    assert "50.0% of 2 jobs with a deadline kept it" in said
+    assert "50.0% of 2 jobs with a deadline in time" in said
     counted = ("--cluster", "a100:4", "--gpus-per-server", "a100:2")
     again = json.loads(ran("simulate", *inputs[:4], *counted, "--policy", "fifo", "--out", files["out"], "--json"))
     assert again["average_jct"] == summary["average_jct"]
