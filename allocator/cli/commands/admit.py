@@ -17,8 +17,9 @@ from allocator.cli.options.shared import (
     TimeUnitOption,
     console,
     print_json,
+    warn,
 )
-from allocator.cli.options.values import make_accelerator, make_cluster, make_table
+from allocator.cli.options.values import make_accelerator, make_cluster, make_table, told_of_models
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
@@ -103,7 +104,10 @@ def admit_command(
         if len(jobs) and now < last:
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
-        there = Presence(jobs, gpus, make_table(throughputs, [], kind), now)
+        table = make_table(throughputs, [], kind)
+        if trace is not None and throughputs is None:
+            warn(told_of_models(trace, jobs, table, gpus, elastic=True))
+        there = Presence(jobs, gpus, table, now)
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
             if given is not None:

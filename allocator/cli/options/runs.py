@@ -22,6 +22,7 @@ from allocator.cli.options.shared import (
     SolverOption,
     ThroughputsOption,
     TimeUnitOption,
+    warn,
 )
 from allocator.cli.options.values import (
     make_accelerator,
@@ -30,6 +31,7 @@ from allocator.cli.options.values import (
     make_table,
     make_window,
     named_value,
+    told_of_models,
 )
 from allocator.conversion import convert, convert_text, kinds_of
 from allocator.mechanism.settings import MechanismSettings
@@ -202,8 +204,12 @@ class Runs:
             raise InputError("--profiling-percentage, --reference-models", found=", ".join(names), expected=expected)
 
     def read(self, path: Path) -> Trace:
-        """The trace of a file, with the unit of time of ``--time-unit``."""
-        return read_trace(path, time_unit_seconds=self.options.time_unit)
+        """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs."""
+        trace = read_trace(path, time_unit_seconds=self.options.time_unit)
+        if self.options.throughputs is None:
+            elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
+            warn(told_of_models(path, trace, self.table, self.cluster, elastic=elastic))
+        return trace
 
     def workload(self, trace: Trace) -> Trace:
         """The trace with what ``--slos`` and ``--preload`` ask for."""
