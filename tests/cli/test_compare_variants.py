@@ -44,6 +44,13 @@ def test_one_policy_with_two_settings(tmp_path):
     assert f'"name":"{LABEL}"' in page.replace('": "', '":"')
 
 
+def test_bars_have_room_beside_long_labels(tmp_path):
+    shown, _ = compared("edf,elasticflow:levels=all,margin_seconds=5", tmp_path, "--preset", "elasticflow")
+    bar = next(line for line in shown.splitlines() if line.startswith("elasticflow:…in_seconds=5 "))
+    assert "█" in bar
+    assert "x" in bar.split("█")[-1]
+
+
 def test_a_simulation_takes_settings_with_the_policy(tmp_path):
     trace = tmp_path / "jobs.csv"
     made = CliRunner().invoke(app, ["trace", "generate", "--out", str(trace), "--jobs", "5"])
