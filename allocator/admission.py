@@ -2,7 +2,8 @@
 
 The question that a user of a cluster asks before submitting. It is answered as `elasticflow` answers it: minimum
 satisfactory shares by progressive filling, in the order of deadlines (D. Gu et al., "ElasticFlow", ASPLOS 2023, sec.
-4). Where the answer is no, a later deadline and a larger cluster are looked for that would do.
+4), and with repair in other orders. Where the answer is no, a later deadline and a larger cluster are looked for that
+would do.
 """
 
 from __future__ import annotations
@@ -13,16 +14,10 @@ from math import ceil, inf
 import numpy as np
 
 from allocator.cluster import MOST_GPUS, Cluster
+from allocator.policies.deadlines.base import PlannedJob
+from allocator.policies.deadlines.promises import NO_REPAIR, Promises, Repair
 from allocator.protocol.elastic import Throughputs, of_table
-from formulations.deadlines import (
-    DeadlineJob,
-    DeadlineOrder,
-    Filling,
-    FreeProfile,
-    JobPlan,
-    ScalingCurve,
-    earliest_share,
-)
+from formulations.deadlines import Filling, JobPlan, ScalingCurve, earliest_share
 from throughputs import InputError, Trace
 from throughputs.configurations import Configurations
 from throughputs.limits import LARGEST_WHOLE_NUMBER
@@ -76,6 +71,9 @@ class AdmissionTest:
     clock : now, seconds.
     slot_seconds : GPUs of a job that ends are free at the end of its slot; 0: at once.
     restart_seconds : what it takes a job to go on with another number of GPUs.
+    margin_seconds : how long before its deadline a job is to end.
+    repair : when a job is let in by plans in other orders, and how many are tried; those that are there have been let
+        in before, whatever GPU time they need.
 
     Raises
     ------
@@ -92,10 +90,16 @@ class AdmissionTest:
         clock: float = 0.0,
         slot_seconds: float = 0.0,
         restart_seconds: float = 0.0,
+        margin_seconds: float = 0.0,
+        repair: Repair = NO_REPAIR,
     ) -> None:
         if len(cluster.accelerators) != 1:
             raise InputError("cluster", found=str(cluster), expected="GPUs of one accelerator type")
-        for name, seconds in (("slot_seconds", slot_seconds), ("restart_seconds", restart_seconds)):
+        for name, seconds in (
+            ("slot_seconds", slot_seconds),
+            ("restart_seconds", restart_seconds),
+            ("margin_seconds", margin_seconds),
+        ):
             if not 0 <= seconds < _END_OF_TIME:
                 expected = f"seconds, at least 0 and below {_END_OF_TIME}"
                 raise InputError("admission", field=name, found=seconds, expected=expected)
@@ -103,6 +107,7 @@ class AdmissionTest:
             raise InputError("admission", field="clock", found=clock, expected=f"seconds, below {_END_OF_TIME}")
         self.jobs, self.cluster, self.throughputs, self.clock = jobs, cluster, throughputs, clock
         self.filling = Filling(slot_seconds=slot_seconds, restart_seconds=restart_seconds)
+        self.margin_seconds, self.repair = margin_seconds, repair
 
     def ask(self, newcomer: Trace, most_gpus: int | None = None) -> Admission:
         """What can be promised to a newcomer, the one job of a trace, that is given `most_gpus` at most.
@@ -127,7 +132,8 @@ class AdmissionTest:
         plan, later, fewest = here.plan_of(job), None, None
         admitted = plan is not None
         if plan is None:
-            later, plan = here.earliest(job)
+            due, plan = here.earliest(job)
+            later = due + self.margin_seconds
             fewest = self._fewest(newcomer, deadline, most)
         gpu_hours = plan.gpu_seconds(plan.real_end) / 3600.0
         steps = tuple(zip(plan.starts, plan.gpus, strict=True))
@@ -136,7 +142,7 @@ class AdmissionTest:
 
     def _filled(self, jobs: Trace, gpus: int) -> _Filled:
         cluster = Cluster({self.cluster.accelerators[0]: gpus})
-        return _Filled(jobs, cluster, self.throughputs, self.clock, self.filling)
+        return _Filled(self, jobs, cluster)
 
     def _fewest(self, newcomer: Trace, deadline: float, most: float) -> int | None:
         """The GPUs of a larger cluster that admits the newcomer, the least that halving finds; None where none does."""
@@ -163,66 +169,58 @@ class AdmissionTest:
 
 
 class _Filled:
-    """A cluster with the minimum shares of the jobs there are."""
+    """A cluster with the plans of the jobs there are."""
 
-    def __init__(self, jobs: Trace, cluster: Cluster, throughputs: Throughputs, clock: float, filling: Filling) -> None:
-        self.jobs, self.cluster, self.throughputs = jobs, cluster, throughputs
-        self.clock, self.filling = clock, filling
+    def __init__(self, test: AdmissionTest, jobs: Trace, cluster: Cluster) -> None:
+        self.test, self.jobs, self.cluster, self.clock = test, jobs, cluster, test.clock
         # jobs of one type have one
         self._curves: dict[tuple[tuple[int, ...], tuple[float, ...], float], ScalingCurve] = {}
-        ways = of_table(jobs, throughputs, cluster)
-        self._kept: list[DeadlineJob] = []
-        order, late = self._empty(), []
+        ways = of_table(jobs, test.throughputs, cluster)
+        repair, late = test.repair._replace(quantile=None), []
+        self._there = Promises(test.filling, self.clock, cluster.total_gpus, repair=repair)
         for i in np.argsort(jobs.deadline, kind="stable").tolist():
             if np.isnan(jobs.deadline[i]):
                 continue
             job = self._job(ways, jobs, i, float(jobs.deadline[i]), inf, int(jobs.scale_factor[i]))
-            if job is not None and order.admit([job]):
-                self._kept.append(job)
-            else:
+            if job is None or not self._there.admit([job]):
                 late.append(i)
         self.late = tuple(sorted(late))
 
-    def job(self, newcomer: Trace, i: int, deadline: float, most: float) -> DeadlineJob | None:
+    def job(self, newcomer: Trace, i: int, deadline: float, most: float) -> PlannedJob | None:
         """The newcomer for the planner; None where it can run on no number of GPUs."""
-        return self._job(of_table(newcomer, self.throughputs, self.cluster), newcomer, i, deadline, most, 0)
+        return self._job(of_table(newcomer, self.test.throughputs, self.cluster), newcomer, i, deadline, most, 0)
 
     def _job(
         self, ways: Configurations, jobs: Trace, i: int, deadline: float, most: float, held: int
-    ) -> DeadlineJob | None:
+    ) -> PlannedJob | None:
         columns = slice(ways.offsets[i], ways.offsets[i + 1])
         levels, rates = tuple(ways.gpus[columns].tolist()), tuple(ways.rate[columns].tolist())
         curve = self._curves.get((levels, rates, most))
         if curve is None:
             curve = ScalingCurve(levels, rates, self.cluster.total_gpus, most, useful_only=True)
             self._curves[levels, rates, most] = curve
-        return DeadlineJob(curve, float(jobs.total_steps[i]), deadline, held) if curve.levels else None
+        due = deadline - self.test.margin_seconds
+        return PlannedJob(curve, float(jobs.total_steps[i]), due, held, 0.0, i, i) if curve.levels else None
 
-    def _empty(self) -> DeadlineOrder[DeadlineJob]:
-        return DeadlineOrder.filled(self.filling, FreeProfile(self.clock, self.cluster.total_gpus))
-
-    def _planned(self) -> DeadlineOrder[DeadlineJob]:
-        order = self._empty()
-        order.add(self._kept)
-        return order
-
-    def plan_of(self, job: DeadlineJob) -> JobPlan | None:
+    def plan_of(self, job: PlannedJob) -> JobPlan | None:
         """The plan of a newcomer, if all meet their deadlines; else None."""
-        order = self._planned()
-        return order.plans[order.jobs.index(job)] if order.admit([job]) else None
+        promises = self._there.copy(self.test.repair)
+        return promises.plans[promises.jobs.index(job)] if promises.admit([job]) else None
 
-    def earliest(self, job: DeadlineJob) -> tuple[float, JobPlan]:
-        """The earliest deadline, in whole seconds, that halving finds for a newcomer, and the plan for it."""
-        soonest = earliest_share(self.filling, self._planned().left_over, job).real_end
-        # behind all others it has the cluster to itself
-        last = max([self.clock, *(plan.end for plan in self._planned().plans)])
-        alone = last + job.work / job.curve.best_rates[-1] + self.filling.restart_seconds
+    def earliest(self, job: PlannedJob) -> tuple[float, JobPlan]:
+        """When a newcomer can be through at the earliest, in whole seconds that halving finds, and the plan for it."""
+        filling = self.test.filling
+        soonest = earliest_share(filling, self._there.left_over, job).real_end
+        # behind all others, and due after them, it has the cluster to itself
+        last = max([self.clock, *(plan.end for plan in self._there.plans)])
+        latest = max([self.clock, *(other.deadline for other in self._there.jobs)])
+        alone = last + job.work / job.curve.best_rates[-1] + filling.restart_seconds
         if not max(soonest, alone) < _END_OF_TIME:
             raise InputError("admission", found=f"an end at {max(soonest, alone):g} s", expected=_BEFORE_THAT)
         deadline = float(ceil(soonest))
         plan = self.plan_of(_due(job, deadline))
         if plan is None:
-            deadline = float(ceil(max(alone, soonest)) + 1)
+            deadline = float(ceil(max(alone, soonest, latest)) + 1)
             plan = self.plan_of(_due(job, deadline))
         assert plan is not None
         too_early = job.deadline
@@ -236,5 +234,5 @@ class _Filled:
         return deadline, plan
 
 
-def _due(job: DeadlineJob, deadline: float) -> DeadlineJob:
-    return DeadlineJob(job.curve, job.work, deadline, job.held, job.starting)
+def _due(job: PlannedJob, due: float) -> PlannedJob:
+    return PlannedJob(job.curve, job.work, due, job.held, job.starting, job.label, job.position)

@@ -12,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from allocator import ClusterState, ThroughputMatrix, get_policy
 from allocator.admission import Admission, AdmissionTest
 from allocator.cli.app import app
+from allocator.cli.service.admission import repair_of
 from allocator.cluster import Cluster
 from throughputs import InputError, ThroughputTable, Trace, write_trace
+from throughputs.configurations import Configurations
 
 KEYS = [("a", 1), ("a", 2), ("a", 4), ("b", 1), ("b", 2), ("b", 8), ("slow", 16)]
 TABLE = ThroughputTable(KEYS, ["a100"], [[1.0], [1.8], [3.0], [1.0], [2.0], [6.0], [9.0]])
@@ -110,6 +113,61 @@ def test_what_is_promised_holds(
             assert not ask(newcomer, known, answer.fewest_gpus - 1).admitted
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["each", "repair"]), st.sampled_from([0.0, 1.0]))
+def test_it_answers_as_the_policy_does(seed: int, admission: Any, margin: float) -> None:
+    """All jobs come at once, the newcomer last; where the policy lets the others in, both say the same of it."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 9))
+    kinds, steps = rng.choice(["a", "b"], n), 10 ** rng.uniform(1, 2.6, n)
+    due = rng.uniform(20, 300, n)
+    due[:-1].sort()
+    answer, others_let_in = policys_answer(kinds, steps, due, admission, margin)
+    there, newcomer = (
+        [*zip(kinds[part], steps[part], due[part], strict=True)] for part in (slice(-1), slice(-1, None))
+    )
+    repair = get_policy("elasticflow", admission=admission).repair
+    told = ask(newcomer[0], jobs(*there), gpus=8, margin_seconds=margin, repair=repair)
+    if others_let_in:
+        assert told.late == ()
+        assert told.admitted == answer
+
+
+def policys_answer(kinds: Any, steps: Any, due: Any, admission: str, margin: float) -> tuple[bool, bool]:
+    """Whether `elasticflow` lets in the last job, and all the others."""
+    n, cluster = len(kinds), Cluster({"a100": 8})
+    ways = Configurations.from_table(TABLE, list(kinds), cluster.accelerators)
+    state = ClusterState(
+        cluster,
+        ThroughputMatrix(TABLE.rates(kinds, [1] * n, ["a100"]), range(n), ["a100"]),
+        configurations=ways,
+        steps_remaining=steps,
+        slo_seconds=due,
+    )
+    policy = get_policy("elasticflow", admission=admission, margin_seconds=margin)
+    rejected = set(policy.plan(state, policy.new_memory()).rejected.tolist())
+    return n - 1 not in rejected, not rejected - {n - 1}
+
+
+def test_a_deadline_that_can_be_promised_is_found_where_others_are_due_later() -> None:
+    """Behind the plans of the others, and before their deadlines, the newcomer would make one of them late."""
+    there = jobs(("b", 170.0, 50.0), ("a", 160.0, 80.0))
+    answer = ask(("b", 70.0, 40.0), there, gpus=8)
+    assert not answer.admitted
+    assert answer.earliest_deadline is not None
+    assert ask(("b", 70.0, answer.earliest_deadline), there, gpus=8).admitted
+
+
+def test_what_only_another_order_lets_in() -> None:
+    """Least shares in the order of deadlines leave no room for the newcomer."""
+    there, newcomer = jobs(("b", 150.0, 50.0), ("a", 180.0, 110.0), ("a", 190.0, 170.0)), ("a", 170.0, 70.0)
+    repair = get_policy("elasticflow", admission="repair").repair
+    assert not ask(newcomer, there, gpus=8).admitted
+    found = ask(newcomer, there, gpus=8, repair=repair)
+    assert found.admitted
+    assert found.end <= newcomer[2]
+
+
 def test_bad_questions() -> None:
     cluster = Cluster({"a100": 4})
     with pytest.raises(InputError, match="one accelerator type"):
@@ -194,3 +252,30 @@ def test_on_the_command_line(files: list[str]) -> None:
         refused = run(*arguments)
         assert isinstance(refused.exception, InputError)
         assert field in str(refused.exception)
+
+
+def test_other_orders_on_the_command_line(files: list[str]) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(app, [*files, "--steps", "120", "--within", "60", *arguments])
+
+    assert json.loads(run("--admission", "repair", "--json").stdout)["admitted"]
+    assert "each or repair" in str(run("--admission", "all").exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "rounds"),
+    [
+        ("elasticflow", {}, 0),
+        ("elasticflow", {"admission": "repair"}, 10),
+        ("elasticflow", {"admission": "repair", "repair_rounds": 3}, 3),
+        ("elasticflow_mip", {}, 10),
+        ("elasticflow_mip", {"repair_rounds": 0}, 0),
+        ("edf_admission", {}, 0),
+    ],
+)
+def test_a_service_is_asked_as_its_policy_decides(name: str, own: dict[str, Any], rounds: int) -> None:
+    policy = get_policy(name, **own)
+    found = repair_of(policy.settings())
+    assert found.rounds == rounds
+    if name == "elasticflow":
+        assert found == policy.repair or not rounds

@@ -22,6 +22,9 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _TERMINAL_PANEL = 56
 """Columns of a panel on the terminal; two stand side by side where there is room."""
 
+_TERMINAL_LABEL = 25
+"""Columns of a label there."""
+
 _WIDTH, _ROW, _TOP, _LABEL, _VALUE = 460, 26, 6, 118, 104
 """Pixels of a panel: its width, the height of a row, the space above, room for labels and for values."""
 
@@ -110,10 +113,11 @@ class _Bars:
 def _panel_text(panel: _Panel, width: int, *, plain: bool) -> Any:
     from rich.text import Text
 
-    label, text = (max(map(len, column)) for column in (panel.labels, panel.texts))
+    names = [_short(name, _TERMINAL_LABEL) for name in panel.labels]
+    label, text = (max(map(len, column)) for column in (names, panel.texts))
     room = max(width - label - text - max(map(len, panel.ratios)) - 5, 4)
     lines = Text(panel.title, style="bold")
-    for row, name in enumerate(panel.labels):
+    for row, name in enumerate(names):
         best = row in panel.best
         lines.append(f"\n{name:<{label}} ", style="")
         lines.append(_bar(panel.lengths[row], room, plain), style="green" if best else "blue")
@@ -148,7 +152,9 @@ def _panel_svg(name: str, panel: _Panel) -> str:
     for row, label in enumerate(panel.labels):
         middle = _TOP + _ROW * row + _ROW / 2
         length = 0.0 if math.isnan(panel.lengths[row]) else panel.lengths[row] * room
-        inside = element("text", escape(_short(label)), x=_LABEL - 8, y=middle + 4, text_anchor="end", class_="name")
+        inside = element(
+            "text", escape(_short(label, _LONGEST_LABEL)), x=_LABEL - 8, y=middle + 4, text_anchor="end", class_="name"
+        )
         inside += element("rect", x=_LABEL, y=middle - 9, width=round(length, 1), height=18, class_="bar")
         kind = "value best" if row in panel.best else "value"
         value = escape(panel.texts[row])
@@ -168,9 +174,12 @@ def _panel_svg(name: str, panel: _Panel) -> str:
     return element("figure", element("figcaption", escape(panel.title)) + svg)
 
 
-def _short(label: str) -> str:
-    """The label, cut to the room that there is for it."""
-    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+def _short(label: str, longest: int) -> str:
+    """The label in so many characters; what is left out is in its middle, as settings at its end tell runs apart."""
+    if len(label) <= longest:
+        return label
+    end = (longest - 1) // 2
+    return f"{label[: longest - 1 - end]}…{label[-end:]}"
 
 
 _LONGEST_LABEL = 17

@@ -1,4 +1,4 @@
-"""The charts drawn once, as SVG: cumulative distributions, the queue, progress per GPU. One curve per policy.
+"""The charts drawn once, as SVG: cumulative distributions, the queue, cluster efficiency. One curve per policy.
 
 Curves carry ``data-policy`` so that the legend can hide them. Axes say in ``data-`` attributes how
 pixels map to values, so that the script can say what is under the pointer.
@@ -115,12 +115,12 @@ def queue_chart(queues: Sequence[Mapping[str, Any]], *, title: str) -> str:
 
 
 def efficiency_chart(series: Sequence[Mapping[str, Any]], *, title: str) -> str:
-    """Progress per GPU over time as steps; `series` as `payload.efficiency_series` gives them, times in seconds."""
+    """Cluster efficiency over time as steps; `series` as `payload.efficiency_series` gives them, times in seconds."""
     drawn = [each for each in series if each["value"]]
     last = max(each["time"][-1] for each in drawn) / HOUR
     most = max(max(each["value"]) for each in drawn)
     described = f"{len(drawn)} policies; at most {100 * most:.1f} %"
-    labels = "time (hours)", "progress per GPU"
+    labels = "time (hours)", "cluster efficiency"
     return _steps_chart("efficiency", series, (last, most * 1.05), labels, title, described, y_percent=True)
 
 

@@ -143,8 +143,12 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 DEADLINE_FIGURES: tuple[Figure, ...] = (
-    Figure("deadline_ratio", "in time", "%", PERCENT, "high", "jobs with a deadline that kept it", 1, outcome=False),
-    Figure("cluster_efficiency", "progress per GPU", "%", PERCENT, "high", "speedups of running jobs over all GPUs", 1),
+    Figure(
+        "deadline_ratio", "in time", "%", PERCENT, "high", "jobs with a deadline that were in time", 1, outcome=False
+    ),
+    Figure(
+        "cluster_efficiency", "cluster efficiency", "%", PERCENT, "high", "speedups of running jobs over all GPUs", 1
+    ),
     Figure("best_effort_average_jct", "best-effort JCT", "h", HOUR, "low", "mean JCT of jobs without a deadline"),
 )
 """Those of runs in which jobs have deadlines."""

@@ -78,7 +78,7 @@ def render_report(
         summaries = [result.summary() | {"settings": result.settings} for result in results]
     shown = Presentation.of(summaries)
     payload = build_payload(results, rho=shown.rho)
-    names = [result.policy for result in results]
+    names = [result.label for result in results]
     body = [heading(results, title, description)]
     if results:
         body += [

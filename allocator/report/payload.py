@@ -103,7 +103,7 @@ def _figures(result: SimulationResult, trace: int, rho_column: str) -> dict[str,
     jct = _finite_sorted(jobs["jct"])
     rho = _finite_sorted(jobs[rho_column])
     return {
-        "name": result.policy,
+        "name": result.label,
         "trace": trace,
         "accelerators": list(result.cluster.accelerators),
         "capacity": [int(count) for count in result.cluster.capacity],
@@ -165,7 +165,7 @@ def utilization_series(timeline: pd.DataFrame, gpus: int) -> dict[str, list[floa
 
 
 def efficiency_series(efficiency: pd.DataFrame) -> dict[str, list[float]]:
-    """Progress per GPU over time in the form of `queue_series`; nothing where it is not known."""
+    """Cluster efficiency over time in the form of `queue_series`; nothing where it is not known."""
     if len(efficiency) < 2:
         return {"time": [], "value": []}
     times = efficiency["time"].to_numpy(np.float64)

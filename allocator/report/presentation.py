@@ -52,8 +52,8 @@ class Presentation:
 
     Attributes
     ----------
-    names : of the policies, with what the paper calls them.
-    labels : the paper's names alone; the policy's own where it has none.
+    names : of the runs: those of the policies, with what the paper calls them, or labels of their own.
+    labels : the paper's names alone; the run's own where it has none.
     figures : columns of the table.
     bars : those that are also shown as bars.
     rho : column of the jobs' rho.
@@ -76,16 +76,13 @@ class Presentation:
         names, bars = _OF_PAPERS.get(presets.pop(), ({}, ())) if len(presets) == 1 else ({}, ())
         yardstick = _yardstick(summaries)
         figures = tuple(_by(yardstick, figure) for figure in FIGURES)
-        policies = [str(summary.get("policy", MISSING)) for summary in summaries]
-        labels = tuple(names.get(policy, policy) for policy in policies)
+        runs = [str(summary.get("label", summary.get("policy", MISSING))) for summary in summaries]
+        labels = tuple(names.get(run, run) for run in runs)
         of_some = tuple(f for f in _OF_SOME_RUNS if any(s.get(f.key) is not None for s in summaries))
         missing = {f.key for f in FIGURES if f.optional and all(s.get(f.key) is None for s in summaries)}
         all_figures = (*zip(FIGURES, figures, strict=True), *((figure, figure) for figure in of_some))
         return cls(
-            names=tuple(
-                policy if label == policy else f"{policy} ({label})"
-                for policy, label in zip(policies, labels, strict=True)
-            ),
+            names=tuple(run if label == run else f"{run} ({label})" for run, label in zip(runs, labels, strict=True)),
             labels=labels,
             figures=tuple(figure for figure in figures if figure.key not in missing) + of_some,
             bars=tuple(shown_figure for key in bars for known, shown_figure in all_figures if known.key == key),

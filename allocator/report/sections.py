@@ -61,9 +61,9 @@ def _facts(results: Sequence[SimulationResult]) -> list[tuple[str, str]]:
         ("jobs", _distinct(f"{len(result.jobs):,}" for result in results)),
         ("policies", str(len(results))),
     ]
-    ends = [(result.policy, ended_otherwise(result.summary())) for result in results]
+    ends = [(result.label, ended_otherwise(result.summary())) for result in results]
     if any(words for _, words in ends):
-        facts.append(("ended otherwise", "; ".join(f"{policy}: {words}" for policy, words in ends if words)))
+        facts.append(("ended otherwise", "; ".join(f"{label}: {words}" for label, words in ends if words)))
     for key in ("trace", "preset"):
         values = [_setting_text(result.settings[key]) for result in results if key in result.settings]
         if values:
@@ -85,7 +85,7 @@ def _settings(results: Sequence[SimulationResult]) -> str:
             value = escape(texts[0])
         else:
             pairs = zip(results, texts, strict=True)
-            value = "<br>".join(f"{escape(result.policy)}: {escape(text)}" for result, text in pairs)
+            value = "<br>".join(f"{escape(result.label)}: {escape(text)}" for result, text in pairs)
         rows.append(f'<tr><th scope="row">{escape(str(key))}</th><td>{value}</td></tr>')
     return (
         "<details><summary>Settings of the runs</summary>"
@@ -273,15 +273,15 @@ def sizes_section(summaries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def efficiency_section(series: Sequence[Mapping[str, Any]]) -> str:
-    """Progress per GPU of all policies over time; nothing where no run has deadlines, or none knows it."""
+    """Cluster efficiency of all policies over time; nothing where no run has deadlines, or none knows it."""
     if not any(each["value"] for each in series):
         return ""
     how = (
         "What the running jobs make of the cluster: the sum of their speedups over one GPU, over all GPUs. A job that "
         "is given GPUs on which it hardly goes faster adds little. More is better."
     )
-    chart = efficiency_chart(series, title="Progress per GPU over time")
-    return _section("efficiency", "Progress per GPU", how, chart)
+    chart = efficiency_chart(series, title="Cluster efficiency over time")
+    return _section("efficiency", "Cluster efficiency", how, chart)
 
 
 def allocation_section(names: Sequence[str]) -> str:

@@ -96,7 +96,7 @@ def entities_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
         rows = summary.get("by_entity", [])
         if len(summaries) > 1:
             table.add_section()
-            table.add_row(Text(str(summary.get("policy", MISSING)), style="bold"))
+            table.add_row(Text(str(summary.get("label", summary.get("policy", MISSING))), style="bold"))
         for depth, row in _tree(rows):
             name = Text("  " * depth + row["entity"] if row["entity"] else "(no entity)")
             table.add_row(name, Text(row["policy"]), *[Text(text(row)) for text in _ENTITY_FIGURES.values()])
@@ -124,10 +124,8 @@ def extra_figures(summary: Mapping[str, Any]) -> list[str]:
         lines.append(words)
     if summary["cost"] is not None:
         lines.append(f"cost ${summary['cost']:,.2f}")
-    if summary["slo_jobs"]:
-        jobs = f"{summary['slo_jobs']} job{'s' * (summary['slo_jobs'] > 1)}"
-        lines.append(f"{summary['slo_attainment']:.1%} of {jobs} with a deadline kept it")
-    if summary.get("deadline_jobs"):
+    if count := summary.get("deadline_jobs"):
+        lines.append(f"{summary['deadline_ratio']:.1%} of {count} job{'s' * (count > 1)} with a deadline in time")
         counts = ", ".join(f"{summary[name]} {name}" for name in ("admitted", "rejected", "met", "late"))
         lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")
     if count := summary.get("fallback_decisions"):

@@ -1,4 +1,4 @@
-"""How well a cluster of elastic jobs is used: progress per GPU, over time (ElasticFlow, ASPLOS 2023, sec. 6)."""
+"""How well a cluster of elastic jobs is used: cluster efficiency, over time (ElasticFlow, ASPLOS 2023, sec. 6)."""
 
 from __future__ import annotations
 

@@ -32,10 +32,13 @@ HOUR = 3600.0
 # Smallest gang of each size class: one GPU, part of a server, a server, several.
 SIZE_CLASSES = (1, 2, 5, 9)
 
+_DEADLINES_BY_WEIGHT = ("deadline_jobs", "deadline_ratio")
+
 
 def summarize(result: SimulationResult) -> dict[str, Any]:
     """Figures of a run, ready for JSON; times in seconds, None where there is nothing to measure.
 
+    - label: what the run is called, where that is not the name of its policy.
     - status: "completed", or "saturated" with the reason in status_detail.
     - average_jct, median_jct, p99_jct, worst_rho, average_rho: over completed jobs; rho is jct / isolated_jct.
     - unfair_fraction, very_unfair_fraction: share of the completed jobs with rho above `UNFAIR_RHO`, and above
@@ -59,7 +62,6 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - restart_gpu_hours: GPU hours that starts and restarts took; 0 where they are free.
     - lease_extensions, lease_opportunities, lease_extension_rate: rounds in which a job kept the GPUs of the round
       before, rounds in which it could have, and their ratio.
-    - slo_jobs, slo_attainment: jobs with a deadline, and the share of them that completed by it.
     - where jobs have deadlines, those of `deadlines.deadline_figures`, and cluster_efficiency: the time average of
       `efficiency.efficiency_table`; None where throughput by number of GPUs is not known.
     - cost, owned_cost: dollars for busy GPUs, and for all of them as long as the run took; None without prices.
@@ -84,6 +86,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         extensions, opportunities = result.record.leases
     summary: dict[str, Any] = {
         "policy": result.policy,
+        **({"label": result.label} if result.label != result.policy else {}),
         "cluster": str(result.cluster),
         "status": result.status,
         "status_detail": result.status_detail,
@@ -108,8 +111,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "lease_opportunities": opportunities,
         "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
         **_envy_figures(jobs),
-        **_slo_figures(jobs),
-        **deadline_figures(jobs, str(result.settings.get("deadline_measure", "first"))),
+        **deadline_figures(jobs, _measure(result)),
         **_efficiency_figures(result),
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
         "owned_cost": owned_cost(result.record),
@@ -123,7 +125,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         utilization = result.record.utilization_between(start, end)
         summary |= {"window_start": start, "window_end": end, "window_utilization": utilization}
     if jobs["priority_weight"].nunique() > 1:
-        summary["by_priority"] = _rows(priorities_table(every_job))
+        summary["by_priority"] = _rows(priorities_table(every_job, _measure(result)))
     if jobs["scale_factor"].nunique() > 1:
         summary["by_size"] = _rows(sizes_table(every_job))
     if len(result.entities):
@@ -131,20 +133,22 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     return summary
 
 
-def priorities_table(jobs: pd.DataFrame) -> pd.DataFrame:
+def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:
     """One row per priority weight, heaviest first, of a run's table of jobs (of the measured ones, with a window).
 
     Columns priority_weight, jobs, completed_jobs, average_jct, median_jct, p99_jct (seconds), average_rho, worst_rho,
-    unfair_fraction, slo_jobs, slo_attainment; empty where there is nothing to measure.
+    unfair_fraction, deadline_jobs, deadline_ratio (by the `measure` of `deadlines.deadline_figures`); empty where there
+    is nothing to measure.
     """
     import pandas as pd
 
     measured = jobs[jobs["measured"]] if "measured" in jobs else jobs
     rows = []
     for weight, group in measured.groupby("priority_weight", sort=True):
-        figures = {"priority_weight": weight, "jobs": len(group)} | completion_figures(group) | _slo_figures(group)
-        rows.append(figures)
-    columns = ["priority_weight", "jobs", *completion_figures(jobs.iloc[:0]), *_slo_figures(jobs.iloc[:0])]
+        due = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
+        figures = {"priority_weight": weight, "jobs": len(group)} | completion_figures(group)
+        rows.append(figures | {name: due[name] for name in _DEADLINES_BY_WEIGHT})
+    columns = ["priority_weight", "jobs", *completion_figures(jobs.iloc[:0]), *_DEADLINES_BY_WEIGHT]
     return pd.DataFrame(rows[::-1], columns=columns)
 
 
@@ -232,9 +236,9 @@ def _envy_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     return {"mean_envy": mean, "largest_envy": largest}
 
 
-def _slo_figures(jobs: pd.DataFrame) -> dict[str, Any]:
-    met = [value for value in jobs["met"] if value is not None] if "met" in jobs else []
-    return {"slo_jobs": len(met), "slo_attainment": sum(met) / len(met) if met else None}
+def _measure(result: SimulationResult) -> str:
+    """Which deadlines count for the ratio of those kept."""
+    return str(result.settings.get("deadline_measure", "first"))
 
 
 def _efficiency_figures(result: SimulationResult) -> dict[str, Any]:

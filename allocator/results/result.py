@@ -28,6 +28,7 @@ class SimulationResult:
     Attributes
     ----------
     policy : name of the policy.
+    label : what the run is called beside others; the name of the policy where nothing else was said.
     cluster : the cluster it ran on.
     settings : every named setting of the run, ready for JSON.
     makespan : clock when the last job completed, seconds.
@@ -57,11 +58,12 @@ class SimulationResult:
         queued_jobs, busy_gpus.
     priorities : one row per priority weight, see `metrics.priorities_table`.
     entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
-    efficiency : progress per GPU over time, see `efficiency.efficiency_table`; empty without deadlines, and where
+    efficiency : cluster efficiency over time, see `efficiency.efficiency_table`; empty without deadlines, and where
         throughput by number of GPUs is not known.
     """
 
     policy: str
+    label: str
     cluster: Cluster
     settings: dict[str, Any]
     makespan: float
@@ -91,11 +93,13 @@ class SimulationResult:
         status: str = "completed",
         status_detail: str = "",
         policy_calls: int | None = None,
+        label: str | None = None,
     ) -> None:
         if record is None and (jobs is None or rounds is None or timeline is None):
             raise TypeError("SimulationResult needs either the record of a run or its three tables")
         values = {
             "policy": policy,
+            "label": policy if label is None else label,
             "cluster": cluster,
             "settings": settings,
             "makespan": makespan,
@@ -130,7 +134,7 @@ class SimulationResult:
     @cached_property
     def priorities(self) -> pd.DataFrame:
         """One row per priority weight, heaviest first."""
-        return priorities_table(self.jobs)
+        return priorities_table(self.jobs, str(self.settings.get("deadline_measure", "first")))
 
     @cached_property
     def entities(self) -> pd.DataFrame:

@@ -58,6 +58,7 @@ def simulate(
     resume: bool = False,
     progress: Progress | None = None,
     observers: Sequence[Observer] = (),
+    label: str | None = None,
 ) -> SimulationResult:
     """Run the jobs of `trace` on `cluster` under `policy` until all that can run have completed.
 
@@ -87,6 +88,7 @@ def simulate(
         wall times aside; `observers` see the rest of the run only.
     progress : called as ``progress(clock, completed, jobs)`` when jobs complete; clock in seconds.
     observers : watch the run, see `allocator.results.observers`.
+    label : what the run is called in tables and reports; the policy's name if omitted.
 
     Returns
     -------
@@ -180,6 +182,7 @@ def simulate(
         record=record,
         status="saturated" if world.stop_reason else "completed",
         status_detail=world.stop_reason,
+        label=label,
     )
 
 

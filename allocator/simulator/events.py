@@ -34,6 +34,7 @@ STEP_TOLERANCE = 1e-9
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
+_Flags = NDArray[np.bool_]
 
 
 _NOBODY: _Ids = np.empty(0, dtype=np.int64)
@@ -66,6 +67,7 @@ class EventExecution:
         settings = world.settings
         self._cost = settings.restart_cost
         self._starts_cost = bool(self._cost)
+        self._starts_anew: _Flags | None = None
         self._slot, self._grid = settings.slot_seconds, settings.slot_grid
         self._spares_last = settings.slot_spares_last_arrival
         world.core.slot_seconds = settings.slot_seconds
@@ -143,7 +145,8 @@ class EventExecution:
             if decision.recomputed:
                 self._table.columns["lost_seconds"][at] = lost
             self._table.columns["restart_gpu_seconds"][at] += self._cost.gpu_seconds(decision, lost)
-            ready[at] = np.where(lost > 0, clock + lost, ready[at])
+            self._starts_anew = lost > 0
+            ready[at] = np.where(self._starts_anew, clock + lost, ready[at])
         begin: _Floats = np.maximum(ready[at], clock)
         if ahead is not None:
             starts = among_ids(decision.jobs, decision.transition.start)
@@ -166,13 +169,24 @@ class EventExecution:
             return first
         return self.seen_at(min(first, horizon))
 
-    def _note_standstill(self, until: float, *, trouble: bool) -> None:
-        """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help."""
+    def _note_standstill(self, until: float, *, trouble: bool, starting: bool = False) -> None:
+        """Nobody does a step up to `until` (seconds), be it as planned; in `trouble` only the policy can help.
+
+        Where jobs are still `starting` that began to before, they will run if they are let: that is no stall, however
+        often the world looks meanwhile. A start counts when it begins, so that a policy that starts one job after the
+        other and lets none of them run is stalled in the end.
+        """
         world = self.world
-        if until <= world.clock or world.arrivals.next_time == np.inf:
+        if until <= world.clock or (world.arrivals.next_time == np.inf and not starting):
             world.note_stall()
         if trouble:
             world.core.tell(Trigger.TROUBLE)
+
+    def _goes_on_starting(self, begin: _Floats | float, running: _Flags) -> bool:
+        """Whether a row that will run has begun to start before, and does not train yet."""
+        if self._starts_anew is None or isinstance(begin, float):
+            return False
+        return bool((running & (begin > self.world.clock) & ~self._starts_anew).any())
 
     def _rates(self, decision: Decision) -> _Floats:
         """(K,) steps/s of the rows."""
@@ -216,7 +230,7 @@ class EventExecution:
         if steps[steps.argmax()] > 0:
             world.note_progress()
         else:
-            self._note_standstill(end, trouble=not n_running)
+            self._note_standstill(end, trouble=not n_running, starting=self._goes_on_starting(begin, running))
         if not self._rules:
             through = (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
             steps[through] = left[through]

@@ -38,7 +38,7 @@ FIGURES = (
     "jobs", "completed_jobs", "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction",
     "makespan", "utilization", "window_utilization", "window_start", "window_end", "average_queue", "average_active",
     "unserved_jobs", "dropped_jobs", "unfinished_jobs", "preemptions", "lease_extensions", "lease_opportunities",
-    "lease_extension_rate", "slo_jobs", "slo_attainment", "cost", "rounds", "policy_calls", "policy_seconds",
+    "lease_extension_rate", "cost", "rounds", "policy_calls", "policy_seconds",
     "wall_seconds", "estimation_error", "measured_pairs", "geometric_mean_jct", "harmonic_mean_jct",
     "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
@@ -57,7 +57,7 @@ FIGURES_OF_DECISIONS = (
 # A saturated run has no steady state to measure: what had completed by then is the lucky part of the jobs.
 NOT_OF_SATURATED = (
     "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction", "makespan",
-    "slo_attainment", "window_start", "window_end", "cost", "geometric_mean_jct", "harmonic_mean_jct",
+    "window_start", "window_end", "cost", "geometric_mean_jct", "harmonic_mean_jct",
     "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
     "very_unfair_fraction_themis", "deadline_ratio", "value_miss_rate", "best_effort_average_jct", "wasted_gpu_hours",

@@ -56,7 +56,7 @@ _SHOWN: Mapping[str, str] = {
     "admitted": "admitted",
     "rejected": "rejected",
     "late": "late",
-    "cluster_efficiency": "efficiency",
+    "cluster_efficiency": "cluster efficiency",
     "cpu_seconds": "CPU s",
 }
 
@@ -139,8 +139,16 @@ def _beside(rows: pd.DataFrame, label: str, published: float | None) -> str:
 
 
 def markdown_of_policies(results: pd.DataFrame, *, testbed: bool = False) -> str:
-    """A row for each policy: jobs in time (and on the published testbed), admitted, late, efficiency, mean JCT."""
-    head = ["policy", "in time", *(["testbed"] if testbed else []), "admitted", "late", "efficiency", "mean JCT (h)"]
+    """A row for each policy: in time (and on the published testbed), admitted, late, cluster efficiency, mean JCT."""
+    head = [
+        "policy",
+        "in time",
+        *(["testbed"] if testbed else []),
+        "admitted",
+        "late",
+        "cluster efficiency",
+        "mean JCT (h)",
+    ]
     lines = [_line(head), _line(["---"] * len(head))]
     for row in results.to_dict("records"):
         known = TESTBED_RATIOS.get(row["policy"])

@@ -68,7 +68,7 @@ def test_a_simulation_of_files_of_elasticflow(files: dict[str, str]) -> None:
     assert jobs["met"].tolist()[:2] == [True, False]
     assert jobs["met"].isna()[2]
     said = ran("simulate", *inputs, "--policy", "fifo", "--out", files["out"])
-    assert "50.0% of 2 jobs with a deadline kept it" in said
+    assert "50.0% of 2 jobs with a deadline in time" in said
     counted = ("--cluster", "a100:4", "--gpus-per-server", "a100:2")
     again = json.loads(ran("simulate", *inputs[:4], *counted, "--policy", "fifo", "--out", files["out"], "--json"))
     assert again["average_jct"] == summary["average_jct"]
@@ -136,3 +136,30 @@ def test_the_command_that_scripts_rely_on(files: dict[str, str]) -> None:
     # The original's name of the policy.
     again = json.loads(ran(*inputs, "--slot", "240", "--policy", "ef-accessctrl"))
     assert again["average_jct"] == told["elasticflow"]["average_jct"]
+
+
+def test_throughputs_that_were_forgotten(files: dict[str, str], tmp_path: Path) -> None:
+    """A trace of ElasticFlow runs without them, on fixed numbers of GPUs; that is said."""
+    out = ("--out", files["out"], "--json")
+
+    def told(trace: str, *arguments: str) -> str:
+        done = CliRunner().invoke(app, ["simulate", "--trace", trace, "--cluster", "a100:4", *arguments, *out])
+        assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
+        return done.stderr
+
+    said = told(files["jobs.csv"], "--policy", "elasticflow")
+    assert said.startswith("warning: ")
+    assert "jobs of bert (batch size 64) run on the GPUs that they ask for only" in said
+    assert "--throughputs throughputs_A100 (allocator data fetch elasticflow-throughputs)" in said
+    assert not told(files["jobs.csv"], "--policy", "elasticflow", "--throughputs", files["throughputs_A100"])
+    # durations are all that Chronus and fixed gangs need
+    assert not told(files["soft.csv"], "--policy", "chronus")
+    assert "jobs of alexnet run on the GPUs" in told(files["soft.csv"], "--policy", "elasticflow")
+    (tmp_path / "named.csv").write_text(SOFT.replace("alexnet", "A3C"))
+    on_v100 = ("--cluster", "v100:4", "--policy", "chronus")
+    assert "has A3C under the same name, from other programs" in told(str(tmp_path / "named.csv"), *on_v100)
+    several = ("--cluster", "v100:4,p100:4", "--policy", "fifo", "--out", files["out"])
+    refused("models that the default throughput table lacks", "simulate", "--trace", files["jobs.csv"], *several)
+    one_more = ("--job-type", "A3C", "--steps", "9", "--within", "900", "--cluster", "v100:4")
+    asked = CliRunner().invoke(app, ["admit", "--trace", files["jobs.csv"], *one_more])
+    assert "--throughputs throughputs_A100" in asked.stderr

@@ -30,34 +30,55 @@ def test_starts_and_decisions_that_change_nothing_are_told_apart():
     costs = DecisionCosts()
     costs.learn(state_of([5.0, 5.0], 10.0))
     assert (costs.restart_seconds, costs.lost_share) == (0.0, 0.0)
-    costs.note(10.0, started=[0, 1], kept=[2])
+    costs.note(10.0, started=[0, 1], resized=[], kept=[2])
     costs.learn(state_of([30.0, 10.0, 4.0, 99.0], 110.0))
-    assert (costs.restart_seconds, costs.lost_share) == (20.0, 0.04)
+    assert (costs.restart_seconds, costs.lost_share) == (30.0, 0.04)
     # at the same instant nothing is learned anew, and who has left tells nothing
-    costs.learn(state_of([7.0, 7.0, 7.0], 110.0))
-    costs.note(110.0, started=[4], kept=[0, 1])
+    costs.learn(state_of([70.0, 70.0, 70.0], 110.0))
+    costs.note(110.0, started=[4], resized=[], kept=[0, 1])
     costs.learn(state_of([0.0, 0.0], 210.0))
-    assert (costs.restart_seconds, costs.lost_share) == (20.0, pytest.approx(4 / 300))
+    assert (costs.restart_seconds, costs.lost_share) == (30.0, pytest.approx(4 / 300))
 
 
 def test_a_decision_is_learned_from_once_and_takes_half_of_the_time_at_most():
     costs = DecisionCosts()
-    costs.note(0.0, started=[0], kept=[1])
+    costs.note(0.0, started=[0], resized=[], kept=[1])
     for clock in (10.0, 30.0):
         costs.learn(state_of([8.0, 60.0], clock))
-        assert (costs.starts, costs.restart_seconds, costs.lost_share) == (1, 8.0, 0.5)
+        assert (len(costs.start_seconds), costs.restart_seconds, costs.lost_share) == (1, 8.0, 0.5)
+
+
+@pytest.mark.parametrize("dear", ["started", "resized"])
+def test_what_is_cheap_and_frequent_does_not_hide_what_is_dear(dear):
+    """Of starts the dearest counts, whatever it costs to change the number of GPUs, and the other way around."""
+    cheap = "resized" if dear == "started" else "started"
+    costs = DecisionCosts()
+
+    def decision(kind, seconds, clock):
+        costs.note(clock, **{"started": [], "resized": [], "kept": [], kind: [0]})
+        costs.learn(state_of([seconds], clock + 1.0))
+
+    decision(dear, 60.0, 0.0)
+    for clock in range(1, 2000):
+        decision(cheap, 0.0, float(clock))
+    assert costs.restart_seconds == 60.0
+    # it is forgotten after a thousand that were cheaper
+    for clock in range(2000, 3000):
+        assert costs.restart_seconds == 60.0
+        decision(dear, 7.0, float(clock))
+    assert costs.restart_seconds == 7.0
 
 
 def test_what_was_learned_comes_back():
     costs, again = DecisionCosts(), DecisionCosts()
-    costs.note(0.0, started=[0], kept=[1])
-    costs.learn(state_of([8.0, 2.0], 50.0))
-    costs.note(50.0, started=[1], kept=[0])
+    costs.note(0.0, started=[0], resized=[2], kept=[1])
+    costs.learn(state_of([8.0, 2.0, 3.0], 50.0))
+    costs.note(50.0, started=[1], resized=[2], kept=[0])
     again.restore(costs.state())
     for each in (costs, again):
-        each.learn(state_of([1.0, 6.0], 90.0))
+        each.learn(state_of([1.0, 6.0, 9.0], 90.0))
     assert again.state() == costs.state()
-    assert (again.restart_seconds, again.lost_share) == (7.0, 3 / 90)
+    assert (again.restart_seconds, again.lost_share) == (9.0, 3 / 90)
 
 
 @pytest.mark.parametrize(("published", "patience"), [(False, 71.0), (True, np.inf)])
@@ -101,3 +122,18 @@ def outcome(trace, overhead, **settings):
     """What comes of the jobs in the published world, slots of 240 s."""
     world = preset("elasticflow").replace(slot_seconds=240.0, overhead=overhead)
     return simulate(trace, CLUSTER, get_policy("elasticflow", **settings), TABLE, preset=world).summary()
+
+
+@pytest.mark.parametrize("admission", ["each", "repair"])
+@pytest.mark.parametrize("resizes_cost", [False, True])
+def test_promises_are_kept_where_starts_cost_at_once(admission, resizes_cost):
+    """What a start costs is known from the first one on; it stays known where most changes of GPUs cost nothing."""
+    admitted = 0
+    for seed in range(3):
+        world = preset("default").replace(restart_penalty_seconds=60.0, restart_when_moved=resizes_cost)
+        trace = deadline_trace(90, 60.0, rng=np.random.default_rng(seed))
+        jobs = simulate(trace, CLUSTER, get_policy("elasticflow", admission=admission), TABLE, preset=world).jobs
+        admitted += (jobs["status"] == "completed").sum()
+        late = (jobs["completion_time"] > jobs["deadline"]) & (jobs["arrival_time"] > jobs["arrival_time"].min())
+        assert not late.any()
+    assert admitted > 90

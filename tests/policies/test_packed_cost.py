@@ -169,4 +169,4 @@ def test_simulates_with_deadlines_and_prices():
     )
     assert packed["completed_jobs"] == plain["completed_jobs"] == 16
     assert 0 < packed["cost"] < plain["cost"]
-    assert packed["slo_jobs"] == 16
+    assert packed["deadline_jobs"] == 16

@@ -1,4 +1,4 @@
-"""Figures of deadlines: who was in time by which measure, what was wasted, and progress per GPU."""
+"""Figures of deadlines: who was in time by which measure, what was wasted, and cluster efficiency."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_run_with_soft_deadlines(tmp_path: Path) -> None:
     assert np.array_equal(jobs["value_kept"], [1.0, 0.4, np.nan], equal_nan=True)
     summary = save_result(result, tmp_path)
     assert (summary["deadline_ratio"], summary["met"], summary["late"]) == (pytest.approx(0.7), 2, 0)
-    assert (summary["slo_jobs"], summary["slo_attainment"]) == (2, 0.5)
+    assert summary["deadline_jobs"] == 2
     assert summary["best_effort_average_jct"] == 2160.0
     assert json.loads((tmp_path / "summary.json").read_text())["settings"]["deadline_measure"] == "value"
     assert sorted(path.name for path in tmp_path.glob("*.csv")) == ["efficiency.csv", "jobs.csv"]
@@ -143,16 +143,16 @@ def test_shown() -> None:
     result = run()
     summary = result.summary() | {"settings": result.settings}
     headings = [str(column.header).replace("\n", " ") for column in comparison_table([summary]).columns]
-    assert [heading for heading in headings if heading.startswith(("in time", "progress", "best-effort"))] == [
+    assert [heading for heading in headings if heading.startswith(("in time", "cluster", "best-effort"))] == [
         "in time (%)",
-        "progress per GPU (%)",
+        "cluster efficiency (%)",
         "best-effort JCT (h)",
     ]
     assert "deadlines: 2 admitted, 0 rejected, 1 met, 1 late; 0.4 GPU hours on jobs that were not in time" in (
         extra_figures(summary)
     )
     page = render_report([result])
-    assert "jobs with a deadline that kept it" in page
+    assert "jobs with a deadline that were in time" in page
     assert 'id="chart-efficiency"' in page
     plain = simulate(make_trace([720.0]), Cluster({"v100": 1}), SharesPolicy(), np.ones((1, 1)))
     assert 'id="chart-efficiency"' not in render_report([plain])

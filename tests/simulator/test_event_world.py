@@ -215,6 +215,21 @@ def test_a_policy_that_does_not_want_to_hear_of_completions_leaves_gpus_idle() -
     assert result.jobs["completion_time"].tolist() == [100.0, 10.0, 50.0, 600.0]
 
 
+def test_a_long_start_is_no_stall_however_often_the_world_looks() -> None:
+    """Looks every 2 s at a start of 600 s: three times as many as a standstill may have."""
+    policy = Timetable([(0, 2.0)])
+    result = run(policy, [30.0], restart_penalty_seconds=600.0)
+    assert len(policy.asked) == 315
+    assert result.jobs["completion_time"].tolist() == [630.0]
+
+
+def test_a_policy_that_lets_nobody_get_going_is_stalled() -> None:
+    """Each job starts for 20 s and has 10: the looks between its beginnings are no progress."""
+    turns = [(0, 5.0), (0, 5.0), (1, 5.0), (1, 5.0)]
+    with pytest.raises(SimulationStalledError, match=r"in 100 rounds up to 990 s; 2 active jobs: 0, 1"):
+        run(Timetable(turns), [30.0, 30.0], restart_penalty_seconds=20.0)
+
+
 def test_a_plan_of_finite_steps_is_renewed_at_its_end() -> None:
     policy = Timetable([(0, 10.0), (1, 20.0)])
     result = run(policy, [30.0, 40.0])

@@ -48,13 +48,13 @@ def test_ideal_window_preload_slos_and_prices(trace, tmp_path):
     jobs = pd.read_csv(tmp_path / "jobs.csv")
     assert (jobs["arrival_time"][:12] == 0).all()
     assert jobs["measured"].sum() == summary["jobs"] == 18
-    assert summary["slo_jobs"] == 18
+    assert summary["deadline_jobs"] == 18
     assert set(jobs["deadline"].notna()) == {True}
     assert summary["cost"] == pytest.approx(jobs["gpu_seconds"].sum() / 3600)
     assert len(pd.read_csv(tmp_path / "priorities.csv")) == 2
     again = simulated(trace, tmp_path, *options, "--prices", "v100:1,p100:1,k80:1")
     assert again["cost"] == pytest.approx(summary["cost"])
-    assert again["slo_attainment"] == summary["slo_attainment"]
+    assert again["deadline_ratio"] == summary["deadline_ratio"]
 
 
 def test_a_saturated_run_says_so(trace, tmp_path):
@@ -84,7 +84,7 @@ def test_compare_takes_them_too(trace, tmp_path):
     )
     run("compare", "--trace", trace, *CLUSTER, *options, "--out", tmp_path)
     summaries = json.loads((tmp_path / "comparison.json").read_text())
-    assert [(s["jobs"], s["slo_jobs"]) for s in summaries] == [(15, 15), (15, 15)]
+    assert [(s["jobs"], s["deadline_jobs"]) for s in summaries] == [(15, 15), (15, 15)]
     assert all(s["cost"] > 0 and s["settings"]["ideal"] for s in summaries)
     assert (tmp_path / "report.html").exists()
 

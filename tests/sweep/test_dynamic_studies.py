@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from allocator import Cluster
-from allocator.cli.options.runs import RunOptions, Runs
+from allocator.cli.options.runs import RunOptions
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
 from allocator.presets import preset
 from allocator.sweep import Point, Sweep, Workload, run
 from allocator.sweep.execute import Materials, run_point
 from allocator.sweep.jobs import trace_of
+from allocator.variants import Variant
 from tests.sweep.sweep_definitions import TINY, continuous, static
 from throughputs import InputError, Trace, default_table
 from throughputs.traces.shockwave_generator import shockwave_trace
@@ -241,10 +242,10 @@ def test_the_preset_has_weights_by_the_size_of_the_cluster(gpus, weights):
 
 @pytest.mark.parametrize(("gpus", "exponent"), [(32, 12.0), (64, 5.0)])
 def test_the_command_line_takes_the_weights_of_the_cluster(gpus, exponent):
-    (policy,) = Runs(RunOptions(preset="shockwave", cluster=f"v100:{gpus}"), ("shockwave",)).policies
+    (policy,) = RunOptions(preset="shockwave", cluster=f"v100:{gpus}").runs([Variant("shockwave")]).policies
     assert policy.fairness_exponent == exponent
     options = RunOptions(preset="shockwave", cluster=f"v100:{gpus}", settings=["policy.fairness_exponent=7"])
-    (policy,) = Runs(options, ("shockwave",)).policies
+    (policy,) = options.runs([Variant("shockwave")]).policies
     assert policy.fairness_exponent == 7
 
 

@@ -2,7 +2,7 @@
 
 from throughputs.traces.deadline_generator import deadline_trace, with_deadlines
 from throughputs.traces.describe import describe_trace
-from throughputs.traces.formats import TRACE_FORMATS, read_trace, write_trace
+from throughputs.traces.formats import TRACE_FORMATS, named_format, read_trace, write_trace
 from throughputs.traces.gavel_generator import gavel_trace
 from throughputs.traces.generator import FixedDuration, LogUniformDurations, TraceGenerator
 from throughputs.traces.job_types import JOB_TYPES, JobType, job_type
@@ -18,6 +18,7 @@ __all__ = [
     "describe_trace",
     "gavel_trace",
     "job_type",
+    "named_format",
     "read_trace",
     "with_deadlines",
     "write_trace",

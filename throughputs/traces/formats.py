@@ -31,7 +31,7 @@ from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, wri
 from throughputs.trace import Trace
 from throughputs.traces.deadline_traces import NAMED_FORMATS, format_of_columns
 
-__all__ = ["TRACE_FORMATS", "read_trace", "write_trace"]
+__all__ = ["TRACE_FORMATS", "named_format", "read_trace", "write_trace"]
 
 _Values = NDArray[Any]
 
@@ -162,6 +162,15 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)
+
+
+def named_format(path: str | os.PathLike[str]) -> str:
+    """Name of the system whose table a file is, "elasticflow" or "chronus"; empty for any other trace."""
+    path = Path(path)
+    if file_kind(path) not in TABLE_KINDS:
+        return ""
+    found = format_of_columns(read_frame(path)[0].columns.tolist())
+    return found if found in NAMED_FORMATS else ""
 
 
 def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto", *, lossy: bool = False) -> None:

@@ -18,9 +18,12 @@ from allocator.cli.options.shared import (
     TimeUnitOption,
     console,
     print_json,
+    warn,
 )
-from allocator.cli.options.values import make_accelerator, make_cluster, make_table
+from allocator.cli.options.values import make_accelerator, make_cluster, make_table, told_of_models
 from allocator.cli.service.admission import Presence, present_jobs
+from allocator.policies.deadlines.elasticflow import ElasticFlow
+from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from throughputs import InputError, Trace, read_trace
 
 HOUR = 3600.0
@@ -72,6 +75,14 @@ def admit_command(
     restart: Annotated[
         float | None, typer.Option("--restart", help="What it takes to go on with other GPUs.", metavar="SECONDS")
     ] = None,
+    admission: Annotated[
+        str | None,
+        typer.Option(
+            "--admission",
+            help="As that setting of the policy elasticflow: each, or repair, which also tries other orders; that of "
+            "the service's policy, or each, if omitted.",
+        ),
+    ] = None,
     throughputs: ThroughputsOption = None,
     accelerator: AcceleratorOption = None,
     gpus_per_server: ServersOption = None,
@@ -81,7 +92,7 @@ def admit_command(
     """Would one more job meet its deadline, and all others theirs; with what plan?
 
     If not: the earliest deadline that could be promised, and the GPUs of a cluster that could promise the one asked
-    for. Answered by minimum satisfactory shares, as under the policy elasticflow. Ends with exit code 0 either way.
+    for. Answered as under the policy elasticflow, by minimum satisfactory shares. Ends with exit code 0 either way.
     """
     if state is None:
         kind = make_accelerator(accelerator, throughputs)
@@ -94,7 +105,10 @@ def admit_command(
         if len(jobs) and now < last:
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
-        there = Presence(jobs, gpus, make_table(throughputs, [], kind), now, "", 0.0, 0.0)
+        table = make_table(throughputs, [], kind)
+        if trace is not None and throughputs is None:
+            warn(told_of_models(trace, jobs, table, gpus, elastic=True))
+        there = Presence(jobs, gpus, table, now, "")
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
             if given is not None:
@@ -109,6 +123,8 @@ def admit_command(
         clock=now,
         slot_seconds=there.slot_seconds if slot is None else slot,
         restart_seconds=there.restart_seconds if restart is None else restart,
+        margin_seconds=there.margin_seconds,
+        repair=there.repair if admission is None else _repair(admission),
     )
     answer = test.ask(newcomer, most_gpus)
     if as_json:
@@ -120,6 +136,12 @@ def admit_command(
         lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {there.policy}.")
     for line in lines:
         console().print(line, soft_wrap=True, highlight=False)
+
+
+def _repair(admission: str) -> Repair:
+    if admission not in ("each", "repair"):
+        raise InputError("--admission", found=admission, expected="each or repair")
+    return ElasticFlow(admission="repair").repair if admission == "repair" else NO_REPAIR
 
 
 def _deadline(deadline: float | None, within: float | None, now: float) -> float:

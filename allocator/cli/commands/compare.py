@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.cli.failures import EXPECTED
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions, Runs
 from allocator.cli.options.shared import JsonOption, console, print_json
@@ -21,6 +23,7 @@ from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.fairness import isolated_rho
 from allocator.results.output import save_result
+from allocator.variants import Variant, read_variants
 from throughputs import InputError, TraceGenerator
 from throughputs.files import write_text
 from throughputs.traces.shockwave_generator import shockwave_trace
@@ -43,7 +46,13 @@ STEPS_OF_THE_PAPER = (
 def compare_command(
     *,
     policies: Annotated[
-        str | None, typer.Option("--policies", help="Names of policies; the preset's if omitted.", metavar="NAME,...")
+        str | None,
+        typer.Option(
+            "--policies",
+            help="Names of policies, each with settings of its own where wanted, as in "
+            "elasticflow,elasticflow:admission=repair; the preset's if omitted.",
+            metavar="NAME[:SETTING=VALUE,...],...",
+        ),
     ] = None,
     trace: Annotated[
         Path | None,
@@ -71,9 +80,10 @@ def compare_command(
 
     Ends with a table and one self-contained page, DIR/report.html: completion times, who ran where, queue, prices.
     The preset says what is compared where nothing else is said: --preset shockwave repeats the comparison of its paper.
+    A policy that fails is named with its reason, the others are compared without it, and the exit code is 1.
     """
-    names = _names(policies, run.preset)
-    runs = run.runs(names)
+    variants = _variants(policies, run.preset)
+    runs = run.runs(variants, "--policies")
     usual = runs.preset.comparison
     drawn = replace(
         usual,
@@ -82,39 +92,90 @@ def compare_command(
         seed=usual.seed if run.seed is None else run.seed,
     )
     workload = runs.workload(_drawn(drawn, runs.table) if trace is None else runs.read(trace))
-    results, summaries = _simulated(names, runs, workload, out, plain_lines=not as_json)
+    ran = _simulated(variants, runs, workload, out, plain_lines=not as_json)
     described = f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
-    report = write_report(results, out / "report.html", description=described, summaries=summaries)
-    write_text(out / "comparison.json", json.dumps(summaries, indent=2, allow_nan=False) + "\n")
+    failed = [f"{row.get('label', row['policy'])} failed: {row['status_detail']}" for row in ran.failed]
+    summaries = ran.summaries
+    report = write_report(
+        ran.results, out / "report.html", description="; ".join([described, *failed]), summaries=summaries
+    )
+    write_text(out / "comparison.json", json.dumps([*summaries, *ran.failed], indent=2, allow_nan=False) + "\n")
     if as_json:
-        print_json(summaries)
-        return
-    _show(summaries, described)
-    if trace is None and usual.generator == "shockwave" and run.throughputs is None:
-        console().print(STEPS_OF_THE_PAPER, style="dim", soft_wrap=True)
-    console().print(f"Report: {report}", soft_wrap=True)
+        print_json([*summaries, *ran.failed])
+    else:
+        _show(summaries, described)
+        if trace is None and usual.generator == "shockwave" and run.throughputs is None:
+            console().print(STEPS_OF_THE_PAPER, style="dim", soft_wrap=True)
+        console().print(f"Report: {report}", soft_wrap=True)
+    for line in failed:
+        typer.echo(line, err=True)
+    if failed:
+        raise typer.Exit(1)
 
 
-def _simulated(
-    names: Sequence[str], runs: Runs, workload: Trace, out: Path, *, plain_lines: bool
-) -> tuple[list[SimulationResult], list[dict[str, Any]]]:
-    """Results and summaries of all policies, in the order of their names; each is saved when it is there."""
+@dataclass
+class _Ran:
+    """What came of the policies, in their order.
+
+    Attributes
+    ----------
+    results, summaries : of those that came through; what was written is complete.
+    failed : of each of the others policy, label where it has one, status "failed", and the reason in status_detail.
+    """
+
+    results: list[SimulationResult] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Path, *, plain_lines: bool) -> _Ran:
+    """Run all policies; each result is saved when it is there, and what one policy raises is its result.
+
+    Where none comes through, the first error is that of the comparison.
+    """
     results: dict[str, SimulationResult] = {}
     saved: dict[str, dict[str, Any]] = {}
-    policies = dict(zip(names, runs.policies, strict=True))
-    with policy_progress(names, plain_lines=plain_lines) as progress:
+    errors: dict[str, Exception] = {}
+    made = {variant.label: (variant, policy) for variant, policy in zip(variants, runs.policies, strict=True)}
+    with policy_progress(list(made), plain_lines=plain_lines) as progress:
         # The run that others are measured by comes first.
-        for name in sorted(names, key=lambda name: name != FAIR_SHARE_RUN):
-            results[name] = runs.simulate(workload, policies[name], progress(name))
-            jobs, fair = results[name].jobs, results.get(FAIR_SHARE_RUN)
-            if fair is not None:
-                jobs["rho_isolated"] = isolated_rho(jobs["jct"].to_numpy(), fair.jobs["jct"].to_numpy())
-            saved[name] = save_result(results[name], out / name)
-    summaries = [saved[name] for name in names]
-    for summary, label in zip(summaries, Presentation.of(summaries).labels, strict=True):
-        if label != summary["policy"]:
-            summary["paper_label"] = label
-    return [results[name] for name in names], summaries
+        for label in sorted(made, key=lambda label: label != FAIR_SHARE_RUN):
+            variant, policy = made[label]
+            try:
+                result = runs.simulate(workload, policy, progress(label), label=variant.run_label)
+                fair = results.get(FAIR_SHARE_RUN, result if label == FAIR_SHARE_RUN else None)
+                if fair is not None:
+                    times = result.jobs["jct"].to_numpy(), fair.jobs["jct"].to_numpy()
+                    result.jobs["rho_isolated"] = isolated_rho(*times)
+                saved[label] = save_result(result, out / variant.folder)
+                results[label] = result
+            except Exception as error:  # whatever a policy or a solver raises
+                errors[label] = error
+                # a summary stands where a run is complete
+                (out / variant.folder / "summary.json").unlink(missing_ok=True)
+                if not isinstance(error, (InputError, *EXPECTED)):
+                    traceback.print_exception(error)
+    if not results:
+        raise next(iter(errors.values()))
+    ran = _Ran()
+    for label, (variant, policy) in made.items():
+        if label in errors:
+            reason = {"status": "failed", "status_detail": _told(errors[label])}
+            own = {} if variant.run_label is None else {"label": label}
+            ran.failed.append({"policy": policy.name, **own, **reason})
+        else:
+            ran.results.append(results[label])
+            ran.summaries.append(saved[label])
+    for summary, shown in zip(ran.summaries, Presentation.of(ran.summaries).labels, strict=True):
+        if shown != summary.get("label", summary["policy"]):
+            summary["paper_label"] = shown
+    return ran
+
+
+def _told(error: Exception) -> str:
+    """The reason in one line; with the kind of error where it is none that is meant for users."""
+    said = " ".join(str(error).split())
+    return said if isinstance(error, (InputError, *EXPECTED)) else f"{type(error).__name__}: {said}"
 
 
 def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
@@ -125,19 +186,16 @@ def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
         screen.print(part)
     for summary in summaries:
         for line in extra_figures(summary):
-            screen.print(f"{summary['policy']}: {line}")
+            screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)
     if any(summary.get("by_entity") for summary in summaries):
         screen.print(entities_table(summaries))
 
 
-def _names(policies: str | None, preset_name: str) -> list[str]:
+def _variants(policies: str | None, preset_name: str) -> list[Variant]:
     """Policies of ``--policies``, or those of the preset."""
     if policies is None:
-        return list(preset(preset_name).comparison.policies)
-    names = [name.strip() for name in policies.split(",") if name.strip()]
-    if not names or len(set(names)) != len(names):
-        raise InputError("--policies", found=policies, expected="distinct names of policies, separated by commas")
-    return names
+        return [Variant(name) for name in preset(preset_name).comparison.policies]
+    return read_variants(policies, "--policies")
 
 
 def _drawn(what: Comparison, table: ThroughputTable) -> Trace:

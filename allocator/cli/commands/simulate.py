@@ -13,6 +13,8 @@ from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.output import save_result
+from allocator.variants import read_variants
+from throughputs import InputError
 
 
 @option_groups
@@ -21,7 +23,14 @@ def simulate_command(
         Path,
         typer.Option("--trace", help="Jobs: our own format, Gavel, Shockwave, ElasticFlow or Chronus.", metavar="FILE"),
     ],
-    policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            help="Name of the policy, which `allocator policies` lists; settings of its own may follow.",
+            metavar="NAME[:SETTING=VALUE,...]",
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
     run: RunOptions,
     checkpoint: Annotated[
@@ -39,11 +48,15 @@ def simulate_command(
     Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR, priorities.csv if jobs differ in weight
     and entities.csv with --entities; docs/formats.md and docs/simulator.md describe them.
     """
-    runs = run.runs([policy])
+    variants = read_variants(policy, "--policy")
+    if len(variants) > 1:
+        raise InputError("--policy", found=policy, expected="one policy; `allocator compare` takes several")
+    label = variants[0].label
+    runs = run.runs(variants)
     workload = runs.workload(runs.read(trace))
     kept = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
-    with policy_progress([policy]) as progress:
-        result = runs.simulate(workload, runs.policies[0], progress(policy), **kept)
+    with policy_progress([label]) as progress:
+        result = runs.simulate(workload, runs.policies[0], progress(label), label=variants[0].run_label, **kept)
     summary = save_result(result, out)
     if as_json:
         print_json(summary)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,7 @@ from allocator.cli.options.shared import (
     SolverOption,
     ThroughputsOption,
     TimeUnitOption,
+    warn,
 )
 from allocator.cli.options.values import (
     make_accelerator,
@@ -30,6 +31,7 @@ from allocator.cli.options.values import (
     make_table,
     make_window,
     named_value,
+    told_of_models,
 )
 from allocator.conversion import convert, convert_text, kinds_of
 from allocator.mechanism.settings import MechanismSettings
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from allocator.protocol import Policy
     from allocator.report.progress import Advance
     from allocator.results.result import SimulationResult
+    from allocator.variants import Variant
     from throughputs import ThroughputTable, Trace
 
 __all__ = ["RunOptions", "Runs"]
@@ -179,9 +182,9 @@ class RunOptions:
     choice: ChoiceOption = None
     settings: SettingOption = None
 
-    def runs(self, policies: Sequence[str]) -> Runs:
-        """What these policies (names) run with."""
-        return Runs(self, tuple(policies))
+    def runs(self, policies: Sequence[Variant], option: str = "--policy") -> Runs:
+        """What these policies, which `option` names, run with."""
+        return Runs(self, tuple(policies), option)
 
 
 class Runs:
@@ -189,18 +192,21 @@ class Runs:
 
     Attributes
     ----------
-    preset, cluster, table, seed : what the options say. policies : the policies, in the order of their names.
+    preset, cluster, table, seed : what the options say. policies : the policies, in the order of the variants.
     """
 
-    def __init__(self, options: RunOptions, names: tuple[str, ...]) -> None:
+    def __init__(self, options: RunOptions, variants: tuple[Variant, ...], option: str) -> None:
         self.options, self.seed = options, options.seed or 0
         mine, own = _own_settings(options)
         self.preset = _preset(options, mine)
-        names = tuple(self.preset.policy_names.get(name, name) for name in names)
+        named = self.preset.policy_names
+        chosen = tuple(replace(variant, name=named.get(variant.name, variant.name)) for variant in variants)
         accelerator = make_accelerator(options.accelerator, options.throughputs)
         usual = self.preset.comparison.cluster
         self.cluster: Cluster = make_cluster(options.cluster or usual, options.gpus_per_server, accelerator)
-        self.policies: list[Policy] = _policies(names, options, self.preset, self.cluster, own)
+        own_of = [variant.typed_settings(option) for variant in chosen]
+        names = [variant.name for variant in chosen]
+        self.policies: list[Policy] = _policies(names, own_of, options, self.preset, self.cluster, own)
         self.table: ThroughputTable = make_table(options.throughputs, self.policies, accelerator)
         self.window, self.prices = make_window(options.window), make_prices(options.prices)
         if self.estimation is not None and not any(Need.COLOCATION in policy.needs for policy in self.policies):
@@ -208,8 +214,12 @@ class Runs:
             raise InputError("--profiling-percentage, --reference-models", found=", ".join(names), expected=expected)
 
     def read(self, path: Path) -> Trace:
-        """The trace of a file, with the unit of time of ``--time-unit``."""
-        return read_trace(path, time_unit_seconds=self.options.time_unit)
+        """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs."""
+        trace = read_trace(path, time_unit_seconds=self.options.time_unit)
+        if self.options.throughputs is None:
+            elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
+            warn(told_of_models(path, trace, self.table, self.cluster, elastic=elastic))
+        return trace
 
     def workload(self, trace: Trace) -> Trace:
         """The trace with what ``--slos`` and ``--preload`` ask for."""
@@ -299,11 +309,17 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
 
 
 def _policies(
-    names: Sequence[str], options: RunOptions, preset: Preset, cluster: Cluster, own: dict[str, str]
+    names: Sequence[str],
+    own_of: Sequence[Mapping[str, Any]],
+    options: RunOptions,
+    preset: Preset,
+    cluster: Cluster,
+    own: dict[str, str],
 ) -> list[Policy]:
     """The policies with the settings of the preset on `cluster`, of ``--solver`` and ``--choice``, and `own` above all.
 
-    A policy is given the settings that it has; each of `own`, which are text, must be one of some policy.
+    A policy is given the settings that it has; each of `own`, which are text, must be one of some policy. Those in
+    `own_of` are of the policy at that place alone, and above these.
     """
     known = {name: kinds_of_settings(name) for name in names}
     for setting in own:
@@ -314,7 +330,7 @@ def _policies(
             raise InputError("--set", found=f"{POLICY_PREFIX}{setting}", expected=expected)
     takers = [name for name in names if _takes(get_policy(name), options.solver)]
     policies = []
-    for name in names:
+    for name, its_own in zip(names, own_of, strict=True):
         settings: dict[str, Any] = {"choice": preset.choice} | preset.settings_of_policy(name, cluster)
         if options.choice is not None:
             settings["choice"] = options.choice
@@ -327,6 +343,7 @@ def _policies(
             if setting in known[name]:
                 field = POLICY_PREFIX + setting
                 settings[setting] = convert_text(text, known[name][setting], source="--set", field=field)
+        settings |= its_own
         policies.append(get_policy(name, **{key: value for key, value in settings.items() if key in known[name]}))
     return policies
 

@@ -92,6 +92,12 @@ def console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=120)
 
 
+def warn(text: str) -> None:
+    """A warning on standard error; nothing where there is nothing to say."""
+    if text:
+        typer.echo(f"warning: {text}", err=True)
+
+
 def print_json(data: Any) -> None:
     """JSON on standard output."""
     json.dump(data, sys.stdout, indent=2, allow_nan=False, default=_plain)

@@ -19,6 +19,7 @@ from allocator.cli.options.shared import (
 )
 from allocator.cli.options.values import make_prices, make_window, named_value
 from allocator.sweep.definition.settings import setting_of_text
+from allocator.variants import read_variants
 from throughputs import InputError
 from throughputs.files import parse_json
 
@@ -27,7 +28,15 @@ __all__ = ["DefinitionOptions", "OutOption", "RunningOptions", "numbers", "windo
 MOST_SEEDS = 1_000_000
 DEFAULT_POLICIES = "max_min_fairness_perf,max_min_fairness,fifo_perf"
 
-PoliciesOption = Annotated[str, typer.Option("--policies", "-p", help="Names of policies.", metavar="NAME,...")]
+PoliciesOption = Annotated[
+    str,
+    typer.Option(
+        "--policies",
+        "-p",
+        help="Names of policies, each with settings of its own where wanted.",
+        metavar="NAME[:SETTING=VALUE,...],...",
+    ),
+]
 SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds; 0:3 is 0, 1 and 2.", metavar="SEED,...|FIRST:END")]
 ClustersOption = Annotated[
     list[str], typer.Option("--cluster", "-c", help="GPUs by accelerator type; may be repeated.", metavar="TYPE:N,...")
@@ -92,12 +101,16 @@ class DefinitionOptions:
 
     def definition(self, kind: str, *, preload: bool = False) -> dict[str, Any]:
         """A definition as a TOML file would hold it, without its loads."""
-        policies = [name.strip() for name in self.policies.split(",") if name.strip()]
+        variants = read_variants(self.policies, "--policies")
+        policies = [variant.name for variant in variants]
         fixed = dict(named_value("--set", text) for text in self.settings or ())
         varied = dict(named_value("--vary", text) for text in self.vary or ())
         return {
             "kind": kind,
-            "policies": policies,
+            "policies": [
+                {"name": variant.name, **variant.typed_settings("--policies")} if variant.settings else variant.name
+                for variant in variants
+            ],
             "seeds": _seeds(self.seeds),
             "clusters": self.clusters,
             **({"gpus_per_server": self.gpus_per_server} if self.gpus_per_server else {}),

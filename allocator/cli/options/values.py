@@ -10,8 +10,9 @@ from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
 from allocator.registry import get_policy, settings_of
-from throughputs import InputError, PriceTable, ThroughputTable, read_prices
+from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices
 from throughputs.tables.folder import accelerator_of_folder
+from throughputs.traces.formats import named_format
 
 __all__ = [
     "make_accelerator",
@@ -21,9 +22,11 @@ __all__ = [
     "make_table",
     "make_window",
     "named_value",
+    "told_of_models",
 ]
 
 MOST_DIGITS = 16
+MOST_NAMED = 3
 
 
 def make_cluster(text: str, gpus_per_server: str | None, accelerator: str | None = None) -> Cluster:
@@ -89,6 +92,44 @@ def make_table(path: Path | None, policies: Sequence[Policy], accelerator: str |
     """Table of ``--throughputs``; the embedded one has co-location where a policy packs jobs."""
     packs = any(Need.COLOCATION in policy.needs for policy in policies)
     return load_throughputs(path, colocated=packs, accelerator=accelerator)
+
+
+def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cluster, *, elastic: bool) -> str:
+    """What is to be said where a trace of another system meets the embedded `table`; empty where there is nothing.
+
+    Its models are those of that system. One that the table lacks runs on the GPUs that its job asks for, as fast as
+    its duration says; one that the table has is another program of the same name. `elastic` : whether a policy chooses
+    the number of GPUs.
+
+    Raises
+    ------
+    InputError
+        Models that the table lacks, on a cluster of several types: a duration says nothing of the others.
+    """
+    system = named_format(path)
+    if not system:
+        return ""
+    named = sorted(set(map(str, trace.job_type)))
+    lacking = [name for name in named if name not in table.job_types]
+    known = [name for name in named if name in table.job_types]
+    give = "give the throughputs of its models with --throughputs"
+    if system == "elasticflow":
+        give += " throughputs_A100 (allocator data fetch elasticflow-throughputs)"
+    if lacking and len(cluster.accelerators) > 1:
+        expected = f"throughputs of {_some(lacking)} on {', '.join(cluster.accelerators)}; {give}"
+        raise InputError(path, field="job type", found=f"models that the {table.source} lacks", expected=expected)
+    said = []
+    if known:
+        said.append(f"the {table.source} has {_some(known)} under the same name, from other programs")
+    if lacking and (elastic or system == "elasticflow"):
+        said.append(f"jobs of {_some(lacking)} run on the GPUs that they ask for only, as fast as their durations say")
+    return f"{path}: {'; '.join(said)}; {give}" if said else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:MOST_NAMED])
+    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
 
 
 def named_value(option: str, text: str) -> tuple[str, str]:

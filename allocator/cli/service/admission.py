@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from allocator.cluster import Cluster
+from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.door.client import Client
 from allocator.runtime.recorded.leases import last_event
@@ -17,7 +19,7 @@ from throughputs import InputError, ThroughputTable, Trace, read_table
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.merge import merged_tables
 
-__all__ = ["Presence", "present_jobs"]
+__all__ = ["Presence", "present_jobs", "repair_of"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Presence:
     throughputs : what is believed of these jobs, each a type of its own, and of job types.
     clock : of the service, seconds.
     policy : in force.
-    slot_seconds, restart_seconds : with which it reckons.
+    slot_seconds, restart_seconds, margin_seconds : with which it reckons.
+    repair : when it admits jobs by plans in other orders.
     """
 
     jobs: Trace
@@ -40,8 +43,10 @@ class Presence:
     throughputs: ThroughputTable
     clock: float
     policy: str
-    slot_seconds: float
-    restart_seconds: float
+    slot_seconds: float = 0.0
+    restart_seconds: float = 0.0
+    margin_seconds: float = 0.0
+    repair: Repair = NO_REPAIR
 
 
 def present_jobs(state: Path, throughputs: Path | None) -> Presence:
@@ -87,6 +92,8 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
         answer["service"]["policy"],
         float(own.get("slot_seconds") or 0.0),
         float(own.get("restart_seconds") or settings.get("restart_penalty_seconds") or 0.0),
+        float(own.get("margin_seconds") or 0.0),
+        repair_of(own),
     )
 
 
@@ -107,3 +114,11 @@ def _of_one_type(service: dict[str, Any], state: Path) -> dict[str, int]:
         )
     expected = f"GPUs of one type, as nothing promises deadlines across types: {remedy}"
     raise InputError(f"service on {state}", found=found, expected=expected)
+
+
+def repair_of(own: Mapping[str, Any]) -> Repair:
+    """When a policy with these settings admits jobs by plans in other orders."""
+    if own.get("admission", "repair") != "repair" or not own.get("repair_rounds"):
+        return NO_REPAIR
+    quantile = own.get("repair_quantile", NO_REPAIR.quantile)
+    return Repair(int(own["repair_rounds"]), int(own["repair_jobs"]), quantile)

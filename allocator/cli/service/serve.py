@@ -36,6 +36,7 @@ from allocator.runtime.recorded.run import THROUGHPUTS_FILE
 from allocator.runtime.records.journal import Event
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
+from allocator.variants import Variant
 from throughputs import InputError, write_table
 
 EntitiesOption = Annotated[
@@ -188,12 +189,12 @@ class _Maker:
     policy: str
 
     def __post_init__(self) -> None:
-        replace(self.options, cluster="v100:1").runs([self.policy])
+        replace(self.options, cluster="v100:1").runs([Variant(self.policy)])
 
     def __call__(self, hardware: Hardware) -> World:
         cluster = hardware.cluster
         servers = ",".join(f"{name}:{size}" for name, size in cluster.gpus_per_server.items())
-        runs = replace(self.options, cluster=str(cluster), gpus_per_server=servers).runs([self.policy])
+        runs = replace(self.options, cluster=str(cluster), gpus_per_server=servers).runs([Variant(self.policy)])
         policy = runs.policies[0]
         policy.prepare()
         mechanism = runs.preset.in_run(policy.name, cluster).mechanism
@@ -203,7 +204,7 @@ class _Maker:
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""
-        runs = replace(self.options, cluster=str(hardware.cluster)).runs([self.policy])
+        runs = replace(self.options, cluster=str(hardware.cluster)).runs([Variant(self.policy)])
         policy, entities = runs.policies[0], self.entities
         return {
             "policy": policy.name,
@@ -214,7 +215,7 @@ class _Maker:
 
     def keep_throughputs(self, path: Path) -> None:
         """The throughputs that are believed of job types, as a file."""
-        write_table(replace(self.options, cluster="v100:1").runs([self.policy]).table, path)
+        write_table(replace(self.options, cluster="v100:1").runs([Variant(self.policy)]).table, path)
 
     def under(self, policy: str, settings: Mapping[str, str]) -> _Maker:
         """The same under another policy with settings of its own."""

@@ -57,8 +57,8 @@ class DeadlinePolicy(PlanPolicy):
     slot_seconds : length of a slot: GPUs are planned to come back at ends of slots only. 0: no slots; None: as long as
         decisions are apart at least.
     whole_seconds : whether jobs are planned to end on whole seconds after a breakpoint of the plan.
-    restart_seconds : what a job is taken to need to get going on another number of GPUs.
-    learn_costs : whether it is taken to need more where that turns out, and to be slower by what decisions cost that
+    restart_seconds : what a job is taken to need to get going on another number of GPUs, at least.
+    learn_costs : whether it is taken to need more where a start did, and to be slower by what decisions cost that
         leave its GPUs as they are.
     margin_seconds : how long before its deadline a job is to end.
     published_list : whether ties are resolved, and gangs placed, as in the published code: it keeps one list of jobs
@@ -232,7 +232,8 @@ class DeadlinePolicy(PlanPolicy):
         }
         memory.costs.note(
             now,
-            (job.label for job, held in running if held != job.held),
+            (job.label for job, held in running if not job.held),
+            (job.label for job, held in running if job.held and held != job.held),
             (job.label for job, held in running if held == job.held),
         )
         if self.published_list:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -9,28 +10,38 @@ from allocator.protocol import ClusterState
 
 __all__ = ["DecisionCosts"]
 
+_REMEMBERED = 1000
+"""Starts, and changes of the number of GPUs, that are remembered: one that took long is forgotten in the end."""
+
 
 class DecisionCosts:
-    """Means over the decisions so far, told apart by whether a decision changed the GPUs of a job.
+    """What decisions have cost, told apart by what they did to the GPUs of a job.
+
+    A plan that is to be kept needs room for the dearest start that may come, not for the mean: half of the starts cost
+    more than that. Jobs that start and jobs that run on with another number of GPUs are kept apart, so that one that
+    is frequent and cheap does not hide what the other costs.
 
     Attributes
     ----------
-    starts, start_seconds : how often a job began to run on another number of GPUs, and what all of that cost, seconds.
+    start_seconds, resize_seconds : what it cost jobs without GPUs to start, and jobs with GPUs to go on with another
+        number of them, seconds; the last thousand of each.
     kept_seconds, lost_seconds : for how long jobs ran on a number of GPUs that a decision left as it was, and what of
         that these decisions cost them, seconds.
     """
 
     def __init__(self) -> None:
-        self.starts, self.start_seconds = 0, 0.0
+        self.start_seconds: deque[float] = deque(maxlen=_REMEMBERED)
+        self.resize_seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self.kept_seconds, self.lost_seconds = 0.0, 0.0
         self._clock = 0.0
         self._started: set[Hashable] = set()
+        self._resized: set[Hashable] = set()
         self._kept: set[Hashable] = set()
 
     @property
     def restart_seconds(self) -> float:
-        """What it takes a job to get going on another number of GPUs, on average; 0 where that is not known."""
-        return self.start_seconds / self.starts if self.starts else 0.0
+        """What it takes a job at most to get going on another number of GPUs, as far as is known; 0: nothing is."""
+        return max(max(self.start_seconds, default=0.0), max(self.resize_seconds, default=0.0))
 
     @property
     def lost_share(self) -> float:
@@ -45,27 +56,36 @@ class DecisionCosts:
             return
         for label, lost in zip(state.throughputs.jobs, state.lost_seconds.tolist(), strict=True):
             if label in self._started:
-                self.starts += 1
-                self.start_seconds += lost
+                self.start_seconds.append(lost)
+            elif label in self._resized:
+                self.resize_seconds.append(lost)
             elif label in self._kept:
                 self.kept_seconds += passed
                 self.lost_seconds += min(lost, passed / 2)
-        self._started, self._kept = set(), set()
+        self._started, self._resized, self._kept = set(), set(), set()
 
-    def note(self, now: float, started: Iterable[Hashable], kept: Iterable[Hashable]) -> None:
-        """A decision at `now` (seconds) lets these jobs run, on other numbers of GPUs or on as many as before."""
-        self._clock, self._started, self._kept = now, set(started), set(kept)
+    def note(
+        self, now: float, started: Iterable[Hashable], resized: Iterable[Hashable], kept: Iterable[Hashable]
+    ) -> None:
+        """A decision at `now` (seconds) lets jobs run: from none, on other numbers of GPUs, or on those of before."""
+        self._clock, self._started, self._resized, self._kept = now, set(started), set(resized), set(kept)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {
-            "sums": [self.starts, self.start_seconds, self.kept_seconds, self.lost_seconds],
+            "start_seconds": list(self.start_seconds),
+            "resize_seconds": list(self.resize_seconds),
+            "sums": [self.kept_seconds, self.lost_seconds],
             "clock": self._clock,
             "started": sorted(self._started, key=str),
+            "resized": sorted(self._resized, key=str),
             "kept": sorted(self._kept, key=str),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
-        self.starts, self.start_seconds, self.kept_seconds, self.lost_seconds = state["sums"]
-        self._clock, self._started, self._kept = state["clock"], set(state["started"]), set(state["kept"])
+        self.start_seconds = deque(state["start_seconds"], _REMEMBERED)
+        self.resize_seconds = deque(state["resize_seconds"], _REMEMBERED)
+        self.kept_seconds, self.lost_seconds = state["sums"]
+        self._clock, self._started = state["clock"], set(state["started"])
+        self._resized, self._kept = set(state["resized"]), set(state["kept"])

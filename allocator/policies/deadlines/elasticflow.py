@@ -47,9 +47,12 @@ class ElasticFlow(ElasticPolicy):
     plan of before is carried on, and newcomers are tried on what that leaves. A job whose promise has become impossible
     to keep is served as best effort and stands in nobody's way.
 
-    Decisions cost time. What starts turn out to take is part of the plans, so that a job is moved to other GPUs only
-    where it gains more than that, and who is let in has time in reserve for decisions that cost those who run on
-    (`learn_costs`). The next decision is made when something has happened, or when a plan would otherwise be missed.
+    Decisions cost time. The most that starts turn out to take is part of the plans, so that a job is moved to other
+    GPUs only where it gains more than that, and who is let in has time in reserve for decisions that cost those who run
+    on (`learn_costs`). So an admitted job is in time unless GPUs are lost, throughputs fall, or starts and decisions
+    cost more than they ever did before it was admitted, or than `restart_seconds`: the first jobs of all are admitted
+    before any start has told. The next decision is made when something has happened, or when a plan would otherwise be
+    missed.
 
     Parameters
     ----------
@@ -86,13 +89,17 @@ class ElasticFlow(ElasticPolicy):
             found = self.repair_quantile
             raise InputError("policy elasticflow", field="repair_quantile", found=found, expected="from 0 to 1")
 
+    @property
+    def repair(self) -> Repair:
+        """When admission tries other orders, and how many."""
+        rounds = self.repair_rounds if self.admission == "repair" else 0
+        return Repair(rounds, self.repair_jobs, self.repair_quantile)
+
     def plan(self, state: ClusterState, memory: DeadlineMemory) -> Plan:
         """Who runs on how many GPUs until something changes."""
         pool = self.pool(state)
         jobs, unserved = self.jobs(state, memory, pool)
-        rounds = self.repair_rounds if self.admission == "repair" else 0
-        repair = Repair(rounds, self.repair_jobs, self.repair_quantile)
-        promises = self.promises(state, memory, pool, repair)
+        promises = self.promises(state, memory, pool, self.repair)
         new = [job for job in jobs if not memory.knows(job.label)]
         with_deadline = [job for job in new if job.due < inf]
         if self.keep_promises:

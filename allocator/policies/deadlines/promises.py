@@ -19,17 +19,19 @@ class Repair(NamedTuple):
     ----------
     rounds : orders of all jobs that are tried where the order of deadlines does not let a job in; 0: none.
     jobs : number of jobs up to which they are.
-    quantile : of the least GPU time that the others still need: who needs more is not let in so.
+    quantile : of the least GPU time that the others still need: who needs more is not let in so. None: everybody may.
     """
 
     rounds: int = 0
     jobs: int = 0
-    quantile: float = 1.0
+    quantile: float | None = 1.0
 
     def is_for(self, newcomers: Sequence[PlannedJob], others: Sequence[PlannedJob]) -> bool:
         """Whether it is tried to let newcomers in beside others."""
         if not self.rounds or len(newcomers) + len(others) > self.jobs:
             return False
+        if self.quantile is None:
+            return True
         needed = sorted(job.least_gpu_seconds for job in others)
         most = needed[int(self.quantile * (len(needed) - 1))] if needed else inf
         return all(job.least_gpu_seconds <= most for job in newcomers)
@@ -55,6 +57,13 @@ class Promises:
         self._fixed: list[PlannedJob] = []
         self._fixed_plans: list[JobPlan] = []
         self._order: DeadlineOrder[PlannedJob] = DeadlineOrder.filled(filling, FreeProfile(now, gpus))
+
+    def copy(self, repair: Repair) -> Promises:
+        """Others that change on their own, the same so far, with another `repair`."""
+        made = Promises(self.filling, self.now, self.gpus, self.wait, repair)
+        made.fix(self._fixed, self._fixed_plans)
+        made.add(self._order.jobs)
+        return made
 
     @property
     def jobs(self) -> list[PlannedJob]:

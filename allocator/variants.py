@@ -1,0 +1,129 @@
+"""Policies with settings of their own, as one text: what is compared under which name.
+
+>>> [variant.label for variant in read_variants("fifo,elasticflow,elasticflow:admission=repair,repair_rounds=5")]
+['fifo', 'elasticflow', 'elasticflow:admission=repair,repair_rounds=5']
+
+A list of policies is NAME or NAME:SETTING=VALUE,SETTING=VALUE, separated by commas: what has an equals sign and no
+colon before it belongs to the policy before. Values are written as after ``--set``; those with commas of their own
+stand in brackets, braces or double quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from allocator.conversion import convert_text
+from allocator.registry import kinds_of_settings
+from throughputs import InputError
+from throughputs.errors import did_you_mean
+
+__all__ = ["Variant", "read_variants"]
+
+_EXPECTED = "names of policies, as in fifo,elasticflow:admission=repair"
+_OPENING, _CLOSING = "[{", "]}"
+_NOT_IN_FOLDERS = re.compile(r"[^A-Za-z0-9_.,=-]+")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A policy by name, with what tells it apart from others of that name.
+
+    Attributes
+    ----------
+    name : of the policy.
+    settings : of this one, as text, by name; they stand above all others.
+    """
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """What it is called: its name, and its own settings behind a colon."""
+        own = ",".join(f"{name}={text}" for name, text in self.settings.items())
+        return f"{self.name}:{own}" if own else self.name
+
+    @property
+    def run_label(self) -> str | None:
+        """What its run is called; None where the name of the policy says it."""
+        return self.label if self.settings else None
+
+    @property
+    def folder(self) -> str:
+        """The label as the name of a folder."""
+        return _NOT_IN_FOLDERS.sub("-", self.label)
+
+    def typed_settings(self, source: object) -> dict[str, Any]:
+        """Its own settings as the policy declares them.
+
+        Raises
+        ------
+        InputError
+            A setting that the policy does not have, or text that stands for no value of it; `source` is named.
+        """
+        known = kinds_of_settings(self.name)
+        for setting, text in self.settings.items():
+            if setting not in known:
+                expected = f"one of {', '.join(known)}{did_you_mean(setting, known)}" if known else "no settings"
+                raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)
+        return {
+            setting: convert_text(text, known[setting], source=source, field=f"{self.name}:{setting}")
+            for setting, text in self.settings.items()
+        }
+
+
+def read_variants(text: str, source: object = "policies") -> list[Variant]:
+    """The policies of a list.
+
+    Raises
+    ------
+    InputError
+        Text that is no such list, or one that names a policy twice with the same settings.
+    """
+    found: list[tuple[str, dict[str, str]]] = []
+    for part in _parts(text):
+        ahead, equals, _ = part.partition("=")
+        goes_on = bool(equals) and ":" not in ahead
+        if goes_on and not found:
+            raise InputError(source, found=text, expected=_EXPECTED)
+        if goes_on:
+            setting = part
+        else:
+            name, colon, setting = part.partition(":")
+            found.append((name.strip(), {}))
+            if not colon:
+                continue
+        key, equals, value = (piece.strip() for piece in setting.partition("="))
+        if not (key and equals and value) or key in found[-1][1]:
+            expected = f"settings of {found[-1][0]} as NAME=VALUE, each once"
+            raise InputError(source, found=part, expected=expected)
+        found[-1][1][key] = value
+    variants = [Variant(name, settings) for name, settings in found]
+    for taken in (_twice([v.label for v in variants]), _twice([v.folder for v in variants])):
+        if taken is not None:
+            raise InputError(source, found=taken, expected="distinct names of policies, or other settings of each")
+    if not variants or not all(variant.name for variant in variants):
+        raise InputError(source, found=text, expected=_EXPECTED)
+    return variants
+
+
+def _twice(names: Sequence[str]) -> str | None:
+    """The first name that stands there a second time."""
+    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+
+
+def _parts(text: str) -> list[str]:
+    """What is between commas that are in no brackets, braces or double quotes; without empty parts."""
+    parts, depth, quoted = [""], 0, False
+    for sign in text:
+        quoted ^= sign == '"'
+        if not quoted:
+            depth += (sign in _OPENING) - (sign in _CLOSING)
+        if sign == "," and depth <= 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
