@@ -16,10 +16,13 @@ from throughputs.frames import FrameReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MODES", "Trace"]
+__all__ = ["MODES", "OWNERS", "Trace"]
 
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
+
+OWNERS = ("user", "partition")
+"""Columns of which the names may become entities."""
 
 _REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
@@ -267,6 +270,23 @@ class Trace:
     def head(self, n: int) -> Trace:
         """The first `n` jobs."""
         return self.take(slice(n))
+
+    def owned_by(self, column: str) -> Trace:
+        """The same jobs, each of the entity that `column` names: "user" or "partition".
+
+        Raises
+        ------
+        InputError
+            Another column, or one that says nothing of any job.
+        """
+        if column not in OWNERS:
+            expected = f"one of {', '.join(OWNERS)}{did_you_mean(column, OWNERS)}"
+            raise InputError(self.source, field="owner", found=column, expected=expected)
+        names = getattr(self, column)
+        if len(self) and not (names != "").any():
+            raise InputError(self.source, field=column, expected=f"jobs with their {column}")
+        columns = {name: getattr(self, name) for name in self.column_names()}
+        return Trace(**columns | {"entity": names}, source=self.source)
 
     def take(self, jobs: NDArray[np.integer[Any]] | slice) -> Trace:
         """Some of the jobs (positions, ascending)."""

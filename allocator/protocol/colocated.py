@@ -196,9 +196,10 @@ def without_sharing(
 
 def _check_alike(trace: Trace, field: str, good: NDArray[np.bool_]) -> None:
     if not good.all():
-        row = int(np.argmin(good))
+        job = int(np.argmin(good))
         expected = "jobs of the throughput table that may use every type, for a policy that packs"
-        raise InputError(trace.source, line=row + 1, field=field, found=getattr(trace, field)[row], expected=expected)
+        found = getattr(trace, field)[job]
+        raise InputError(trace.source, field=f"{field} of job {job}", found=found, expected=expected)
 
 
 def _checked(columns: PackedColumns, trace: Trace, cluster: Cluster) -> PackedColumns:

@@ -104,12 +104,13 @@ def _check_named(trace: Trace, table: ThroughputTable, known: NDArray[np.bool_])
     named = np.isin(trace.job_type.astype(str), np.array(table.job_types, dtype=str))
     unknown = np.flatnonzero(~known & ~named & ~np.isnan(trace.duration))
     if len(unknown):
-        name = trace.job_type[unknown[0]]
+        name, job = trace.job_type[unknown[0]], int(unknown[0])
         expected = (
-            f"a job type of the {table.source}{did_you_mean(name, table.job_types)}, which knows how fast the types of "
-            "this cluster are; --set gang_rates=duration takes all for equally fast"
+            f"a job type of the {table.source}{did_you_mean(name, table.job_types)}, as that tells the types of the "
+            "cluster apart; or --cluster with other types; or --set gang_rates=duration, which takes all as equally "
+            "fast"
         )
-        raise InputError(trace.source, line=int(unknown[0]) + 1, field="job_type", found=name, expected=expected)
+        raise InputError(trace.source, field=f"job_type of job {job}", found=name, expected=expected)
 
 
 def _configurations_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> Configurations:

@@ -8,6 +8,7 @@ import pytest
 import allocator
 from allocator import Cluster, get_policy
 from allocator.presets import preset
+from allocator.protocol.entities import Entities
 from throughputs import InputError, ThroughputTable, Trace, default_table
 
 SECONDS = [600.0, 1200.0, 300.0, 900.0]
@@ -47,7 +48,7 @@ def test_policies_of_every_kind_run_them(policy, cluster):
 
 
 def test_types_of_known_speeds_need_a_job_type_that_is_known():
-    with pytest.raises(InputError, match=r"trace:1: field 'job_type': found 'job', .*--set gang_rates=duration takes"):
+    with pytest.raises(InputError, match=r"trace: field 'job_type of job 0': found 'job', .*gang_rates=duration"):
         completion_times(logged(), "v100:8,k80:8")
     alike = preset("default").replace(gang_rates="duration")
     assert (completion_times(logged(), "v100:8,k80:8", preset=alike) > 0).all()
@@ -61,7 +62,7 @@ def test_known_jobs_beside_them_keep_their_rates():
     found = completion_times(both, "v100:2", "shockwave", preset=preset("default").replace(round_seconds=60))
     rate = table.rates(["A3C"], [1], ["v100"])[0, 0]
     assert found.tolist() == pytest.approx([7000.0 / rate, 600.0])
-    with pytest.raises(InputError, match=r"trace:2: field 'job_type': found 'job', .*for a policy that packs"):
+    with pytest.raises(InputError, match=r"trace: field 'job_type of job 1': found 'job', .*for a policy that packs"):
         completion_times(both, "v100:2", "max_min_fairness_packed")
 
 
@@ -87,5 +88,25 @@ def test_partitions_hold_in_known_tables_and_not_under_packing():
     ideal = preset("default").replace(ideal=True)
     assert completion_times(trace, "fast:2,slow:2", "fifo_perf", table, preset=ideal).tolist() == [100.0, 50.0]
     a3c = Trace(["A3C"], [1], [100.0], [0.0], partition=["v100"])
-    with pytest.raises(InputError, match=r"trace:1: field 'partition': found 'v100', .*that packs"):
+    with pytest.raises(InputError, match=r"trace: field 'partition of job 0': found 'v100', .*that packs"):
         completion_times(a3c, "v100:2,k80:2", "max_min_fairness_packed")
+
+
+def test_users_share_a_cluster_as_entities():
+    many = Trace(["job"] * 5, [1] * 5, [1000.0] * 5, [0.0] * 5, duration=[1000.0] * 5, user=["a", "a", "a", "a", "b"])
+    ideal = preset("default").replace(ideal=True)
+    policy = get_policy("max_min_fairness_water_filling")
+
+    def run(trace, entities):
+        return allocator.simulate(trace, Cluster.parse("a100:2"), policy, preset=ideal, entities=entities).jobs["jct"]
+
+    alone = run(many, None)
+    owned = many.owned_by("user")
+    shared = run(owned, Entities.named(owned.entity))
+    assert alone.tolist() == pytest.approx([2500.0] * 5)
+    # One of the two GPUs is of the user with one job.
+    assert shared.tolist() == pytest.approx([2500.0] * 4 + [1000.0])
+    with pytest.raises(InputError, match="trace: field 'partition': found nothing, expected jobs with their partition"):
+        many.owned_by("partition")
+    with pytest.raises(InputError, match=r"found 'users', expected one of user, partition \(did you mean 'user'\?\)"):
+        many.owned_by("users")

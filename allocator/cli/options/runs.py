@@ -23,6 +23,7 @@ from allocator.cli.options.shared import (
     ThroughputsOption,
     TimeUnitOption,
 )
+from allocator.cli.options.unused import unused_columns
 from allocator.cli.options.values import (
     make_accelerator,
     make_cluster,
@@ -137,6 +138,14 @@ EntitiesOption = Annotated[
         metavar="FILE",
     ),
 ]
+EntitiesByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--entities-by",
+        help="Users or partitions of the trace become entities, of equal weight, or as the file of --entities says.",
+        metavar="user|partition",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,7 @@ class RunOptions:
     slos: SlosOption = False
     prices: PricesOption = None
     entities: EntitiesOption = None
+    entities_by: EntitiesByOption = None
     profiling_percentage: ProfilingOption = None
     reference_models: ReferencesOption = None
     max_waiting: MaxWaitingOption = None
@@ -179,11 +189,12 @@ class Runs:
 
     Attributes
     ----------
-    preset, cluster, table, seed : what the options say. policies : the policies, in the order of their names.
+    preset, cluster, table, entities, seed : what the options say. policies : the policies, in the order of their names.
     """
 
     def __init__(self, options: RunOptions, names: tuple[str, ...]) -> None:
         self.options, self.seed = options, options.seed or 0
+        self.entities = None if options.entities is None else Entities.parse(options.entities)
         mine, own = _own_settings(options)
         self.preset = _preset(options, mine)
         names = tuple(self.preset.policy_names.get(name, name) for name in names)
@@ -202,7 +213,13 @@ class Runs:
         return read_trace(path, time_unit_seconds=self.options.time_unit)
 
     def workload(self, trace: Trace) -> Trace:
-        """The trace with what ``--slos`` and ``--preload`` ask for."""
+        """The trace with what ``--entities-by``, ``--slos`` and ``--preload`` ask for; says what of it is not used."""
+        if self.options.entities_by is not None:
+            trace = trace.owned_by(self.options.entities_by)
+            if self.options.entities is None:
+                self.entities = Entities.named(trace.entity, trace.source)
+        for line in unused_columns(trace, self.cluster, self.options.entities_by, by_name=self.entities is not None):
+            typer.echo(line, err=True)
         if self.entities is not None and not any(trace.entity):
             expected = "jobs that name their entities, in a column entity"
             raise InputError(trace.source, field="entity", found="none", expected=expected)
@@ -210,11 +227,6 @@ class Runs:
             # A stream of its own, so that nothing else changes with the draw.
             trace = assign_slos(trace, np.random.default_rng([self.seed, SLO_STREAM]))
         return preload(trace, self.cluster) if self.options.preload else trace
-
-    @cached_property
-    def entities(self) -> Any:
-        """Entities of ``--entities``; None without."""
-        return None if self.options.entities is None else Entities.parse(self.options.entities)
 
     @cached_property
     def estimation(self) -> Any:

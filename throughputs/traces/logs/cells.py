@@ -73,7 +73,8 @@ class Clock:
     ----------
     zone : of dates that name none, as ``Europe/Berlin``; None: UTC.
     unit : of numbers.
-    dates : whether times are dates, as most of those that were read first; None: nothing was read yet.
+    dates : whether times are dates, as no fewer than numbers are among those that were read first; None: nothing was
+        read yet.
     without_zone : whether some date named no zone.
     """
 
@@ -87,7 +88,9 @@ class Clock:
         """(N,) seconds; nan for blank cells and for what is no time of the kind that the first one is."""
         if self.dates is None:
             sample = cells[np.flatnonzero(~is_blank(cells))[:_SAMPLE]]
-            self.dates = bool(2 * np.isnan(numbers(sample, decimal_comma)).sum() > len(sample))
+            others = sample[np.isnan(numbers(sample, decimal_comma))]
+            dated = np.count_nonzero(self._microseconds(others) != _NOT_A_TIME)
+            self.dates = bool(dated >= len(sample) - len(others))
             if self.dates:
                 stamps = self._microseconds(cells)
                 self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))

@@ -251,8 +251,10 @@ class _Reader:
 
     def _dropped(self) -> dict[str, int]:
         counts = np.bincount(self.reason[self.reason >= 0], minlength=len(self.reasons)).tolist()
-        named = zip(self.reasons, counts, strict=True)
-        return {reason: count for (reason, _, _), count in sorted(named, key=lambda item: -item[1])}
+        total: dict[str, int] = {}
+        for (reason, _, _), count in zip(self.reasons, counts, strict=True):
+            total[reason] = total.get(reason, 0) + count
+        return dict(sorted(total.items(), key=lambda item: -item[1]))
 
     def _refuse_first(self) -> None:
         bad = np.flatnonzero(self.reason >= 0)
