@@ -152,6 +152,18 @@ def test_options_come_before_names(imported):
     assert imported(text, duration_unit="days").trace.duration.tolist() == [86400.0]
 
 
+def test_units_that_nothing_tells_are_assumed(imported):
+    found = imported("created_at,runtime,gpus\n1714550400000,9,1\n1714550400250,9,1\n")
+    assert (found.units, found.assumed) == ({"duration": "s", "submit": "ms"}, {"duration", "submit"})
+    assert (found.origin, found.trace.arrival_time.tolist()) == ("1714550400", [0.0, 0.25])
+    told = imported("created_at,run_time_h,gpus\n1714550400,9,1\n", clock_unit="s")
+    assert (told.units, told.assumed) == ({"duration": "h", "submit": "s"}, frozenset())
+    clocks = imported("created_at,runtime,gpus\n2024-01-01,0:00:09,1\n")
+    assert (clocks.units, clocks.assumed) == ({}, frozenset())
+    comma = imported("submit;dauer;gpus\n5;1,5;1\n", {"duration": "dauer"}, duration_unit="h")
+    assert (comma.units["duration"], comma.trace.duration.tolist()) == ("h", [5400.0])
+
+
 def test_starts_and_ends_stand_in(imported):
     text = "start,end,gpus,state\n2024-01-01 00:00:00,2024-01-01 01:00:00,1,DONE\n,,1,DONE\n2024-01-01,,1,RUNNING\n"
     found = imported(text)

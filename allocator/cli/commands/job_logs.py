@@ -23,6 +23,9 @@ DemandOption = Annotated[
 ]
 
 
+_UNIT_OPTIONS = {"duration": "--duration-unit", "submit": "--clock-unit"}
+
+
 def _column(option: str, what: str) -> typer.models.OptionInfo:
     chosen: typer.models.OptionInfo = typer.Option(f"--{option}", help=what, metavar="COLUMN")
     return chosen
@@ -109,6 +112,8 @@ def _account(imported: ImportedLog) -> list[str]:
     lines = [f"{imported.source}: {imported.rows:,} jobs{kind}; second 0 of the trace is {imported.origin}"]
     for field, column in imported.columns.items():
         unit = f" [{imported.units[field]}]" if field in imported.units else ""
+        if field in imported.assumed and imported.kind == "table":
+            unit += f"  (unit assumed; {_UNIT_OPTIONS[field]} says otherwise)"
         guess = f"  (guessed; --{field} says otherwise)" if column.guessed and imported.kind == "table" else ""
         lines.append(f"  {field:<10}{column.name}{unit}{guess}")
     if imported.unread:

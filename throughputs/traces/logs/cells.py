@@ -32,6 +32,9 @@ _SAMPLE = 1000
 
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 _GPUS = re.compile(r"gres/gpu(:[^=,]*)?=(\d+)")
+_LAST_SECOND = 1e11
+"""In the year 5138: so many seconds since 1970 are none."""
+
 _DAY = len("2024-05-31")
 _MICROSECONDS = 1_000_000
 
@@ -72,14 +75,15 @@ class Clock:
     Attributes
     ----------
     zone : of dates that name none, as ``Europe/Berlin``; None: UTC.
-    unit : of numbers.
+    unit : of numbers; None: nothing told it, and numbers beyond any date in seconds are milliseconds, as programs count
+        them since 1970, others seconds.
     dates : whether times are dates, as no fewer than numbers are among those that were read first; None: nothing was
         read yet.
     without_zone : whether some date named no zone.
     """
 
     zone: str | None
-    unit: str
+    unit: str | None
     dates: bool | None = None
     without_zone: bool = False
     _first: int = 0
@@ -88,16 +92,19 @@ class Clock:
         """(N,) seconds; nan for blank cells and for what is no time of the kind that the first one is."""
         if self.dates is None:
             sample = cells[np.flatnonzero(~is_blank(cells))[:_SAMPLE]]
-            others = sample[np.isnan(numbers(sample, decimal_comma))]
+            figures = numbers(sample, decimal_comma)
+            others = sample[np.isnan(figures)]
             dated = np.count_nonzero(self._microseconds(others) != _NOT_A_TIME)
             self.dates = bool(dated >= len(sample) - len(others))
             if self.dates:
                 stamps = self._microseconds(cells)
                 self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))
                 return self._since_first(stamps)
+            if self.unit is None:
+                self.unit = "ms" if np.nanmax(figures, initial=0.0) > _LAST_SECOND else "s"
         if self.dates:
             return self._since_first(self._microseconds(cells))
-        return _in_seconds(numbers(cells, decimal_comma), self.unit)
+        return _in_seconds(numbers(cells, decimal_comma), self.unit or "s")
 
     def origin(self, seconds: float) -> str:
         """What the clock says at so many `seconds`."""

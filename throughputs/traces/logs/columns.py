@@ -94,6 +94,7 @@ def columns_of(header: Sequence[str], given: Mapping[str, str], source: str) -> 
                 taken.add(best)
     if "submit" not in found and "start" in found:
         found["submit"] = found["start"]
+    found = {field: found[field] for field in FIELDS if field in found}
     for field, is_there in (
         ("submit", "submit" in found),
         ("gpus", "gpus" in found),

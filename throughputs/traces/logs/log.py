@@ -38,6 +38,9 @@ _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
 _SLURM_PRIORITY = "Priority"
 """Column of sacct: the place of a job in the queue, which is no weight."""
 
+_SAMPLE = 1000
+"""By so many cells it is told whether durations are numbers."""
+
 _ASKED = "ReqTRES"
 """Column of sacct: what a job asked for, where it says nothing of what it was given."""
 
@@ -52,7 +55,9 @@ class ImportedLog:
     source : the log. kind : "table", "sacct" or "sacct --json".
     rows : jobs in the log.
     origin : the first submission on the clock of the log: a date in UTC, or a number.
-    columns : which column holds each field. units : of the fields that are times, as numbers.
+    columns : which column holds each field.
+    units : of the fields that are times in numbers.
+    assumed : those of which nothing told the unit.
     unread : columns that nothing was made of.
     dropped : jobs that cannot be used, by reason.
     notes : what else a user should know, in sentences.
@@ -65,6 +70,7 @@ class ImportedLog:
     origin: str
     columns: Mapping[str, Column]
     units: Mapping[str, str]
+    assumed: frozenset[str]
     unread: tuple[str, ...]
     dropped: Mapping[str, int]
     notes: tuple[str, ...]
@@ -134,7 +140,8 @@ def import_log(
     columns : which column holds a field of `throughputs.traces.logs.columns.FIELDS`; the others by their names.
     separator : as in `throughputs.traces.logs.read.read_log`.
     duration_unit, clock_unit : "ms", "s", "min", "h" or "d": of durations, and of times on the clock, that are numbers;
-        told by the name of the column, else seconds. ``[D-]HH:MM:SS`` and dates (ISO 8601) need none.
+        told by the name of the column, else seconds, or for times that are too large for that milliseconds since 1970.
+        ``[D-]HH:MM:SS`` and dates (ISO 8601) need none.
     zone : of dates that name none, as ``Europe/Berlin``; None: UTC.
     strict : a job that cannot be used is an error.
 
@@ -155,17 +162,17 @@ def import_log(
     sacct = log.kind == "sacct"
     header = [name for name in log.cells if not (sacct and name == _SLURM_PRIORITY) or name in given.values()]
     chosen = columns_of(header, given, log.source)
-    units = {
+    told = {
         "duration": _unit("duration_unit", duration_unit, chosen.get("duration")),
         "submit": _unit("clock_unit", clock_unit, chosen["submit"]),
     }
-    reader = _Reader(log, chosen, units, Clock(zone, units["submit"]))
-    return reader.imported(strict)
+    return _Reader(log, chosen, told, Clock(zone, told["submit"])).imported(strict)
 
 
-def _unit(name: str, given: str | None, column: Column | None) -> str:
+def _unit(name: str, given: str | None, column: Column | None) -> str | None:
+    """What an option or the name of a column says; None where neither does."""
     if given is None:
-        return (None if column is None else unit_of(column.name)) or "s"
+        return None if column is None else unit_of(column.name)
     for unit, words in UNITS.items():
         if given.lower() in words:
             return unit
@@ -176,8 +183,8 @@ def _unit(name: str, given: str | None, column: Column | None) -> str:
 class _Reader:
     """Reads the fields of all rows and keeps for each row the first reason why it cannot be used."""
 
-    def __init__(self, log: Log, columns: dict[str, Column], units: dict[str, str], clock: Clock) -> None:
-        self.log, self.columns, self.units, self.clock = log, columns, units, clock
+    def __init__(self, log: Log, columns: dict[str, Column], told: dict[str, str | None], clock: Clock) -> None:
+        self.log, self.columns, self.told, self.clock = log, columns, told, clock
         self.decimal_comma = log.separator == ";"
         self.is_job = self._jobs()
         self.reasons: list[tuple[str, str, str]] = []
@@ -227,7 +234,7 @@ class _Reader:
             int(self.is_job.sum()),
             self.clock.origin(origin),
             self.columns,
-            {field: self.units[field] for field in self._numbers_with_units()},
+            *self._units(),
             tuple(name for name in self.log.cells if name not in read),
             self._dropped(),
             tuple(self.notes),
@@ -305,7 +312,7 @@ class _Reader:
         """(N,) durations; nan where the log has steps and no durations."""
         if "duration" in self.columns:
             cells, name = self._cells("duration"), self.columns["duration"].name
-            seconds = durations(cells, self.units["duration"], self.log.kind == "sacct", self.decimal_comma)
+            seconds = durations(cells, self.told["duration"] or "s", self.log.kind == "sacct", self.decimal_comma)
             blank = is_blank(cells)
             expected = "a number, or [D-]HH:MM:SS"
             if "steps" not in self.columns:
@@ -379,11 +386,16 @@ class _Reader:
         if "steps" in self.columns and "duration" not in self.columns and "end" not in self.columns:
             self.notes.append("the log has steps and no durations: how fast they go is for a throughput table to say")
 
-    def _numbers_with_units(self) -> list[str]:
-        """Fields whose unit is of account."""
-        cells = self.columns.get("duration")
-        timed = cells is not None and bool(np.isfinite(numbers(self.log.cells[cells.name][:1000])).any())
-        return ["duration"] * timed + ["submit"] * (not self.clock.dates)
+    def _units(self) -> tuple[dict[str, str], frozenset[str]]:
+        """Units of the fields that are times in numbers, and for which of them nothing told it."""
+        units = {}
+        if "duration" in self.columns:
+            sample = self._cells("duration")[:_SAMPLE]
+            if np.isfinite(numbers(sample, self.decimal_comma)).any():
+                units["duration"] = self.told["duration"] or "s"
+        if not self.clock.dates:
+            units["submit"] = self.clock.unit or "s"
+        return units, frozenset(field for field in units if self.told[field] is None)
 
 
 _PROSE = {"submit": "submission", "start": "start", "end": "end", "deadline": "deadline"}
