@@ -101,10 +101,11 @@ def _rates_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> N
 
 def _check_named(trace: Trace, table: ThroughputTable, known: NDArray[np.bool_]) -> None:
     """Say what may be done about a job of known duration that a table does not name."""
-    named = np.isin(trace.job_type.astype(str), np.array(table.job_types, dtype=str))
-    unknown = np.flatnonzero(~known & ~named & ~np.isnan(trace.duration))
-    if len(unknown):
-        name, job = trace.job_type[unknown[0]], int(unknown[0])
+    names = set(table.job_types)
+    for job in np.flatnonzero(~known & ~np.isnan(trace.duration)).tolist():
+        name = trace.job_type[job]
+        if name in names:
+            continue
         expected = (
             f"a job type of the {table.source}{did_you_mean(name, table.job_types)}, as that tells the types of the "
             "cluster apart; or --cluster with other types; or --set gang_rates=duration, which takes all as equally "
