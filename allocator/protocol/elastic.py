@@ -107,7 +107,7 @@ def _check_named(trace: Trace, table: ThroughputTable, known: NDArray[np.bool_])
         if name in names:
             continue
         expected = (
-            f"a job type of the {table.source}{did_you_mean(name, table.job_types)}, as that tells the types of the "
+            f"a job type of the table{did_you_mean(name, table.job_types)}, as {table.source} tells the types of the "
             "cluster apart; or --cluster with other types; or --set gang_rates=duration, which takes all as equally "
             "fast"
         )
