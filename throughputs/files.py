@@ -196,13 +196,17 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise InputError(path, found=raw[:4], expected=f"a whole Parquet file ({reason})") from error
 
 
-def write_frame(path: Path, frame: pd.DataFrame) -> None:
-    """Replace `path` by the table, without its index, as CSV (floats in full) or Parquet."""
+def write_frame(path: Path, frame: pd.DataFrame, comment: str = "") -> None:
+    """Replace `path` by the table, without its index, as CSV (floats in full) or Parquet.
+
+    A CSV file begins with the `comment`, of one line, if there is one.
+    """
     if file_kind(path) == "parquet":
         with _replacing(path) as temporary:
             frame.to_parquet(temporary, index=False)
     else:
-        write_text(path, frame.to_csv(index=False, lineterminator="\n"))
+        head = f"# {comment}\n" if comment else ""
+        write_text(path, head + frame.to_csv(index=False, lineterminator="\n"))
 
 
 def _parser_error(path: Path, message: str) -> InputError:

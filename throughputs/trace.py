@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,13 @@ from throughputs.frames import FrameReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MODES", "Trace"]
+__all__ = ["MODES", "OWNERS", "Trace"]
 
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
+
+OWNERS = ("user", "partition")
+"""Columns of which the names may become entities."""
 
 _REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
@@ -46,6 +49,9 @@ class Trace:
         empty.
     needs_data_dir : (N,) bool, whether `command` takes a data directory.
     entity : (N,) str, name of the entity that the job belongs to; empty for none.
+    user : (N,) str, who submitted the job; empty where the trace does not say.
+    partition : (N,) str, the partition (queue) that the job was submitted to; empty for none. Where it is the name of a
+        type of a cluster, the job runs there only.
     source : where the trace came from, for messages.
 
     Raises
@@ -71,6 +77,8 @@ class Trace:
     num_steps_arg: NDArray[np.object_]
     needs_data_dir: NDArray[np.bool_]
     entity: NDArray[np.object_]
+    user: NDArray[np.object_]
+    partition: NDArray[np.object_]
     source: str = "trace"
 
     def __init__(
@@ -91,6 +99,8 @@ class Trace:
         num_steps_arg: Sequence[str] | NDArray[np.object_] | None = None,
         needs_data_dir: Sequence[bool] | NDArray[np.bool_] | None = None,
         entity: Sequence[str] | NDArray[np.object_] | None = None,
+        user: Sequence[str] | NDArray[np.object_] | None = None,
+        partition: Sequence[str] | NDArray[np.object_] | None = None,
         source: str = "trace",
     ) -> None:
         n = len(job_type)
@@ -117,6 +127,8 @@ class Trace:
         keep("num_steps_arg", num_steps_arg, object, "")
         keep("needs_data_dir", needs_data_dir, np.bool_, False)
         keep("entity", entity, object, "")
+        keep("user", user, object, "")
+        keep("partition", partition, object, "")
         object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
         object.__setattr__(self, "source", source)
         self._validate()
@@ -200,6 +212,8 @@ class Trace:
             "num_steps_arg",
             "needs_data_dir",
             "entity",
+            "user",
+            "partition",
         )
 
     @classmethod
@@ -223,7 +237,7 @@ class Trace:
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }
-        for name in ("mode", "command", "working_directory", "num_steps_arg", "entity"):
+        for name in ("mode", "command", "working_directory", "num_steps_arg", "entity", "user", "partition"):
             if reader.has(name):
                 columns[name] = reader.text(name, empty="static" if name == "mode" else "")
         if reader.has("deadline_options"):
@@ -255,7 +269,28 @@ class Trace:
 
     def head(self, n: int) -> Trace:
         """The first `n` jobs."""
-        columns = {name: getattr(self, name)[:n] for name in self.column_names()}
+        return self.take(slice(n))
+
+    def owned_by(self, column: str) -> Trace:
+        """The same jobs, each of the entity that `column` names: "user" or "partition".
+
+        Raises
+        ------
+        InputError
+            Another column, or one that says nothing of any job.
+        """
+        if column not in OWNERS:
+            expected = f"one of {', '.join(OWNERS)}{did_you_mean(column, OWNERS)}"
+            raise InputError(self.source, field="owner", found=column, expected=expected)
+        names = getattr(self, column)
+        if len(self) and not (names != "").any():
+            raise InputError(self.source, field=column, expected=f"jobs with their {column}")
+        columns = {name: getattr(self, name) for name in self.column_names()}
+        return Trace(**columns | {"entity": names}, source=self.source)
+
+    def take(self, jobs: NDArray[np.integer[Any]] | slice) -> Trace:
+        """Some of the jobs (positions, ascending)."""
+        columns = {name: getattr(self, name)[jobs] for name in self.column_names()}
         return Trace(**columns, source=self.source)
 
 

@@ -17,7 +17,7 @@ COMMANDS = {
     "simulate": "Simulate a policy over a trace, round by round.",
     "compare": "Simulate several policies over the same jobs and compare them.",
     "policies": "List the policies: where each is from, what it means, and its program.",
-    "trace": "Traces: draw a workload, convert between formats, describe one.",
+    "trace": "Traces: draw a workload, import a job log, convert between formats, describe one.",
     "throughputs": "Throughput tables: how fast each job type runs on each accelerator type.",
     "data": "Public data sets by name: list, download, verify. The files are not bundled.",
     "sweep": "Sweeps: policies x seeds x loads x clusters x settings, resumable.",

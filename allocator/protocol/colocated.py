@@ -11,9 +11,10 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
+from allocator.protocol.elastic import allowed_types, checked_rates
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable
 
 if TYPE_CHECKING:
@@ -22,20 +23,33 @@ if TYPE_CHECKING:
 __all__ = ["appended", "from_json", "of_trace", "on_types", "take", "without_sharing"]
 
 
-def of_trace(trace: Trace, throughputs: object, cluster: Cluster) -> PackedColumns:
+def of_trace(trace: Trace, throughputs: object, cluster: Cluster, gangs: ArrayLike) -> PackedColumns:
     """What the jobs of `trace` do alone and in pairs on the types of `cluster`.
 
-    Two jobs share only where both make progress, and where the type has GPUs for the gang.
+    Two jobs share only where both make progress, and where the type has GPUs for the gang. Jobs that a table does not
+    have share with nobody.
 
     Parameters
     ----------
     throughputs : a throughput table with co-location, or `PackedColumns` of the very jobs of the trace.
+    gangs : (N, M) steps/s of the jobs alone, for those that a table does not have.
 
     Raises
     ------
     InputError
-        Throughputs without figures for pairs, or of other jobs or types.
+        Throughputs without figures for pairs, of other jobs or types, or of some of the jobs only; or jobs that may use
+        one type alone, as their partition is that.
     """
+    known = np.ones(len(trace), dtype=np.bool_)
+    if isinstance(throughputs, ThroughputTable):
+        known = throughputs.has(trace.job_type, trace.scale_factor)
+        if len(trace) and not known.any():
+            rates = checked_rates(gangs, trace, cluster, "rates")
+            return without_sharing(rates, trace.scale_factor, range(len(trace)), cluster.accelerators)
+    _check_alike(trace, "job_type", known)
+    allowed = allowed_types(trace, cluster)
+    if allowed is not None:
+        _check_alike(trace, "partition", np.asarray(allowed.all(axis=1)))
     if isinstance(throughputs, PackedColumns):
         return _checked(throughputs, trace, cluster)
     if not (isinstance(throughputs, ThroughputTable) and throughputs.has_colocation):
@@ -178,6 +192,14 @@ def without_sharing(
     return PackedColumns(
         group.ravel(), rates[first], nothing, scale_factors[first], jobs=jobs, accelerators=accelerators
     )
+
+
+def _check_alike(trace: Trace, field: str, good: NDArray[np.bool_]) -> None:
+    if not good.all():
+        job = int(np.argmin(good))
+        expected = "jobs of the throughput table that may use every type, for a policy that packs"
+        found = getattr(trace, field)[job]
+        raise InputError(trace.source, field=f"{field} of job {job}", found=found, expected=expected)
 
 
 def _checked(columns: PackedColumns, trace: Trace, cluster: Cluster) -> PackedColumns:

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.cluster import Cluster
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
+from throughputs.errors import did_you_mean
 
-__all__ = ["Throughputs", "checked_rates", "gang_rates", "of_table", "rates_by_duration"]
+__all__ = ["Throughputs", "allowed_types", "checked_rates", "gang_rates", "of_table", "rates_by_duration"]
 
 Throughputs: TypeAlias = ThroughputTable | PackedColumns | Configurations | ArrayLike
 """What a run is told of the speed of its jobs: a table by job type, what these very jobs do alone and in pairs, what
@@ -36,7 +37,18 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
     if found.n_jobs != len(trace) or found.pools != cluster.accelerators:
         expected = f"the {len(trace)} jobs of the trace on {cluster.accelerators}"
         raise InputError("configurations", found=f"{found.n_jobs} jobs on {found.pools}", expected=expected)
-    return found.fitting(cluster.capacity)
+    allowed = allowed_types(trace, cluster)
+    return (found if allowed is None else found.take(allowed[found.job, found.pool])).fitting(cluster.capacity)
+
+
+def allowed_types(trace: Trace, cluster: Cluster) -> NDArray[np.bool_] | None:
+    """(N, M) whether a job may use a type: that of the name of its partition, if there is one; None: all use all."""
+    types = {name: m for m, name in enumerate(cluster.accelerators)}
+    if not any(name in types for name in dict.fromkeys(trace.partition)):
+        return None
+    own = np.array([types.get(name, -1) for name in trace.partition], dtype=np.int64)
+    allowed: NDArray[np.bool_] = (own[:, None] == np.arange(len(types))) | (own[:, None] < 0)
+    return allowed
 
 
 def rates_by_duration(trace: Trace, cluster: Cluster) -> NDArray[np.float64]:
@@ -58,8 +70,8 @@ def rates_by_duration(trace: Trace, cluster: Cluster) -> NDArray[np.float64]:
 def gang_rates(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> ArrayLike:
     """(N, M) steps/s of each job with as many GPUs as its scale factor.
 
-    On a cluster of one type, a job that a table does not have goes at the rate that the trace states, steps over
-    duration, where it states a duration.
+    A job of known duration that a table does not have goes at the rate that the trace states, steps over duration, on a
+    cluster of one type and on one of types of which the table has none.
     """
     if isinstance(throughputs, ThroughputTable):
         return _rates_of_table(trace, throughputs, cluster)
@@ -75,21 +87,37 @@ def gang_rates(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Arra
 
 def _rates_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> NDArray[np.float64]:
     known = table.has(trace.job_type, trace.scale_factor)
-    stated = ~known & _states_rate(trace, cluster)
+    stated = ~known & _states_rate(trace, table, cluster)
     if not stated.any():
+        _check_named(trace, table, known)
         return table.rates(trace.job_type, trace.scale_factor, cluster.accelerators)
-    rates = np.zeros((len(trace), 1))
-    rates[stated, 0] = trace.total_steps[stated] / trace.duration[stated]
+    rates = np.zeros((len(trace), len(cluster.accelerators)))
+    rates[stated] = (trace.total_steps[stated] / trace.duration[stated])[:, None]
     if not stated.all():
         told = table.rates(trace.job_type[~stated], trace.scale_factor[~stated], cluster.accelerators)
         rates[~stated] = told
     return rates
 
 
+def _check_named(trace: Trace, table: ThroughputTable, known: NDArray[np.bool_]) -> None:
+    """Say what may be done about a job of known duration that a table does not name."""
+    names = set(table.job_types)
+    for job in np.flatnonzero(~known & ~np.isnan(trace.duration)).tolist():
+        name = trace.job_type[job]
+        if name in names:
+            continue
+        expected = (
+            f"a job type of the table{did_you_mean(name, table.job_types)}, as {table.source} tells the types of the "
+            "cluster apart; or --cluster with other types; or --set gang_rates=duration, which takes all as equally "
+            "fast"
+        )
+        raise InputError(trace.source, field=f"job_type of job {job}", found=name, expected=expected)
+
+
 def _configurations_of_table(trace: Trace, table: ThroughputTable, cluster: Cluster) -> Configurations:
     """Those of the table; a job type that it does not have runs with its own number of GPUs only."""
     known = np.isin(trace.job_type.astype(str), np.array(table.job_types, dtype=str))
-    stated = np.flatnonzero(~known & _states_rate(trace, cluster))
+    stated = np.flatnonzero(~known & _states_rate(trace, table, cluster))
     if not len(stated):
         return Configurations.from_table(table, trace.job_type.tolist(), cluster.accelerators)
     others = np.setdiff1d(np.arange(len(trace)), stated)
@@ -98,23 +126,25 @@ def _configurations_of_table(trace: Trace, table: ThroughputTable, cluster: Clus
     job, pool, gpus, rate = (
         [others[told.job], told.pool, told.gpus, told.rate] if told is not None else [np.zeros(0, dtype=np.int64)] * 4
     )
+    M = len(cluster.accelerators)
     return Configurations(
-        np.concatenate([job, stated]),
-        np.concatenate([pool, np.zeros(len(stated), dtype=np.int64)]),
-        np.concatenate([gpus, trace.scale_factor[stated]]),
-        np.concatenate([rate, trace.total_steps[stated] / trace.duration[stated]]),
+        np.concatenate([job, np.repeat(stated, M)]),
+        np.concatenate([pool, np.tile(np.arange(M), len(stated))]),
+        np.concatenate([gpus, np.repeat(trace.scale_factor[stated], M)]),
+        np.concatenate([rate, np.repeat(trace.total_steps[stated] / trace.duration[stated], M)]),
         jobs=range(len(trace)),
         pools=cluster.accelerators,
     )
 
 
-def _states_rate(trace: Trace, cluster: Cluster) -> NDArray[np.bool_]:
-    """(N,) whether a job's rate follows from the trace, as the type that its duration is of is the only one."""
-    return ~np.isnan(trace.duration) & (len(cluster.accelerators) == 1)
+def _states_rate(trace: Trace, table: ThroughputTable, cluster: Cluster) -> NDArray[np.bool_]:
+    """(N,) whether a job's rate follows from the trace: nothing is known that would set the types apart."""
+    alike = len(cluster.accelerators) == 1 or not set(cluster.accelerators) & set(table.accelerators)
+    return ~np.isnan(trace.duration) & alike
 
 
 def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -> NDArray[np.float64]:
-    """(N, M) copy with 0 where the gang is larger than the type."""
+    """(N, M) copy with 0 where the gang is larger than the type, or its partition is another one."""
     n, m = len(trace), len(cluster.accelerators)
     given = np.array(rates, dtype=np.float64)
     if given.size == 0:
@@ -135,4 +165,5 @@ def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -
             found=float(given[row, column]),
             expected="a finite rate of at least 0 steps/s",
         )
-    return np.where(trace.scale_factor[:, None] <= cluster.capacity[None, :], given, 0.0)
+    runs, allowed = trace.scale_factor[:, None] <= cluster.capacity[None, :], allowed_types(trace, cluster)
+    return np.where(runs if allowed is None else runs & allowed, given, 0.0)

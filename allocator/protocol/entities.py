@@ -145,6 +145,11 @@ class Entities:
         return cls._from_data(given, "entities")
 
     @classmethod
+    def named(cls, names: Iterable[str], source: str = "entities") -> Entities:
+        """Entities of equal weight, one for each distinct name but the empty one, in the order of their names."""
+        return cls([Entity(name) for name in sorted(set(names) - {""})], source=source)
+
+    @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: str = "entities", first_line: int = 1) -> Entities:
         """Entities from a table with one row each; `first_line` is the line of `source` that holds the first row."""
         reader = FrameReader(frame, source, first_line)

@@ -158,11 +158,11 @@ class JobTable:
         or in `Configurations` of these jobs; `published_profiles` as in `throughputs.training.profile_trace`. With
         `by_duration` the gangs go at the speed that the durations of the trace say.
         """
-        pairs = of_trace(trace, throughputs, cluster) if Need.COLOCATION in needs else None
+        gangs = rates_by_duration(trace, cluster) if by_duration else gang_rates(trace, throughputs, cluster)
+        pairs = of_trace(trace, throughputs, cluster, gangs) if Need.COLOCATION in needs else None
         if isinstance(throughputs, PackedColumns):
             throughputs = throughputs.rates
         elastic = of_table(trace, throughputs, cluster) if Need.CONFIGURATIONS in needs else None
-        gangs = rates_by_duration(trace, cluster) if by_duration else gang_rates(trace, throughputs, cluster)
         table = cls(trace, gangs, cluster, entities, pairs, configurations=elastic)
         if Need.TRAINING in needs:
             source = throughputs if isinstance(throughputs, ThroughputTable) else None

@@ -105,10 +105,19 @@ class TrainingLedger:
             return cls(Profiles.steady(trace.total_steps, seconds))
         # The type with most GPUs, the first of several.
         position = int(np.argmax(cluster.capacity))
-        name = cluster.accelerators[position]
+        name: str | None = cluster.accelerators[position]
         if name not in throughputs.accelerators:
-            return cls(profile_trace(trace, throughputs, published=published))
-        return cls(profile_trace(trace, throughputs, accelerator=name, published=published), position)
+            name = None
+        known = throughputs.has(trace.job_type, trace.scale_factor)
+        if known.all() or np.isnan(trace.duration[~known]).any():
+            profiles = profile_trace(trace, throughputs, accelerator=name, published=published)
+        else:  # a job that the table does not have takes as long as the trace states
+            told, others = np.flatnonzero(known), np.flatnonzero(~known)
+            profiles = Profiles.steady(trace.total_steps[others], trace.duration[others])
+            if len(told):
+                mine = profile_trace(trace.take(told), throughputs, accelerator=name, published=published)
+                profiles = mine.joined(profiles).take(np.argsort(np.concatenate([told, others]), kind="stable"))
+        return cls(profiles, None if name is None else position)
 
     def profiled_rate(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
         """(N,) rate of each job on the type it was profiled on, of its (N, M) `rates`."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from allocator.api import load_throughputs
 from allocator.checkpoint.checkpoint import Checkpoints, identity
 from allocator.cluster import Cluster
 from allocator.presets import Preset
@@ -44,7 +45,7 @@ def simulate(
     trace: Trace,
     cluster: Cluster,
     policy: Policy,
-    throughputs: ThroughputTable | PackedColumns | ArrayLike,
+    throughputs: ThroughputTable | PackedColumns | ArrayLike | None = None,
     *,
     preset: str | Preset = "default",
     seed: int = 0,
@@ -68,7 +69,9 @@ def simulate(
     cluster : the GPUs, M types.
     policy : decides on shares of time, or on plans of who runs as what.
     throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster. A policy
-        that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs.
+        that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
+        embedded table. Jobs of known duration that a table does not have need none where it does not know the types of
+        the cluster, or there is only one: they go at their steps over their duration.
     preset : "default", "gavel", "shockwave", "shockwave_published", or a `Preset` of your own:
         ``preset("gavel").replace(round_seconds=720)``. What it says of policies is for those who make them.
     seed : of all random draws of the run.
@@ -105,6 +108,7 @@ def simulate(
         No job made progress for `max_rounds_without_progress` rounds.
     """
     checked_policy(policy).prepare()
+    throughputs = load_throughputs(colocated=Need.COLOCATION in policy.needs) if throughputs is None else throughputs
     started = time.perf_counter()
     chosen = find_preset(preset).in_run(policy.name, cluster)
     _check(trace, window, extend, checkpoint, checkpoint_every, resume)

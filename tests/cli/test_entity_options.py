@@ -13,7 +13,7 @@ import pytest
 from allocator import simulate
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
-from throughputs import TraceGenerator, default_table, read_trace, write_trace
+from throughputs import Trace, TraceGenerator, default_table, read_trace, write_trace
 
 CLUSTER = "v100:2,p100:2,k80:2"
 ENTITIES = """
@@ -105,3 +105,34 @@ def test_bad_ones_say_so(command, files, tmp_path):
     few.write_text(json.dumps({"research": 2, "production": 1}))
     assert "vision" in error(files / "owned.csv", few)
     assert "no such file" in error(files / "owned.csv", tmp_path / "absent.toml").lower()
+
+
+def test_users_become_entities_and_what_is_not_used_is_said_once(tmp_path):
+    users, partitions = ["ann", "bob", "ann", ""], ["gpu", "gpu", "a100", ""]
+    seconds = [600.0] * 4
+    trace = Trace(["job"] * 4, [1] * 4, seconds, [0.0] * 4, duration=seconds, user=users, partition=partitions)
+    write_trace(trace, tmp_path / "jobs.csv")
+    common = ["--trace", tmp_path / "jobs.csv", "--policies", "max_min_fairness_water_filling,fifo", "--out", tmp_path]
+    plain = run("compare", *common, "--cluster", "h100:2")
+    said = (
+        f"{tmp_path}/jobs.csv: not used: user (--entities-by user shares the cluster among users), partition (none is"
+    )
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stderr.count("not used") == 1
+    assert said in plain.stderr
+    owned = run("compare", *common, "--cluster", "h100:1,a100:1", "--entities-by", "user", "--json")
+    assert owned.returncode == 0, owned.stderr
+    assert "not used" not in owned.stderr
+    assert "1 jobs run anywhere" not in owned.stderr
+    assert f"{tmp_path}/jobs.csv: 2 jobs run anywhere, as the cluster has no type named 'gpu'" in owned.stderr
+    rows = json.loads(owned.stdout)[0]["by_entity"]
+    assert [(row["entity"], row["weight"], row["jobs"]) for row in rows][:2] == [("ann", 1.0, 2), ("bob", 1.0, 1)]
+    (tmp_path / "weights.toml").write_text("[ann]\nweight = 3\n[bob]\nweight = 1\n")
+    weighed = run(
+        "simulate", "--trace", tmp_path / "jobs.csv", "--policy", "max_min_fairness_water_filling", "--cluster",
+        "h100:1", "--entities-by", "user", "--entities", tmp_path / "weights.toml", "--out", tmp_path / "w", "--json",
+    )  # fmt: skip
+    assert json.loads(weighed.stdout)["by_entity"][0]["weight"] == 3.0
+    refused = run("compare", *common, "--cluster", "h100:2", "--entities-by", "owner")
+    assert refused.returncode == 2
+    assert "field 'owner': found 'owner', expected one of user, partition" in refused.stderr

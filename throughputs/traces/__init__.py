@@ -6,17 +6,20 @@ from throughputs.traces.formats import TRACE_FORMATS, named_format, read_trace, 
 from throughputs.traces.gavel_generator import gavel_trace
 from throughputs.traces.generator import FixedDuration, LogUniformDurations, TraceGenerator
 from throughputs.traces.job_types import JOB_TYPES, JobType, job_type
+from throughputs.traces.logs import ImportedLog, import_log
 
 __all__ = [
     "JOB_TYPES",
     "TRACE_FORMATS",
     "FixedDuration",
+    "ImportedLog",
     "JobType",
     "LogUniformDurations",
     "TraceGenerator",
     "deadline_trace",
     "describe_trace",
     "gavel_trace",
+    "import_log",
     "job_type",
     "named_format",
     "read_trace",

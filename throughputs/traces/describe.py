@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
 def describe_trace(
-    trace: Trace, table: ThroughputTable | None = None, reference_accelerator: str | None = None
+    trace: Trace,
+    table: ThroughputTable | None = None,
+    reference_accelerator: str | None = None,
+    capacity: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Summary of a trace, ready for JSON.
 
@@ -29,6 +33,7 @@ def describe_trace(
         there are left out of them and counted in ``n_jobs_not_runnable``. Without a table, and for jobs that it does
         not have, which ``n_jobs_not_profiled`` counts, durations are those that the trace states.
     reference_accelerator : accelerator type of the durations and GPU hours; v100 if the table has it, else its first.
+    capacity : GPUs of a cluster by type, to set the demand against.
 
     Returns
     -------
@@ -37,7 +42,10 @@ def describe_trace(
     ``modes``, ``n_jobs_with_slo``, ``n_jobs_with_deadline``, ``n_jobs_with_deadline_options`` (several),
     ``deadline_quantiles`` by probability (time from arrival to deadline over duration; None without deadlines),
     ``n_jobs_not_profiled``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by probability (both
-    None where no duration is known).
+    None where no duration is known); ``n_users`` and counts by value in ``partitions``. With `capacity` also
+    ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last; None
+    where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and ``n_jobs_impossible``:
+    those with more GPUs than a type that they may use has.
 
     Raises
     ------
@@ -50,7 +58,8 @@ def describe_trace(
     known = ~np.isnan(durations)
     first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
     span = last - first if first is not None and last is not None else 0.0
-    return {
+    gpu_hours = float((durations * trace.scale_factor)[known].sum() / 3600) if known.any() else None
+    described = {
         "n_jobs": n,
         "first_arrival_s": first,
         "last_arrival_s": last,
@@ -65,8 +74,26 @@ def describe_trace(
         "deadline_quantiles": _quantiles((trace.deadline - trace.arrival_time) / durations),
         "n_jobs_not_profiled": int((~profiled).sum()) if table is not None else 0,
         "n_jobs_not_runnable": int((~known).sum()) if table is not None else 0,
-        "gpu_hours": float((durations * trace.scale_factor)[known].sum() / 3600) if known.any() else None,
+        "gpu_hours": gpu_hours,
         "duration_quantiles_s": _quantiles(durations),
+        "n_users": len(set(trace.user.tolist()) - {""}),
+        "partitions": dict(Counter(name for name in trace.partition.tolist() if name).most_common()),
+    }
+    return described if capacity is None else described | _against(trace, capacity, gpu_hours, span)
+
+
+def _against(trace: Trace, capacity: Mapping[str, int], gpu_hours: float | None, span: float) -> dict[str, Any]:
+    """The demand of a trace beside what a cluster has."""
+    gpus = sum(capacity.values())
+    largest = max(capacity.values(), default=0)
+    room = {name: capacity.get(name, largest) for name in dict.fromkeys(trace.partition.tolist())}
+    most = np.array([room[name] for name in trace.partition.tolist()], dtype=np.int64)
+    hours = None if gpu_hours is None or not gpus else gpu_hours / gpus
+    return {
+        "cluster_gpus": gpus,
+        "demand": hours / (span / 3600) if hours is not None and span > 0 else None,
+        "least_hours": hours,
+        "n_jobs_impossible": int((trace.scale_factor > most).sum()),
     }
 
 

@@ -127,6 +127,8 @@ _DEFAULTS: dict[str, object] = {
     "deadline_options": (),
     "mode": "static",
     "entity": "",
+    "user": "",
+    "partition": "",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
+from allocator.cli.commands.job_logs import DemandOption, example_command, import_command
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
@@ -17,6 +18,8 @@ from allocator.cli.options.shared import (
     console,
     print_json,
 )
+from allocator.cli.options.values import make_cluster
+from allocator.report.terminal import description_table
 from throughputs import (
     FixedDuration,
     InputError,
@@ -30,7 +33,11 @@ from throughputs import (
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
 from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 
-app = typer.Typer(no_args_is_help=True, help="Traces: draw a workload, convert between formats, describe one.")
+app = typer.Typer(
+    no_args_is_help=True, help="Traces: draw a workload, import a job log, convert between formats, describe one."
+)
+app.command("import")(import_command)
+app.command("example-log")(example_command)
 
 FormatHelp = "gavel, gavel7, shockwave or table; told from the file if omitted."
 SourceFormatHelp = "gavel, gavel7, shockwave, table, elasticflow or chronus; told from the file if omitted."
@@ -117,28 +124,18 @@ def describe_command(
     format: Annotated[str, typer.Option("--format", help=SourceFormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
     accelerator: AcceleratorOption = None,
+    cluster: DemandOption = None,
     time_unit: TimeUnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a trace: arrivals, job types, scale factors, priorities, deadlines, durations, GPU hours."""
+    """Describe a trace: arrivals, job types, scale factors, priorities, deadlines, durations, GPU hours.
+
+    With --cluster also the demand against its GPUs, and jobs that are too large for it.
+    """
+    capacity = None if cluster is None else make_cluster(cluster, None).gpus
     jobs = read_trace(trace, format=format, time_unit_seconds=time_unit)
-    described = describe_trace(jobs, load_throughputs(throughputs, accelerator=accelerator), accelerator)
+    described = describe_trace(jobs, load_throughputs(throughputs, accelerator=accelerator), accelerator, capacity)
     if as_json:
         print_json(described)
         return
-    from rich.table import Table
-
-    table = Table(title=str(trace), show_header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in described.items():
-        table.add_row(name.replace("_", " "), _readable(value))
-    console().print(table)
-
-
-def _readable(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(f"{key}: {_readable(item)}" for key, item in value.items())
-    if isinstance(value, float):
-        return f"{value:,.2f}".rstrip("0").rstrip(".")
-    return "-" if value is None else str(value)
+    console().print(description_table(described, title=str(trace)))

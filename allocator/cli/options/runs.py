@@ -24,6 +24,7 @@ from allocator.cli.options.shared import (
     TimeUnitOption,
     warn,
 )
+from allocator.cli.options.unused import unused_columns
 from allocator.cli.options.values import (
     make_accelerator,
     make_cluster,
@@ -149,6 +150,14 @@ EntitiesOption = Annotated[
         metavar="FILE",
     ),
 ]
+EntitiesByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--entities-by",
+        help="Users or partitions of the trace become entities, of equal weight, or as the file of --entities says.",
+        metavar="user|partition",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -173,6 +182,7 @@ class RunOptions:
     slos: SlosOption = False
     prices: PricesOption = None
     entities: EntitiesOption = None
+    entities_by: EntitiesByOption = None
     profiling_percentage: ProfilingOption = None
     reference_models: ReferencesOption = None
     max_waiting: MaxWaitingOption = None
@@ -192,11 +202,13 @@ class Runs:
 
     Attributes
     ----------
-    preset, cluster, table, seed : what the options say. policies : the policies, in the order of the variants.
+    preset, cluster, table, entities, seed : what the options say.
+    policies : the policies, in the order of the variants.
     """
 
     def __init__(self, options: RunOptions, variants: tuple[Variant, ...], option: str) -> None:
         self.options, self.seed = options, options.seed or 0
+        self.entities = None if options.entities is None else Entities.parse(options.entities)
         mine, own = _own_settings(options)
         self.preset = _preset(options, mine)
         named = self.preset.policy_names
@@ -222,7 +234,13 @@ class Runs:
         return trace
 
     def workload(self, trace: Trace) -> Trace:
-        """The trace with what ``--slos`` and ``--preload`` ask for."""
+        """The trace with what ``--entities-by``, ``--slos`` and ``--preload`` ask for; says what of it is not used."""
+        if self.options.entities_by is not None:
+            trace = trace.owned_by(self.options.entities_by)
+            if self.options.entities is None:
+                self.entities = Entities.named(trace.entity, trace.source)
+        for line in unused_columns(trace, self.cluster, self.options.entities_by, by_name=self.entities is not None):
+            typer.echo(line, err=True)
         if self.entities is not None and not any(trace.entity):
             expected = "jobs that name their entities, in a column entity"
             raise InputError(trace.source, field="entity", found="none", expected=expected)
@@ -230,11 +248,6 @@ class Runs:
             # A stream of its own, so that nothing else changes with the draw.
             trace = assign_slos(trace, np.random.default_rng([self.seed, SLO_STREAM]))
         return preload(trace, self.cluster) if self.options.preload else trace
-
-    @cached_property
-    def entities(self) -> Any:
-        """Entities of ``--entities``; None without."""
-        return None if self.options.entities is None else Entities.parse(self.options.entities)
 
     @cached_property
     def estimation(self) -> Any:

@@ -1,0 +1,134 @@
+"""``allocator trace import`` and ``example-log``: job logs of one's own cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from allocator.cli.options.shared import JsonOption, SeedOption, console, print_json
+from allocator.cli.options.values import make_cluster
+from allocator.report.terminal import description_table
+from throughputs import ImportedLog, describe_trace, import_log
+from throughputs.files import write_text
+from throughputs.traces.logs.example import EXAMPLE_COLUMNS, example_log
+from throughputs.traces.logs.log import check_table_name
+
+DemandOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", help="GPUs by accelerator type, to set the demand of the jobs against.", metavar="TYPE:COUNT,..."
+    ),
+]
+
+
+_UNIT_OPTIONS = {"duration": "--duration-unit", "submit": "--clock-unit"}
+
+
+def _column(option: str, what: str) -> typer.models.OptionInfo:
+    chosen: typer.models.OptionInfo = typer.Option(f"--{option}", help=what, metavar="COLUMN")
+    return chosen
+
+
+def import_command(
+    log: Annotated[
+        str,
+        typer.Argument(
+            help="Job log: a table with a header, or what sacct -p, -P or --json printed; -: standard input.",
+            metavar="FILE|-",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Trace to write: .csv or .parquet.", metavar="FILE")],
+    submit: Annotated[
+        str | None, _column("submit", "When a job was submitted: a number, or a date (ISO 8601).")
+    ] = None,
+    duration: Annotated[str | None, _column("duration", "How long it ran: a number, or [D-]HH:MM:SS.")] = None,
+    gpus: Annotated[str | None, _column("gpus", "Its GPUs: a number, or gres/gpu=N in text as of Slurm.")] = None,
+    user: Annotated[str | None, _column("user", "Who submitted it.")] = None,
+    model: Annotated[str | None, _column("model", "What it trains: the job type.")] = None,
+    priority: Annotated[str | None, _column("priority", "Its weight, above 0.")] = None,
+    deadline: Annotated[str | None, _column("deadline", "When it should be done, on the clock of --submit.")] = None,
+    partition: Annotated[str | None, _column("partition", "The partition or queue that it was submitted to.")] = None,
+    steps: Annotated[str | None, _column("steps", "Its training steps; without, a step is a second.")] = None,
+    start: Annotated[str | None, _column("start", "When it started; empty: never.")] = None,
+    end: Annotated[str | None, _column("end", "When it ended, for logs without durations.")] = None,
+    state: Annotated[str | None, _column("state", "Its state; of a job that is PENDING nothing is taken.")] = None,
+    duration_unit: Annotated[
+        str | None,
+        typer.Option(
+            "--duration-unit", help="Unit of durations; told by the name of the column, else s.", metavar="UNIT"
+        ),
+    ] = None,
+    clock_unit: Annotated[
+        str | None,
+        typer.Option("--clock-unit", help="Unit of times that are numbers: ms, s, min, h or d.", metavar="UNIT"),
+    ] = None,
+    zone: Annotated[
+        str | None, typer.Option("--zone", help="Zone of dates that name none; UTC if omitted.", metavar="NAME")
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option("--separator", help="Between columns, if not , ; | or a tab.", metavar="CHARACTER"),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="A job that cannot be used is an error.")] = False,
+    cluster: DemandOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn a job log of one's own into a trace, which simulate and compare take as it is.
+
+    Columns that no option names are told by their names, and what was guessed is printed. Jobs that cannot be used are
+    left out and counted by reason. Ends with the description of the trace, with --cluster also of demand against GPUs.
+    """
+    check_table_name(out)
+    capacity = None if cluster is None else make_cluster(cluster, None).gpus
+    fields = {
+        "submit": submit, "duration": duration, "gpus": gpus, "user": user, "model": model, "priority": priority,
+        "deadline": deadline, "partition": partition, "steps": steps, "start": start, "end": end, "state": state,
+    }  # fmt: skip
+    imported = import_log(
+        log,
+        {field: name for field, name in fields.items() if name is not None},
+        separator=separator,
+        duration_unit=duration_unit,
+        clock_unit=clock_unit,
+        zone=zone,
+        strict=strict,
+    )
+    described = describe_trace(imported.trace, capacity=capacity)
+    imported.write(out)
+    if as_json:
+        print_json(imported.as_dict() | {"out": str(out), "trace": described})
+        return
+    for line in _account(imported):
+        typer.echo(line)
+    typer.echo(f"{out}: {len(imported.trace):,} jobs")
+    console().print(description_table(described, title=str(out)))
+
+
+def _account(imported: ImportedLog) -> list[str]:
+    """What was made of a log, in lines."""
+    kind = "" if imported.kind == "table" else f" of {imported.kind}"
+    lines = [f"{imported.source}: {imported.rows:,} jobs{kind}; second 0 of the trace is {imported.origin}"]
+    for field, column in imported.columns.items():
+        unit = f" [{imported.units[field]}]" if field in imported.units else ""
+        if field in imported.assumed and imported.kind == "table":
+            unit += f"  (unit assumed; {_UNIT_OPTIONS[field]} says otherwise)"
+        guess = f"  (guessed; --{field} says otherwise)" if column.guessed and imported.kind == "table" else ""
+        lines.append(f"  {field:<10}{column.name}{unit}{guess}")
+    if imported.unread:
+        lines.append(f"not read: {', '.join(imported.unread)}")
+    if imported.dropped:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in imported.dropped.items())
+        lines.append(f"left out: {sum(imported.dropped.values()):,} jobs ({reasons})")
+    return lines + [f"note: {note}" for note in imported.notes]
+
+
+def example_command(
+    out: Annotated[Path, typer.Option("--out", help="File to write, as text with commas.", metavar="FILE")],
+    jobs: Annotated[int, typer.Option("--jobs", help="Number of jobs.", min=1)] = 200,
+    seed: SeedOption = 0,
+) -> None:
+    """Write a job log as a cluster might keep it, to try `allocator trace import` with."""
+    write_text(out, example_log(jobs, seed))
+    typer.echo(f"{out}: {jobs} jobs, with the columns {', '.join(EXAMPLE_COLUMNS)}")

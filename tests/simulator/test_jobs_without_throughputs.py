@@ -1,0 +1,112 @@
+"""Jobs that no throughput table names: they go at the rate that their trace states, on types that are all alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import allocator
+from allocator import Cluster, get_policy
+from allocator.presets import preset
+from allocator.protocol.entities import Entities
+from throughputs import InputError, ThroughputTable, Trace, default_table
+
+SECONDS = [600.0, 1200.0, 300.0, 900.0]
+
+
+def logged(partition=None, job_type="job"):
+    """Four jobs as an imported log has them: steps are seconds."""
+    return Trace([job_type] * 4, [1, 2, 4, 1], SECONDS, [0.0] * 4, duration=SECONDS, partition=partition)
+
+
+def completion_times(trace, cluster, policy="fifo", throughputs=None, **more):
+    result = allocator.simulate(trace, Cluster.parse(cluster), get_policy(policy), throughputs, **more)
+    return result.jobs["jct"].to_numpy()
+
+
+@pytest.mark.parametrize("cluster", ["a100:8", "v100:8", "a100:8,h100:8", "h100:4,a100:4,l40:8"])
+def test_they_run_one_second_per_second_on_any_type(cluster):
+    ideal = preset("default").replace(ideal=True)
+    assert completion_times(logged(), cluster, preset=ideal).tolist() == pytest.approx(SECONDS)
+
+
+ONE_TYPE = ["shockwave", "elasticflow", "themis", "gandiva_time_slicing", "chronus"]
+ANY_TYPES = [
+    "max_min_fairness", "max_min_fairness_perf", "finish_time_fairness_perf", "max_sum_throughput_perf", "allox",
+    "max_min_fairness_water_filling_perf", "max_min_fairness_packed", "fifo_packed", "srtf", "tiresias", "oef",
+    "gandiva",
+]  # fmt: skip
+RUNS = [
+    *((policy, "a100:8") for policy in [*ONE_TYPE, *ANY_TYPES]),
+    *((policy, "a100:4,h100:4") for policy in ANY_TYPES),
+]
+
+
+@pytest.mark.parametrize(("policy", "cluster"), RUNS)
+def test_policies_of_every_kind_run_them(policy, cluster):
+    assert (completion_times(logged(), cluster, policy) >= np.array(SECONDS) - 1e-6).all()
+
+
+def test_types_of_known_speeds_need_a_job_type_that_is_known():
+    with pytest.raises(InputError, match=r"trace: field 'job_type of job 0': found 'job', .*gang_rates=duration"):
+        completion_times(logged(), "v100:8,k80:8")
+    alike = preset("default").replace(gang_rates="duration")
+    assert (completion_times(logged(), "v100:8,k80:8", preset=alike) > 0).all()
+    with pytest.raises(InputError, match=r"found 'a100', expected one of v100, p100, k80"):
+        completion_times(logged(job_type="A3C").take(slice(1)), "a100:8")
+
+
+def test_known_jobs_beside_them_keep_their_rates():
+    table = default_table()
+    both = Trace(["A3C", "job"], [1, 1], [7000.0, 600.0], [0.0, 0.0], duration=[1.0, 600.0])
+    found = completion_times(both, "v100:2", "shockwave", preset=preset("default").replace(round_seconds=60))
+    rate = table.rates(["A3C"], [1], ["v100"])[0, 0]
+    assert found.tolist() == pytest.approx([7000.0 / rate, 600.0])
+    with pytest.raises(InputError, match=r"trace: field 'job_type of job 1': found 'job', .*for a policy that packs"):
+        completion_times(both, "v100:2", "max_min_fairness_packed")
+
+
+@pytest.mark.parametrize("policy", ["max_min_fairness_perf", "srtf", "fifo_perf"])
+def test_a_partition_that_is_a_type_is_where_its_jobs_run(policy):
+    trace = logged(["h100", "a100", "", "debug"])
+    result = allocator.simulate(trace, Cluster.parse("a100:2,h100:4"), get_policy(policy))
+    ran = result.rounds.groupby("job_id", observed=True)["accelerator"].agg(set).to_dict()
+    assert ran[0] == {"h100"}
+    assert ran[1] == {"a100"}
+    assert ran[2] == {"h100"}  # it has no room elsewhere
+    assert result.jobs["status"].tolist() == ["completed"] * 4
+
+
+def test_a_partition_without_room_leaves_its_jobs_unserved():
+    result = allocator.simulate(logged(["", "", "a100", ""]), Cluster.parse("a100:2,h100:8"), get_policy("fifo_perf"))
+    assert result.jobs["status"].tolist() == ["completed", "completed", "unserved", "completed"]
+
+
+def test_partitions_hold_in_known_tables_and_not_under_packing():
+    table = ThroughputTable([("m", 1)], ["fast", "slow"], [[2.0, 1.0]])
+    trace = Trace(["m", "m"], [1, 1], [100.0, 100.0], [0.0, 0.0], partition=["slow", "fast"])
+    ideal = preset("default").replace(ideal=True)
+    assert completion_times(trace, "fast:2,slow:2", "fifo_perf", table, preset=ideal).tolist() == [100.0, 50.0]
+    a3c = Trace(["A3C"], [1], [100.0], [0.0], partition=["v100"])
+    with pytest.raises(InputError, match=r"trace: field 'partition of job 0': found 'v100', .*that packs"):
+        completion_times(a3c, "v100:2,k80:2", "max_min_fairness_packed")
+
+
+def test_users_share_a_cluster_as_entities():
+    many = Trace(["job"] * 5, [1] * 5, [1000.0] * 5, [0.0] * 5, duration=[1000.0] * 5, user=["a", "a", "a", "a", "b"])
+    ideal = preset("default").replace(ideal=True)
+    policy = get_policy("max_min_fairness_water_filling")
+
+    def run(trace, entities):
+        return allocator.simulate(trace, Cluster.parse("a100:2"), policy, preset=ideal, entities=entities).jobs["jct"]
+
+    alone = run(many, None)
+    owned = many.owned_by("user")
+    shared = run(owned, Entities.named(owned.entity))
+    assert alone.tolist() == pytest.approx([2500.0] * 5)
+    # One of the two GPUs is of the user with one job.
+    assert shared.tolist() == pytest.approx([2500.0] * 4 + [1000.0])
+    with pytest.raises(InputError, match="trace: field 'partition': found nothing, expected jobs with their partition"):
+        many.owned_by("partition")
+    with pytest.raises(InputError, match=r"found 'users', expected one of user, partition \(did you mean 'user'\?\)"):
+        many.owned_by("users")

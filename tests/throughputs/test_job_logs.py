@@ -1,0 +1,408 @@
+"""Job logs of one's own: dialects, units, sacct, and what is left out or refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from throughputs import InputError, import_log, read_trace
+
+HEADER = "submit_time,duration_s,gpus"
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """Imports text as a log."""
+
+    def read(text, columns=None, name="log.csv", **options):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return import_log(path, columns, **options)
+
+    return read
+
+
+def columns(trace):
+    """The columns of a trace as lists, nan as None."""
+    return {
+        name: [None if value != value else value for value in getattr(trace, name).tolist()]
+        for name in trace.column_names()
+    }
+
+
+ORIGIN = datetime(2024, 3, 30, 23, 0, tzinfo=UTC)  # the night in which clocks change in Berlin
+QUARTERS = st.integers(0, 4 * 86400 * 3).map(lambda quarters: quarters / 4)
+NAMES = st.sampled_from(["", "ann", "bob", "a user; with, marks", 'says "hi"', "Zoë", "12"])
+JOBS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "at": QUARTERS,
+            "seconds": st.integers(1, 400_000),
+            "gpus": st.integers(1, 64),
+            "user": NAMES,
+            "model": NAMES,
+            "queue": st.sampled_from(["", "batch", "a100"]),
+            "weight": st.sampled_from([0.5, 1.0, 4.0]),
+        }
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def clock(seconds):
+    days, rest = divmod(seconds, 86400)
+    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}-{text}" if days else text
+
+
+def date(at, zone):
+    moment = (ORIGIN + timedelta(seconds=at)).astimezone(zone)
+    return moment.isoformat()
+
+
+TIMES = {
+    "seconds": lambda at: repr(at),
+    "epoch": lambda at: repr(ORIGIN.timestamp() + at),
+    "ms": lambda at: repr(int(at * 1000)),
+    "utc": lambda at: date(at, UTC).replace("+00:00", "Z"),
+    "offset": lambda at: date(at, timezone(timedelta(hours=-7))).replace("T", " "),
+    "bare": lambda at: date(at, UTC).removesuffix("+00:00"),
+}
+DURATIONS = {
+    "duration_s": repr,
+    "Run Time (min)": lambda seconds: repr(seconds / 60),
+    "hours": lambda seconds: repr(seconds / 3600),
+    "elapsed": clock,
+    "wallTimeDays": lambda seconds: repr(seconds / 86400),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs=JOBS,
+    times=st.sampled_from(list(TIMES)),
+    lasting=st.sampled_from(list(DURATIONS)),
+    mark=st.sampled_from([",", ";", "\t"]),
+    seed=st.integers(0, 9),
+)
+def test_a_log_in_any_dialect_is_the_same_trace(tmp_path_factory, jobs, times, lasting, mark, seed):
+    path = tmp_path_factory.mktemp("dialect") / "log.csv.gz"
+    frame = pd.DataFrame(
+        {
+            "Submit_ms" if times == "ms" else "SubmitTime": [TIMES[times](job["at"]) for job in jobs],
+            lasting: [DURATIONS[lasting](job["seconds"]) for job in jobs],
+            "num_gpus": [job["gpus"] for job in jobs],
+            "owner": [job["user"] for job in jobs],
+            "model-name": [job["model"] for job in jobs],
+            "queue": [job["queue"] for job in jobs],
+            "Weight": [job["weight"] for job in jobs],
+            "note": "",
+        }
+    )
+    frame = frame[np.random.default_rng(seed).permutation(frame.columns)]
+    text = frame.to_csv(sep=mark, index=False, lineterminator="\r\n" if seed % 2 else "\n")
+    path.write_bytes(gzip.compress(text.encode()))
+    found = import_log(path, strict=True)
+    ordered = sorted(jobs, key=lambda job: job["at"])
+    trace = found.trace
+    assert trace.arrival_time.tolist() == [job["at"] - ordered[0]["at"] for job in ordered]
+    assert trace.duration.tolist() == [float(job["seconds"]) for job in ordered]
+    assert trace.total_steps.tolist() == trace.duration.tolist()
+    assert trace.scale_factor.tolist() == [job["gpus"] for job in ordered]
+    assert trace.user.tolist() == [job["user"] for job in ordered]
+    assert trace.job_type.tolist() == [job["model"] or "job" for job in ordered]
+    assert trace.partition.tolist() == [job["queue"] for job in ordered]
+    assert trace.priority_weight.tolist() == [job["weight"] for job in ordered]
+    assert found.unread == ("note",)
+    assert found.dropped == {}
+    found.write(path.with_name("jobs.csv"))
+    assert columns(read_trace(path.with_name("jobs.csv"))) == columns(trace)
+
+
+def test_the_origin_is_kept(imported, tmp_path):
+    dates = imported(f"{HEADER}\n2024-05-01T10:00:01+02:00,9,1\n2024-05-01T10:00:00.5+02:00,9,1\n")
+    assert dates.origin == "2024-05-01T08:00:00.500000+00:00"
+    assert dates.trace.arrival_time.tolist() == [0.0, 0.5]
+    dates.write(tmp_path / "jobs.csv")
+    first = (tmp_path / "jobs.csv").read_text().splitlines()[0]
+    assert first == f"# jobs of {tmp_path}/log.csv; second 0 is 2024-05-01T08:00:00.500000+00:00 there"
+    assert imported(f"{HEADER}\n1714550400,9,1\n1714550401,9,1\n").origin == "1714550400"
+    assert imported("submit_min;duration;gpus\n1,5;9;1\n").origin == "90"
+
+
+def test_options_come_before_names(imported):
+    text = "submit,start,hours,minutes,num_gpus,gpus,owner\n5,7,1,30,2,4,ann\n"
+    found = imported(text, {"submit": "start", "duration": "minutes", "gpus": "num_gpus"}, clock_unit="h")
+    assert (found.origin, found.units) == ("25200", {"duration": "min", "submit": "h"})
+    assert (found.trace.duration.tolist(), found.trace.scale_factor.tolist()) == ([1800.0], [2])
+    assert {name: column.guessed for name, column in found.columns.items()} == {
+        "submit": False, "duration": False, "gpus": False, "user": True,
+    }  # fmt: skip
+    assert found.unread == ("submit", "hours", "gpus")
+    assert imported(text, duration_unit="days").trace.duration.tolist() == [86400.0]
+
+
+def test_units_that_nothing_tells_are_assumed(imported):
+    found = imported("created_at,runtime,gpus\n1714550400000,9,1\n1714550400250,9,1\n")
+    assert (found.units, found.assumed) == ({"duration": "s", "submit": "ms"}, {"duration", "submit"})
+    assert (found.origin, found.trace.arrival_time.tolist()) == ("1714550400", [0.0, 0.25])
+    told = imported("created_at,run_time_h,gpus\n1714550400,9,1\n", clock_unit="s")
+    assert (told.units, told.assumed) == ({"duration": "h", "submit": "s"}, frozenset())
+    clocks = imported("created_at,runtime,gpus\n2024-01-01,0:00:09,1\n")
+    assert (clocks.units, clocks.assumed) == ({}, frozenset())
+    comma = imported("submit;dauer;gpus\n5;1,5;1\n", {"duration": "dauer"}, duration_unit="h")
+    assert (comma.units["duration"], comma.trace.duration.tolist()) == ("h", [5400.0])
+
+
+def test_starts_and_ends_stand_in(imported):
+    text = "start,end,gpus,state\n2024-01-01 00:00:00,2024-01-01 01:00:00,1,DONE\n,,1,DONE\n2024-01-01,,1,RUNNING\n"
+    found = imported(text)
+    assert found.trace.duration.tolist() == [3600.0]
+    assert found.dropped == {"no submission": 1, "no end": 1}
+    assert found.notes == (
+        "dates without a zone are taken for UTC (--zone says otherwise)",
+        "no column has the submission: the start stands in, as if no job had waited",
+    )
+
+
+def test_dates_of_a_zone_survive_the_change_of_clocks(imported):
+    text = f"{HEADER}\n2024-03-31 01:30:00,9,1\n2024-03-31 03:30:00,9,1\n2024-03-31 03:30:00+02:00,9,1\n"
+    found = imported(text, zone="Europe/Berlin")
+    assert found.trace.arrival_time.tolist() == [0.0, 3600.0, 3600.0]
+    assert (found.origin, found.notes) == ("2024-03-31T00:30:00+00:00", ())
+    with pytest.raises(InputError, match=r"--zone: found 'Mars', expected a time zone, as Europe/Berlin"):
+        imported(text, zone="Mars")
+
+
+def test_steps_of_a_log_are_kept(imported):
+    text = "submit,steps,gpus,model\n0,500,1,LM (batch size 20)\n1,0,1,x\n"
+    found = imported(text)
+    assert (found.trace.total_steps.tolist(), found.trace.job_type.tolist()) == ([500.0], ["LM (batch size 20)"])
+    assert np.isnan(found.trace.duration).all()
+    assert found.dropped == {"unreadable steps": 1}
+    assert "for a throughput table to say" in found.notes[0]
+    both = imported("submit,steps,runtime,gpus\n0,500,250,1\n")
+    assert (both.trace.total_steps.tolist(), both.trace.duration.tolist()) == ([500.0], [250.0])
+
+
+def test_seconds_are_not_taken_for_the_steps_of_the_embedded_table(imported):
+    found = imported("submit,duration,gpus,model\n0,500,1,A3C\n1,500,1,mine\n")
+    assert found.trace.job_type.tolist() == ["A3C (as logged)", "mine"]
+    assert found.notes[0].startswith("model 'A3C' is in the embedded throughput table")
+
+
+def test_deadlines_are_on_the_clock_of_the_submission(imported):
+    found = imported(f"{HEADER},deadline\n100,9,1,150\n50,9,1,\n120,9,1,110\n130,9,1,soon\n")
+    assert columns(found.trace)["deadline"] == [None, 100.0]
+    assert found.dropped == {"unreadable deadline": 1, "deadline before submission": 1}
+
+
+def test_parquet_is_read_too(tmp_path):
+    frame = pd.DataFrame({"submit": pd.to_datetime(["2024-01-01T00:00:05Z", None]), "hours": [0.5, 1.0], "gpus": 1})
+    frame.to_parquet(tmp_path / "log.parquet")
+    found = import_log(tmp_path / "log.parquet")
+    assert (found.origin, found.trace.duration.tolist()) == ("2024-01-01T00:00:05+00:00", [1800.0])
+    assert found.dropped == {"no submission": 1}
+
+
+SACCT = """\
+JobID|User|Partition|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES|Priority|JobName|
+100|ann|gpu|COMPLETED|2024-03-01T08:00:00|2024-03-01T08:10:00|2024-03-01T09:10:00|01:00:00|billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G,node=1|cpu=8,gres/gpu=2|4294|say "hi|
+100.batch||||2024-03-01T08:10:00|2024-03-01T08:10:00|2024-03-01T09:10:00|01:00:00|cpu=8,gres/gpu=2,mem=64G,node=1|||batch|
+101|bob|gpu|CANCELLED by 1001|2024-03-01T08:05:00|None|2024-03-01T08:06:00|00:00:00||cpu=8,gres/gpu=8|1|x|
+102|bob|long|TIMEOUT|2024-03-01T08:06:00|2024-03-01T08:06:30|2024-03-03T09:06:31|2-01:00:01|cpu=4,gres/gpu:a100=3,gres/gpu:v100=1|cpu=8,gres/gpu=8|1|x|
+103|eve|cpu|COMPLETED|2024-03-01T08:07:00|2024-03-01T08:07:00|2024-03-01T08:08:00|00:01:00|billing=1,cpu=1|cpu=1|1|x|
+104_7|eve|gpu|RUNNING|2024-03-01T08:09:00|2024-03-01T09:09:00|Unknown|45:10|cpu=1,gres/gpu=1|cpu=1,gres/gpu=1|1|x|
+105_[1-5]|eve|gpu|PENDING|2024-03-01T08:09:00|Unknown|Unknown|00:00:00||cpu=1,gres/gpu=1|1|x|
+106|eve|gpu|FAILED|2024-03-01T08:09:30|2024-03-01T08:10:00|2024-03-01T08:10:00|00:00:00|gres/gpu=1|gres/gpu=1|1|x|
+107|eve|gpu|FAILED|2024-03-01T08:09:40|2024-03-01T08:10:00|2024-03-01T08:10:07|00:00:07||cpu=1,gres/gpu=3|1|x|
+"""  # noqa: E501
+SACCT_TRACE = {
+    "arrival_time": [0.0, 360.0, 540.0, 580.0],
+    "duration": [3600.0, 176401.0, 2710.0, 7.0],
+    "scale_factor": [2, 4, 1, 3],
+    "user": ["ann", "bob", "eve", "eve"],
+    "partition": ["gpu", "long", "gpu", "gpu"],
+    "job_type": ["job"] * 4,
+    "priority_weight": [1.0] * 4,
+}
+SACCT_DROPPED = {"never started": 2, "no GPUs": 1, "zero duration": 1}
+
+
+@pytest.mark.parametrize("parsable", ["-p", "-P"])
+def test_sacct_text(imported, parsable):
+    text = SACCT if parsable == "-p" else "".join(line[:-1] + "\n" for line in SACCT.splitlines())
+    found = imported(text, zone="Europe/Berlin", name="sacct.txt")
+    assert (found.kind, found.rows, found.origin) == ("sacct", 8, "2024-03-01T07:00:00+00:00")
+    assert {name: columns(found.trace)[name] for name in SACCT_TRACE} == SACCT_TRACE
+    assert found.dropped == SACCT_DROPPED
+    assert found.unread == ("JobID", "Priority", "JobName")
+    assert found.notes == ("still running: 1; the time until then stands for their duration",)
+    assert imported(text, {"user": "JobName"}).trace.user.tolist()[0] == 'say "hi'
+
+
+def test_sacct_text_with_raw_seconds(imported):
+    text = "JobIDRaw|Submit|ElapsedRaw|AllocTRES|State\n7|2024-03-01T08:00:00|90|gres/gpu:h100=2|COMPLETED\n"
+    found = imported(text)
+    assert (found.kind, found.trace.duration.tolist(), found.trace.scale_factor.tolist()) == ("sacct", [90.0], [2])
+
+
+def sacct_json(older=False):
+    """The jobs of `SACCT` as sacct --json prints them: two generations of it differ."""
+    frame = pd.read_csv(io.StringIO(SACCT), sep="|", dtype=str, keep_default_na=False, index_col=False, quoting=3)
+    jobs = []
+    for row in frame[~frame["JobID"].str.contains(".", regex=False)].to_dict("records"):
+
+        def moment(name, row=row):
+            found = pd.to_datetime(row[name], errors="coerce")
+            seconds = 0 if pd.isna(found) else int(found.tz_localize("Europe/Berlin").timestamp())
+            return seconds if older else {"set": True, "infinite": False, "number": seconds}
+
+        parts = ("0-" + row["Elapsed"] if "-" not in row["Elapsed"] else row["Elapsed"]).split("-")
+        hours = [int(part) for part in parts[1].split(":")]
+        elapsed = int(parts[0]) * 86400 + sum(n * 60**i for i, n in enumerate(reversed(hours)))
+
+        def tres(name, row=row):
+            entries = [part.split("=") for part in row[name].split(",") if part]
+            return [
+                {
+                    "type": kind.split("/")[0],
+                    "name": kind.partition("/")[2],
+                    "count": count if count[-1] == "G" else int(count),
+                }
+                for kind, count in entries
+            ]
+
+        state = row["State"].split()[0]
+        jobs.append(
+            {
+                "job_id": 1,
+                "association": {"user": row["User"], "account": "x"},
+                "partition": row["Partition"],
+                "state": {"current": state if older else [state], "reason": "None"},
+                "time": {
+                    "submission": moment("Submit"),
+                    "start": moment("Start"),
+                    "end": moment("End"),
+                    "elapsed": elapsed,
+                },
+                "tres": {"allocated": tres("AllocTRES"), "requested": tres("ReqTRES")},
+                "steps": [{"state": "COMPLETED"}],
+            }
+        )
+    return {"meta": {}, "jobs": jobs, "errors": []}
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_sacct_json(imported, older):
+    found = imported(json.dumps(sacct_json(older)), name="sacct.json")
+    assert (found.kind, found.rows, found.origin) == ("sacct --json", 8, "1709276400")
+    assert {name: columns(found.trace)[name] for name in SACCT_TRACE} == SACCT_TRACE
+    assert found.dropped == SACCT_DROPPED
+
+
+BAD_ROWS = {
+    ",10,1": ("no submission", "submit_time", None, "a number (no submission)"),
+    "x,10,1": ("unreadable submission", "submit_time", "x", "a number (unreadable submission)"),
+    "inf,10,1": ("unreadable submission", "submit_time", "inf", "a number (unreadable submission)"),
+    "0,,1": ("no duration", "duration_s", None, "a number, or [D-]HH:MM:SS (no duration)"),
+    "0,ten,1": ("unreadable duration", "duration_s", "ten", "a number, or [D-]HH:MM:SS (unreadable duration)"),
+    "0,10:00,1": ("unreadable duration", "duration_s", "10:00", "a number, or [D-]HH:MM:SS (unreadable duration)"),
+    "0,1:99:00,1": ("unreadable duration", "duration_s", "1:99:00", "a number, or [D-]HH:MM:SS (unreadable duration)"),
+    "0,0,1": ("zero duration", "duration_s", "0", "more than no time (zero duration)"),
+    "0,-5,1": ("negative duration", "duration_s", "-5", "more than no time (negative duration)"),
+    "0,10,0": ("no GPUs", "gpus", "0", "a whole number of GPUs, at least 1 (no GPUs)"),
+    "0,10,": ("no GPUs", "gpus", None, "a whole number of GPUs, at least 1 (no GPUs)"),
+    "0,10": ("no GPUs", "gpus", None, "a whole number of GPUs, at least 1 (no GPUs)"),
+    "0,10,1.5": ("unreadable GPUs", "gpus", "1.5", "a whole number of GPUs, at least 1 (unreadable GPUs)"),
+    "0,10,-1": ("unreadable GPUs", "gpus", "-1", "a whole number of GPUs, at least 1 (unreadable GPUs)"),
+    "0,10,1e99": ("unreadable GPUs", "gpus", "1e99", "a whole number of GPUs, at least 1 (unreadable GPUs)"),
+    "0,10,two": ("unreadable GPUs", "gpus", "two", "a whole number of GPUs, at least 1 (unreadable GPUs)"),
+    "0,10,1,9": (
+        "more cells than the header",
+        "submit_time",
+        "0",
+        "3 cells, as in the header (more cells than the header)",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+def test_a_row_that_cannot_be_used_is_left_out_or_an_error(imported, tmp_path, row):
+    reason, field, shown, expected = BAD_ROWS[row]
+    text = f"# a comment\n{HEADER}\n5,10,1\n\n{row}\n7,bad,1\n"
+    found = imported(text)
+    assert found.dropped == ({reason: 1} | {"unreadable duration": 1} if "unreadable d" not in reason else {reason: 2})
+    assert (found.rows, len(found.trace)) == (3, 1)
+    with pytest.raises(InputError) as error:
+        imported(text, strict=True)
+    value = "nothing" if shown is None else repr(shown)
+    assert str(error.value) == f"{tmp_path}/log.csv:5: field '{field}': found {value}, expected {expected}"
+
+
+def test_bad_dates_name_what_was_expected(imported):
+    text = f"{HEADER}\n2024-05-01T00:00:00Z,9,1\n01.05.2024,9,1\n"
+    assert imported(text).dropped == {"unreadable submission": 1}
+    for cell in ("2024", "20240501", "5", "2024-02-30", "2024-05-01T25:00:00"):
+        with pytest.raises(InputError, match=r"log.csv:3: .*found .*expected a date \(ISO 8601\), as 2024-05-31T08:15"):
+            imported(text.replace("01.05.2024", cell), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "log.csv:1: found nothing, expected a header line"),
+        ("# only this\n\n", {}, "log.csv:3: found nothing, expected a header line"),
+        ("alone\n1\n", {}, "log.csv:1: found 'alone', expected a header with commas, semicolons, tabs or bars between "
+         "its columns (--separator)"),
+        (f"{HEADER},gpus\n", {}, "log.csv:1: field 'gpus': found '2 columns', expected one"),
+        (f"{HEADER}\n", {}, "log.csv: found 'no rows', expected at least one job that can be used"),
+        (f"{HEADER}\n1,0,1\n1,2,0\n1,2,0\n", {}, "log.csv: found 'no GPUs: 2, zero duration: 1', expected at least one "
+         "job that can be used"),
+        ("when,hours,gpus\n", {}, "log.csv: field 'submit': found ['when', 'hours', 'gpus'], expected a column that "
+         "holds it: --submit COLUMN"),
+        ("submit,gpu_hours,gpus\n", {}, "log.csv: field 'duration': found ['submit', 'gpu_hours', 'gpus'], expected a "
+         "column that holds it: --duration COLUMN"),
+        ("submit,hours\n", {}, "log.csv: field 'gpus': found ['submit', 'hours'], expected a column that holds it: "
+         "--gpus COLUMN"),
+        (f"{HEADER}\n", {"columns": {"gpus": "gpu"}}, "log.csv: field '--gpus': found 'gpu', expected one of its "
+         "columns, submit_time, duration_s, gpus (did you mean 'gpus'?)"),
+        (f"{HEADER}\n", {"columns": {"gpu": "gpus"}}, "columns: found 'gpu', expected one of submit, duration, steps, "
+         "gpus, start, end, user, model, priority, deadline, partition, state (did you mean 'gpus'?)"),
+        (f"{HEADER}\n", {"duration_unit": "weeks"}, "--duration-unit: found 'weeks', expected one of ms, s, min, h, d"),
+        (f"{HEADER}\n", {"separator": "ab"}, "--separator: found 'ab', expected one character, or one of comma, "
+         "semicolon, tab, bar"),
+        ('{"jobs": 3}', {}, "log.csv: field 'jobs': found ['jobs'], expected a list of jobs, as sacct --json prints "
+         "it"),
+        ('{"jobs": [3]}', {}, "log.csv: field 'jobs[0]': found 3, expected an object, as sacct --json prints it"),
+        ('{"jobs": [{"time": {"submission": 5, "start": 5, "elapsed": 9}}]}', {"strict": True}, "log.csv: field "
+         "'jobs[0].gpus': found nothing, expected a whole number of GPUs, at least 1 (no GPUs)"),
+        ('{"jobs": ', {}, "log.csv:1: found 'Expecting value', expected JSON"),
+    ],
+)  # fmt: skip
+def test_logs_that_cannot_be_read(imported, tmp_path, text, options, message):
+    with pytest.raises(InputError) as error:
+        imported(text, **options)
+    assert str(error.value).removeprefix(f"{tmp_path}/") == message
+
+
+@settings(max_examples=150, deadline=None)
+@given(cells=st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_whatever_a_cell_holds_is_read_or_refused(tmp_path_factory, cells):
+    path = tmp_path_factory.mktemp("any") / "log.csv"
+    text = pd.DataFrame(cells, columns=HEADER.split(",")).to_csv(index=False)
+    path.write_bytes(text.encode(errors="replace"))
+    for strict in (False, True):
+        with suppress(InputError):
+            found = import_log(path, strict=strict)
+            assert found.rows == len(found.trace) + sum(found.dropped.values())

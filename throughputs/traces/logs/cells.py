@@ -1,0 +1,201 @@
+"""From the text in the cells of a job log to numbers: GPUs, durations, times on the clock; nan for what is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.traces.logs.columns import SECONDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Clock", "durations", "gpu_counts", "is_blank", "numbers"]
+
+_Text = NDArray[np.object_]
+_Floats = NDArray[np.float64]
+
+_BLANK = frozenset({"", "unknown", "none", "null", "nan", "nat", "n/a", "-"})
+"""How logs write that there is nothing, in small letters."""
+
+_LONGEST_BLANK = 12
+"""Cells that are longer, spaces included, say something."""
+
+_SAMPLE = 1000
+"""By so many cells it is told whether a column holds dates or numbers."""
+
+_CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
+_GPUS = re.compile(r"gres/gpu(:[^=,]*)?=(\d+)")
+_LAST_SECOND = 1e11
+"""In the year 5138: so many seconds since 1970 are none."""
+
+_DAY = len("2024-05-31")
+_MICROSECONDS = 1_000_000
+
+
+def is_blank(cells: _Text) -> NDArray[np.bool_]:
+    """(N,) whether a cell says nothing."""
+    return np.fromiter(map(_says_nothing, cells), np.bool_, len(cells))
+
+
+def numbers(cells: _Text, decimal_comma: bool = False) -> _Floats:
+    """(N,) finite numbers."""
+    try:
+        values = cells.astype(np.float64)
+    except ValueError:
+        values = np.fromiter((_number(text, decimal_comma) for text in cells), np.float64, len(cells))
+    values[~np.isfinite(values)] = np.nan
+    return values
+
+
+def durations(cells: _Text, unit: str, minutes: bool = False, decimal_comma: bool = False) -> _Floats:
+    """(N,) seconds of numbers of `unit`, and of ``[D-]HH:MM:SS``; with `minutes` of ``MM:SS`` too."""
+    values = _in_seconds(numbers(cells, decimal_comma), unit)
+    clocks = np.flatnonzero(np.isnan(values))
+    if len(clocks):
+        values[clocks] = _of_distinct(cells[clocks], lambda text: _clock(text, minutes), np.float64)
+    return values
+
+
+def gpu_counts(cells: _Text) -> _Floats:
+    """(N,) GPUs of whole numbers, and of Slurm's resources, as ``cpu=8,gres/gpu=2,gres/gpu:a100=2``; 0 for none."""
+    return _of_distinct(cells, _gpus, np.float64)
+
+
+@dataclass
+class Clock:
+    """Reads times: dates become seconds from the first date that was read, numbers seconds of their own clock.
+
+    Attributes
+    ----------
+    zone : of dates that name none, as ``Europe/Berlin``; None: UTC.
+    unit : of numbers; None: nothing told it, and numbers beyond any date in seconds are milliseconds, as programs count
+        them since 1970, others seconds.
+    dates : whether times are dates, as no fewer than numbers are among those that were read first; None: nothing was
+        read yet.
+    without_zone : whether some date named no zone.
+    """
+
+    zone: str | None
+    unit: str | None
+    dates: bool | None = None
+    without_zone: bool = False
+    _first: int = 0
+
+    def seconds(self, cells: _Text, decimal_comma: bool = False) -> _Floats:
+        """(N,) seconds; nan for blank cells and for what is no time of the kind that the first one is."""
+        if self.dates is None:
+            sample = cells[np.flatnonzero(~is_blank(cells))[:_SAMPLE]]
+            figures = numbers(sample, decimal_comma)
+            others = sample[np.isnan(figures)]
+            dated = np.count_nonzero(self._microseconds(others) != _NOT_A_TIME)
+            self.dates = bool(dated >= len(sample) - len(others))
+            if self.dates:
+                stamps = self._microseconds(cells)
+                self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))
+                return self._since_first(stamps)
+            if self.unit is None:
+                self.unit = "ms" if np.nanmax(figures, initial=0.0) > _LAST_SECOND else "s"
+        if self.dates:
+            return self._since_first(self._microseconds(cells))
+        return _in_seconds(numbers(cells, decimal_comma), self.unit or "s")
+
+    def origin(self, seconds: float) -> str:
+        """What the clock says at so many `seconds`."""
+        if not self.dates:
+            return f"{seconds:.6f}".rstrip("0").rstrip(".")
+        stamp = np.datetime64(self._first + round(seconds * _MICROSECONDS), "us")
+        return str(stamp).removesuffix(".000000") + "+00:00"
+
+    def _since_first(self, stamps: NDArray[np.int64]) -> _Floats:
+        values = (stamps - self._first) / _MICROSECONDS
+        values[stamps == _NOT_A_TIME] = np.nan
+        return values
+
+    def _microseconds(self, cells: _Text) -> NDArray[np.int64]:
+        """(N,) since 1970 in UTC."""
+        import pandas as pd
+
+        texts = [text.strip() for text in cells]
+        whole = [text if len(text) >= _DAY else "" for text in texts]  # years and months alone are no times
+        read = pd.to_datetime(pd.Series(whole, dtype=object), utc=True, format="ISO8601", errors="coerce")
+        bare = np.fromiter((not _has_zone(text) for text in texts), np.bool_, len(texts)) & read.notna().to_numpy()
+        self.without_zone |= bool(bare.any())
+        if self.zone is not None and bare.any():
+            read = read.where(~bare, _local(read, self.zone))
+        stamps: NDArray[np.int64] = read.dt.tz_localize(None).to_numpy(dtype="datetime64[us]").astype(np.int64)
+        return stamps
+
+
+_NOT_A_TIME = np.iinfo(np.int64).min
+
+
+def _local(read: pd.Series[Any], zone: str) -> pd.Series[Any]:
+    """The same figures on the clock of a zone, as UTC; of an hour that comes twice the first."""
+    first = np.ones(len(read), dtype=np.bool_)
+    try:
+        there = read.dt.tz_localize(None).dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
+    except (KeyError, ValueError, OSError) as error:  # whatever the zone's name finds in the data base of zones
+        raise InputError("--zone", found=zone, expected="a time zone, as Europe/Berlin") from error
+    in_utc: pd.Series[Any] = there.dt.tz_convert("UTC")
+    return in_utc
+
+
+def _in_seconds(values: _Floats, unit: str) -> _Floats:
+    """Rounded to microseconds, so that 1.1 hours are 3960 seconds."""
+    with np.errstate(over="ignore"):
+        seconds = np.round(values * SECONDS[unit], 6)
+    seconds[~np.isfinite(seconds)] = np.nan
+    return seconds
+
+
+def _says_nothing(text: str) -> bool:
+    return len(text) <= _LONGEST_BLANK and text.strip().lower() in _BLANK
+
+
+def _has_zone(date: str) -> bool:
+    time = date[_DAY:]
+    return time.endswith(("Z", "z")) or "+" in time or "-" in time
+
+
+def _number(text: str, decimal_comma: bool) -> float:
+    try:
+        return float(text.replace(",", ".") if decimal_comma else text)
+    except ValueError:
+        return np.nan
+
+
+def _clock(text: str, minutes: bool) -> float:
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None or (found[2] is None and (not minutes or found[1] is not None)):
+        return np.nan
+    days, hours, mins, seconds = (float(part or 0) for part in found.groups())
+    if mins >= 60 or seconds >= 60 or len(text) > 40:
+        return np.nan
+    return round(((days * 24 + hours) * 60 + mins) * 60 + seconds, 6)
+
+
+def _gpus(text: str) -> float:
+    text = text.strip()
+    if _says_nothing(text):
+        return 0.0
+    if "=" in text:
+        counts = [(kind, float(number)) for kind, number in _GPUS.findall(text)]
+        whole = [number for kind, number in counts if not kind]
+        # With types or without, these are the same GPUs.
+        return whole[0] if whole else sum(number for _, number in counts)
+    return _number(text, False)
+
+
+def _of_distinct(cells: _Text, read: Callable[[str], Any], dtype: type) -> NDArray[Any]:
+    """(N,) what `read` makes of each cell, asked once for each distinct one."""
+    import pandas as pd
+
+    codes, distinct = pd.factorize(cells)
+    return np.fromiter(map(read, distinct), dtype, len(distinct))[codes]

@@ -1,0 +1,133 @@
+"""Which column of a job log holds what: as it is said, else by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from throughputs.errors import InputError, did_you_mean
+
+__all__ = ["FIELDS", "SECONDS", "UNITS", "Column", "columns_of", "unit_of"]
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "submit": (
+        "submit", "submit_time", "submission_time", "submission", "submitted", "submitted_at", "submit_date",
+        "arrival_time", "arrival", "arrived_at", "created_at", "created", "creation_time", "create_time", "queued_at",
+        "enqueued_at",
+    ),
+    "duration": (
+        "duration", "run_time", "runtime", "elapsed", "elapsed_raw", "elapsed_time", "wall_time", "walltime",
+        "wall_clock", "execution_time", "exec_time", "run_duration", "job_duration", "training_time",
+    ),
+    "steps": ("total_steps", "steps", "num_steps", "n_steps", "iterations", "num_iterations", "num_iteration"),
+    "gpus": (
+        "gpus", "num_gpus", "num_gpu", "n_gpus", "ngpus", "gpu_num", "gpu_count", "alloc_gpus", "requested_gpus",
+        "req_gpus", "gpus_requested", "gpu_request", "scale_factor", "alloc_tres", "req_tres", "num_accelerators",
+        "world_size", "gpu",
+    ),
+    "start": ("start", "start_time", "started", "started_at", "run_start", "begin_time"),
+    "end": ("end", "end_time", "ended", "ended_at", "finish_time", "finished", "finished_at", "completed_at"),
+    "user": ("user", "user_name", "username", "owner", "submitter", "submitted_by", "user_id", "uid"),
+    "model": ("model", "model_name", "job_type", "architecture", "network"),
+    "priority": ("priority_weight", "priority", "weight"),
+    "deadline": ("deadline", "deadline_time", "ddl", "due", "due_date", "due_at"),
+    "partition": ("partition", "queue", "virtual_cluster", "vc", "pool"),
+    "state": ("state", "job_state", "status"),
+}  # fmt: skip
+"""What a log may say of a job, with the names that a column of it usually has, the likeliest first."""
+
+UNITS = {
+    "ms": ("ms", "msec", "msecs", "millis", "milliseconds"),
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "min": ("min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+    "d": ("d", "day", "days"),
+}
+"""Units of time, with the words for them."""
+
+SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+"""Seconds of each unit."""
+
+_UNIT_OF_WORD = {word: unit for unit, words in UNITS.items() for word in words}
+_UNITS_ALONE = ("hours", "minutes", "seconds", "days")
+_TIMES = ("submit", "duration", "start", "end", "deadline")
+
+
+@dataclass(frozen=True)
+class Column:
+    """The column of a log that holds a field.
+
+    Attributes
+    ----------
+    name : as in the log.
+    guessed : whether its name alone says so.
+    """
+
+    name: str
+    guessed: bool
+
+
+def columns_of(header: Sequence[str], given: Mapping[str, str], source: str) -> dict[str, Column]:
+    """Columns by field: those that are `given`, and of the others what their names tell.
+
+    Where no column has the time of submission, the start stands in.
+
+    Raises
+    ------
+    InputError
+        A given column does not exist, or there is none for the submission, the GPUs, or the duration or steps.
+    """
+    found: dict[str, Column] = {}
+    for field, name in given.items():
+        if name not in header:
+            hint = did_you_mean(name, header)
+            expected = f"one of its columns, {', '.join(header)}{hint}"
+            raise InputError(source, field=f"--{field}", found=name, expected=expected)
+        found[field] = Column(name, False)
+    taken = {column.name for column in found.values()}
+    for field, likely in FIELDS.items():
+        if field not in found:
+            best = _likeliest([name for name in header if name not in taken], likely, field)
+            if best is not None:
+                found[field] = Column(best, True)
+                taken.add(best)
+    if "submit" not in found and "start" in found:
+        found["submit"] = found["start"]
+    found = {field: found[field] for field in FIELDS if field in found}
+    for field, is_there in (
+        ("submit", "submit" in found),
+        ("gpus", "gpus" in found),
+        ("duration", bool({"duration", "steps"} & set(found)) or {"start", "end"} <= set(found)),
+    ):
+        if not is_there:
+            expected = f"a column that holds it: --{field} COLUMN"
+            raise InputError(source, field=field, found=list(header), expected=expected)
+    return found
+
+
+def unit_of(name: str) -> str | None:
+    """The unit of time in the name of a column, such as ``duration_s`` or ``hours``; None where it tells none."""
+    words = _words(name)
+    return _UNIT_OF_WORD.get(words[-1]) if words else None
+
+
+def _likeliest(header: Sequence[str], likely: Sequence[str], field: str) -> str | None:
+    """The column whose name, without a unit of time, is first in `likely`; of equals the first."""
+    best: tuple[int, str] | None = None
+    for name in header:
+        words = _words(name)
+        unit = words[-1] if field in _TIMES and words and words[-1] in _UNIT_OF_WORD else None
+        stems = ["_".join(words)] + (["_".join(words[:-1])] if unit is not None else [])
+        ranks = [likely.index(stem) for stem in stems if stem in likely]
+        if not ranks and field == "duration" and name.lower() in _UNITS_ALONE:
+            ranks = [len(likely)]
+        if ranks and (best is None or min(ranks) < best[0]):
+            best = (min(ranks), name)
+    return None if best is None else best[1]
+
+
+def _words(name: str) -> list[str]:
+    """``AllocTRES``, ``alloc-tres`` and ``Alloc TRES`` alike as ``["alloc", "tres"]``."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return [word for word in re.split(r"[^a-z0-9]+", apart.lower()) if word]

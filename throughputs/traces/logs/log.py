@@ -1,0 +1,174 @@
+"""From a job log of one's own to a trace.
+
+A log says of each job when it was submitted, for how long it ran and on how many GPUs. Without a throughput table a
+second is a step: a job of an hour has 3600 steps, and runs at one step per second wherever it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.files import TABLE_KINDS, file_kind, write_frame
+from throughputs.trace import Trace
+from throughputs.traces.logs.cells import Clock
+from throughputs.traces.logs.columns import FIELDS, UNITS, Column, columns_of, unit_of
+from throughputs.traces.logs.read import read_log
+from throughputs.traces.logs.rows import SLURM_PRIORITY, Rows
+
+__all__ = ["ImportedLog", "check_table_name", "import_log"]
+
+
+@dataclass(frozen=True)
+class ImportedLog:
+    """The trace that a log became, and what was made of the log.
+
+    Attributes
+    ----------
+    trace : the jobs by submission, those submitted together as they stand; seconds from the first submission.
+    source : the log. kind : "table", "sacct" or "sacct --json".
+    rows : jobs in the log.
+    origin : the first submission on the clock of the log: a date in UTC, or a number.
+    columns : which column holds each field.
+    units : of the fields that are times in numbers.
+    assumed : those of which nothing told the unit.
+    unread : columns that nothing was made of.
+    dropped : jobs that cannot be used, by reason.
+    notes : what else a user should know, in sentences.
+    """
+
+    trace: Trace
+    source: str
+    kind: str
+    rows: int
+    origin: str
+    columns: Mapping[str, Column]
+    units: Mapping[str, str]
+    assumed: frozenset[str]
+    unread: tuple[str, ...]
+    dropped: Mapping[str, int]
+    notes: tuple[str, ...]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace as a table (``.csv``, ``.csv.gz``, ``.parquet``), without columns in which nothing is said.
+
+        A CSV file begins with a comment that names the log and its origin.
+
+        Raises
+        ------
+        InputError
+            Another extension.
+        """
+        path = Path(path)
+        check_table_name(path)
+        said = {
+            "priority_weight": self.trace.priority_weight != 1.0,
+            "deadline": ~np.isnan(self.trace.deadline),
+            "duration": ~np.isnan(self.trace.duration),
+            "user": self.trace.user != "",
+            "partition": self.trace.partition != "",
+        }
+        names = ["job_type", "scale_factor", "total_steps", "arrival_time", *(n for n in said if said[n].any())]
+        source = " ".join(self.source.split())
+        write_frame(path, self.trace.to_frame()[names], f"jobs of {source}; second 0 is {self.origin} there")
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the trace, ready for JSON."""
+        return {
+            "source": self.source,
+            "kind": self.kind,
+            "rows": self.rows,
+            "origin": self.origin,
+            "columns": {
+                field: {"column": column.name, "guessed": column.guessed, "unit": self.units.get(field)}
+                for field, column in self.columns.items()
+            },
+            "unread": list(self.unread),
+            "dropped": dict(self.dropped),
+            "notes": list(self.notes),
+        }
+
+
+def check_table_name(path: Path) -> None:
+    """Raise `InputError` for a file that is not to be written as a table."""
+    if file_kind(path) not in TABLE_KINDS:
+        raise InputError(path, found=path.name, expected="a name ending in .csv, .csv.gz or .parquet")
+
+
+def import_log(
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    *,
+    separator: str | None = None,
+    duration_unit: str | None = None,
+    clock_unit: str | None = None,
+    zone: str | None = None,
+    strict: bool = False,
+) -> ImportedLog:
+    """A trace from a job log.
+
+    Parameters
+    ----------
+    path : text with a header, Parquet, or what Slurm's ``sacct -p``, ``sacct -P`` or ``sacct --json`` printed; ``-``:
+        standard input.
+    columns : which column holds a field of `throughputs.traces.logs.columns.FIELDS`; the others by their names.
+    separator : as in `throughputs.traces.logs.read.read_log`.
+    duration_unit, clock_unit : "ms", "s", "min", "h" or "d": of durations, and of times on the clock, that are numbers;
+        told by the name of the column, else seconds, or for times that are too large for that milliseconds since 1970.
+        ``[D-]HH:MM:SS`` and dates (ISO 8601) need none.
+    zone : of dates that name none, as ``Europe/Berlin``; None: UTC.
+    strict : a job that cannot be used is an error.
+
+    Raises
+    ------
+    InputError
+        Names the file, the line, the field, what was found and what was expected: no column for the submission, the
+        GPUs, or the duration or steps; no job that can be used; with `strict` one that cannot.
+    OSError
+        The file cannot be opened.
+    """
+    log = read_log(path, separator)
+    given = dict(columns or {})
+    for field in given:
+        if field not in FIELDS:
+            expected = f"one of {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
+            raise InputError("columns", found=field, expected=expected)
+    sacct = log.kind == "sacct"
+    header = [name for name in log.cells if not (sacct and name == SLURM_PRIORITY) or name in given.values()]
+    chosen = columns_of(header, given, log.source)
+    told = {
+        "duration": _unit("duration_unit", duration_unit, chosen.get("duration")),
+        "submit": _unit("clock_unit", clock_unit, chosen["submit"]),
+    }
+    clock = Clock(zone, told["submit"])
+    rows = Rows(log, chosen, told, clock)
+    trace = Trace(**rows.usable(strict), source=log.source)
+    return ImportedLog(
+        trace,
+        log.source,
+        log.kind,
+        int(rows.is_job.sum()),
+        clock.origin(rows.origin),
+        chosen,
+        *rows.units(),
+        rows.unread(),
+        rows.dropped(),
+        tuple(rows.notes),
+    )
+
+
+def _unit(name: str, given: str | None, column: Column | None) -> str | None:
+    """What an option or the name of a column says; None where neither does."""
+    if given is None:
+        return None if column is None else unit_of(column.name)
+    for unit, words in UNITS.items():
+        if given.lower() in words:
+            return unit
+    option = f"--{name.replace('_', '-')}"
+    raise InputError(option, found=given, expected=f"one of {', '.join(UNITS)}")

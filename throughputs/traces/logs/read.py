@@ -1,0 +1,214 @@
+"""Reading a job log: text with a header and separators, Parquet, or the JSON of Slurm's sacct."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.files import file_kind, parse_json, read_frame, read_text
+
+__all__ = ["SEPARATORS", "Log", "read_log"]
+
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
+"""Separators by name."""
+
+_SACCT_COLUMNS = frozenset({"JobID", "JobIDRaw", "AllocTRES", "ReqTRES", "Elapsed", "ElapsedRaw", "Submit", "State"})
+_SACCT_AT_LEAST = 3
+"""So many of these columns, and a table is one of sacct."""
+
+_NOT_STARTED = 0
+"""How the JSON of sacct writes a time that has not come."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A job log as text.
+
+    Attributes
+    ----------
+    cells : (N,) text of each column, by name.
+    source : where it came from, for messages.
+    kind : "table", "sacct" (its text) or "sacct --json".
+    first_line : line of the source that holds the first row; 0 where rows are no lines.
+    separator : between columns; empty where there is none.
+    too_long : (N,) whether a row has more cells than the header.
+    """
+
+    cells: Mapping[str, NDArray[np.object_]]
+    source: str
+    kind: str
+    first_line: int
+    separator: str
+    too_long: NDArray[np.bool_]
+
+    def error(self, row: int, column: str, found: object, expected: str) -> InputError:
+        """What is wrong with a cell."""
+        if self.first_line:
+            return InputError(self.source, line=row + self.first_line, field=column, found=found, expected=expected)
+        return InputError(self.source, field=f"jobs[{row}].{column}", found=found, expected=expected)
+
+
+def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
+    """The log in a file, unpacked where its name ends in ``.gz``; ``-``: standard input.
+
+    Parameters
+    ----------
+    separator : between columns, or a name of `SEPARATORS`; told from the header if omitted.
+
+    Raises
+    ------
+    InputError
+        No header, another separator, or JSON that is not of sacct.
+    OSError
+        The file cannot be opened.
+    """
+    if str(path) == "-":
+        source, text = "standard input", _decoded(sys.stdin.buffer.read())
+    elif file_kind(Path(path)) == "parquet":
+        return _of_parquet(Path(path))
+    else:
+        source, text = str(path), read_text(Path(path))
+    if text[:100].lstrip().startswith("{"):
+        return _of_json(parse_json(text, source), source)
+    return _of_text(text, source, separator)
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        found = raw[error.start : error.end]
+        raise InputError("standard input", line=line, found=found, expected="UTF-8 text") from error
+
+
+def _of_text(text: str, source: str, separator: str | None) -> Log:
+    import pandas as pd
+
+    head = re.match(r"(?:#.*\n|\s*\n)*", text)
+    assert head is not None
+    skipped = text.count("\n", 0, head.end())
+    end = text.find("\n", head.end())
+    line = text[head.end() : len(text) if end < 0 else end].rstrip("\r")
+    if not line:
+        raise InputError(source, line=skipped + 1, expected="a header line")
+    mark = _separator(line, separator, source, skipped + 1)
+    # Text between bars is never quoted: names of jobs may have quotes in them.
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if mark == "|" else csv.QUOTE_MINIMAL
+    header = [name.strip() for name in next(csv.reader([line], delimiter=mark, quoting=quoting))]
+    while header and not header[-1]:  # sacct -p ends every line with a bar
+        header.pop()
+    _check_header(header, source, skipped + 1)
+    # One more column than the header, so that a row that is too long shows.
+    width = len(header) + 1
+    names = mark.join(map(str, range(width)))
+    body = io.StringIO(names + "\n" + ("" if end < 0 else text[end + 1 :]), newline="")
+    try:
+        frame = pd.read_csv(
+            body,
+            sep=mark,
+            usecols=list(map(str, range(width))),
+            index_col=False,
+            dtype=object,
+            na_filter=False,
+            skip_blank_lines=False,
+            quoting=quoting,
+        )
+    except (ValueError, OverflowError) as error:  # those of pandas are among them
+        raise InputError(source, expected=f"a table of text ({error})") from error
+    columns = {name: frame[str(i)].to_numpy(dtype=object) for i, name in enumerate(header)}
+    kind = "sacct" if len(_SACCT_COLUMNS & set(header)) >= _SACCT_AT_LEAST else "table"
+    too_long = np.asarray(frame[str(width - 1)].to_numpy(dtype=object) != "", dtype=np.bool_)
+    return Log(columns, source, kind, skipped + 2, mark, too_long)
+
+
+def _separator(line: str, given: str | None, source: str, number: int) -> str:
+    if given is not None:
+        mark = SEPARATORS.get(given, given.replace("\\t", "\t"))
+        if len(mark) != 1 or mark.isalnum():
+            expected = f"one character, or one of {', '.join(SEPARATORS)}"
+            raise InputError("--separator", found=given, expected=expected)
+        return mark
+    mark = max(SEPARATORS.values(), key=line.count)
+    if not line.count(mark):
+        expected = "a header with commas, semicolons, tabs or bars between its columns (--separator)"
+        raise InputError(source, line=number, found=line, expected=expected)
+    return mark
+
+
+def _check_header(header: Sequence[str], source: str, line: int) -> None:
+    for name in header:
+        if header.count(name) > 1:
+            raise InputError(source, line=line, field=name, found=f"{header.count(name)} columns", expected="one")
+
+
+def _of_parquet(path: Path) -> Log:
+    frame, first_line = read_frame(path)
+    missing = frame.isna().to_numpy()
+    columns = {}
+    for i, name in enumerate(frame.columns):
+        values = frame.iloc[:, i].to_numpy(dtype=object)
+        cells = ["" if gone else str(value) for value, gone in zip(values, missing[:, i], strict=True)]
+        columns[str(name)] = np.array(cells, dtype=object)
+    _check_header(list(map(str, frame.columns)), str(path), 1)
+    return Log(columns, str(path), "table", first_line, "", np.zeros(len(frame), dtype=np.bool_))
+
+
+def _of_json(content: Any, source: str) -> Log:
+    jobs = content.get("jobs") if isinstance(content, dict) else None
+    if not isinstance(jobs, list):
+        found = list(content) if isinstance(content, dict) else type(content).__name__
+        raise InputError(source, field="jobs", found=found, expected="a list of jobs, as sacct --json prints it")
+    rows = []
+    for i, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise InputError(source, field=f"jobs[{i}]", found=job, expected="an object, as sacct --json prints it")
+        rows.append(_json_row(job))
+    names = ("submit", "start", "end", "elapsed", "gpus", "user", "partition", "state")
+    table = list(zip(*rows, strict=True)) or [()] * len(names)
+    columns = {name: np.array(cells, dtype=object) for name, cells in zip(names, table, strict=True)}
+    return Log(columns, source, "sacct --json", 0, "", np.zeros(len(jobs), dtype=np.bool_))
+
+
+def _json_row(job: dict[str, Any]) -> tuple[str, ...]:
+    """Submission, start, end, elapsed, GPUs, user, partition and state of a job of sacct, as text."""
+    time, owner = _object(job.get("time")), _object(job.get("association"))
+    state = job.get("state", job.get("job_state"))
+    state = state.get("current", "") if isinstance(state, dict) else state
+    state = state[0] if isinstance(state, list) and state else state
+    moments = [_text(time.get(name)) for name in ("submission", "start", "end")]
+    begun = ["" if text == str(_NOT_STARTED) else text for text in moments]
+    user = owner.get("user") or job.get("user")
+    return (*begun, _text(time.get("elapsed")), _json_gpus(job), _text(user), _text(job.get("partition")), _text(state))
+
+
+def _json_gpus(job: dict[str, Any]) -> str:
+    """GPUs that a job was given, or asked for where it was given nothing, as in the column AllocTRES."""
+    tres = _object(job.get("tres"))
+    for entries in (tres.get("allocated"), tres.get("requested")):
+        if isinstance(entries, list) and entries:
+            gpus = [entry for entry in map(_object, entries) if _text(entry.get("name")).split(":")[0] == "gpu"]
+            return ",".join(f"gres/{_text(entry['name'])}={_text(entry.get('count'))}" for entry in gpus)
+    return ""
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    """A number may stand in an object beside whether it is set."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) else None
+    return "" if value is None or isinstance(value, list | dict) else str(value)

@@ -1,0 +1,262 @@
+"""The rows of a job log, judged one by one: what a trace needs of each, or why it cannot be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.limits import LARGEST_WHOLE_NUMBER, check_number_of_jobs
+from throughputs.tables.default import default_table
+from throughputs.traces.logs.cells import Clock, durations, gpu_counts, is_blank, numbers
+from throughputs.traces.logs.columns import Column
+from throughputs.traces.logs.read import Log
+
+__all__ = ["SLURM_PRIORITY", "UNNAMED", "Rows"]
+
+UNNAMED = "job"
+"""Job type of a job of which the log does not say the model."""
+
+_Floats = NDArray[np.float64]
+_Flags = NDArray[np.bool_]
+
+_WAITING = ("PENDING", "REQUEUED", "QUEUED", "WAITING", "HELD")
+_RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
+
+SLURM_PRIORITY = "Priority"
+"""Column of sacct: the place of a job in the queue, which is no weight."""
+
+_SAMPLE = 1000
+"""By so many cells it is told whether durations are numbers."""
+
+_ASKED = "ReqTRES"
+"""Column of sacct: what a job asked for, where it says nothing of what it was given."""
+
+
+class Rows:
+    """Reads the fields of all rows and keeps for each row the first reason why it cannot be used.
+
+    Attributes
+    ----------
+    is_job : (N,) whether a row is a job.
+    origin : the first submission of a job that can be used, seconds on the clock.
+    notes : what a user should know of the jobs, in sentences.
+    """
+
+    def __init__(self, log: Log, columns: dict[str, Column], told: dict[str, str | None], clock: Clock) -> None:
+        self.log, self.columns, self.told, self.clock = log, columns, told, clock
+        self.decimal_comma = log.separator == ";"
+        self.is_job = self._jobs()
+        self.reasons: list[tuple[str, str, str]] = []
+        """Reason, column and what was expected there."""
+        self.reason = np.full(len(self.is_job), -1)
+        self.notes: list[str] = []
+        self.origin = 0.0
+
+    def usable(self, strict: bool) -> dict[str, Any]:
+        """Columns of a trace of the jobs that can be used, by submission.
+
+        Raises
+        ------
+        InputError
+            No job can be used, or with `strict` one cannot.
+        """
+        first = self.columns["submit"].name
+        expected = f"{len(self.log.cells)} cells, as in the header"
+        self._drop(self.log.too_long, "more cells than the header", first, expected)
+        submitted = self._time("submit", "no submission")
+        running = self._states()
+        gpus = self._gpus()
+        seconds = self._seconds(running)
+        steps = self._steps(seconds)
+        priority = self._priority()
+        deadline = self._deadline(submitted)
+        if strict:
+            self._refuse_first()
+        kept = np.flatnonzero(self.is_job & (self.reason < 0))
+        if not len(kept):
+            found = ", ".join(f"{reason}: {count}" for reason, count in self.dropped().items()) or "no rows"
+            raise InputError(self.log.source, found=found, expected="at least one job that can be used")
+        check_number_of_jobs(len(kept), self.log.source, "jobs")
+        kept = kept[np.argsort(submitted[kept], kind="stable")]
+        self.origin = float(submitted[kept[0]])
+        self._note(running[kept], self.clock.without_zone)
+        return {
+            "job_type": self._job_types(kept, timed="steps" not in self.columns),
+            "scale_factor": gpus[kept].astype(np.int64),
+            "total_steps": steps[kept],
+            "arrival_time": np.round(submitted[kept] - self.origin, 6),
+            "priority_weight": priority[kept],
+            "deadline": np.round(deadline[kept] - self.origin, 6),
+            "duration": seconds[kept],
+            "user": self._text("user")[kept],
+            "partition": self._text("partition")[kept],
+        }
+
+    def unread(self) -> tuple[str, ...]:
+        """Columns of the log that nothing was made of."""
+        read = {_ASKED} | {column.name for column in self.columns.values()}
+        return tuple(name for name in self.log.cells if name not in read)
+
+    def _jobs(self) -> _Flags:
+        """(N,) whether a row is a job: not an empty line, nor a step of a job of Slurm, as ``1234.batch``."""
+        empty: _Flags = np.logical_and.reduce([np.asarray(cells == "", np.bool_) for cells in self.log.cells.values()])
+        ids = self.log.cells.get("JobID", self.log.cells.get("JobIDRaw"))
+        if self.log.kind != "sacct" or ids is None:
+            return np.asarray(~empty)
+        jobs: _Flags = ~empty & np.fromiter(("." not in name for name in ids), np.bool_, len(ids))
+        return jobs
+
+    def _drop(self, bad: _Flags, reason: str, column: str, expected: str) -> None:
+        """Rows that cannot be used for a reason; the first one counts."""
+        new = bad & self.is_job & (self.reason < 0)
+        if new.any():
+            self.reason[new] = len(self.reasons)
+            self.reasons.append((reason, column, expected))
+
+    def dropped(self) -> dict[str, int]:
+        """Jobs that cannot be used, by reason, the most frequent first."""
+        counts = np.bincount(self.reason[self.reason >= 0], minlength=len(self.reasons)).tolist()
+        total: dict[str, int] = {}
+        for (reason, _, _), count in zip(self.reasons, counts, strict=True):
+            total[reason] = total.get(reason, 0) + count
+        return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+    def _refuse_first(self) -> None:
+        bad = np.flatnonzero(self.reason >= 0)
+        if len(bad):
+            row = int(bad[0])
+            reason, column, expected = self.reasons[self.reason[row]]
+            found = self.log.cells[column][row] or None
+            raise self.log.error(row, column, found, f"{expected} ({reason})")
+
+    def _cells(self, field: str) -> NDArray[np.object_]:
+        return self.log.cells[self.columns[field].name]
+
+    def _time(self, field: str, missing: str | None) -> _Floats:
+        """(N,) seconds on the clock; rows without are dropped where `missing` is a reason."""
+        cells = self._cells(field)
+        seconds, blank, name = self.clock.seconds(cells, self.decimal_comma), is_blank(cells), self.columns[field].name
+        kind = "a date (ISO 8601), as 2024-05-31T08:15:00+02:00" if self.clock.dates else "a number"
+        if missing is not None:
+            self._drop(blank, missing, name, kind)
+        self._drop(np.isnan(seconds) & ~blank, f"unreadable {_PROSE[field]}", name, kind)
+        return seconds
+
+    def _states(self) -> _Flags:
+        """(N,) whether a job still ran; those that never started are dropped."""
+        running = np.zeros(len(self.is_job), dtype=np.bool_)
+        if "state" in self.columns:
+            words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")], dtype=object)
+            waiting = np.isin(words.astype(str), _WAITING)
+            self._drop(waiting, "never started", self.columns["state"].name, "a job that has run")
+            running = np.isin(words.astype(str), _RUNNING)
+        if "start" in self.columns:
+            self._drop(is_blank(self._cells("start")), "never started", self.columns["start"].name, "a start")
+        return running
+
+    def _gpus(self) -> _Floats:
+        name = self.columns["gpus"].name
+        gpus = gpu_counts(self._cells("gpus"))
+        asked = self.log.cells.get(_ASKED)
+        if name == "AllocTRES" and asked is not None:
+            gpus = np.where(is_blank(self._cells("gpus")), gpu_counts(asked), gpus)
+        expected = "a whole number of GPUs, at least 1"
+        self._drop(gpus == 0, "no GPUs", name, expected)
+        whole = (gpus == np.rint(gpus)) & (gpus >= 1) & (gpus <= LARGEST_WHOLE_NUMBER)
+        self._drop(~whole, "unreadable GPUs", name, expected)
+        return gpus
+
+    def _seconds(self, running: _Flags) -> _Floats:
+        """(N,) durations; nan where the log has steps and no durations."""
+        if "duration" in self.columns:
+            cells, name = self._cells("duration"), self.columns["duration"].name
+            seconds = durations(cells, self.told["duration"] or "s", self.log.kind == "sacct", self.decimal_comma)
+            blank = is_blank(cells)
+            expected = "a number, or [D-]HH:MM:SS"
+            if "steps" not in self.columns:
+                self._drop(blank, "no duration", name, expected)
+            self._drop(np.isnan(seconds) & ~blank, "unreadable duration", name, expected)
+        elif {"start", "end"} <= set(self.columns):
+            started, name = self._time("start", None), self.columns["end"].name
+            ended = self._time("end", None)
+            self._drop(running | is_blank(self._cells("end")), "no end", name, "the end of the job")
+            seconds = np.round(ended - started, 6)
+        else:
+            return np.full(len(self.is_job), np.nan)
+        self._drop(seconds == 0, "zero duration", name, "more than no time")
+        self._drop(seconds < 0, "negative duration", name, "more than no time")
+        return seconds
+
+    def _steps(self, seconds: _Floats) -> _Floats:
+        """(N,) steps of the log, else one for each second."""
+        if "steps" not in self.columns:
+            return seconds
+        steps, name = numbers(self._cells("steps"), self.decimal_comma), self.columns["steps"].name
+        self._drop(is_blank(self._cells("steps")), "no steps", name, "a number above 0")
+        self._drop(~(steps > 0), "unreadable steps", name, "a number above 0")
+        return steps
+
+    def _priority(self) -> _Floats:
+        if "priority" not in self.columns:
+            return np.ones(len(self.is_job))
+        cells = self._cells("priority")
+        weight = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
+        self._drop(~(weight > 0), "unreadable priority", self.columns["priority"].name, "a weight above 0")
+        return weight
+
+    def _deadline(self, submitted: _Floats) -> _Floats:
+        if "deadline" not in self.columns:
+            return np.full(len(self.is_job), np.nan)
+        deadline = self._time("deadline", None)
+        late = deadline < submitted
+        expected = "a time that is not before the submission"
+        self._drop(late, "deadline before submission", self.columns["deadline"].name, expected)
+        return deadline
+
+    def _text(self, field: str) -> NDArray[np.object_]:
+        if field not in self.columns:
+            return np.full(len(self.is_job), "", dtype=object)
+        cells = np.array([text.strip() for text in self._cells(field)], dtype=object)
+        return np.where(is_blank(cells), "", cells).astype(object)
+
+    def _job_types(self, kept: NDArray[np.intp], timed: bool) -> NDArray[np.object_]:
+        """(K,) models, where seconds are steps under names that the embedded table, whose steps are not, has not."""
+        models = self._text("model")[kept]
+        models[models == ""] = UNNAMED
+        if timed:
+            for name in default_table().job_types:
+                same = models == name
+                if same.any():
+                    models[same] = f"{name} (as logged)"
+                    self.notes.append(
+                        f"model {name!r} is in the embedded throughput table, whose steps are not seconds: "
+                        f"the jobs are of the type '{name} (as logged)'"
+                    )
+        return models
+
+    def _note(self, running: _Flags, without_zone: bool) -> None:
+        if running.any():
+            self.notes.append(f"still running: {running.sum()}; the time until then stands for their duration")
+        if without_zone and self.clock.zone is None:
+            self.notes.append("dates without a zone are taken for UTC (--zone says otherwise)")
+        if self.columns["submit"] == self.columns.get("start"):
+            self.notes.append("no column has the submission: the start stands in, as if no job had waited")
+        if "steps" in self.columns and "duration" not in self.columns and "end" not in self.columns:
+            self.notes.append("the log has steps and no durations: how fast they go is for a throughput table to say")
+
+    def units(self) -> tuple[dict[str, str], frozenset[str]]:
+        """Units of the fields that are times in numbers, and for which of them nothing told it."""
+        units = {}
+        if "duration" in self.columns:
+            sample = self._cells("duration")[:_SAMPLE]
+            if np.isfinite(numbers(sample, self.decimal_comma)).any():
+                units["duration"] = self.told["duration"] or "s"
+        if not self.clock.dates:
+            units["submit"] = self.clock.unit or "s"
+        return units, frozenset(field for field in units if self.told[field] is None)
+
+
+_PROSE = {"submit": "submission", "start": "start", "end": "end", "deadline": "deadline"}
