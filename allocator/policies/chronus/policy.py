@@ -352,6 +352,7 @@ class Chronus(PlanPolicy):
             objective=record.objective,
             objective_unit="value",
             bound=record.bound,
+            certified=True,
             gap=record.gap,
             solver=record.solver,
             seconds=record.seconds,

@@ -259,6 +259,7 @@ class Shockwave(PlanPolicy):
             status=solution.status,
             objective=solution.objective,
             bound=solution.bound,
+            certified=True,
             gap=solution.gap,
             unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
             solver=solution.solver,
