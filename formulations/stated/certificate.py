@@ -31,6 +31,10 @@ Array = NDArray[np.float64]
 _STEPS = 5
 """Times that multipliers are moved at most; after two the rest is usually rounding."""
 
+_NEGLIGIBLE = (0.0, 1e-12, 1e-10, 1e-8)
+"""Parts of the largest multiplier below which others are taken for 0, in turn until there is a proof: to move what is
+next to nothing so that nothing remains is beyond rounding."""
+
 _ROUNDING = 1e-11
 """Part of the terms of a sum up to which the sum is taken for 0."""
 
@@ -74,6 +78,16 @@ def lower_bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[floa
     """
     if not (np.isfinite(point).all() and np.isfinite(multipliers).all()):
         return -np.inf, np.zeros_like(multipliers)
+    size, found = np.abs(multipliers), (-np.inf, np.zeros_like(multipliers))
+    for negligible in _NEGLIGIBLE:
+        kept = np.where(size > negligible * size.max(initial=0.0), multipliers, 0.0)
+        found = _bound(form, point, kept)
+        if np.isfinite(found[0]):
+            break
+    return found
+
+
+def _bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[float, Array]:
     slope, free = form.slope(point), form.job < 0
     z = _without_residual(form, slope, free, form.cones.into_dual(multipliers))
     if not np.isfinite(z).all():

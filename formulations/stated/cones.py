@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 _UP = 1.0 + 4.0 * float(np.finfo(np.float64).eps)
 """Factor that keeps a multiplier on the boundary of its cone on the inner side of rounding."""
 
+_LEAST = 1e-300
+"""What is smaller is 0."""
+
 _LARGEST_EXPONENT = 200.0
 """Exponent from which what belongs to it is taken for infinite."""
 
@@ -61,7 +64,7 @@ class Cones:
         z[at : at + self.inequalities] = np.maximum(z[at : at + self.inequalities], 0.0)
         at += self.inequalities
         for size in self.second_order:
-            z[at] = max(z[at], float(np.sqrt(np.add.reduce(z[at + 1 : at + size] ** 2))) * _UP)
+            z[at] = max(z[at], _norm(z[at + 1 : at + size]) * _UP)
             at += size
         three = z[at : at + 3 * self.exponential].reshape(-1, 3)
         three[:] = _into_dual_exponential(three)
@@ -95,12 +98,18 @@ class Cones:
         return block_diag([before, *blocks, after], format="csr")
 
 
+def _norm(values: Array) -> float:
+    """Euclidean, also where squares would vanish."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * float(np.sqrt(np.add.reduce((values / largest) ** 2))) if largest > 0 else 0.0
+
+
 def _into_dual_exponential(z: Array) -> Array:
     """(K, 3) within ``u < 0, -u exp(v / u) <= e w``, the third raised; rows with u >= 0 are taken for u = 0.
 
     Infinite where it would have to be raised beyond all reason.
     """
-    u, v, w = np.minimum(z[:, 0], 0.0), z[:, 1], np.maximum(z[:, 2], 0.0)
+    u, v, w = np.where(z[:, 0] < -_LEAST, z[:, 0], 0.0), z[:, 1], np.maximum(z[:, 2], 0.0)
     inner = u < 0
     v = np.where(inner, v, np.maximum(v, 0.0))
     ratio = np.divide(v, u, out=np.zeros_like(v), where=inner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from time import perf_counter
 from typing import Any
@@ -28,18 +29,20 @@ Array = NDArray[np.float64]
 Statement = Callable[[Any, Any], tuple[Any, Sequence[Any]]]
 """``(cvxpy, shares) -> objective, constraints``; shares (N, M) is an expression of cvxpy."""
 
-SOLVERS: dict[str, dict[str, Any]] = {
-    "clarabel": {
-        "tol_gap_abs": 1e-11,
-        "tol_gap_rel": 1e-11,
-        "tol_feas": 1e-11,
-        "max_iter": 200,
-        "accept_unknown": True,
-    },
-    "scs": {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20000},
-    "ecos": {},
+_TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 200, "accept_unknown": True}
+_CAREFUL = {
+    "max_step_fraction": 0.9,
+    "equilibrate_max_iter": 100,
+    "equilibrate_min_scaling": 1e-8,
+    "equilibrate_max_scaling": 1e8,
 }
-"""Solvers in the order in which they are asked, with their options."""
+SOLVERS: dict[str, tuple[dict[str, Any], ...]] = {
+    "clarabel": (_TIGHT, _TIGHT | _CAREFUL),
+    "scs": ({"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20000},),
+    "ecos": ({},),
+}
+"""Solvers in the order in which they are asked, each with its options: Clarabel once more with shorter steps and wider
+scaling, for objectives in which throughputs of very different size meet."""
 
 _TOLERANCE = 1e-7
 """Relative gap up to which a program is proven, and part of its terms by which a row may be violated."""
@@ -201,15 +204,15 @@ def _check_convex(problem: Any, rows: Sequence[Any], source: str) -> None:
 
 def _turns(program: _Program, names: Sequence[str]) -> Iterable[Turn[_Found]]:
     for name in names:
-        yield Turn(name, lambda name=name: _judged(program, name))  # type: ignore[misc]
+        for options in SOLVERS[name]:
+            yield Turn(name, partial(_judged, program, name, options))
 
 
-def _judged(program: _Program, name: str) -> Judged[_Found]:
+def _judged(program: _Program, name: str, options: dict[str, Any]) -> Judged[_Found]:
     """The answer of one solver; RuntimeError where it has none."""
     cp: Any = import_module("cvxpy")
 
-    problem, options = program.problem, SOLVERS[name]
-    upper = name.upper()
+    problem, upper = program.problem, name.upper()
     try:
         with warnings.catch_warnings():
             # inaccuracy is judged by the certificate, not by the solver's own word
@@ -227,15 +230,18 @@ def _judged(program: _Program, name: str) -> Judged[_Found]:
         raise InfeasibleError(f"{program.source}: nothing bounds the objective ({name}: {word})")
     if program.columns.value is None:
         raise RuntimeError(f"stopped with status {word}")
-    found = _proven(program, name, word, data, raw)
+    offset = float(inverse[-1][cp.settings.OFFSET])
+    found = _proven(program, name, word, data, raw, offset)
     return Judged(found, found.gap)
 
 
-def _proven(program: _Program, name: str, word: str, data: dict[str, Any], raw: Any) -> _Found:
-    """The answer scaled into the polytope, with the bound that its multipliers prove."""
+def _proven(program: _Program, name: str, word: str, data: dict[str, Any], raw: Any, offset: float) -> _Found:
+    """The answer scaled into the polytope, with the bound that its multipliers prove.
+
+    `offset` is what the objective, minimised, has beyond that of the conic form.
+    """
     sign = -1.0 if program.maximises else 1.0
     point, multipliers = _columns_and_multipliers(name, raw)
-    reported = sign * float(program.problem.value)
     polytope = program.polytope
     shares = polytope.repaired(program.shares(np.asarray(program.columns.value, dtype=np.float64)))
     columns = shares[program.job, program.pool]
@@ -250,7 +256,7 @@ def _proven(program: _Program, name: str, word: str, data: dict[str, Any], raw: 
     if form is not None and point is not None and multipliers is not None:
         bound, proving = lower_bound(form, point, multipliers)
         worth = dot(np.abs(form.limit), np.abs(proving))
-        bound += reported - form.value(point)
+        bound += offset
     scale = max(abs(value - idle) if np.isfinite(idle) else 0.0, worth) or abs(value) or 1.0
     kept = max((_violation(row) for row in program.own_rows), default=0.0) <= _TOLERANCE
     gap = abs(sign * value - bound) / scale if kept and np.isfinite(value) else np.inf
