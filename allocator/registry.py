@@ -62,6 +62,7 @@ _OWN_MODULES = (
     "pairing_rules",
     "shockwave.policy",
     "chronus.policy",
+    "quotas.policy",
     "deadlines.elasticflow",
     "deadlines.optimum",
     "deadlines.earliest",
