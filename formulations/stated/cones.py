@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 _UP = 1.0 + 4.0 * float(np.finfo(np.float64).eps)
 """Factor that keeps a multiplier on the boundary of its cone on the inner side of rounding."""
 
-_LEAST = 1e-300
+_LEAST = 1e-250
 """What is smaller is 0."""
 
 _LARGEST_EXPONENT = 200.0
@@ -121,8 +121,8 @@ def _into_dual_exponential(z: Array) -> Array:
 def _into_dual_power(z: Array, exponent: float) -> Array:
     """(3,) within ``(u / a)^a (v / (1 - a))^(1 - a) >= |w|``, the first two raised."""
     u, v, w = max(float(z[0]), 0.0), max(float(z[1]), 0.0), float(z[2])
-    if w == 0.0:
-        return np.array([u, v, w])
+    if abs(w) < _LEAST:
+        return np.array([u, v, 0.0])
     least = 1e-16 * abs(w)
     u, v = max(u, least), max(v, least)
     mean = exponent * log(np.array(u / exponent)) + (1.0 - exponent) * log(np.array(v / (1.0 - exponent)))

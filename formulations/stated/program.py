@@ -61,7 +61,8 @@ def solve_stated(
     (`formulations.stated.certificate`) and no row of the author's is violated; otherwise it is the solver's own word
     after "claimed: ". The gap is relative to what the objective gains over an idle cluster, or to what GPUs and time
     are worth at the multipliers, whichever is more: a constant in the objective changes nothing. Programs with
-    semidefinite rows are solved but not proven, and so are answers of ECOS.
+    semidefinite rows are solved but not proven, and so are answers of ECOS. What is proven is the program that cvxpy
+    makes of the statement: by its rules an exponent may stand for a fraction near it.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def solve_stated(
         status="optimal" if found.gap <= _TOLERANCE else f"claimed: {found.word}",
         objective=found.value,
         bound=found.bound,
-        gap=found.gap,
+        gap=found.gap if np.isfinite(found.gap) else np.nan,
         efficiency_gap=np.nan,
         prices=found.prices,
         multipliers=np.zeros(polytope.n_jobs),
@@ -175,8 +176,7 @@ def _stated(polytope: Polytope, statement: Statement, open_: NDArray[np.bool_], 
     if not (isinstance(stated, tuple | list) and len(stated) == 2):
         raise InputError(source, field="statement", found=stated, expected="a pair of objective and constraints")
     objective, rows = stated[0], tuple(stated[1])
-    used = pool[np.sort(np.unique(pool, return_index=True)[1])]
-    used.sort()
+    used = np.unique(pool)
     loads = csr_array((polytope.loads[job], (pool, np.arange(len(job)))), shape=(M, len(job)))[used]
     time = csr_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(N, len(job)))[np.unique(job)]
     capacity_rows = cp.matmul(loads, columns) <= polytope.capacity[used]
