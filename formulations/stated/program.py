@@ -82,7 +82,7 @@ def solve_stated(
     """
     started = perf_counter()
     if solver != "auto" and solver not in SOLVERS:
-        expected = f"auto or one of {', '.join(SOLVERS)}{did_you_mean(solver, SOLVERS)}"
+        expected = f"auto or a solver of convex programs{did_you_mean(solver, SOLVERS)}: one of {', '.join(SOLVERS)}"
         raise InputError(source, field="solver", found=solver, expected=expected)
     open_ = (polytope.rates > 0) & (polytope.capacity > 0)
     if not open_.any():

@@ -237,3 +237,17 @@ def test_every_command_that_takes_policies_has_the_option():
             assert ("--import" in options) == (name in TAKE_POLICIES), name
             if options & {"--policy", "--policies"} and name != "admit":
                 assert "--import" in options, name
+
+
+def test_on_the_command_line_a_failing_plugin_is_one_line(tmp_path: Path):
+    about = tmp_path / "theirs-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[allocator.policies]\ntheir_policy = theirs_absent:Policy\n")
+    command = [sys.executable, "-m", "allocator", "policies"]
+    environment = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "nash_welfare" in done.stdout
+    told = "policy plugin 'their_policy' of theirs is left out: ModuleNotFoundError: No module named 'theirs_absent'"
+    assert done.stderr == f"warning: {told}\n"
