@@ -96,6 +96,33 @@ def test_objectives_of_all_cones_are_proven(name: str) -> None:
     assert abs(found.bound - found.objective) <= 1e-6 * max(abs(found.objective), 1.0)
 
 
+@pytest.mark.parametrize("attribute", [{}, {"nonneg": True}])
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_variables_and_equations_of_the_author(unit: float, attribute: dict[str, bool]) -> None:
+    """Max-min through a level of the author's own, the throughput of the first job tied to it."""
+    polytope = polytope_of(6, 3, 5, unit)
+
+    def statement(_: Any, shares: Any) -> Any:
+        level = cp.Variable(**attribute)
+        u = cp.multiply(1.0 / polytope.fastest, throughput(polytope, shares))
+        return cp.Maximize(level), [u >= level, u[0] == level]
+
+    found = solve_stated(polytope, statement)
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(solve(polytope, MaxMin(polytope.fastest)).objective, rel=1e-6)
+    levels = polytope.throughput(found.shares) / polytope.fastest
+    assert levels.min() == pytest.approx(levels[0], rel=1e-6)
+
+
+def test_rows_between_jobs_have_their_price() -> None:
+    """One GPU, two like jobs, one held to a quarter: what the row takes the other has."""
+    polytope = Polytope(PlainColumns(ThroughputMatrix([[2.0], [4.0]], ["a", "b"], ["v100"])), np.array([1]))
+    found = solve_stated(polytope, lambda c, x: (c.Maximize(2.0 * x[0, 0] + 4.0 * x[1, 0]), [x[1, 0] <= 0.25]))
+    np.testing.assert_allclose(found.shares, [[0.75], [0.25]], atol=1e-8)
+    np.testing.assert_allclose(found.prices, [2.0], atol=1e-5)
+    assert (found.status, round(found.objective, 6)) == ("optimal", 2.5)
+
+
 def test_many_cones_that_the_solver_leaves_inexact_are_proven() -> None:
     """Clarabel's own word is "optimal_inaccurate" here."""
     rng = np.random.default_rng(0)
