@@ -173,8 +173,9 @@ def _stated(polytope: Polytope, statement: Statement, open_: NDArray[np.bool_], 
     flat = columns if len(job) == N * M else cp.matmul(spread, columns)
     shares = cp.reshape(flat, (N, M), order="C")
     stated = statement(cp, shares)
-    if not (isinstance(stated, tuple | list) and len(stated) == 2):
-        raise InputError(source, field="statement", found=stated, expected="a pair of objective and constraints")
+    if not (isinstance(stated, tuple | list) and len(stated) == 2 and isinstance(stated[1], tuple | list)):
+        expected = "a pair: the objective, and a list of constraints"
+        raise InputError(source, field="statement", found=stated, expected=expected)
     objective, rows = stated[0], tuple(stated[1])
     used = np.unique(pool)
     loads = csr_array((polytope.loads[job], (pool, np.arange(len(job)))), shape=(M, len(job)))[used]
@@ -197,7 +198,9 @@ def _check_convex(problem: Any, rows: Sequence[Any], source: str) -> None:
         expected = "a concave expression to maximise, or a convex one to minimise, by the rules of cvxpy"
         raise InputError(source, field="objective", found=str(problem.objective), expected=expected)
     for number, row in enumerate(rows, 1):
-        if not getattr(row, "is_dcp", bool)():
+        if not hasattr(row, "is_dcp"):
+            raise InputError(source, field=f"constraint {number}", found=row, expected="a constraint of cvxpy")
+        if not row.is_dcp():
             expected = "convex <= concave, or affine == affine, by the rules of cvxpy"
             raise InputError(source, field=f"constraint {number}", found=str(row), expected=expected)
 

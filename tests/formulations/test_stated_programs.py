@@ -290,7 +290,10 @@ def test_scs_takes_over_where_clarabel_leaves_no_proof(monkeypatch: pytest.Monke
         (lambda c, x: (c.Maximize(c.sum_squares(x)), []), "concave expression to maximise"),
         (lambda c, x: (c.Maximize(c.sum(x)), [c.sqrt(x[0, 0]) <= 0.5]), "constraint 1.*convex <= concave"),
         (lambda c, x: (c.Maximize(c.sum(x) + c.Variable(boolean=True)), []), "whole or boolean"),
-        (lambda c, x: c.Maximize(c.sum(x)), "a pair of objective and constraints"),
+        (lambda c, x: c.Maximize(c.sum(x)), "a pair: the objective, and a list of constraints"),
+        (lambda c, x: (c.Maximize(c.sum(x)), None), "a pair: the objective, and a list of constraints"),
+        (lambda c, x: (c.Maximize(c.sum(x)), x <= 0.5), "a pair: the objective, and a list of constraints"),
+        (lambda c, x: (c.Maximize(c.sum(x)), [x <= 0.5, True]), "constraint 2.*found True, expected a constraint"),
         (lambda c, x: (c.sum(x), []), "Maximize or cvxpy.Minimize"),
     ],
 )
