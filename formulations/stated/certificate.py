@@ -88,6 +88,7 @@ def lower_bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[floa
 
 
 def _bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[float, Array]:
+    """What these multipliers prove once they are in K* and leave no residual."""
     slope, free = form.slope(point), form.job < 0
     z = _without_residual(form, slope, free, form.cones.into_dual(multipliers))
     if not np.isfinite(z).all():
@@ -104,7 +105,7 @@ def _bound(form: ConicForm, point: Array, multipliers: Array) -> tuple[float, Ar
 
 def _without_residual(form: ConicForm, slope: Array, free: NDArray[np.bool_], multipliers: Array) -> Array:
     """Multipliers in K* near those given under which no free column gains, as far as they can be found."""
-    from scipy.sparse import eye_array
+    from scipy.sparse import diags_array
     from scipy.sparse.linalg import spsolve
 
     z, rows = multipliers, form.matrix[:, np.flatnonzero(free)].tocsr()
@@ -118,7 +119,7 @@ def _without_residual(form: ConicForm, slope: Array, free: NDArray[np.bool_], mu
         weighted = form.cones.scaling(z).dot(rows)
         system = rows.T.dot(weighted)
         shift = 1e-14 * float(np.max(system.diagonal(), initial=0.0)) or 1.0
-        step = spsolve((system + shift * eye_array(system.shape[0])).tocsc(), -residual)
+        step = spsolve((system + diags_array(np.full(rows.shape[1], shift))).tocsc(), -residual)
         z = form.cones.into_dual(z + weighted.dot(np.atleast_1d(step)))
         if not np.isfinite(z).all():
             break
