@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
     from allocator.cluster_spec import read_cluster
+    from allocator.policies.base.convex import ConvexPolicy
     from allocator.policies.base.ordering import OrderPolicy
     from allocator.policies.base.programs import ProgramPolicy
     from allocator.protocol import (
@@ -47,6 +48,7 @@ __all__ = [
     "Assignment",
     "Cluster",
     "ClusterState",
+    "ConvexPolicy",
     "Decision",
     "Entities",
     "Entity",
@@ -85,6 +87,7 @@ _HOME = {
     "Assignment": "allocator.protocol",
     "Cluster": "allocator.cluster",
     "ClusterState": "allocator.protocol",
+    "ConvexPolicy": "allocator.policies.base.convex",
     "Decision": "allocator.protocol",
     "Entities": "allocator.protocol.entities",
     "Entity": "allocator.protocol.entities",

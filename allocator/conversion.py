@@ -19,7 +19,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import repeat
 from numbers import Integral, Real
@@ -86,7 +86,12 @@ def expectation(kind: Any) -> str:
 
 @cache
 def kinds_of(owner: type) -> Mapping[str, Any]:
-    """Declared types of the fields that a dataclass is made with, by name; `Any` where they cannot be told."""
+    """Declared types of the fields that a dataclass is made with, by name; `Any` where they cannot be told.
+
+    Any other class is made with nothing.
+    """
+    if not is_dataclass(owner):
+        return {}
     try:
         hints = typing.get_type_hints(owner)
     except (NameError, TypeError, AttributeError):  # a plugin may name types that exist for type checkers only

@@ -5,26 +5,41 @@
 'isolated'
 
 A policy of your own needs one decorator; in another package, an entry point in the group ``allocator.policies``
-whose value is the policy class.
+whose value is the policy class. `import_policies` makes those of a module or file known that are not installed, and so
+does the environment variable ``ALLOCATOR_IMPORT``, references separated by commas.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, TypeVar
 
 from allocator.conversion import convert, kinds_of
+from allocator.plugins import name_of, policies_of
 from allocator.protocol import Policy
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 
-__all__ = ["PolicyEntry", "get_policy", "kinds_of_settings", "list_policies", "register", "settings_of"]
+__all__ = [
+    "IMPORT_VARIABLE",
+    "PolicyEntry",
+    "get_policy",
+    "import_policies",
+    "kinds_of_settings",
+    "list_policies",
+    "register",
+    "settings_of",
+]
 
 ENTRY_POINT_GROUP = "allocator.policies"
+
+IMPORT_VARIABLE = "ALLOCATOR_IMPORT"
+"""Environment variable with references to policies of other packages, separated by commas."""
 
 _OWN_MODULES = (
     "gavel.max_min",
@@ -47,6 +62,7 @@ _OWN_MODULES = (
     "pairing_rules",
     "shockwave.policy",
     "chronus.policy",
+    "quotas.policy",
     "deadlines.elasticflow",
     "deadlines.optimum",
     "deadlines.earliest",
@@ -65,6 +81,9 @@ class PolicyEntry:
 
 
 _ENTRIES: dict[str, PolicyEntry] = {}
+_FAILED: dict[str, str] = {}
+"""Plugins that could not be imported, by the name that their policy would have, and why."""
+
 _loaded = False
 
 Factory = TypeVar("Factory", bound=type)
@@ -119,13 +138,41 @@ def get_policy(name: str, **settings: Any) -> Policy:
     source = f"policy {name}"
     for setting, value in settings.items():
         if setting not in known:
-            expected = f"one of {', '.join(known)}{did_you_mean(setting, known)}" if known else "no settings"
+            listed = f"a setting of it{did_you_mean(setting, known)}: one of {', '.join(known)}"
+            expected = listed if known else "no settings"
             raise InputError(source, field=setting, found=value, expected=expected)
     typed = {
         setting: convert(value, known[setting], source=source, field=setting) for setting, value in settings.items()
     }
     policy: Policy = _entry(name).factory(**typed)
     return policy
+
+
+def import_policies(reference: str) -> tuple[str, ...]:
+    """Make the policies of a module, a file or a class known, and return their names.
+
+    Parameters
+    ----------
+    reference : ``my_policies``, ``my_policies:Mine``, ``./my_policies.py`` or ``./my_policies.py:Mine``
+        (`allocator.plugins.policies_of`). A class that has not registered itself gets the name that it gives itself, or
+        its own in lower case.
+
+    Raises
+    ------
+    InputError
+        Nothing of that name, a module that cannot be imported or that has no policies, or a name that is taken.
+    """
+    _load()
+    before = set(_ENTRIES)
+    _, found = policies_of(reference)
+    for factory in found:
+        if not _is_registered(factory):
+            _add(name_of(factory), factory)
+    names = {name for name, entry in _ENTRIES.items() if entry.factory in found} | (_ENTRIES.keys() - before)
+    if not names:
+        expected = "a module that defines policies, or the class of one, as in MODULE:CLASS"
+        raise InputError("--import", found=reference, expected=expected)
+    return tuple(sorted(names))
 
 
 def settings_of(name: str) -> tuple[str, ...]:
@@ -141,14 +188,15 @@ def kinds_of_settings(name: str) -> Mapping[str, Any]:
 def _entry(name: str) -> PolicyEntry:
     _load()
     if not isinstance(name, str) or name not in _ENTRIES:
-        close = get_close_matches(str(name), _ENTRIES, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError("policy", found=name, expected=f"one of {', '.join(sorted(_ENTRIES))}{hint}")
+        if name in _FAILED:
+            raise InputError("policy", found=name, expected=f"a plugin that can be imported: {_FAILED[name]}")
+        listed = f"one of {', '.join(sorted(_ENTRIES))}"
+        raise InputError("policy", found=name, expected=f"a known policy{did_you_mean(name, _ENTRIES)}: {listed}")
     return _ENTRIES[name]
 
 
 def _load() -> None:
-    """Import our own policies, then those of plugins, once."""
+    """Import our own policies, then those of plugins and of the environment variable, once."""
     global _loaded
     if _loaded:
         return
@@ -156,6 +204,27 @@ def _load() -> None:
     for module in _OWN_MODULES:
         import_module(f"allocator.policies.{module}")
     for entry in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        _load_plugin(entry)
+    for reference in filter(None, os.environ.get(IMPORT_VARIABLE, "").split(",")):
+        import_policies(reference)
+
+
+def _load_plugin(entry: importlib.metadata.EntryPoint) -> None:
+    """Register one plugin; a warning where that cannot be done, and then its policy alone is missing."""
+    try:
         factory = entry.load()
-        if entry.name not in _ENTRIES:
-            register(entry.name, paper=getattr(factory, "paper", ""), program=getattr(factory, "program", ""))(factory)
+        if not _is_registered(factory):
+            _add(entry.name, factory)
+    except Exception as error:
+        _FAILED[entry.name] = f"{type(error).__name__}: {error}"
+        package = getattr(getattr(entry, "dist", None), "name", "")
+        of = f" of {package}" if package else ""
+        warnings.warn(f"policy plugin {entry.name!r}{of} is left out: {_FAILED[entry.name]}", stacklevel=2)
+
+
+def _is_registered(factory: object) -> bool:
+    return any(entry.factory is factory for entry in _ENTRIES.values())
+
+
+def _add(name: str, factory: Any) -> None:
+    register(name, paper=getattr(factory, "paper", ""), program=getattr(factory, "program", ""))(factory)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from formulations.shockwave import PlanningProgram, PlanSolution, solve_plan
     from formulations.solving.choice import CHOICES
     from formulations.solving.solver import TOLERANCE, solve
+    from formulations.stated import solve_stated
 
 __all__ = [
     "CHOICES",
@@ -79,6 +80,7 @@ __all__ = [
     "solve",
     "solve_packed",
     "solve_plan",
+    "solve_stated",
 ]
 
 # Names are imported at first use: few programs need all rooms.
@@ -119,6 +121,7 @@ _HOME = {
     "solve": "formulations.solving.solver",
     "solve_packed": "formulations.packed",
     "solve_plan": "formulations.shockwave",
+    "solve_stated": "formulations.stated",
 }
 
 

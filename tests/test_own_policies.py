@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allocator import Cluster, default_table, simulate
+from allocator import Cluster, default_table, simulate, solve
 from allocator.results.result import SimulationResult
 from throughputs import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "docs" / "examples" / "own_policies"
-NAMES = ("equal_steps", "least_gpu_time", "best_speedup")
+NAMES = ("equal_steps", "envy_free", "gang_quota", "least_gpu_time", "best_speedup")
 
 
 def code_of(name: str) -> str:
@@ -38,11 +38,13 @@ def policies() -> dict[str, type]:
     sys.path.insert(0, str(PACKAGE))
     try:
         from own_policies.best_speedup import BestSpeedup
+        from own_policies.envy_free import EnvyFree
         from own_policies.equal_steps import EqualSteps
+        from own_policies.gang_quota import GangQuota
         from own_policies.least_gpu_time import LeastGpuTime
     finally:
         sys.path.remove(str(PACKAGE))
-    return dict(zip(NAMES, (EqualSteps, LeastGpuTime, BestSpeedup), strict=True))
+    return dict(zip(NAMES, (EqualSteps, EnvyFree, GangQuota, LeastGpuTime, BestSpeedup), strict=True))
 
 
 def run(policy: object, jobs: int = 6) -> SimulationResult:
@@ -63,6 +65,29 @@ def test_the_objective_gives_all_jobs_the_same_throughput(policies: dict[str, ty
     steps = allocation.effective_throughput
     assert allocation.status == "optimal"
     assert steps.min() == pytest.approx(allocation.objective, rel=1e-6)
+
+
+def test_nobody_envies_anybody_and_it_is_proven(policies: dict[str, type]) -> None:
+    allocations = [allocation for _, _, allocation in run(policies["envy_free"]()).decisions]
+    assert {allocation.status for allocation in allocations} == {"optimal"}
+    busiest = max(allocations, key=lambda allocation: allocation.throughputs.n_jobs)
+    envy = next(p for p in busiest.audit(probed_jobs=0).properties if p.name == "envy-freeness")
+    assert envy.holds, envy.detail
+    free = solve("max_sum_throughput_perf", busiest.throughputs, Cluster({"v100": 4, "k80": 2}))
+    assert not next(p for p in free.audit(probed_jobs=0).properties if p.name == "envy-freeness").holds
+
+
+@pytest.mark.parametrize("part", [0.1, 0.25, 1.0])
+def test_gangs_keep_to_their_quota(part: float, policies: dict[str, type]) -> None:
+    allocations = [allocation for _, _, allocation in run(policies["gang_quota"](part=part)).decisions]
+    assert {allocation.status for allocation in allocations} == {"optimal"}
+    most = 0.0
+    for allocation in allocations:
+        sizes = allocation.throughputs.scale_factors
+        of_gangs = (sizes * (sizes > 1)) @ allocation.shares
+        assert (of_gangs <= part * np.array([4, 2]) + 1e-6).all()
+        most = max(most, float((of_gangs / [4, 2]).max()))
+    assert most == pytest.approx(part, rel=1e-5) or part == 1.0
 
 
 def test_the_order_preempts_for_who_needs_less_gpu_time(policies: dict[str, type]) -> None:

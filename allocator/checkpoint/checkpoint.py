@@ -212,7 +212,7 @@ def _ids_of(columns: dict[str, Any]) -> list[tuple[tuple[int, ...], ...]]:
 
 _ALLOCATION = (
     "policy", "shares", "status", "objective", "objective_unit", "bound", "gap", "prices", "unserved", "solver",
-    "seconds", "fallbacks", "stage", "dropped_slos", "pair_rates", "rejected",
+    "seconds", "fallbacks", "stage", "dropped_slos", "pair_rates", "rejected", "certified",
 )  # fmt: skip
 
 

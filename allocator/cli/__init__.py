@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 
 from allocator.cli.app import app
@@ -17,6 +18,7 @@ EXIT_INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line; errors end with one line on standard error: status 2 for bad input, 1 otherwise."""
+    warnings.formatwarning = _in_one_line
     try:
         app()
     except InputError as error:
@@ -35,3 +37,10 @@ def main() -> None:
             raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(EXIT_FAILED) from None
+
+
+def _in_one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    del category, filename, lineno, line
+    return f"warning: {message}\n"

@@ -56,6 +56,18 @@ SERVICE = {
 }
 """Commands that are in modules of `allocator.cli.service`; the others are in modules of their own name in `ROOM`."""
 
+TAKE_POLICIES = {
+    "solve": (),
+    "audit": (),
+    "simulate": (),
+    "compare": (),
+    "policies": (),
+    "sweep": ("continuous", "static", "run"),
+    "serve": (),
+    "record": (),
+}
+"""Commands that take policies by name, with those of their commands that do where they have some."""
+
 
 class Commands(TyperGroup):
     """All commands by name and help; the one that is asked for is loaded."""
@@ -96,4 +108,9 @@ def load(name: str) -> Any:
     else:
         whole.command(name)(getattr(module, f"{name}_command"))
     group: Any = typer.main.get_command(whole)
-    return group.commands[name]
+    command = group.commands[name]
+    if name in TAKE_POLICIES:
+        options = import_module("allocator.cli.options.imports")
+        for taker in [command.commands[part] for part in TAKE_POLICIES[name]] or [command]:
+            taker.params.append(options.import_option())
+    return command

@@ -278,6 +278,7 @@ class FifoPacked(SharePolicy):
 
     needs: ClassVar[Need] = Need.COLOCATION | Need.ISOLATED_TIME
     fills_idle_gpus: ClassVar[bool] = False
+    in_order_of_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self.name, self.least_gain)

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from allocator.protocol.state import ClusterState
     from formulations import WarmStart
 
-__all__ = ["Allocation"]
+__all__ = ["CLAIMED", "Allocation"]
+
+CLAIMED = "claimed: "
+"""What a status begins with that nobody has proven."""
+
+_CLAIMS_NOTHING = ("closed form", "order", "plan", "empty")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +38,9 @@ class Allocation:
     policy : name of the policy.
     throughputs : (N, M) true throughputs of the jobs, with their labels.
     shares : (N, M) share of time of each job on each type, in [0, 1].
-    status : "optimal" when the gap is proven to be within tolerance, "feasible" when it is not, "closed form" or
-        "order" when the policy is not a program, "empty" when there was nothing to decide.
+    status : "optimal" when the gap is proven to be within tolerance, "feasible" when it is not, "closed form", "order"
+        or "plan" when the policy is not a program, "empty" when there was nothing to decide. Without `certified` any
+        other word than these last four is nobody's but the policy's own, and becomes "claimed: " and the word.
     objective : value of the policy's objective in `objective_unit`; nan for a policy without one.
     bound : proven bound on the objective; nan without one.
     gap : relative gap between the two; nan without one.
@@ -52,6 +58,8 @@ class Allocation:
     warm_start : what the next decision may start from; None from policies that solve no program.
     assignment : who runs as what from now on, from policies that plan (jobs as positions); None from share policies.
     rejected : labels of the jobs that were not admitted.
+    certified : whether status, bound and gap are those of `formulations`, which proves them. A policy that solves its
+        program by other means has nothing to set here.
     state, decided_by : what the policy knew, and the policy; what `audit` reads. Kept neither in a checkpoint nor in a
         pickle.
     """
@@ -76,8 +84,13 @@ class Allocation:
     warm_start: WarmStart | None = field(default=None, repr=False)
     assignment: Assignment | None = field(default=None, repr=False)
     rejected: tuple[Any, ...] = ()
+    certified: bool = False
     state: ClusterState | None = field(default=None, repr=False)
     decided_by: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.certified and self.status not in _CLAIMS_NOTHING and not self.status.startswith(CLAIMED):
+            object.__setattr__(self, "status", CLAIMED + self.status)
 
     @cached_property
     def effective_throughput(self) -> NDArray[np.float64]:

@@ -79,6 +79,10 @@ class Policy(ABC):
     solvers : what its setting `solver` may be, for a policy that has one; None: any solver of its programs.
     heterogeneity_aware : whether the policy distinguishes accelerator types.
     in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
+    one_type : whether the policy is for clusters with one type of accelerator only.
+    in_order_of_rows : whether jobs that stand earlier in the state go first. Ids ascend there with arrival.
+    unit_free : whether the unit in which a job's steps are counted changes nothing. Not so where steps of different
+        jobs are compared.
     """
 
     name: ClassVar[str] = ""
@@ -88,6 +92,9 @@ class Policy(ABC):
     period_seconds: ClassVar[float] = np.inf
     solvers: ClassVar[tuple[str, ...] | None] = None
     heterogeneity_aware: ClassVar[bool] = True
+    one_type: ClassVar[bool] = False
+    in_order_of_rows: ClassVar[bool] = False
+    unit_free: ClassVar[bool] = True
     in_rounds: ClassVar[bool] = True
 
     def prepare(self) -> None:  # noqa: B027 - most policies have nothing to load
@@ -119,6 +126,7 @@ class SharePolicy(Policy):
     fills_idle_gpus : whether jobs without a share may run on GPUs that would otherwise idle.
     preemptive : whether a job may be moved once it has been given an accelerator type.
     strict_queue : whether a gang that does not fit lets nobody behind it pass.
+    relative_shares : whether shares are priorities only, and may exceed the capacity together.
 
     A policy that is not `heterogeneity_aware` leaves the choice of type to the mechanism, which may draw it at random,
     as Gavel does for its baselines.
@@ -129,6 +137,7 @@ class SharePolicy(Policy):
     fills_idle_gpus: ClassVar[bool] = True
     preemptive: ClassVar[bool] = True
     strict_queue: ClassVar[bool] = False
+    relative_shares: ClassVar[bool] = False
 
 
 class PlanPolicy(Policy):

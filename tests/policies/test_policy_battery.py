@@ -21,23 +21,11 @@ PROGRAMS = [
     "max_sum_throughput_perf",
 ]
 TYPES = ["v100", "p100", "k80"]
-ONE_TYPE = {
-    "shockwave",
-    "chronus",
-    "elasticflow",
-    "elasticflow_no_admission",
-    "elasticflow_mip",
-    "edf",
-    "edf_admission",
-    "gandiva_time_slicing",
-    "themis",
-}
-RELATIVE_PRIORITIES = {"proportional", "gandiva_fair", "isolated_plus"}
 
 
 def cluster_for(name: str, cluster: str = "v100:4,p100:4,k80:4") -> str:
     """The cluster; of a policy for one type of accelerator, only the last type keeps its GPUs."""
-    if name not in ONE_TYPE:
+    if not get_policy(name).one_type:
         return cluster
     *others, last = cluster.split(",")
     return ",".join([f"{part.split(':')[0]}:0" for part in others] + [last])
@@ -87,7 +75,7 @@ def test_shares_are_feasible(name, choice):
         assert allocation.shares.shape == (18, 3)
         assert allocation.shares.min() >= 0
         assert allocation.shares.sum(axis=1).max() <= 1 + 1e-9
-        if name not in RELATIVE_PRIORITIES:
+        if not getattr(get_policy(name), "relative_shares", False):
             assert (state.scale_factors @ allocation.shares <= state.capacity + 1e-9).all()
         np.testing.assert_allclose(allocation.effective_throughput, (state.rates * allocation.shares).sum(1))
 
@@ -102,7 +90,7 @@ def test_is_a_function_of_the_state(name):
     np.testing.assert_array_equal(first, get_policy(name).allocate(state).shares)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("fifo")])
+@pytest.mark.parametrize("name", [n for n in NAMES if not get_policy(n).in_order_of_rows])
 def test_order_of_jobs_does_not_matter(name):
     state = state_of(15, cluster_for(name), seed=3)
     order = np.random.default_rng(0).permutation(15)

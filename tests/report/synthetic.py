@@ -203,6 +203,7 @@ def _allocation(
         throughputs=matrix,
         shares=shares,
         status="optimal" if program else "order",
+        certified=program,
         objective=float(shares.sum()) if program else np.nan,
         objective_unit="normalised throughput" if program else "",
         gap=3e-9 if program else np.nan,

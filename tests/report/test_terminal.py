@@ -111,7 +111,9 @@ def allocation(n_jobs: int, prices: bool = True) -> Allocation:
     matrix = ThroughputMatrix(np.ones((n_jobs, 2)), [f"[red]job{k}" for k in range(n_jobs)], ("v100", "k80"))
     shares = np.tile([0.625, 0.0], (n_jobs, 1))
     values = np.array([0.5, 0.25]) if prices else None
-    return Allocation("max_min", matrix, shares, "optimal", 0.75, "steps/s", 0.75, 1e-9, values, solver="highs")
+    return Allocation(
+        "max_min", matrix, shares, "optimal", 0.75, "steps/s", 0.75, 1e-9, values, solver="highs", certified=True
+    )
 
 
 def test_allocation_shows_shares_prices_and_the_certificate() -> None:

@@ -1,13 +1,24 @@
-"""``allocator policies``: what there is."""
+"""``allocator policies``: what there is, and the beginning of another one."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.registry import list_policies, settings_of
+from allocator.testing.template import write_package
+
+app = typer.Typer(invoke_without_command=True)
 
 
-def policies_command(as_json: JsonOption = False) -> None:
+@app.callback()
+def policies_command(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the policies: where each is from, what it means, and its program."""
+    if context.invoked_subcommand is not None:
+        return
     entries = list_policies()
     if as_json:
         print_json(
@@ -31,3 +42,19 @@ def policies_command(as_json: JsonOption = False) -> None:
         screen.print(f"[bold]{entry.name}[/bold]  {escape(entry.meaning)}")
         screen.print(Padding(escape(entry.program), (0, 0, 0, 4), expand=False), style="cyan", highlight=False)
         screen.print(Padding(escape(entry.paper), (0, 0, 1, 4), expand=False), style="dim", highlight=False)
+
+
+@app.command("new")
+def new_command(
+    name: Annotated[str, typer.Argument(help="Name of the policy, in lower case.", metavar="NAME")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the package; NAME if omitted.", metavar="DIR")
+    ] = None,
+) -> None:
+    """Begin a policy of your own: a package with one policy that runs, its test and its entry point."""
+    folder = Path(name) if out is None else out
+    for path in write_package(name, folder):
+        typer.echo(f"wrote {path}")
+    typer.echo(
+        f"Try it: allocator compare --import {folder / name}.py --policies {name},max_min_fairness_perf --jobs 20"
+    )

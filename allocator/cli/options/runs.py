@@ -338,7 +338,7 @@ def _policies(
     for setting in own:
         if not any(setting in settings for settings in known.values()):
             listed = sorted({setting for settings in known.values() for setting in settings})
-            named = f"policy. before one of {', '.join(listed)}{did_you_mean(setting, listed)}"
+            named = f"policy. before a setting{did_you_mean(setting, listed)}: one of {', '.join(listed)}"
             expected = named if listed else "a setting of the preset: the policies have none"
             raise InputError("--set", found=f"{POLICY_PREFIX}{setting}", expected=expected)
     takers = [name for name in names if _takes(get_policy(name), options.solver)]

@@ -163,6 +163,7 @@ def certified(
         unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
         solver=solution.solver,
         seconds=seconds,
+        certified=True,
         fallbacks=tuple(dict.fromkeys(t.solver for t in solution.attempts if t.solver != solution.solver)),
         state=state,
         decided_by=policy,

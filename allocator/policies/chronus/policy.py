@@ -120,6 +120,7 @@ class Chronus(PlanPolicy):
     needs: ClassVar[Need] = Need.DEADLINE_OPTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
+    one_type: ClassVar[bool] = True
     solvers: ClassVar[tuple[str, ...] | None] = _SOLVERS
 
     def __post_init__(self) -> None:
@@ -352,6 +353,7 @@ class Chronus(PlanPolicy):
             objective=record.objective,
             objective_unit="value",
             bound=record.bound,
+            certified=True,
             gap=record.gap,
             solver=record.solver,
             seconds=record.seconds,

@@ -69,6 +69,7 @@ class DeadlinePolicy(PlanPolicy):
     """
 
     needs: ClassVar[Need] = Need.CONFIGURATIONS
+    one_type: ClassVar[bool] = True
 
     levels: Levels = "useful"
     most_gpus: Mapping[str, int] = field(default_factory=dict)

@@ -114,6 +114,7 @@ class ElasticFlowProgram(ElasticPolicy):
             objective=met,
             objective_unit="value of deadlines met",
             bound=bound,
+            certified=True,
             gap=gap,
             solver=solver,
             seconds=perf_counter() - started,

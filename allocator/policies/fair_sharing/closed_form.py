@@ -42,6 +42,8 @@ class Proportional(ClosedFormPolicy):
     than GPUs the shares exceed the capacity; a round mechanism then takes them as relative priorities.
     """
 
+    relative_shares: ClassVar[bool] = True
+
     def shares(self, state: ClusterState) -> Array:
         """Proportional shares."""
         return proportional_shares(state.n_jobs, state.capacity)
@@ -50,6 +52,8 @@ class Proportional(ClosedFormPolicy):
 @dataclass(frozen=True)
 class _EqualShares(ClosedFormPolicy):
     """The time of every accelerator type in N equal parts, however many GPUs a gang takes."""
+
+    relative_shares: ClassVar[bool] = True
 
     def shares(self, state: ClusterState) -> Array:
         """Equal shares of time."""

@@ -105,6 +105,7 @@ class OptimalEfficiencyWithFairness(SharePolicy):
             seconds=perf_counter() - started,
             state=state,
             decided_by=self,
+            certified=True,
             **found,
         )
 

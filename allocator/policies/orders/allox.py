@@ -92,6 +92,7 @@ class AlloX(SharePolicy):
             objective=line.seconds,
             objective_unit="s",
             bound=line.bound,
+            certified=True,
             gap=line.gap,
             unserved=tuple(matrix.jobs[i] for i in np.flatnonzero(~able)),
             solver=line.solver,

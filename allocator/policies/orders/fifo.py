@@ -31,6 +31,7 @@ class FifoPerf(ClosedFormPolicy):
 
     heterogeneity_aware: ClassVar[bool] = True
     fills_idle_gpus: ClassVar[bool] = False
+    in_order_of_rows: ClassVar[bool] = True
     status: ClassVar[str] = "order"
 
     def shares(self, state: ClusterState) -> Array:
@@ -78,6 +79,7 @@ class Fifo(ClosedFormPolicy):
 
     fills_idle_gpus: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False
+    in_order_of_rows: ClassVar[bool] = True
     status: ClassVar[str] = "order"
 
     def shares(self, state: ClusterState) -> Array:

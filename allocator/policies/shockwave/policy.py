@@ -111,6 +111,7 @@ class Shockwave(PlanPolicy):
     needs: ClassVar[Need] = Need.TRAINING
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION
     heterogeneity_aware: ClassVar[bool] = False
+    one_type: ClassVar[bool] = True
     in_rounds: ClassVar[bool] = True
     solvers: ClassVar[tuple[str, ...] | None] = _SOLVERS
 
@@ -259,6 +260,7 @@ class Shockwave(PlanPolicy):
             status=solution.status,
             objective=solution.objective,
             bound=solution.bound,
+            certified=True,
             gap=solution.gap,
             unserved=tuple(state.throughputs.jobs[i] for i in np.flatnonzero(left_out)),
             solver=solution.solver,

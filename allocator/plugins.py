@@ -1,0 +1,141 @@
+"""Policies of other packages, by reference: a module, a file, or a class in one of them.
+
+A reference is ``my_policies``, ``my_policies:Mine``, ``./my_policies.py`` or ``./my_policies.py:Mine``. Modules are
+looked for as Python looks for them, and in the working folder.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isabstract
+from pathlib import Path
+from types import ModuleType
+
+from allocator.protocol import Policy
+from throughputs import InputError
+from throughputs.errors import did_you_mean
+
+__all__ = ["absolute_reference", "name_of", "policies_of"]
+
+SOURCE = "--import"
+
+
+def policies_of(reference: str) -> tuple[ModuleType, list[type[Policy]]]:
+    """The module that is named, imported, and its policies: all of its own, or the one that is named.
+
+    A module's own are those that it, or the package that it is, defines; what it imports from elsewhere is another's.
+    Classes that leave something open (base classes) are not policies, and neither are those whose names begin with an
+    underscore.
+
+    Raises
+    ------
+    InputError
+        No such module or class, or one that cannot be imported.
+    """
+    place, class_name = _parts(reference)
+    module = _module_of_file(Path(place)) if place.endswith(".py") else _module_by_name(place)
+    own = list(_own_policies(module))
+    if not class_name:
+        return module, own
+    found = getattr(module, class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        names = [policy.__name__ for policy in own]
+        listed = f": one of {', '.join(names)}" if names else ""
+        expected = f"a policy class of {place}{did_you_mean(class_name, names)}{listed}"
+        raise InputError(SOURCE, found=reference, expected=expected)
+    if isabstract(found):
+        left = ", ".join(sorted(found.__abstractmethods__))
+        raise InputError(SOURCE, found=reference, expected=f"a class that leaves nothing open; this one leaves {left}")
+    return module, [found]
+
+
+def absolute_reference(reference: str) -> str:
+    """The same from any working folder."""
+    place, class_name = _parts(reference)
+    if place.endswith(".py"):
+        place = str(Path(place).absolute())
+    return f"{place}:{class_name}" if class_name else place
+
+
+def name_of(policy: type[Policy]) -> str:
+    """The name that a class gives itself, else that of the class in lower case: ``EqualSteps`` is ``equal_steps``."""
+    own = policy.__dict__.get("name")
+    return own or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", policy.__name__).lower()
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    """Module or file, and class."""
+    place, colon, class_name = reference.rpartition(":")
+    if not colon:
+        place, class_name = reference, ""
+    dotted = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
+    if not dotted or (colon and not class_name.isidentifier()):
+        expected = "MODULE, MODULE:CLASS, ./FILE.py or ./FILE.py:CLASS"
+        raise InputError(SOURCE, found=reference, expected=expected)
+    return place, class_name
+
+
+def _own_policies(module: ModuleType) -> Iterator[type[Policy]]:
+    """Those that the module defines, and the modules below it if it is a package."""
+    below = f"{module.__name__}."
+    for name, found in vars(module).items():
+        policy = isinstance(found, type) and issubclass(found, Policy) and not isabstract(found)
+        if policy and not name.startswith("_") and f"{found.__module__}.".startswith(below):
+            yield found
+
+
+def _module_by_name(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            expected = f"a module that Python finds, or that is in {here}; a file is named with its .py"
+            raise InputError(SOURCE, found=name, expected=expected) from None
+        raise _failed(name, error) from error
+    except Exception as error:
+        raise _failed(name, error) from error
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    path = path.absolute()
+    if not path.is_file():
+        raise InputError(SOURCE, found=str(path), expected="a file that exists")
+    name, known = path.stem, sys.modules.get(path.stem)
+    if known is not None:
+        if getattr(known, "__file__", None) == str(path):
+            return known
+        expected = f"a file with another name: {name} is a module that is in use"
+        raise InputError(SOURCE, found=str(path), expected=expected)
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(SOURCE, found=str(path), expected="a file of Python")
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise _failed(str(path), error) from error
+    return module
+
+
+def _failed(place: str, error: Exception) -> InputError:
+    """What went wrong in someone's module, and where."""
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}, line {error.lineno}"
+    else:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename}, line {last.lineno}"
+    expected = f"a module that can be imported: {type(error).__name__}: {error} ({where})"
+    return InputError(SOURCE, found=place, expected=expected)

@@ -1,0 +1,82 @@
+"""Policies that are stated in cvxpy: rows between jobs, and any convex objective."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+
+from allocator.cluster import Cluster
+from allocator.policies.base.programs import certified
+from allocator.protocol import ClusterState, SharePolicy
+from allocator.protocol.allocation import Allocation
+from formulations import Polytope
+from formulations.stated import SOLVERS, solve_stated
+from throughputs import PlainColumns, ThroughputMatrix
+from throughputs.tie_order import tie_order
+
+__all__ = ["ConvexPolicy"]
+
+
+@dataclass(frozen=True)
+class ConvexPolicy(SharePolicy):
+    """A policy that is a convex program over shares of time, as its author states it in cvxpy.
+
+    Time and capacity rows are added; the answer is proven from the solver's multipliers where it can be
+    (`formulations.stated`). Which of several optima is taken is the solver's choice, not the policy's: an objective
+    that is strictly concave in the throughputs settles it.
+
+    Parameters
+    ----------
+    solver : "auto", Clarabel and, where that leaves no proof, SCS and ECOS; or one of the three.
+
+    Attributes
+    ----------
+    unit : unit of the objective.
+    """
+
+    solver: str = "auto"
+
+    solvers: ClassVar[tuple[str, ...] | None] = ("auto", *SOLVERS)
+    unit: ClassVar[str] = ""
+
+    @abstractmethod
+    def statement(self, cp: Any, shares: Any, state: ClusterState) -> tuple[Any, Sequence[Any]]:
+        """Objective and constraints of one decision.
+
+        Parameters
+        ----------
+        cp : cvxpy.
+        shares : (n, M) expression: the share of time of each job on each type. It is 0 where the job cannot run.
+        state : the n jobs that can run somewhere, in the order of their labels; `rates` (n, M) are 0 where a gang does
+            not fit.
+        """
+
+    def prepare(self) -> None:
+        """Import cvxpy and the solver, by a decision about nothing."""
+        self.allocate(ClusterState(Cluster({"v100": 1}), ThroughputMatrix([[1.0]], ["job"], ["v100"])))
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        """Solve the program for `state`."""
+        started = perf_counter()
+        usable = state.runnable_rates
+        able = (usable > 0).any(axis=1) & (state.steps_remaining > 0)
+        # the solver's point, where optima are many, must not depend on the order of jobs
+        order = tie_order(state.throughputs.jobs)
+        jobs = order[able[order]]
+        part = state.subset(jobs)
+        part = part.with_throughputs(part.throughputs.with_rates(usable[jobs]), part.colocation)
+        solution = solve_stated(
+            Polytope(PlainColumns(part.throughputs), part.capacity),
+            lambda cp, shares: self.statement(cp, shares, part),
+            solver=self.solver,
+            source=f"policy {self.name or type(self).__name__}",
+        )
+        shares = np.zeros(state.rates.shape)
+        shares[jobs] = solution.shares
+        seconds = perf_counter() - started
+        return certified(self, state, replace(solution, unit=self.unit), shares, ~able, seconds)

@@ -1,0 +1,1 @@
+"""Quotas of entities, borrowing within cohorts, and priorities with preemption, as batch systems have them."""

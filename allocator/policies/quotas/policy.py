@@ -1,0 +1,157 @@
+"""Quotas with borrowing, and priorities with preemption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.policies.quotas.limits import Limits, Usage
+from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
+from allocator.protocol.entities import arrival_ranks
+from allocator.registry import register
+
+__all__ = ["Quotas"]
+
+_Ids = NDArray[np.int64]
+
+
+@register(
+    "quotas",
+    paper="Kueue, kueue.sigs.k8s.io (cluster queues, cohorts, fair sharing); Ghodsi et al. (DRF), NSDI 2011, sec. 4",
+    program="gangs by priority within quotas q_ej; then who has least max_j (y_ej - q_ej)^+ / (l_j w_e) borrows next",
+)
+@dataclass(frozen=True)
+class Quotas(PlanPolicy):
+    """Run each entity's jobs by priority within its quota, and lend what is idle within cohorts.
+
+    First every entity's jobs, by priority (`priority_weights`), then arrival, take gangs on the fastest type of which
+    the entity has quota left. Jobs that are left borrow: in turn the job of the entity that would have borrowed least,
+    related to what its cohort has in common and to its weight, again by priority within the entity. A gang that does
+    not fit lets others pass. Everything is decided anew at every arrival and completion, so that
+
+    - who needs its quota has it, and jobs that borrowed it are preempted (`reclaim`);
+    - a job of higher priority preempts others of its entity (`preempt`);
+    - what is borrowed is shared anew; of equal priority, jobs that run go first, and stay on their type.
+
+    An entity with entities of its own has no quota by default, and borrows for the jobs that it owns itself; so do jobs
+    without an entity beside entities. `allocator.policies.quotas.limits` states the limits.
+
+    Parameters
+    ----------
+    quotas : nominal GPUs, as in ``research.v100:8,vision.k80:4``; what is not named is 0. None: all GPUs of each type
+        in proportion to the weights of the entities, in whole GPUs.
+    lending : most GPUs of its quota that an entity lends, likewise; what is not named: all.
+    borrowing : most GPUs beyond its quota that an entity borrows, likewise; what is not named: no limit.
+    cohorts : who lends to whom: "all" to each other, "siblings" with the same parent, or "none".
+    sharing : "dominant", by the type of which an entity has borrowed the largest part (dominant resource); "per_type",
+        by the type that is to be borrowed.
+    reclaim : whether a job preempts jobs of other entities, where they borrow what it has a quota of, or more than
+        their fair share.
+    preempt : whether a job preempts others of lower priority in its entity.
+    """
+
+    quotas: Mapping[str, int] | None = None
+    lending: Mapping[str, int] = field(default_factory=dict)
+    borrowing: Mapping[str, int] = field(default_factory=dict)
+    cohorts: Literal["all", "siblings", "none"] = "all"
+    sharing: Literal["dominant", "per_type"] = "dominant"
+    reclaim: bool = True
+    preempt: bool = True
+
+    triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+
+    def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
+        """Who runs from now on."""
+        limits = Limits.of(state, self.quotas, self.lending, self.borrowing, self.cohorts)
+        line = _Line(state, limits, running_first=not self.preempt)
+        if not self.reclaim:
+            line.keep_held()
+        line.within_quotas()
+        line.borrow(dominant=self.sharing == "dominant")
+        chosen = np.array(list(line.pool_of), dtype=np.int64)
+        pools = np.array(list(line.pool_of.values()), dtype=np.int64)
+        return Plan.until_next_event(Assignment.of(chosen, pools, state.scale_factors[chosen]))
+
+
+class _Line:
+    """Jobs in the order in which they are let in, entity by entity.
+
+    Attributes
+    ----------
+    pool_of : the type of each job that was let in, in the order in which they were.
+    """
+
+    def __init__(self, state: ClusterState, limits: Limits, *, running_first: bool) -> None:
+        self.usage = Usage(limits)
+        self.gpus = state.scale_factors.tolist()
+        of_job = np.full(state.n_jobs, -1) if state.membership is None else state.membership.of_job
+        self.entity = np.where(of_job < 0, len(limits.weights) - 1, of_job).tolist()
+        rates = state.runnable_rates
+        fastest = np.argsort(-rates, axis=1, kind="stable")
+        self.pools = [[j for j in order if rates[i, j] > 0] for i, order in enumerate(fastest.tolist())]
+        self.running = dict(zip(state.running.jobs.tolist(), state.running.pool.tolist(), strict=True))
+        waits = ~np.isin(np.arange(state.n_jobs), state.running.jobs)
+        arrival = arrival_ranks(state.elapsed_seconds, state.throughputs.jobs)
+        keys = (arrival, -state.priority_weights, waits) if running_first else (arrival, waits, -state.priority_weights)
+        self.order: list[int] = np.lexsort(keys).tolist()
+        self.place = {job: place for place, job in enumerate(self.order)}
+        self.pool_of: dict[int, int] = {}
+
+    def keep_held(self) -> None:
+        """What an entity's jobs have is its jobs', in their order."""
+        held = np.zeros_like(self.usage.gpus)
+        for job, pool in self.running.items():
+            held[self.entity[job], pool] += self.gpus[job]
+        for job in self.order:
+            entity, gpus = self.entity[job], self.gpus[job]
+            kept = (pool for pool in self._wanted(job) if self.usage.gpus[entity, pool] + gpus <= held[entity, pool])
+            self._let_in(job, next((pool for pool in kept if self.usage.fits(entity, pool, gpus)), None))
+
+    def within_quotas(self) -> None:
+        """Jobs that fit into what is left of their entity's quota."""
+        for job in self.order:
+            if job not in self.pool_of:
+                self._let_in(job, self._pool(job, within_quota=True))
+
+    def borrow(self, *, dominant: bool) -> None:
+        """The others, of the entity first that would have borrowed least."""
+        left: dict[int, list[int]] = {}
+        for job in reversed(self.order):
+            if job not in self.pool_of:
+                left.setdefault(self.entity[job], []).append(job)
+        while left:
+            next_up = []
+            for entity, jobs in list(left.items()):
+                pool = self._pool(jobs[-1])
+                if pool is None:
+                    jobs.pop()  # what does not fit now fits no more
+                else:
+                    share = self.usage.borrowed_share(entity, pool, self.gpus[jobs[-1]], dominant=dominant)
+                    next_up.append((share, self.place[jobs[-1]], jobs[-1], pool))
+                if not jobs:
+                    del left[entity]
+            if len(next_up) == len(left) > 0:
+                _, _, job, pool = min(next_up)
+                self._let_in(job, pool)
+                left[self.entity[job]].pop()
+                left = {entity: jobs for entity, jobs in left.items() if jobs}
+
+    def _wanted(self, job: int) -> list[int]:
+        """The types on which the job can run: its own where it runs, then the others, the fastest first."""
+        own = self.running.get(job)
+        return [own, *self.pools[job]] if own is not None and own in self.pools[job] else self.pools[job]
+
+    def _pool(self, job: int, *, within_quota: bool = False) -> int | None:
+        """The first of them with room; None: there is none."""
+        entity, gpus = self.entity[job], self.gpus[job]
+        wanted = self._wanted(job)
+        return next((pool for pool in wanted if self.usage.fits(entity, pool, gpus, within_quota=within_quota)), None)
+
+    def _let_in(self, job: int, pool: int | None) -> None:
+        if pool is not None:
+            self.usage.take(self.entity[job], pool, self.gpus[job])
+            self.pool_of[job] = pool

@@ -1,0 +1,117 @@
+"""Policies stated in cvxpy, and statuses that are nobody's but the policy's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import allocator
+from allocator import Allocation, Cluster, ClusterState, ConvexPolicy, SharePolicy, ThroughputMatrix, get_policy
+from allocator.checkpoint.checkpoint import _decision, _decision_of
+from allocator.instance import allocation_to_json
+from allocator.report.terminal import allocation_table
+
+
+@dataclass(frozen=True)
+class Total(ConvexPolicy):
+    """Total throughput, as max_sum_throughput_perf."""
+
+    unit = "steps/s"
+
+    def statement(self, cp: Any, shares: Any, state: ClusterState) -> Any:
+        return cp.Maximize(cp.sum(cp.multiply(state.rates, shares))), []
+
+
+@dataclass(frozen=True)
+class Welfare(ConvexPolicy):
+    """Proportional fairness, as nash_welfare."""
+
+    def statement(self, cp: Any, shares: Any, state: ClusterState) -> Any:
+        throughput = cp.sum(cp.multiply(state.rates, shares), axis=1)
+        return cp.Maximize(state.priority_weights @ cp.log(throughput)), []
+
+
+def state_of(seed: int = 0, n_jobs: int = 9) -> ClusterState:
+    rng = np.random.default_rng(seed)
+    cluster = Cluster.parse("v100:3,p100:2,k80:0")
+    matrix = ThroughputMatrix(
+        rng.uniform(1.0, 9.0, (n_jobs, 3)), range(n_jobs), cluster.accelerators, rng.choice([1, 1, 2, 8], n_jobs)
+    )
+    return ClusterState(cluster, matrix, priority_weights=rng.choice([1.0, 4.0], n_jobs))
+
+
+@pytest.mark.parametrize(("policy", "name"), [(Total(), "max_sum_throughput_perf"), (Welfare(), "nash_welfare")])
+def test_agrees_with_the_registered_policy(policy: ConvexPolicy, name: str) -> None:
+    state = state_of()
+    mine, theirs = policy.allocate(state), get_policy(name).allocate(state)
+    assert mine.status == theirs.status == "optimal"
+    assert mine.objective == pytest.approx(theirs.objective, rel=1e-6)
+    assert mine.unserved == theirs.unserved
+    if name == "nash_welfare":
+        np.testing.assert_allclose(mine.effective_throughput, theirs.effective_throughput, rtol=1e-3, atol=1e-6)
+        assert mine.prices is not None
+        assert theirs.prices is not None
+        np.testing.assert_allclose(mine.prices[:2], theirs.prices[:2], rtol=1e-3)
+
+
+def test_the_order_of_jobs_changes_no_digit() -> None:
+    state, policy = state_of(3), Total()
+    order = np.random.default_rng(1).permutation(state.n_jobs)
+    np.testing.assert_array_equal(policy.allocate(state).shares[order], policy.allocate(state.subset(order)).shares)
+
+
+def test_a_solver_by_name_answers() -> None:
+    answer = allocator.solve(Total(solver="scs"), pd.DataFrame({"v100": [4.0, 1.0]}, index=["a", "b"]), "v100:1")
+    assert (answer.status, answer.solver, answer.objective_unit) == ("optimal", "scs", "steps/s")
+    assert answer.objective == pytest.approx(4.0, rel=1e-6)
+
+
+def test_cvxpy_is_loaded_with_the_first_decision() -> None:
+    script = (
+        "import sys; from allocator import ConvexPolicy, get_policy; get_policy('fifo'); print('cvxpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@dataclass(frozen=True)
+class ByHand(SharePolicy):
+    """Shares of a solver of one's own."""
+
+    word: str = "optimal"
+
+    def allocate(self, state: ClusterState) -> Allocation:
+        return Allocation("by_hand", state.throughputs, np.zeros(state.rates.shape), self.word, 1.0, gap=0.0)
+
+
+@pytest.mark.parametrize("word", ["optimal", "feasible", "solved", "proven"])
+def test_a_status_of_ones_own_is_a_claim_everywhere(word: str) -> None:
+    allocation = ByHand(word).allocate(state_of())
+    claim = f"claimed: {word}"
+    assert allocation.status == claim
+    assert replace(allocation, seconds=2.0).status == claim
+    assert allocation_to_json(allocation)["status"] == claim
+    kept = _decision_of(_decision((0, 0.0, allocation)), allocation.throughputs.accelerators)[2]
+    assert kept.status == claim
+    from rich.console import Console
+
+    screen = Console(width=120, record=True)
+    screen.print(allocation_table(allocation))
+    assert claim in screen.export_text()
+
+
+@pytest.mark.parametrize("word", ["closed form", "order", "plan", "empty"])
+def test_what_claims_nothing_stays(word: str) -> None:
+    assert ByHand(word).allocate(state_of()).status == word
+
+
+def test_what_is_proven_stays_so_in_a_checkpoint() -> None:
+    allocation = get_policy("max_min_fairness_perf").allocate(state_of())
+    kept = _decision_of(_decision((0, 0.0, allocation)), allocation.throughputs.accelerators)[2]
+    assert allocation.status == kept.status == "optimal"
