@@ -276,3 +276,16 @@ def test_useful_levels_are_those_that_are_faster() -> None:
     curve = ScalingCurve([1, 2, 4, 8, 16], [1.0, 3.0, 2.0, 3.0, 4.0], capacity=20, useful_only=True)
     assert curve.levels == [1, 2, 16]
     assert [curve.level_within[free] for free in (0, 1, 3, 8, 15, 20)] == [0, 1, 2, 2, 2, 16]
+
+
+def test_a_job_that_rounding_has_made_late_keeps_newcomers_out() -> None:
+    """60.2 s of work until 60.5 s end at 61 s in whole seconds, whatever a short job on another GPU does before."""
+    curve = ScalingCurve([1], [1.0], capacity=3)
+    filling = Filling(whole_seconds=True)
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(filling, FreeProfile(0.0, 3))
+    # the job that ends at 55 s leaves the end of the late one to be decided after that
+    order.add([DeadlineJob(curve, 55.0, 55.0), DeadlineJob(curve, 60.2, 60.5)])
+    assert not order.all_met
+    assert not order.admit([DeadlineJob(curve, 10.0, 10.0)])
+    assert not order.admit([DeadlineJob(curve, 10.0, 90.0)])
+    assert len(order.jobs) == 2
