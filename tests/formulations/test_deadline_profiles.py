@@ -16,6 +16,7 @@ from formulations.deadlines import (
     FreeProfile,
     JobPlan,
     ScalingCurve,
+    earliest_share,
     use_left_over,
 )
 from tests.formulations.test_deadline_planning import listed
@@ -165,3 +166,58 @@ def test_a_job_that_rounding_has_made_late_keeps_newcomers_out() -> None:
     assert not order.admit([DeadlineJob(curve, 10.0, 10.0)])
     assert not order.admit([DeadlineJob(curve, 10.0, 90.0)])
     assert len(order.jobs) == 2
+
+
+def scaled(free: FreeProfile, found: list[DeadlineJob], filling: Filling | None = None) -> list[JobPlan]:
+    """Plans once what is left over is used."""
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(filling or Filling(), free)
+    order.add(found)
+    plans = list(order.plans)
+    use_left_over(filling or Filling(), order.left_over, order.jobs, plans)
+    return plans
+
+
+def test_scores_are_looked_at_again_when_their_turn_comes() -> None:
+    """Three jobs on one of five GPUs each until their deadlines, at 40, 90 and 100 s; two GPUs are left.
+
+    With a second one, the last job ends at 25 s and saves 50 of 100 GPU seconds, most of all. Before that the second
+    one would have saved 30 of 90, until 30 s. Now GPUs change hands at 25 s: 75 of its steps by then, and 15 s on one
+    GPU, save 25. The first job, which would end at 6.7 s, saves 26.7 of 40.
+    """
+    jobs = [
+        DeadlineJob(ScalingCurve([1, 2], [1.0, rate], capacity=5), work, work)
+        for work, rate in ((40.0, 6.0), (90.0, 3.0), (100.0, 4.0))
+    ]
+    assert [plan.gpus[0] for plan in scaled(FreeProfile(0.0, 5), jobs)] == [2, 1, 2]
+    assert [plan.gpus[0] for plan in scaled(FreeProfile(0.0, 4), jobs)] == [1, 1, 2]
+
+
+def test_a_job_that_is_scaled_again_has_its_own_gpus_besides() -> None:
+    """Three GPUs for 10 s, one from then on: 30 of 60 steps on three, and the other 30 on the one."""
+    job = DeadlineJob(ScalingCurve([1, 2, 3], [1.0, 2.0, 3.0], capacity=3), 60.0, 100.0)
+    (plan,) = scaled(FreeProfile.of([(0.0, 3), (10.0, 1)]), [job])
+    assert (plan.starts, plan.gpus, plan.real_end) == ([0.0, 10.0], [3, 1], 40.0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "restart", "starting", "gpus"),
+    [
+        # 100 s on one GPU; 50 s and a restart on two
+        (2.0, 49.0, 0.0, 2),
+        (2.0, 50.0, 0.0, 1),
+        # 100 s, and 30 s to get going, on one GPU; 67 s and a restart on two
+        (1.5, 40.0, 0.0, 1),
+        (1.5, 40.0, 30.0, 2),
+    ],
+)
+def test_a_job_that_runs_is_scaled_where_that_is_a_gain(rate, restart, starting, gpus) -> None:
+    job = DeadlineJob(ScalingCurve([1, 2], [1.0, rate], capacity=2), 100.0, 500.0, held=1, starting=starting)
+    (plan,) = scaled(FreeProfile(0.0, 2), [job], Filling(restart_seconds=restart))
+    assert plan.gpus[0] == gpus
+
+
+def test_earliest_deadline_first_gives_gpus_back_when_others_begin() -> None:
+    """The slots of the others are counted from elsewhere: theirs begins at 50 s, before the one of 60 s ends."""
+    job = DeadlineJob(ScalingCurve([1, 2], [1.0, 2.0], capacity=4), 80.0, 200.0)
+    plan = earliest_share(Filling(slot_seconds=60.0), FreeProfile.of([(0.0, 2), (50.0, 4)]), job)
+    assert (plan.gpus, plan.real_end, plan.end, plan.charged_until) == ([2], 40.0, 50.0, 50.0)
