@@ -77,22 +77,31 @@ def test_the_order_of_the_greedy(program: LeaseProgram, schedule: list[list[int]
     assert (option >= 0).tolist() == [any(row) for row in schedule]
 
 
-def test_who_needs_every_slot_that_is_left_comes_first() -> None:
-    """Filling slot 2, 1: the last job needs both; the wide one has one of its leases in slot 0, and needs one more."""
-    program = program_of([2, 1, 1], [2, 1, 2], [3, 2, 3], [2, 2, 3])
-    first = np.array([True, False, False])
-    schedule = slot_by_slot(program, np.arange(3), first)
+def test_who_has_most_leases_left_comes_first() -> None:
+    """Slots 3, 2 and 1 of two GPUs, from the last one on: wide gangs first would give slot 3 to the second job."""
+    program = program_of([1, 2], [2, 1], [4, 4], [0, 2, 2, 2])
+    schedule = slot_by_slot(program, np.arange(2), np.zeros(2, dtype=np.bool_))
     assert schedule is not None
-    assert schedule.astype(int).tolist() == [[1, 0, 1], [0, 1, 0], [0, 1, 1]]
+    assert schedule.astype(int).tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]
+
+
+def test_who_needs_every_slot_that_is_left_comes_before_wide_gangs() -> None:
+    """Where wide gangs come first: in slot 2 the second job needs all slots that are left; the gang of three does not.
+
+    Were most leases first, the second job would have slot 3, and one gang of three no slot at all.
+    """
+    program = program_of([3, 1, 3, 1], [1, 2, 1, 1], [4, 4, 3, 3], [0, 4, 3, 3])
+    schedule = slot_by_slot(program, np.arange(4), np.zeros(4, dtype=np.bool_))
+    assert schedule is not None
+    assert schedule.astype(int).tolist() == [[0, 0, 0, 1], [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
 
 
 def test_wide_gangs_first_finds_what_most_leases_first_does_not() -> None:
-    """Slots 1 and 2 of two GPUs: three single leases fill one and a half; the gang of two then has no slot whole."""
-    program = program_of([1, 1, 2], [1, 1, 1], [3, 3, 3], [0, 2, 2])
-    nobody = np.zeros(3, dtype=np.bool_)
-    schedule = slot_by_slot(program, np.arange(3), nobody)
+    """The last slot alone has room for the gang of three; who needs more leases would take a GPU of it."""
+    program = program_of([1, 3], [2, 1], [4, 4], [0, 1, 2, 3])
+    schedule = slot_by_slot(program, np.arange(2), np.zeros(2, dtype=np.bool_))
     assert schedule is not None
-    assert program.check(np.arange(3), schedule) == ""
+    assert schedule.astype(int).tolist() == [[0, 1, 1, 0], [0, 0, 0, 1]]
 
 
 def test_a_first_slot_that_cannot_be_is_refused() -> None:
@@ -174,6 +183,36 @@ def test_proven_is_what_is_within_half_a_gpu_of_the_bound(objective, gpus, statu
     assert found.gap == pytest.approx((found.bound - found.objective) / found.objective, abs=1e-9)
 
 
+def test_a_bound_is_one_of_schedules_that_keep_as_many_jobs(monkeypatch) -> None:
+    """One of two jobs has to go. What the solver leaves open, 3, is left open of the value of the one that is kept."""
+    program = program_of([1, 1], [1, 1], [1, 1], [1])
+    answers_with(monkeypatch, lambda answer: replace(answer, bound=answer.bound - 3.0))
+    found = solve_leases(program)
+    assert (len(found.dropped), found.status) == (1, "feasible")
+    assert found.bound - found.objective == pytest.approx(3.0, abs=1e-6)
+
+
+def test_the_best_of_all_bounds_counts(monkeypatch) -> None:
+    """Gangs of three and two on four GPUs do not fit beside each other, which demands do not see: they bound by 20.
+
+    The gang of two, with two leases, is put off to its second deadline, of value 8. Of that program the solver proves
+    less here.
+    """
+    columns = ([3, 2], [1, 2], [0, 1, 1], [2, 2, 3])
+    program = LeaseProgram(*map(np.array, columns), np.array([10.0, 10.0, 8.0]), np.array([4, 4, 4]))
+    answers: list[LinearAnswer] = []
+
+    def looser(answer: LinearAnswer) -> LinearAnswer:
+        answers.append(answer)
+        return replace(answer, bound=answer.bound - 10.0) if len(answers) > 1 else answer
+
+    answers_with(monkeypatch, looser)
+    found = solve_leases(program)
+    assert (found.option.tolist(), found.status) == ([0, 2], "feasible")
+    assert 18.0 <= found.bound <= 20.0
+    assert found.bound == pytest.approx(-answers[0].bound)
+
+
 def test_a_bound_below_the_schedule_is_none(monkeypatch) -> None:
     """As solvers stop within a tolerance, what they call a bound may be passed by what they found."""
     program = program_of([1, 2], [1, 2], [2, 3], [4, 4, 4])
@@ -218,6 +257,21 @@ def test_the_gap_asked_for_is_one_of_the_objective_without_what_keeping_jobs_cou
     assert (found.status, len(found.dropped)) == ("optimal", 1)
     assert keep_bonus(program) == 22.0
     assert [gap for gap in gaps if gap != 0.1] == pytest.approx([0.1 * 21 / 65])
+
+
+@pytest.mark.parametrize(("objective", "gpu"), [("minimize", 0.25), ("maximize", 0.25), ("random", 1.0)])
+def test_the_gap_asked_for_is_half_a_gpu_of_the_first_slot_or_half_a_unit_of_value(objective, gpu, monkeypatch) -> None:
+    """Of the largest value there may be, 10 (of the first option alone where others do not count) or 20, and 1."""
+    program = program_of([1, 2], [1, 2], [2, 3], [4, 4, 4], objective=objective)
+    gaps: list[float] = []
+
+    def solve(mixed: Any, method: str, gap: float, *args: Any, **options: Any) -> LinearAnswer:
+        gaps.append(gap)
+        return solve_mixed(mixed, method, gap, *args, **options)
+
+    monkeypatch.setattr(lease_solver, "solve_mixed", solve)
+    assert solve_leases(program).status == "optimal"
+    assert gaps == pytest.approx([0.5 * gpu / (11.0 if objective == "random" else 21.0)] * len(gaps))
 
 
 @settings(max_examples=40)

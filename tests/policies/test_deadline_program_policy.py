@@ -24,9 +24,9 @@ def test_the_program_asks_those_of_more_value_first() -> None:
 
 
 def test_the_program_turns_away_who_is_due_already() -> None:
-    """Not asked about, and no part of the bound: with the other job all value that there is to have is promised."""
+    """Not asked about, and no part of the bound: the other job is all there is to promise, without any program."""
     state = state_of([50.0, 50.0], [0.0, 100.0], gpus=4, clock=100.0)
-    answer = get_policy("elasticflow_mip", margin_seconds=0.0).allocate(state)
+    answer = get_policy("elasticflow_mip", margin_seconds=0.0, time_limit_seconds=1e-9).allocate(state)
     assert answer.rejected == (0,)
     assert (answer.objective, answer.bound, answer.status) == (1.0, 1.0, "optimal")
 
