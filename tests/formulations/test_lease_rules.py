@@ -211,6 +211,23 @@ def test_the_best_of_all_bounds_counts(monkeypatch) -> None:
     assert (found.option.tolist(), found.status) == ([0, 2], "feasible")
     assert 18.0 <= found.bound <= 20.0
     assert found.bound == pytest.approx(-answers[0].bound)
+    monkeypatch.undo()
+    proven = solve_leases(program)
+    assert (proven.option.tolist(), proven.status) == ([0, 2], "optimal")
+    assert proven.bound <= 18.0
+
+
+def test_parts_of_jobs_of_one_gpu_are_asked_about_again_in_whole(monkeypatch) -> None:
+    """A solver may end between vertices, at half of each of two slots."""
+
+    def solve(mixed: Any, *args: Any, **options: Any) -> LinearAnswer:
+        answer = solve_mixed(mixed, *args, **options)
+        assert answer.columns is not None
+        return answer if mixed.whole.all() else replace(answer, columns=np.where(mixed.whole, answer.columns, 0.5))
+
+    monkeypatch.setattr(lease_solver, "solve_mixed", solve)
+    found = solve_leases(program_of([1, 1], [1, 1], [2, 2], [1, 1]), tie_break="solver")
+    assert (found.status, found.schedule.sum(axis=0).tolist()) == ("optimal", [1, 1])
 
 
 def test_a_bound_below_the_schedule_is_none(monkeypatch) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
+from formulations.columns import InfeasibleError
 from formulations.deadlines.patterns import plans_by_patterns
+from formulations.deadlines.program import most_value
 from tests.policies.test_deadline_policies import state_of
 from throughputs.configurations import Configurations
 
@@ -69,3 +72,20 @@ def test_the_program_asks_the_solver_that_it_was_told_to(solver, monkeypatch) ->
     monkeypatch.setattr("allocator.policies.deadlines.optimum.plans_by_patterns", patterns)
     get_policy("elasticflow_mip", solver=solver).allocate(state_of([100.0, 150.0], [100.0, 100.0], gpus=4))
     assert set(asked) == {solver}
+
+
+@pytest.mark.parametrize(("said", "bound", "gap"), [(1e9, 2.0, 0.5), (0.0, 1.0, 0.0), (None, np.inf, np.inf)])
+def test_the_bound_is_no_more_than_all_and_no_less_than_what_is_met(said, bound, gap, monkeypatch) -> None:
+    """Of two jobs that other orders do not let in beside each other; None: no schedule keeps the promises there are."""
+
+    def most(*_: Any, **__: Any) -> Any:
+        if said is None:
+            raise InfeasibleError("promises rest on rounding")
+        found = most_value(*_, **__)
+        stage = dataclasses.replace(found.stages[0], bound=said)
+        return dataclasses.replace(found, stages=(stage, *found.stages[1:]))
+
+    monkeypatch.setattr("allocator.policies.deadlines.optimum.most_value", most)
+    answer = get_policy("elasticflow_mip", margin_seconds=0.0).allocate(wide_and_pairs(2))
+    assert (answer.objective, answer.bound, answer.gap) == (1.0, bound, gap)
+    assert answer.status == ("optimal" if gap == 0.0 else "feasible")
