@@ -259,6 +259,19 @@ def test_a_solver_that_fails_has_no_answer(monkeypatch) -> None:
     assert (found.status, found.option.tolist(), found.note) == ("failed", [-1], "out of order")
 
 
+@pytest.mark.parametrize("tie_break", ["urgent", "solver"])
+def test_time_that_runs_out_is_no_proof_that_somebody_has_to_go(tie_break, monkeypatch) -> None:
+    """Without an answer about the program that keeps all, none is asked for that drops some."""
+    late = LinearAnswer(None, -np.inf, "Time limit reached")
+    answers_with(monkeypatch, lambda _: late)
+    found = solve_leases(program_of([1, 1], [1, 1], [1, 1], [2]), tie_break=tie_break)
+    assert (found.status, found.note) == ("failed", "Time limit reached")
+    asked: list[bool] = []
+    monkeypatch.setattr(lease_solver, "state", lambda program, *, may_drop: asked.append(may_drop) or state(program))
+    solve_leases(program_of([1, 1], [1, 1], [1, 1], [2]), tie_break=tie_break)
+    assert asked == [False] * len(asked)
+
+
 def test_the_gap_asked_for_is_one_of_the_objective_without_what_keeping_jobs_counts(monkeypatch) -> None:
     """One of two jobs has to go. Keeping one counts 10 x 2 + 2 = 22 on top of values of at most 20: a gap of 0.1 of
     these (and 1, so that it is never of nothing) is one of 0.1 x 21 / (21 + 22 x 2) of all."""

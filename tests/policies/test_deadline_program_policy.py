@@ -89,3 +89,17 @@ def test_the_bound_is_no_more_than_all_and_no_less_than_what_is_met(said, bound,
     answer = get_policy("elasticflow_mip", margin_seconds=0.0).allocate(wide_and_pairs(2))
     assert (answer.objective, answer.bound, answer.gap) == (1.0, bound, gap)
     assert answer.status == ("optimal" if gap == 0.0 else "feasible")
+
+
+def test_plans_that_take_no_less_gpu_time_are_not_taken_over(monkeypatch) -> None:
+    """600 steps until 101 s: eight GPUs until 100 s by least shares, and 0.6 % less GPU time by patterns."""
+    state = state_of([600.0, 500.0], [101.0, 400.0])
+    for more, seconds in ((0.0, 98.6), (1e9, 100.0)):
+
+        def patterns(*args: Any, more: float = more, **options: Any) -> Any:
+            found = plans_by_patterns(*args, **options)
+            return dataclasses.replace(found, gpu_seconds=found.gpu_seconds + more)
+
+        monkeypatch.setattr("allocator.policies.deadlines.optimum.plans_by_patterns", patterns)
+        policy = get_policy("elasticflow_mip", margin_seconds=0.0)
+        assert policy.plan(state, policy.new_memory()).steps[0].seconds == pytest.approx(seconds, rel=1e-5)
