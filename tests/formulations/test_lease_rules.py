@@ -332,3 +332,13 @@ def test_options_of_a_neighbourhood() -> None:
     near = statement.near(np.array([1, 3]))
     assert near.mixed.upper[len(near.job) :].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
     assert statement.mixed.upper.all()
+
+
+@pytest.mark.parametrize("first_gpus", [0, 1, 2, 3])
+def test_gpus_of_the_first_slot_are_held_while_ranks_are_lowered(first_gpus: int) -> None:
+    """One GPU and two: by rank alone nobody would run in slot 0."""
+    program = program_of([1, 2], [1, 1], [2, 2], [3, 3], objective="maximize")
+    ranked = state(program).ranked(np.arange(2), first_gpus)
+    columns = solve_mixed(ranked.mixed, "highs", 0.0, 10.0).columns
+    assert columns is not None
+    assert program.worth(*ranked.read(columns)) == (20.0, first_gpus)
