@@ -74,3 +74,12 @@ def test_the_gap_of_patterns_is_relative_to_the_gpu_time(seed: int) -> None:
     found = plans_by_patterns(Filling(), 24, 0.0, jobs, start, relative_gap=0.05)
     assert found.status == "optimal"
     assert found.gpu_seconds - found.bound <= (0.05 + 1e-5) * found.gpu_seconds
+
+
+def test_plans_to_begin_with_that_take_more_gpus_than_there_are_count_for_nothing() -> None:
+    """Two jobs of 60 s on the only GPU until 100 s; plans in which both have it at once are no schedule."""
+    one = ScalingCurve([1], [1.0], capacity=1)
+    jobs = [DeadlineJob(one, 60.0, 100.0) for _ in range(2)]
+    start = [JobPlan([0.0], [1], 60.0, 60.0, True, 60.0) for _ in jobs]
+    found = plans_by_patterns(Filling(), 1, 0.0, jobs, start)
+    assert (found.status, found.plans, found.bound) == ("infeasible", None, np.inf)
