@@ -200,6 +200,24 @@ def test_what_is_left_goes_to_who_lacks_most_of_its_part_and_of_equals_to_the_la
     assert memory._targets() == {2: 2, 4: 1}
 
 
+@pytest.mark.parametrize("kind", [NodeSets, PublishedNodeSets])
+@pytest.mark.parametrize("seed", range(10))
+def test_servers_are_free_or_in_one_set_and_jobs_on_one_set_or_waiting(kind, seed) -> None:
+    rng, memory, there = np.random.default_rng(seed), kind(), set()
+    memory.resize(6, 4)
+    for job in range(40):
+        memory.arrive(job, int(rng.choice([1, 2, 3, 4, 6, 8])))
+        there.add(job)
+        gone = {each for each in there if rng.random() < 0.15}
+        there -= gone
+        memory.place_waiting(memory.drop(gone))
+        memory.rebalance()
+        assert memory.free + sum(one.servers for _, one in memory) == 6
+        assert memory.free >= 0
+        assert sorted([*memory.waiting, *(one for _, sets in memory for one in sets.jobs)]) == sorted(there)
+        assert memory.known == there
+
+
 def test_a_checkpoint_knows_those_who_wait() -> None:
     memory, again = NodeSets(), NodeSets()
     memory.resize(1, 4)
