@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, get_policy
+from allocator.policies.time_sharing.lines import carried_over, positions_of
 from allocator.policies.time_sharing.node_sets import NodeSets
 from allocator.policies.time_sharing.published_sets import PublishedNodeSets
 from allocator.policies.time_sharing.themis import Themis
@@ -31,6 +32,23 @@ def places(memory):
 
 def sets_of(memory):
     return {size: [one.jobs for one in sets] for size, sets in memory.of_size.items() if sets}
+
+
+def test_what_jobs_had_goes_with_them_and_new_ones_have_nothing() -> None:
+    before = positions_of(["b", "c", "a"], ["a", "b"])
+    assert before.tolist() == [1, -1, 0]
+    assert carried_over(np.array([5.0, 7.0]), before, np.array([1])).tolist() == [7.0, 0.0, 5.0]
+    assert carried_over(np.array([], dtype=np.int64), np.array([-1, -1]), np.array([0, 1])).tolist() == [0, 0]
+    assert positions_of(["a", "b"], ["a", "b"]).tolist() == [0, 1]
+
+
+def test_a_new_job_has_not_waited_though_the_last_in_the_table_has() -> None:
+    policy = Tiresias(queue_limits=(100.0,))
+    memory = policy.new_memory()
+    decide(policy, memory, state_of([1, 2], [1, 1], ONE))
+    memory.waited, memory.spent = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    decide(policy, memory, state_of([1, 2, 3], [1, 1, 1], ONE))
+    assert (memory.waited.tolist(), memory.spent.tolist()) == ([1.0, 2.0, 0.0], [3.0, 4.0, 0.0])
 
 
 def test_of_those_let_down_together_who_arrived_first_comes_first() -> None:
