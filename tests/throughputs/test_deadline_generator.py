@@ -94,3 +94,9 @@ def test_new_deadlines_take_the_place_of_slos_and_soft_ones():
 def test_a_job_has_a_step_to_do_however_slow_it_is():
     table = ThroughputTable([("crawling", 1)], ["v100"], [[1e-6]])
     assert draw(20, table=table).total_steps.tolist() == [1.0] * 20
+
+
+def test_who_asks_for_fewer_gpus_than_any_figures_are_of_has_the_fewest():
+    table = ThroughputTable([("wide", 2), ("wide", 8)], ["v100"], [[1.0], [3.0]])
+    assert set(draw(20, table=table, scale_factors={1: 1.0}).scale_factor.tolist()) == {2}
+    assert set(draw(20, table=table, scale_factors={4: 0.5, 16: 0.5}).scale_factor.tolist()) == {2, 8}
