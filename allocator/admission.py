@@ -214,15 +214,16 @@ class _Filled:
     def earliest(self, job: DeadlineJob) -> tuple[float, JobPlan]:
         """The earliest deadline, in whole seconds, that halving finds for a newcomer, and the plan for it."""
         soonest = earliest_share(self.filling, self._planned().left_over, job).real_end
-        # behind all others it has the cluster to itself
+        # behind all others, due after them, it has the cluster to itself
         last = max([self.clock, *(plan.end for plan in self._planned().plans)])
         alone = last + job.work / job.curve.best_rates[-1] + self.filling.restart_seconds
-        if not max(soonest, alone) < _END_OF_TIME:
-            raise InputError("admission", found=f"an end at {max(soonest, alone):g} s", expected=_BEFORE_THAT)
+        _check_end(max(soonest, alone))
         deadline = float(ceil(soonest))
         plan = self.plan_of(_due(job, deadline))
         if plan is None:
-            deadline = float(ceil(max(alone, soonest)) + 1)
+            behind = max([alone, soonest, *(other.deadline for other in self._kept)])
+            _check_end(behind)
+            deadline = float(ceil(behind) + 1)
             plan = self.plan_of(_due(job, deadline))
         assert plan is not None
         too_early = job.deadline
@@ -234,6 +235,11 @@ class _Filled:
             else:
                 deadline, plan = middle, found
         return deadline, plan
+
+
+def _check_end(end: float) -> None:
+    if not end < _END_OF_TIME:
+        raise InputError("admission", found=f"an end at {end:g} s", expected=_BEFORE_THAT)
 
 
 def _due(job: DeadlineJob, deadline: float) -> DeadlineJob:

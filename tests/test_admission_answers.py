@@ -53,6 +53,17 @@ def test_a_newcomer_has_to_get_going() -> None:
     assert answer.fewest_gpus == 4
 
 
+def test_a_deadline_that_is_offered_may_be_behind_all_others() -> None:
+    """On all four GPUs after the other job, the newcomer would be through at 41 + 100 + 80.3 = 221.3 s.
+
+    With a deadline of 222 s it would come before the other one, and have all GPUs at once: who runs would have to start
+    anew. From 100 + 133.9 s on, two GPUs do for it.
+    """
+    answer = ask(("a", 241.0, 37.0), jobs(("a", 41.0, 237.0)), restart_seconds=100.0)
+    assert (answer.admitted, answer.earliest_deadline, answer.plan) == (False, 234.0, ((0.0, 2),))
+    assert not ask(("a", 241.0, 233.0), jobs(("a", 41.0, 237.0)), restart_seconds=100.0).admitted
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.floats(1, 500), st.floats(1, 300)), max_size=5),
