@@ -77,9 +77,9 @@ def test_the_gap_of_patterns_is_relative_to_the_gpu_time(seed: int) -> None:
 
 
 def test_plans_to_begin_with_that_take_more_gpus_than_there_are_count_for_nothing() -> None:
-    """Two jobs of 60 s on the only GPU until 100 s; plans in which both have it at once are no schedule."""
-    one = ScalingCurve([1], [1.0], capacity=1)
-    jobs = [DeadlineJob(one, 60.0, 100.0) for _ in range(2)]
-    start = [JobPlan([0.0], [1], 60.0, 60.0, True, 60.0) for _ in jobs]
-    found = plans_by_patterns(Filling(), 1, 0.0, jobs, start)
+    """Two gangs of two for 60 s until 100 s on three GPUs; plans in which both run at once are no schedule."""
+    two = ScalingCurve([2], [1.0], capacity=3)
+    jobs = [DeadlineJob(two, 60.0, 100.0) for _ in range(2)]
+    start = [JobPlan([0.0], [2], 60.0, 60.0, True, 60.0) for _ in jobs]
+    found = plans_by_patterns(Filling(), 3, 0.0, jobs, start)
     assert (found.status, found.plans, found.bound) == ("infeasible", None, np.inf)
