@@ -221,3 +221,14 @@ def test_earliest_deadline_first_gives_gpus_back_when_others_begin() -> None:
     job = DeadlineJob(ScalingCurve([1, 2], [1.0, 2.0], capacity=4), 80.0, 200.0)
     plan = earliest_share(Filling(slot_seconds=60.0), FreeProfile.of([(0.0, 2), (50.0, 4)]), job)
     assert (plan.gpus, plan.real_end, plan.end, plan.charged_until) == ([2], 40.0, 50.0, 50.0)
+
+
+def test_two_that_come_together_are_put_before_and_behind_one_who_is_there() -> None:
+    """All three for 40 s on the only GPU."""
+    one = ScalingCurve([1], [1.0], capacity=1)
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(Filling(), FreeProfile(0.0, 1))
+    order.add([DeadlineJob(one, 40.0, 100.0)])
+    assert [plan.real_end for plan in order.plans] == [40.0]
+    order.add([DeadlineJob(one, 40.0, 150.0), DeadlineJob(one, 40.0, 50.0)])
+    assert [job.deadline for job in order.jobs] == [50.0, 100.0, 150.0]
+    assert [plan.real_end for plan in order.plans] == [40.0, 80.0, 120.0]

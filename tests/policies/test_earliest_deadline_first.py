@@ -54,3 +54,13 @@ def test_best_effort_is_in_nobodys_way_where_late_jobs_block() -> None:
     plan = policy.plan(state_of([500.0, 50.0], [np.inf, 60.0], gpus=1), memory)
     assert gpus_of(plan) == {1: 1}
     assert not len(plan.rejected)
+
+
+def test_best_effort_is_served_once_where_late_jobs_block() -> None:
+    """Eleven GPUs: eight for the newcomer, who has a deadline, and two of three for the job that has none."""
+    policy = get_policy("edf_admission", late_block=True)
+    memory = policy.new_memory()
+    memory.unpromised = {0}
+    plan = policy.plan(state_of([500.0, 50.0], [np.inf, 60.0], gpus=11), memory)
+    assert gpus_of(plan) == {1: 8, 0: 2}
+    assert sorted(plan.steps[0].assignment.jobs.tolist()) == [0, 1]
