@@ -62,6 +62,10 @@ def test_a_deadline_that_is_offered_may_be_behind_all_others() -> None:
     answer = ask(("a", 241.0, 37.0), jobs(("a", 41.0, 237.0)), restart_seconds=100.0)
     assert (answer.admitted, answer.earliest_deadline, answer.plan) == (False, 234.0, ((0.0, 2),))
     assert not ask(("a", 241.0, 233.0), jobs(("a", 41.0, 237.0)), restart_seconds=100.0).admitted
+    # whatever was asked for
+    for due in range(30, 38):
+        asked = ask(("a", 241.0, float(due)), jobs(("a", 41.0, 237.0)), restart_seconds=100.0)
+        assert asked.earliest_deadline == 234.0
 
 
 @settings(max_examples=40, deadline=None)
