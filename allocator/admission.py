@@ -208,19 +208,19 @@ class _Filled:
         return promises.plans[promises.jobs.index(job)] if promises.admit([job]) else None
 
     def earliest(self, job: PlannedJob) -> tuple[float, JobPlan]:
-        """When a newcomer can be through at the earliest, in whole seconds that halving finds, and the plan for it."""
+        """The earliest deadline, in whole seconds, that halving finds for a newcomer, and the plan for it."""
         filling = self.test.filling
         soonest = earliest_share(filling, self._there.left_over, job).real_end
         # behind all others, and due after them, it has the cluster to itself
         last = max([self.clock, *(plan.end for plan in self._there.plans)])
-        latest = max([self.clock, *(other.deadline for other in self._there.jobs)])
         alone = last + job.work / job.curve.best_rates[-1] + filling.restart_seconds
-        if not max(soonest, alone) < _END_OF_TIME:
-            raise InputError("admission", found=f"an end at {max(soonest, alone):g} s", expected=_BEFORE_THAT)
+        _check_end(max(soonest, alone))
         deadline = float(ceil(soonest))
         plan = self.plan_of(_due(job, deadline))
         if plan is None:
-            deadline = float(ceil(max(alone, soonest, latest)) + 1)
+            behind = max([alone, soonest, *(other.deadline for other in self._there.jobs)])
+            _check_end(behind)
+            deadline = float(ceil(behind) + 1)
             plan = self.plan_of(_due(job, deadline))
         assert plan is not None
         too_early = job.deadline
@@ -232,6 +232,11 @@ class _Filled:
             else:
                 deadline, plan = middle, found
         return deadline, plan
+
+
+def _check_end(end: float) -> None:
+    if not end < _END_OF_TIME:
+        raise InputError("admission", found=f"an end at {end:g} s", expected=_BEFORE_THAT)
 
 
 def _due(job: PlannedJob, due: float) -> PlannedJob:

@@ -21,6 +21,8 @@ def spec(tmp_path: Path, text: str) -> Path:
 def test_servers_are_switches_times_nodes(tmp_path: Path) -> None:
     cluster = read_cluster(spec(tmp_path, f"{HEADER}\n8,32,4,64,256"), "a100")
     assert (cluster.gpus, cluster.gpus_per_server) == ({"a100": 1024}, {"a100": 4})
+    largest = read_cluster(spec(tmp_path, f"{HEADER}\n100,1000,10,1,1"), "a100")
+    assert largest.total_gpus == 1_000_000
     short = read_cluster(spec(tmp_path, "num_gpu_p_node,num_switch,num_node_p_switch\n8,1,2\n"), "t4")
     assert str(short) == "t4:16"
 
@@ -37,6 +39,11 @@ def test_servers_are_switches_times_nodes(tmp_path: Path) -> None:
         (f"{HEADER}\n1,x,1,1,1", "cluster.csv:2: field 'num_node_p_switch': found 'x'"),
         (f"{HEADER}\n1,1,,1,1", "cluster.csv:2: field 'num_gpu_p_node'"),
         (f"{HEADER}\n1,1,1.5,1,1", "cluster.csv:2: field 'num_gpu_p_node'"),
+        (
+            f"{HEADER}\n1,1000001,1,1,1",
+            "cluster.csv:2: field 'num_node_p_switch': found 1000001, .* from 1 to 1,000,000",
+        ),
+        (f"{HEADER}\n1001,1000,1,1,1", "cluster.csv:2: found 1001000, expected at most 1,000,000 GPUs"),
         (f"{HEADER}\n1000,1000,1000,1,1", "at most 1,000,000 GPUs"),
     ],
 )

@@ -4,8 +4,9 @@
 
 A job without GPUs comes first. Only the plan of the job that is scaled changes. The published score is reckoned anew
 for every job whose plan may have become another one by that, which is those with a changed stretch of the profile
-before their deadlines. Savings shrink as GPUs get fewer, so there a job's score is looked at again when its turn comes:
-lazy evaluation, which with concave curves finds the same jobs.
+before their deadlines. Savings mostly shrink as GPUs get fewer, so there a job's score is looked at again when its turn
+comes: lazy evaluation. They can also grow, as jobs with more GPUs now give them back sooner, so that other jobs may be
+scaled than with scores that are all up to date, for as much GPU time (0.1 % more on small random instances).
 """
 
 from __future__ import annotations

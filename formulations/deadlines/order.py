@@ -124,8 +124,6 @@ class DeadlineOrder(Generic[Job]):
                 spare -= fewer
             else:
                 plan = self._planner(free, job)
-                if only_met and not plan.met:
-                    return False
                 spare = plan.spare
                 if tracked:
                     if before is not None:
@@ -133,6 +131,8 @@ class DeadlineOrder(Generic[Job]):
                     difference.take(plan)
                     fewer = max(0, -min(difference.free))
                     tracked = len(difference.times) <= _MOST_CHANGES
+            if only_met and not plan.met:
+                return False
             free.take(plan)
             plans.append(plan)
             spares.append(spare)

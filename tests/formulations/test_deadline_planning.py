@@ -158,6 +158,19 @@ def test_a_job_that_is_inserted_leaves_the_plans_that_planning_all_of_them_does(
     assert listed(one_by_one.left_over) == listed(together.left_over)
 
 
+@given(worlds(), st.integers(0, 10))
+def test_jobs_that_come_together_find_their_places_among_those_who_are_there(world, there) -> None:
+    gpus, filling, found = world
+    in_two_parts = DeadlineOrder.filled(filling, FreeProfile(NOW, gpus))
+    for part in (found[:there], found[there:]):
+        in_two_parts.add(part)
+        assert len(in_two_parts.jobs) == len(in_two_parts.plans)
+    together = DeadlineOrder.filled(filling, FreeProfile(NOW, gpus))
+    together.add(found)
+    assert in_two_parts.jobs == together.jobs == sorted(found, key=lambda job: job.deadline)
+    assert listed(in_two_parts.left_over) == listed(together.left_over)
+
+
 def test_profiles_kept_at_intervals_are_those_of_all_places() -> None:
     curve = ScalingCurve([1, 2, 4], [1.0, 1.9, 3.5], capacity=64)
     rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from throughputs import InputError, Trace, deadline_trace, default_table, with_deadlines
+from throughputs import InputError, ThroughputTable, Trace, deadline_trace, default_table, with_deadlines
 
 
 def draw(n=2000, seed=0, **settings):
@@ -79,3 +79,24 @@ def test_a_deadline_needs_a_duration():
     trace = Trace(["a"], [1], [1.0], [0.0])
     with pytest.raises(InputError, match="duration"):
         with_deadlines(trace, np.random.default_rng(0))
+
+
+def test_new_deadlines_take_the_place_of_slos_and_soft_ones():
+    """Twice the 100 s that each job lasts after its arrival."""
+    columns = {"slo": [3.0, np.nan], "deadline_options": [(), ((900.0, 5.0),)], "duration": [100.0, 100.0]}
+    trace = Trace(["a", "b"], [1, 1], [1.0, 1.0], [0.0, 50.0], **columns)
+    drawn = with_deadlines(trace, np.random.default_rng(0), (2.0, 2.0))
+    assert drawn.deadline.tolist() == [200.0, 250.0]
+    assert np.isnan(drawn.slo).all()
+    assert drawn.deadline_options.tolist() == [(), ()]
+
+
+def test_a_job_has_a_step_to_do_however_slow_it_is():
+    table = ThroughputTable([("crawling", 1)], ["v100"], [[1e-6]])
+    assert draw(20, table=table).total_steps.tolist() == [1.0] * 20
+
+
+def test_who_asks_for_fewer_gpus_than_any_figures_are_of_has_the_fewest():
+    table = ThroughputTable([("wide", 2), ("wide", 8)], ["v100"], [[1.0], [3.0]])
+    assert set(draw(20, table=table, scale_factors={1: 1.0}).scale_factor.tolist()) == {2}
+    assert set(draw(20, table=table, scale_factors={4: 0.5, 16: 0.5}).scale_factor.tolist()) == {2, 8}

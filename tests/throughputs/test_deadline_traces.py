@@ -153,6 +153,14 @@ def test_bad_cells_of_chronus(field: str, cells: tuple[str, ...], tmp_path: Path
             read_trace(write(tmp_path, CHRONUS, f"0,u,1,1,5,m,9,0,{times},{values},0,soft"))
 
 
+def test_as_many_values_as_deadlines(tmp_path: Path) -> None:
+    for values, found in (("10", "10"), ("10-8-5", "10-8-5")):
+        path = write(tmp_path, CHRONUS, f"0,u,1,1,5,m,9,0,50-60,{values},0,soft")
+        told = rf"jobs\.csv:2: field 'expect_value_list': found '{found}', expected 2 values, as many as deadlines"
+        with pytest.raises(InputError, match=told):
+            read_trace(path)
+
+
 def test_bad_units_and_formats(tmp_path: Path) -> None:
     path = write(tmp_path, ARTIFACT, "0,0,1,m,50,8,1,9")
     for unit in (0.0, -1.0, np.inf, np.nan):

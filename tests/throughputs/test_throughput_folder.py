@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,23 @@ def test_the_accelerator_type(tmp_path: Path) -> None:
 def test_bad_files_are_named(text: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=told):
         read_table(folder(tmp_path, bert=text))
+
+
+def test_spaces_capitals_and_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder(tmp_path, bert="global_batch_size, 1 ,2\n 64 , 6.0,NaN\n")
+    (path / "bert.csv").rename(path / "bert.CSV")
+    monkeypatch.chdir(path)
+    table = read_table(".")
+    assert (table.accelerators, table.keys) == (("a100",), (("bert (batch size 64)", 1),))
+    assert table.isolated.tolist() == [[6.0]]
+
+
+@pytest.mark.parametrize("digits", ["²", "٣", "9" * 20, "1.0", "+1"])
+def test_numbers_that_are_not_in_plain_digits(digits: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape(f"bert.csv:1: found {digits!r}, expected a number of GPUs")):
+        read_table(folder(tmp_path, bert=f"global_batch_size,{digits}\n64,1\n"))
+    with pytest.raises(InputError, match=re.escape(f"bert.csv:2: field 'global_batch_size': found {digits!r}")):
+        read_table(folder(tmp_path, bert=f"global_batch_size,1\n{digits},1\n"))
 
 
 def test_a_folder_without_files(tmp_path: Path) -> None:

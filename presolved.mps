@@ -1,7 +1,0 @@
-NAME          MODEL   
-ROWS
- N  OBJROW
-COLUMNS
-RHS
-    RHS       OBJROW    31.         
-ENDATA

@@ -1,0 +1,234 @@
+"""Plans and what they leave free, by hand; who is given the GPUs that are left; and who is late by rounding."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulations.deadlines import (
+    DeadlineJob,
+    DeadlineOrder,
+    Filling,
+    FreeProfile,
+    JobPlan,
+    ScalingCurve,
+    earliest_share,
+    use_left_over,
+)
+from tests.formulations.test_deadline_planning import listed
+
+
+def test_gpu_time_and_gpus_of_a_plan_by_hand() -> None:
+    """Two GPUs from 10 s, none from 20 s, four from 25 s: through at 28 s, given back at 30 s, charged until 40 s."""
+    plan = JobPlan([10.0, 20.0, 25.0], [2, 0, 4], end=30.0, real_end=28.0, met=True, charged_until=40.0)
+    assert [plan.gpu_seconds(until) for until in (28.0, 30.0, 40.0)] == [20 + 12, 20 + 20, 20 + 60]
+    clocks = (9.0, 10.0, 19.0, 20.0, 25.0, 29.0, 30.0)
+    assert [plan.gpus_at(clock) for clock in clocks] == [0, 2, 2, 0, 4, 4, 0]
+    assert (plan.first_change, JobPlan([10.0], [2], 30.0, 28.0, True, 40.0).first_change) == (20.0, 30.0)
+    later = plan.since(22.0)
+    assert (later.starts, later.gpus, later.end, later.real_end, later.charged_until) == (
+        [22.0, 25.0],
+        [0, 4],
+        30.0,
+        28.0,
+        40.0,
+    )
+    assert (plan.since(5.0).starts, plan.since(20.0).starts, plan.since(25.0).gpus) == (
+        plan.starts,
+        [20.0, 25.0],
+        [4],
+    )
+
+
+@pytest.mark.parametrize(
+    ("until", "starts", "gpus", "end"),
+    [
+        (20.0, [10.0, 20.0, 25.0], [2, 0, 4], 30.0),
+        (22.0, [10.0, 22.0, 25.0], [2, 0, 4], 30.0),
+        (25.0, [10.0, 25.0], [2, 4], 30.0),
+        (35.0, [10.0, 35.0], [2, 4], 35.0),
+    ],
+)
+def test_a_plan_whose_first_number_of_gpus_is_settled(until, starts, gpus, end) -> None:
+    settled = JobPlan([10.0, 20.0, 25.0], [2, 0, 4], 30.0, 28.0, True, 40.0).settled(until)
+    assert (settled.starts, settled.gpus, settled.end) == (starts, gpus, end)
+
+
+def test_neighbours_of_a_settled_plan_differ() -> None:
+    plan = JobPlan([0.0, 5.0, 9.0], [2, 1, 2], 12.0, 12.0, True, 12.0).settled(10.0)
+    assert (plan.starts, plan.gpus) == ([0.0], [2])
+
+
+@st.composite
+def replacements(draw: st.DrawFn) -> tuple[FreeProfile, JobPlan, JobPlan]:
+    """A profile from 0 s on that has GPUs for both of two plans, which begin with it."""
+    times = [0, *sorted(draw(st.sets(st.integers(1, 20), max_size=5)))]
+    free = draw(st.lists(st.integers(8, 12), min_size=len(times), max_size=len(times)))
+    profile = FreeProfile.of(
+        (float(time), count)
+        for k, (time, count) in enumerate(zip(times, free, strict=True))
+        if not k or count != free[k - 1]
+    )
+    plans = []
+    for _ in range(2):
+        *starts, end = sorted(draw(st.sets(st.integers(1, 20), min_size=1, max_size=4)))
+        gpus = [draw(st.integers(0, 4))]
+        for _ in starts:
+            gpus.append(draw(st.sampled_from([g for g in range(5) if g != gpus[-1]])))
+        gpus[-1] = gpus[-1] or 5
+        last = draw(st.sampled_from([float(end), math.inf]))
+        plans.append(JobPlan([0.0, *map(float, starts)], gpus, last, last, True, last))
+    profile.take(plans[0])
+    return profile, plans[0], plans[1]
+
+
+@given(replacements())
+def test_a_plan_in_the_place_of_another_changes_the_profile_as_it_says(world) -> None:
+    profile, old, new = world
+    before, by_hand = profile.copy(), profile.copy()
+    by_hand.give(old)
+    by_hand.take(new)
+    change = profile.replace(old, new)
+    assert listed(profile) == listed(by_hand)
+    seconds = range(22)
+    was, now = ([free_at(each, second) for second in seconds] for each in (before, profile))
+    more = [after - ahead for ahead, after in zip(was, now, strict=True)]
+    jumps = {float(t): more[t] - (more[t - 1] if t else 0) for t in seconds if more[t] != (more[t - 1] if t else 0)}
+    assert {time: jump for time, jump in change.borders if time < math.inf} == jumps
+    borders = [time for time, _ in change.borders]
+    assert borders == sorted(borders)
+    for low, high, least in zip(borders, borders[1:], change.least, strict=False):
+        between = [second for second in seconds if low <= second < high]
+        fewer = between and more[between[0]] < 0
+        assert least == (min(now[second] for second in between) if fewer else math.inf)
+    assert len(change.least) == max(len(borders) - 1, 0)
+
+
+def free_at(profile: FreeProfile, second: int) -> int:
+    return [count for time, count in zip(profile.times, profile.free, strict=True) if time <= second][-1]
+
+
+def cheapest_step(filling: Filling, profile: FreeProfile, found: list[DeadlineJob], plans: list[JobPlan]) -> int | None:
+    """The job whose next level fits now and costs least GPU time more per GPU; those without GPUs come first."""
+    scores: dict[int, float] = {}
+    for j, (job, plan) in enumerate(zip(found, plans, strict=True)):
+        held = plan.gpus[0]
+        level = job.curve.next_level.get(held)
+        if level is None or level - held > profile.free[0]:
+            continue
+        without = profile.copy()
+        without.give(plan)
+        scaled = filling.minimum_share(without, job, level)
+        if plan.met and not scaled.met:
+            continue
+        if not held:
+            scores[j] = -math.inf
+        elif job.curve.rate_of[level] > job.curve.rate_of[held]:
+            more = scaled.gpu_seconds(scaled.real_end) - plan.gpu_seconds(plan.real_end)
+            scores[j] = more / (level - held)
+    return min(scores, key=scores.__getitem__, default=None)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 60.0]), st.integers(1, 2))
+def test_the_first_gpus_that_are_left_go_to_the_job_that_saves_most_by_each(seed, slot, left) -> None:
+    """Steps of one GPU or two, of which few are left now: whoever is scaled besides, the best one is."""
+    rng = np.random.default_rng(seed)
+    filling = Filling(slot)
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(filling, FreeProfile(0.0, 12))
+    for _ in range(int(rng.integers(2, 8))):
+        curve = ScalingCurve([1, 2, 4, 6], np.cumsum(rng.uniform(0.05, 1.0, 4)).tolist(), capacity=12)
+        seconds = float(rng.uniform(60, 2000))
+        order.admit([DeadlineJob(curve, seconds * curve.rates[1], seconds * float(rng.uniform(0.8, 3.0)))])
+    steps = list(zip(order.left_over.times, order.left_over.free, strict=True))
+    now = min(left, steps[0][1])
+    rest = steps[1:] if len(steps) == 1 or steps[1][1] != now else steps[2:]
+    profile, plans = FreeProfile.of([(0.0, now), *rest]), list(order.plans)
+    best = cheapest_step(filling, profile, order.jobs, plans)
+    before = [plan.gpus[0] for plan in plans]
+    use_left_over(filling, profile, order.jobs, plans)
+    scaled = [j for j, plan in enumerate(plans) if plan.gpus[0] != before[j]]
+    assert len(scaled) <= now
+    assert best in scaled if best is not None else not scaled
+
+
+def test_a_job_that_rounding_has_made_late_keeps_newcomers_out() -> None:
+    """60.2 s of work until 60.5 s end at 61 s in whole seconds, whatever a short job on another GPU does before."""
+    curve = ScalingCurve([1], [1.0], capacity=3)
+    filling = Filling(whole_seconds=True)
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(filling, FreeProfile(0.0, 3))
+    # the job that ends at 55 s leaves the end of the late one to be decided after that
+    order.add([DeadlineJob(curve, 55.0, 55.0), DeadlineJob(curve, 60.2, 60.5)])
+    assert not order.all_met
+    assert not order.admit([DeadlineJob(curve, 10.0, 10.0)])
+    assert not order.admit([DeadlineJob(curve, 10.0, 90.0)])
+    assert len(order.jobs) == 2
+
+
+def scaled(free: FreeProfile, found: list[DeadlineJob], filling: Filling | None = None) -> list[JobPlan]:
+    """Plans once what is left over is used."""
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(filling or Filling(), free)
+    order.add(found)
+    plans = list(order.plans)
+    use_left_over(filling or Filling(), order.left_over, order.jobs, plans)
+    return plans
+
+
+def test_scores_are_looked_at_again_when_their_turn_comes() -> None:
+    """Three jobs on one of five GPUs each until their deadlines, at 40, 90 and 100 s; two GPUs are left.
+
+    With a second one, the last job ends at 25 s and saves 50 of 100 GPU seconds, most of all. Before that the second
+    one would have saved 30 of 90, until 30 s. Now GPUs change hands at 25 s: 75 of its steps by then, and 15 s on one
+    GPU, save 25. The first job, which would end at 6.7 s, saves 26.7 of 40.
+    """
+    jobs = [
+        DeadlineJob(ScalingCurve([1, 2], [1.0, rate], capacity=5), work, work)
+        for work, rate in ((40.0, 6.0), (90.0, 3.0), (100.0, 4.0))
+    ]
+    assert [plan.gpus[0] for plan in scaled(FreeProfile(0.0, 5), jobs)] == [2, 1, 2]
+    assert [plan.gpus[0] for plan in scaled(FreeProfile(0.0, 4), jobs)] == [1, 1, 2]
+
+
+def test_a_job_that_is_scaled_again_has_its_own_gpus_besides() -> None:
+    """Three GPUs for 10 s, one from then on: 30 of 60 steps on three, and the other 30 on the one."""
+    job = DeadlineJob(ScalingCurve([1, 2, 3], [1.0, 2.0, 3.0], capacity=3), 60.0, 100.0)
+    (plan,) = scaled(FreeProfile.of([(0.0, 3), (10.0, 1)]), [job])
+    assert (plan.starts, plan.gpus, plan.real_end) == ([0.0, 10.0], [3, 1], 40.0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "restart", "starting", "gpus"),
+    [
+        # 100 s on one GPU; 50 s and a restart on two
+        (2.0, 49.0, 0.0, 2),
+        (2.0, 50.0, 0.0, 1),
+        # 100 s, and 30 s to get going, on one GPU; 67 s and a restart on two
+        (1.5, 40.0, 0.0, 1),
+        (1.5, 40.0, 30.0, 2),
+    ],
+)
+def test_a_job_that_runs_is_scaled_where_that_is_a_gain(rate, restart, starting, gpus) -> None:
+    job = DeadlineJob(ScalingCurve([1, 2], [1.0, rate], capacity=2), 100.0, 500.0, held=1, starting=starting)
+    (plan,) = scaled(FreeProfile(0.0, 2), [job], Filling(restart_seconds=restart))
+    assert plan.gpus[0] == gpus
+
+
+def test_earliest_deadline_first_gives_gpus_back_when_others_begin() -> None:
+    """The slots of the others are counted from elsewhere: theirs begins at 50 s, before the one of 60 s ends."""
+    job = DeadlineJob(ScalingCurve([1, 2], [1.0, 2.0], capacity=4), 80.0, 200.0)
+    plan = earliest_share(Filling(slot_seconds=60.0), FreeProfile.of([(0.0, 2), (50.0, 4)]), job)
+    assert (plan.gpus, plan.real_end, plan.end, plan.charged_until) == ([2], 40.0, 50.0, 50.0)
+
+
+def test_two_that_come_together_are_put_before_and_behind_one_who_is_there() -> None:
+    """All three for 40 s on the only GPU."""
+    one = ScalingCurve([1], [1.0], capacity=1)
+    order: DeadlineOrder[DeadlineJob] = DeadlineOrder.filled(Filling(), FreeProfile(0.0, 1))
+    order.add([DeadlineJob(one, 40.0, 100.0)])
+    assert [plan.real_end for plan in order.plans] == [40.0]
+    order.add([DeadlineJob(one, 40.0, 150.0), DeadlineJob(one, 40.0, 50.0)])
+    assert [job.deadline for job in order.jobs] == [50.0, 100.0, 150.0]
+    assert [plan.real_end for plan in order.plans] == [40.0, 80.0, 120.0]
