@@ -19,7 +19,7 @@ was killed comes back with the same book. The kinds of events, with their data:
     rejected, cancelled, gave_up, adopted            reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
-    policy, service, cluster, run                    what the service runs with
+    options, policy, service, cluster, run           what the service was told, and what it runs with
 """
 
 from __future__ import annotations
@@ -149,6 +149,7 @@ class Book:
     drained : nodes that get no jobs.
     counts : of jobs by state.
     policy : name and settings of the policy in force; None before the first.
+    adapter : name of the last one, "" before the first.
     clock, at : of the last event.
     """
 
@@ -160,6 +161,7 @@ class Book:
         self.drained: set[str] = set()
         self.counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
         self.policy: dict[str, Any] | None = None
+        self.adapter = ""
         self.clock = self.at = 0.0
 
     def apply(self, event: Event) -> None:
@@ -172,6 +174,8 @@ class Book:
             (self.drained.add if event["drained"] else self.drained.discard)(event["name"])
         elif event.kind == "policy":
             self.policy = dict(event.data or {})
+        elif event.kind == "service":
+            self.adapter = event.get("adapter", "")
 
     def _unchanged(self, job: Job, event: Event) -> None:
         """Other kinds are for people."""

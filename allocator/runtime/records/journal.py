@@ -155,6 +155,16 @@ class Journal:
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             raise self._damaged(str(error)) from None
 
+    def last(self, kind: str) -> Event | None:
+        """The last event of a kind, None without."""
+        query = "SELECT number, clock, at, kind, job, data FROM events WHERE kind = ? ORDER BY number DESC LIMIT 1"
+        try:
+            for number, clock, at, _, whose, data in self._base.execute(query, [kind]):
+                return Event(kind, whose, clock, json.loads(data), at, number)
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            raise self._damaged(str(error)) from None
+        return None
+
     def _damaged(self, told: str) -> InputError:
         expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"
         return InputError(str(self._path), found=f"damage: {told}", expected=expected)
