@@ -40,7 +40,7 @@ class Door(Protocol):
     """Where a service is spoken with."""
 
     async def close(self) -> None:
-        """Nobody comes in any more."""
+        """Nobody comes in any more, and nothing is answered once this returns."""
 
 
 class Service:
@@ -165,8 +165,7 @@ class Service:
         self._wake.set()
 
     async def _finish(self) -> None:
-        for door in self.doors:
-            await door.close()
+        await asyncio.gather(*(door.close() for door in self.doors))
         await self._dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()
