@@ -11,8 +11,8 @@ import numpy as np
 from allocator.cluster import Cluster
 from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.door.client import Client
-from allocator.runtime.recorded.leases import last_event
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.records.journal import last_event
 from throughputs import InputError, ThroughputTable, Trace, read_table
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.merge import merged_tables

@@ -16,8 +16,9 @@ from allocator.report.html import write_report
 from allocator.report.terminal import comparison_table
 from allocator.results.output import save_result
 from allocator.runtime.recorded.comparison import compared, preset_of, simulated
-from allocator.runtime.recorded.leases import Leases, read_events
+from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
+from allocator.runtime.records.journal import read_events
 from throughputs import read_table, write_table, write_trace
 from throughputs.files import write_text
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from allocator.runtime.adapters.base import Node
@@ -15,39 +12,7 @@ from allocator.runtime.records.book import Book, Job
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
 
-__all__ = ["Lease", "Leases", "last_event", "read_events"]
-
-
-def read_events(folder: Path) -> Iterator[Event]:
-    """All events of a state folder in order; whether a service runs there or not, nothing is changed.
-
-    Raises
-    ------
-    InputError
-        There is no journal, or it is not one of ours.
-    """
-    return _asked(folder, "ORDER BY number")
-
-
-def last_event(folder: Path, kind: str) -> Event | None:
-    """The last event of a kind, None without; raises as `read_events`."""
-    return next(_asked(folder, "WHERE kind = ? ORDER BY number DESC LIMIT 1", kind), None)
-
-
-def _asked(folder: Path, which: str, *values: str) -> Iterator[Event]:
-    path = folder / "journal.sqlite"
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="the journal of a service")
-    try:
-        base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            query = f"SELECT number, clock, at, kind, job, data FROM events {which}"
-            for number, clock, at, kind, job, data in base.execute(query, values):
-                yield Event(kind, job, clock, json.loads(data), at, number)
-        finally:
-            base.close()
-    except sqlite3.DatabaseError as error:
-        raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+__all__ = ["Lease", "Leases"]
 
 
 @dataclass
