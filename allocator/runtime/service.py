@@ -169,6 +169,8 @@ class Service:
         await self._dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()
+        with contextlib.suppress(JournalError):
+            self.record([Event("stopped")])
         self.journal.close()
 
     async def look(self) -> None:

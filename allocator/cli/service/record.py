@@ -18,7 +18,7 @@ from allocator.results.output import save_result
 from allocator.runtime.recorded.comparison import compared, preset_of, simulated
 from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
-from allocator.runtime.records.journal import read_events
+from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
 from throughputs.files import write_text
 
@@ -40,7 +40,7 @@ def record_command(
     """
     known = throughputs or state / THROUGHPUTS_FILE
     run = RecordedRun(
-        Leases.of_events(read_events(state)), read_table(known) if throughputs or known.exists() else None
+        Leases.of_events(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
     )
     chosen = preset_of(run)
     told = chosen.as_dict() | {"seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}

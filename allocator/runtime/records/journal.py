@@ -13,14 +13,13 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from throughputs import InputError
 
-__all__ = ["Event", "Journal", "JournalError", "last_event", "read_events"]
+__all__ = ["Event", "Journal", "JournalError", "ReadOnlyJournal"]
 
 _FORMAT = 1
 _FILE = "journal.sqlite"
@@ -33,6 +32,9 @@ CREATE TABLE IF NOT EXISTS events (
 );
 CREATE INDEX IF NOT EXISTS events_of_job ON events (job, number);
 """
+
+
+_LAST_OF_KIND = "SELECT number, clock, at, kind, job, data FROM events WHERE kind = ? ORDER BY number DESC LIMIT 1"
 
 
 class JournalError(RuntimeError):
@@ -195,48 +197,47 @@ class Journal:
         self._lock.close()
 
 
-def read_events(folder: Path) -> Iterator[Event]:
-    """All events of a state folder in order; whether a service runs there or not, nothing is changed.
+class ReadOnlyJournal(Journal):
+    """The journal of a state folder as it is, whether a service runs there or not; nothing is changed.
 
     Raises
     ------
     InputError
-        There is no journal, or it is not one of ours.
+        There is no journal, or it is none of ours.
     """
-    query = "SELECT number, clock, at, kind, job, data FROM events ORDER BY number"
-    return (_event(*row) for row in _read(folder, query))
 
+    def __init__(self, folder: Path) -> None:
+        self._path = path = folder / _FILE
+        if not path.is_file():
+            raise InputError(str(path), found="no such file", expected="the journal of a service")
+        try:
+            self._base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+            about = dict(self._base.execute("SELECT name, value FROM about"))
+            self.instance = str(about.get("instance", ""))
+        except sqlite3.DatabaseError as error:
+            raise InputError(str(path), found=str(error), expected="the journal of a service") from None
 
-def last_event(folder: Path, kind: str) -> Event | None:
-    """The last event of a kind, None without; raises as `read_events`."""
-    return next((_event(*row) for row in _read(folder, _LAST_OF_KIND, kind)), None)
+    def append(self, events: Iterable[Event]) -> list[Event]:  # noqa: ARG002
+        """Raises JournalError: nothing is written."""
+        raise JournalError(f"no service runs on {self._path.parent}")
 
-
-_LAST_OF_KIND = "SELECT number, clock, at, kind, job, data FROM events WHERE kind = ? ORDER BY number DESC LIMIT 1"
+    def close(self) -> None:
+        """Let go of the file."""
+        self._base.close()
 
 
 def _event(number: int, clock: float, at: float, kind: str, job: str, data: str) -> Event:
     return Event(kind, job, clock, json.loads(data), at, number)
 
 
-def _read(folder: Path, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
-    """Rows of a journal that may be another process's."""
-    path = folder / _FILE
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="the journal of a service")
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as base:
-            yield from base.execute(query, values)
-    except sqlite3.DatabaseError as error:
-        raise InputError(str(path), found=str(error), expected="the journal of a service") from None
-
-
 def _is_of(folder: Path, instance: str) -> bool:
     """Whether a folder has the journal of an instance of the service."""
     try:
-        return ("instance", instance) in _read(folder, "SELECT name, value FROM about")
-    except (InputError, OSError):
+        journal = ReadOnlyJournal(folder)
+    except InputError:
         return False
+    journal.close()
+    return journal.instance == instance
 
 
 def _locked(folder: Path) -> Any:
