@@ -63,6 +63,13 @@ class Watch:
     serial: int = -1
     told: Told | None = None
 
+    @property
+    def training(self) -> tuple[float, float]:
+        """Steps and seconds of training so far, as reported or posted."""
+        if self.report is not None:
+            return self.report.trained_steps, self.report.trained_seconds
+        return (0.0, 0.0) if self.told is None else self.told.trained
+
 
 class Watching:
     """The watches of all jobs that hold GPUs.
@@ -82,8 +89,8 @@ class Watching:
 
     def of(self, job: Job, now: float) -> Watch:
         """The watch of the present start of a job."""
-        watch = self._watches.get(job.uuid)
-        if watch is None or watch.epoch != job.epoch:
+        watch = self._present(job)
+        if watch is None:
             watch = self._watches[job.uuid] = Watch(job.epoch, now)
         return watch
 
@@ -91,15 +98,20 @@ class Watching:
         """Its start has ended."""
         self._watches.pop(job.uuid, None)
 
+    def _present(self, job: Job) -> Watch | None:
+        """The same, None where nobody has looked at that start so far."""
+        watch = self._watches.get(job.uuid)
+        return watch if watch is not None and watch.epoch == job.epoch else None
+
     def report(self, job: Job) -> Report | None:
         """The last report of the present start."""
-        watch = self._watches.get(job.uuid)
-        return watch.report if watch is not None and watch.epoch == job.epoch else None
+        watch = self._present(job)
+        return None if watch is None else watch.report
 
     def told(self, job: Job) -> Told | None:
         """The last progress that the present start has posted."""
-        watch = self._watches.get(job.uuid)
-        return watch.told if watch is not None and watch.epoch == job.epoch else None
+        watch = self._present(job)
+        return None if watch is None else watch.told
 
     def tell(self, job: Job, told: Told) -> None:
         """Progress was posted; its `trained` is reckoned here."""
@@ -142,19 +154,15 @@ class Watching:
         """Speeds since the last time, as events."""
         events: list[Event] = []
         for job in self._book.holding.values():
-            watch = self._watches.get(job.uuid)
-            if watch is None or watch.epoch != job.epoch:
+            watch = self._present(job)
+            if watch is None:
                 continue
-            report, trained = watch.report, (0.0, 0.0)
-            if report is not None:
-                trained = report.trained_steps, report.trained_seconds
-            elif watch.told is not None:
-                trained = watch.told.trained
-            steps, seconds = trained[0] - watch.trained[0], trained[1] - watch.trained[1]
+            report, told = watch.report, watch.training
+            steps, seconds = told[0] - watch.trained[0], told[1] - watch.trained[1]
             enough = steps >= self._settings.least_measured_steps and seconds >= self._settings.least_measured_seconds
             if not enough:
                 continue
-            watch.trained = trained
+            watch.trained = told
             pool, gpus = job.pool, job.held_gpus
             rate = moving_average(job.measured.get((pool, gpus)), steps / seconds)
             events.append(Event("measured", job.uuid, data={"pool": pool, "gpus": gpus, "rate": rate}))
