@@ -429,7 +429,9 @@ class Service:
             data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
             events.append(Event("starting", job.uuid, data=data))
         for event in self.record(events):
-            self._dispatch.start(self.book.jobs[event.job])
+            job = self.book.jobs[event.job]
+            self.deciding.started(job)
+            self._dispatch.start(job)
 
     def _press(self) -> None:
         """Trainers that hang are told to end; those that were told and run on get signals."""

@@ -21,7 +21,7 @@ from allocator.runtime.decisions.knowledge import Ways
 from allocator.runtime.decisions.memory import Memory
 from allocator.runtime.decisions.reconcile import Target, free_for, gpus_of, held
 from allocator.runtime.decisions.world import News, Placed, Verdict, World
-from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Book, Job
+from allocator.runtime.records.book import QUEUED, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError
 
@@ -170,6 +170,14 @@ class Deciding:
         self._failed |= failed
         self._news |= failed
 
+    def started(self, job: Job) -> None:
+        """A job is started, perhaps after it made room for its own move: then its round goes on where it had stopped.
+
+        One that has saved nothing begins anew: the round counts for nothing, so that it is not moved again and again.
+        """
+        if job.saved_steps > 0:
+            self._ended.pop(job.uuid, None)
+
     def resized(self, job: Job) -> None:
         """A job asked for another number of GPUs: for the world it is another job from now on."""
         self.left(job)
@@ -304,7 +312,7 @@ class Deciding:
         seconds = None
         if plan is not None and not again:
             since = plan.verdict.clock
-            ends = {uuid: min(at, clock) for uuid, (job, at) in self._ended.items() if not _goes_on(job)}
+            ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         lost = {} if plan is None else {u: _cost(job, plan.verdict.clock) for u, job in book.holding.items()}
@@ -430,11 +438,3 @@ def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Except
 def _cost(job: Job, decided_at: float) -> float:
     """Seconds that a decision at `decided_at` cost a job that runs: its start, and the checkpoint before it."""
     return job.start_seconds + job.save_seconds if job.since >= decided_at else 0.0
-
-
-def _goes_on(job: Job) -> bool:
-    """Whether a job that made room at the beginning of a round runs again, on other GPUs, where it had stopped.
-
-    One that saved nothing began anew: the round counts for nothing, so that it is not moved again and again.
-    """
-    return job.state in HOLDS_GPUS and job.saved_steps > 0
