@@ -1,8 +1,10 @@
 """When the world is asked, with what news, and what of its answers holds at a moment.
 
 Plans of policies that decide at events hold until something happens. Shares become rounds: the next round is decided
-before it begins, as late as decisions have time to be made (the first one at half time), so that whoever keeps its GPUs
-runs on without a break. A job whose GPUs are free before its round begins may start early.
+before it begins, so that whoever keeps its GPUs runs on without a break, and as late as decisions have time to be made:
+what is known then of progress and arrivals is fresher. That is twice what the slowest of the last ones took before the
+end of the round, but not before half time, at which the first one begins. A round whose successor is late lasts until
+it is there. A job whose GPUs are free before its round begins may start early.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -27,8 +30,11 @@ from throughputs import InputError
 
 __all__ = ["Deciding", "Outlook"]
 
-_LEAST_LEAD = 0.05
-"""Seconds before the end of a round at which the next one is decided at the latest."""
+_MARGIN = 2.0
+"""Times the slowest of so many last decisions that the next one is given."""
+
+_LAST_DECISIONS = 20
+"""Most rounds ask no policy and are decided at once; the one that does must not be late for that."""
 
 _AFTER_TROUBLE = 5.0
 """Seconds after which a policy that failed is asked again."""
@@ -96,7 +102,7 @@ class Deciding:
         self._coming: _Plan | None = None
         self._task: asyncio.Future[Verdict | Exception] | None = None
         self._memory = Memory(memory)
-        self._lead = inf
+        self._took: deque[float] = deque(maxlen=_LAST_DECISIONS)
         self._retry_at = -inf
         self._clear_news()
         self._unfit: dict[str, Job] = {}
@@ -272,7 +278,12 @@ class Deciding:
         if not book.holding and not plan.targets.keys() & active.keys():
             return self._news or now >= plan.end
         early = self._settings.early_dispatch and self._news and self._idles(book)
-        return early or now >= plan.end - min(self._lead, plan.verdict.seconds / 2)
+        return early or now >= plan.end - self._lead(plan.verdict.seconds)
+
+    def _lead(self, round_seconds: float) -> float:
+        """Seconds before the end of a round at which the next one is decided; that it is time is seen at a look."""
+        known = _MARGIN * max(self._took) + self._settings.poll_seconds if self._took else inf
+        return min(known, round_seconds / 2)
 
     def _idles(self, book: Book) -> bool:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
@@ -328,7 +339,7 @@ class Deciding:
 
         def finished(_: object) -> None:
             self.last_seconds = round(loop.time() - began, 6)
-            self._lead = max(_LEAST_LEAD, 2 * self.last_seconds)
+            self._took.append(self.last_seconds)
             done()
 
         self._task.add_done_callback(finished)
