@@ -99,9 +99,10 @@ class Server:
                 await self._answer(line, writer)
                 self._open[me] = False
         except (ConnectionError, TimeoutError):
-            return
+            # who does not take its answer does not keep it, and the connection, for ever
+            writer.transport.abort()
         except asyncio.CancelledError:
-            # by `close`, or with the event loop, which would take it for an error of ours
+            # the service has ended; the event loop would take it for an error of ours
             return
         finally:
             del self._open[me]
