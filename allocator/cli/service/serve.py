@@ -51,6 +51,7 @@ def serve_command(
     last = {kind: event.data for kind in ("options", "policy") if (event := journal.last(kind))}
     before = Told.of_events(last.get("options"), last.get("policy"))
     told = (Told.of_events(None, None) if anew else before).after(options, web)
+    told.check_files()
     service = Service(state, _adapter(state, told.options), _settings(told.options), journal)
     asyncio.run(_serve(service, _Maker.of(told), told, before if last else None))
 

@@ -166,6 +166,16 @@ class Told:
         of_policy = {n: v for n, v in self.policy_settings.items() if n not in new} if policy == self.policy else {}
         return Told({name: value for name, value in kept.items() if value != {}}, policy, of_policy | own)
 
+    def check_files(self) -> None:
+        """Raise InputError where a file is gone, perhaps since an earlier start."""
+        for name in ("throughputs", "entities", "tls_cert", "tls_key", "tls_ca"):
+            path = self.path(name)
+            if path is not None and not path.exists():
+                expected = (
+                    "a file that exists; one of an earlier start is replaced by the option, or left by --defaults"
+                )
+                raise InputError(flag(name, ""), found=str(path), expected=expected)
+
     def under(self, policy: str, settings: Mapping[str, str]) -> Told:
         """The same under another policy."""
         return Told(self.options, policy, dict(settings))
