@@ -246,6 +246,21 @@ class JobTable:
             self.training.keep(kept)
         self._rank_members()
 
+    @property
+    def next_id(self) -> int:
+        """The id of the next job that is submitted."""
+        return self._submitted
+
+    def renumber(self, ids: ArrayLike, next_id: int) -> _Ids:
+        """Give the jobs the `ids`, ascending, that they had in a table from which this one goes on; returns them.
+
+        The next job that is submitted gets `next_id`, which is above all of them.
+        """
+        given = np.asarray(ids, dtype=np.int64)
+        self._set_ids(given)
+        self._whole, self._submitted = bool((given == np.arange(len(given))).all()), int(next_id)
+        return given
+
     def _set_ids(self, ids: _Ids) -> None:
         # As long as nobody was retired, an id is the position of its row.
         self.ids, self._whole = ids, len(ids) == 0 or int(ids[-1]) == len(ids) - 1

@@ -45,7 +45,8 @@ def errors_section(comparison: Mapping[str, Any]) -> str:
         '<section id="errors">\n<h2>Simulated beside real</h2>\n'
         f"<p>The simulation has the same jobs, cluster, policy, rounds, measured throughputs and {restart:.2f} s "
         "for each start, the average of the recorded run. Errors are relative to the real figure.</p>\n"
-        f"{_table('figure', figures)}\n<details><summary>Completion times of all jobs</summary>{_table('job', jobs)}"
+        + "".join(f"<p><strong>{escape(words)}</strong></p>\n" for words in comparison["caveats"])
+        + f"{_table('figure', figures)}\n<details><summary>Completion times of all jobs</summary>{_table('job', jobs)}"
         "</details>\n</section>"
     )
 

@@ -31,6 +31,7 @@ from allocator.runtime.records.clock import Clock
 from allocator.runtime.records.journal import Event, Journal, JournalError
 from allocator.runtime.settings import ServiceSettings
 from allocator.runtime.watching import Watching
+from throughputs import InputError
 
 __all__ = ["Service"]
 
@@ -39,7 +40,7 @@ class Door(Protocol):
     """Where a service is spoken with."""
 
     async def close(self) -> None:
-        """Nobody comes in any more."""
+        """Nobody comes in any more, and nothing is answered once this returns."""
 
 
 class Service:
@@ -48,6 +49,7 @@ class Service:
     Parameters
     ----------
     folder : of the state; its journal is read. adapter : the cluster. settings : times and limits.
+    journal : of the folder, if it is open already.
 
     Attributes
     ----------
@@ -61,9 +63,11 @@ class Service:
     deciding: Deciding
     hardware: Hardware
 
-    def __init__(self, folder: Path, adapter: Adapter, settings: ServiceSettings | None = None) -> None:
+    def __init__(
+        self, folder: Path, adapter: Adapter, settings: ServiceSettings | None = None, journal: Journal | None = None
+    ) -> None:
         self.folder, self.adapter, self.settings = folder, adapter, settings or ServiceSettings()
-        self.journal = Journal(folder)
+        self.journal = journal or Journal(folder)
         self.book = Book()
         for event in self.journal.events():
             self.book.apply(event)
@@ -101,12 +105,22 @@ class Service:
             await self._finish()
 
     async def open(self, make_world: Callable[[Hardware], World]) -> None:
-        """Connect to the cluster, and take up what runs in the world that is made for its hardware."""
+        """Connect to the cluster, and take up what runs in the world that is made for its hardware.
+
+        Raises
+        ------
+        InputError
+            Jobs run on a cluster of another kind, where this adapter would not see them.
+        """
+        last, held = self.book.adapter, len(self.book.holding)
+        if held and last not in ("", self.adapter.name):
+            found = f"{self.adapter.name}, while jobs hold GPUs of {last} ({held} in the journal)"
+            raise InputError(str(self.folder), field="adapter", found=found, expected=f"{last} until they are through")
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
         self.deciding = Deciding(make_world, self.hardware, self.settings, self._memory)
         nodes = [vars(node) for node in self.hardware.nodes]
-        self.record([Event("service", data={"pid": os.getpid(), "nodes": nodes})])
+        self.record([Event("service", data={"pid": os.getpid(), "adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
 
     @property
@@ -151,11 +165,12 @@ class Service:
         self._wake.set()
 
     async def _finish(self) -> None:
-        for door in self.doors:
-            await door.close()
+        await asyncio.gather(*(door.close() for door in self.doors))
         await self._dispatch.finish()
         self.deciding.abandon()
         await self.adapter.close()
+        with contextlib.suppress(JournalError):
+            self.record([Event("stopped")])
         self.journal.close()
 
     async def look(self) -> None:
@@ -425,7 +440,9 @@ class Service:
             data = {"epoch": job.epoch + 1, "pool": target.pool, "places": places}
             events.append(Event("starting", job.uuid, data=data))
         for event in self.record(events):
-            self._dispatch.start(self.book.jobs[event.job])
+            job = self.book.jobs[event.job]
+            self.deciding.started(job)
+            self._dispatch.start(job)
 
     def _press(self) -> None:
         """Trainers that hang are told to end; those that were told and run on get signals."""

@@ -91,7 +91,7 @@ def test_commands_that_follow_outlive_a_restart_of_the_service(state: Path) -> N
         lines = [following.stdout.readline() for _ in range(20)]
         service.kill()
         service.communicate()
-        code, _, errors = told("status", *place)
+        code, _, errors = told("cancel", *place, "0")
         assert code == 1
         assert errors == f"error: no service runs on {state}; start one with allocator serve --state {state}\n"
         time.sleep(1.0)

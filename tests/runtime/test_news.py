@@ -62,3 +62,29 @@ def test_a_world_is_told_what_starts_cost(tmp_path: Path, told: list[tuple[News,
     run(tmp_path, 3, 95.0)
     costs = [cost for news, _ in told for cost in news.lost_seconds.values()]
     assert set(costs) == {0.0, START_SECONDS + SAVE_SECONDS}
+
+
+@pytest.mark.parametrize(
+    ("took", "lead"),
+    [((), 5.0), ((0.01,), 0.12), ((0.01, 1.5, *[0.01] * 18), 3.1), ((1.5, *[0.01] * 20), 0.12), ((60.0,), 5.0)],
+)
+def test_rounds_are_decided_as_late_as_slow_decisions_have_time(
+    tmp_path: Path, took: tuple[float, ...], lead: float
+) -> None:
+    """Of rounds of 10 s: at half time without a decision so far, else by the slowest of the last twenty."""
+
+    async def go() -> None:
+        cluster = two_types(1, 1)
+        service = await service_on(tmp_path, cluster, "max_min_fairness_perf")
+        service.submit([(uuid.uuid4().hex, job(400.0))])
+        await settle(service)
+        cluster.advance(0.5)
+        await settle(service)
+        deciding, end = service.deciding, service.deciding.outlook().ends
+        deciding._took.clear()
+        deciding._took.extend(took)
+        assert not deciding.due(end - lead - 0.01, service.book)
+        assert deciding.due(end - lead + 0.01, service.book)
+        await service._finish()
+
+    asyncio.run(go())

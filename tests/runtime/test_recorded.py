@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from typer.testing import CliRunner
 
 from allocator.cli.app import app
 from allocator.cli.service.admission import present_jobs
+from allocator.report.errors import errors_section
 from allocator.runtime.door.client import Client, NoServiceError
+from allocator.runtime.recorded.comparison import caveats, compared
 from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import RecordedRun
 from allocator.runtime.records.journal import Event
@@ -168,6 +171,61 @@ def events() -> Iterator[Event]:
     ]
     for number, (at, kind, uuid, data) in enumerate(told, 1):
         yield Event(kind, uuid, at, data, at, number)
+
+
+def recorded(*more: tuple[int, str, dict[str, Any]]) -> RecordedRun:
+    """The same run, in which something else happens after so many events."""
+    told = list(events())
+    runs = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_seconds": 5.0}, "seed": 0}
+    for after, kind, data in sorted([*more, (1, "run", runs)], key=lambda one: -one[0]):
+        told.insert(after, Event(kind, "", told[after].clock, data))
+    return RecordedRun(Leases.of_events(told))
+
+
+OTHER = {"policy": "fifo_perf", "policy_settings": {}, "settings": {"round_seconds": 7.0}, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ((), []),
+        # before there were jobs, and the same once more
+        (((1, "run", OTHER),), []),
+        (((8, "run", OTHER | {"settings": {"round_seconds": 5.0}}),), []),
+        (
+            ((8, "run", OTHER),),
+            ["after 10 s round_seconds 5.0 -> 7.0. The simulation has the last of it all the time."],
+        ),
+        (((8, "run", OTHER | {"policy": "srtf"}),), ["after 10 s fifo_perf -> srtf, round_seconds 5.0 -> 7.0"]),
+        (((8, "cluster", {"nodes": [{"name": "n", "accelerator": "v100", "gpus": 1, "up": False}]}),), ["GPUs came"]),
+        (((8, "node", {"name": "n", "drained": True}),), ["GPUs came or went while jobs were there."]),
+    ],
+)
+def test_what_changed_on_the_way_is_told_and_not_compared(more: Any, words: list[str]) -> None:
+    run = recorded(*more)
+    found = caveats(run)
+    assert len(found) == len(words)
+    assert all(expected in caveat.words for expected, caveat in zip(words, found, strict=True))
+    result = run.result({})
+    comparison = compared(result, result, found)
+    errors = [row["error"] for row in comparison["figures"] + comparison["jobs"]]
+    assert errors == ([None] * 7 if words else [0.0] * 7)
+    assert (comparison["largest_absolute_error_of_jct"] is None) == bool(words)
+    assert all(escape(caveat.words) in errors_section(comparison) for caveat in found)
+
+
+def test_jobs_that_are_not_through_are_told_of_and_left_out() -> None:
+    # of two jobs the second is through, the first runs again
+    run = RecordedRun(Leases.of_events(list(events())[:-1]))
+    (caveat,) = caveats(run)
+    assert caveat.words == "1 of 2 jobs are not through. The simulation carries them to their end."
+    whole = RecordedRun(Leases.of_events(events())).result({})
+    comparison = compared(run.result({}), whole, [caveat])
+    figures = {row["figure"]: row for row in comparison["figures"]}
+    assert comparison["jobs_that_complete_in_both"] == 1
+    assert (figures["average_jct"]["simulated"], figures["average_jct"]["error"]) == (16.0, 0.0)
+    assert figures["median_jct"]["error"] == 0.0
+    assert [figures[name]["error"] for name in ("makespan", "utilization", "preemptions")] == [None] * 3
 
 
 def _end(outcome: str, steps: float, trained: float, seconds: float) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from allocator.cluster import Cluster
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.runtime.decisions.knowledge import Knowledge
 from allocator.runtime.door.client import Client
-from allocator.runtime.recorded.leases import last_event
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import InputError, ThroughputTable, Trace, read_table
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.merge import merged_tables
@@ -82,7 +82,7 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
         steps_left.append(max(left, 1.0))
         due.append(np.nan if job["deadline"] is None else job["deadline"])
     of_jobs = ThroughputTable(*builder.figures(), known.source)
-    run: dict[str, Any] = dict(getattr(last_event(state, "run"), "data", None) or {})
+    run: dict[str, Any] = dict(getattr(ReadOnlyJournal(state).last("run"), "data", None) or {})
     own, settings = run.get("policy_settings", {}), run.get("settings", {})
     return Presence(
         Trace(names, gpus_now, steps_left, [0.0] * len(names), deadline=due, source=f"service on {state}"),

@@ -12,6 +12,7 @@ import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.values import named_value
+from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.events import details, event_line
 from allocator.cli.service.options import JobsArgument, StateOption, job_numbers
 from allocator.cli.service.tables import service_lines
@@ -48,10 +49,11 @@ def logs_command(
     Of all its starts the last output is kept.
     """
     client = Client(state)
-    asked = {"jobs": [_last_job(client)] if job is None else job_numbers([job])}
+    asked = {"jobs": [_last_job(state)] if job is None else job_numbers([job])}
 
     def ask() -> dict[str, Any]:
-        found: dict[str, Any] = client.follow("status", **asked)["jobs"][0]
+        answer = client.follow("status", **asked) if follow else asked_or_read(state, "status", **asked)
+        found: dict[str, Any] = answer["jobs"][0]
         return found
 
     found = ask()
@@ -74,9 +76,9 @@ def logs_command(
         )
 
 
-def _last_job(client: Client) -> int:
+def _last_job(state: Path) -> int:
     """The number of the last job, which is said on standard error."""
-    jobs = client.follow("status", last=1)["jobs"]
+    jobs = asked_or_read(state, "status", last=1)["jobs"]
     if not jobs:
         raise InputError("logs", found="no job", expected="a job that was submitted")
     print(f"job {jobs[0]['id']}, {jobs[0]['name']}, {jobs[0]['state']}:", file=sys.stderr)
@@ -149,14 +151,13 @@ def history_command(
     as_json: JsonOption = False,
 ) -> None:
     """What has happened: events of a service, or of one job."""
-    client = Client(state)
     if job is not None:
-        answer = client.ask("job", job=job_numbers([job])[0])
+        answer = asked_or_read(state, "job", job=job_numbers([job])[0])
         events = [
             {"kind": e.pop("kind"), "at": e.pop("at"), "clock": e.pop("clock"), "data": e} for e in answer["events"]
         ]
     else:
-        answer = client.ask("history", last=last)
+        answer = asked_or_read(state, "history", last=last)
         events = answer["events"]
     if as_json:
         print_json(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,9 +16,10 @@ from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report
 from allocator.report.terminal import comparison_table
 from allocator.results.output import save_result
-from allocator.runtime.recorded.comparison import compared, preset_of, simulated
-from allocator.runtime.recorded.leases import Leases, read_events
+from allocator.runtime.recorded.comparison import caveats, compared, preset_of, simulated
+from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
+from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
 from throughputs.files import write_text
 
@@ -35,11 +37,13 @@ def record_command(
 
     Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet as `simulate` does, the jobs in trace.csv and the
     throughputs as they were measured in throughputs.csv. The same jobs are then simulated under the same policy on the
-    same cluster, with restarts that cost what they did: in DIR/simulated, with report.html and comparison.json.
+    same cluster, with restarts that cost what they did: in DIR/simulated, with report.html and comparison.json. Of a
+    service whose policy, settings or GPUs changed, or whose jobs are not through, this says so, and gives no errors of
+    figures that mean nothing then.
     """
     known = throughputs or state / THROUGHPUTS_FILE
     run = RecordedRun(
-        Leases.of_events(read_events(state)), read_table(known) if throughputs or known.exists() else None
+        Leases.of_events(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
     )
     chosen = preset_of(run)
     told = chosen.as_dict() | {"seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}
@@ -52,7 +56,7 @@ def record_command(
         return
     other = simulated(run, chosen)
     beside = save_result(other, out / "simulated")
-    comparison = compared(result, other)
+    comparison = compared(result, other, caveats(run))
     write_text(out / "comparison.json", json.dumps(comparison, indent=2, allow_nan=False) + "\n")
     names = [f"{run.policy}, {kind}" for kind in ("real", "simulated")]
     write_report(
@@ -67,6 +71,8 @@ def record_command(
 
 
 def _show(summary: dict[str, Any], comparison: dict[str, Any] | None, out: Path, as_json: bool) -> None:
+    for words in () if comparison is None else comparison["caveats"]:
+        print(f"warning: {words}", file=sys.stderr)
     if as_json:
         print_json(summary if comparison is None else {"real": summary, "comparison": comparison})
         return

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.service.asking import asked_or_read
 from allocator.cli.service.options import StateOption, duration, job_numbers
 from allocator.cli.service.tables import jobs_table, service_lines
 from allocator.runtime.door.client import Client
@@ -27,23 +28,20 @@ def status_command(
     as_json: JsonOption = False,
 ) -> None:
     """What a service and its jobs do, and why each job is where it is."""
-    client = Client(state)
-
-    def ask() -> dict[str, Any]:
-        return client.follow("status", jobs=job_numbers(jobs) if jobs else None, active=active)
-
+    client, asked = Client(state), {"jobs": job_numbers(jobs) if jobs else None, "active": active}
+    if follow and not as_json:
+        _follow(lambda: client.follow("status", **asked))
+        return
+    answer = asked_or_read(state, "status", **asked)
     if as_json:
-        print_json(ask())
+        print_json(answer)
         return
-    if follow:
-        _follow(ask)
-        return
-    _show(ask())
+    _show(answer)
 
 
 def queue_command(state: StateOption, as_json: JsonOption = False) -> None:
     """The jobs that wait, and what each waits for."""
-    answer = Client(state).ask("status", active=True)
+    answer = asked_or_read(state, "status", active=True)
     answer["jobs"] = [job for job in answer["jobs"] if job["state"] == "queued"]
     if as_json:
         print_json(answer)

@@ -1,8 +1,10 @@
 """When the world is asked, with what news, and what of its answers holds at a moment.
 
 Plans of policies that decide at events hold until something happens. Shares become rounds: the next round is decided
-before it begins, as late as decisions have time to be made (the first one at half time), so that whoever keeps its GPUs
-runs on without a break. A job whose GPUs are free before its round begins may start early.
+before it begins, so that whoever keeps its GPUs runs on without a break, and as late as decisions have time to be made:
+what is known then of progress and arrivals is fresher. That is twice what the slowest of the last ones took before the
+end of the round, but not before half time, at which the first one begins. A round whose successor is late lasts until
+it is there. A job whose GPUs are free before its round begins may start early.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -23,14 +26,17 @@ from allocator.runtime.decisions.memory import Memory
 from allocator.runtime.decisions.prospects import Prospects
 from allocator.runtime.decisions.reconcile import Target, free_for, gpus_of, held
 from allocator.runtime.decisions.world import News, Placed, Verdict, World
-from allocator.runtime.records.book import HOLDS_GPUS, QUEUED, Book, Job
+from allocator.runtime.records.book import QUEUED, Book, Job
 from allocator.runtime.settings import ServiceSettings
 from throughputs import InputError
 
 __all__ = ["Deciding", "Outlook"]
 
-_LEAST_LEAD = 0.05
-"""Seconds before the end of a round at which the next one is decided at the latest."""
+_MARGIN = 2.0
+"""Times the slowest of so many last decisions that the next one is given."""
+
+_LAST_DECISIONS = 20
+"""Most rounds ask no policy and are decided at once; the one that does must not be late for that."""
 
 _AFTER_TROUBLE = 5.0
 """Seconds after which a policy that failed is asked again."""
@@ -98,7 +104,7 @@ class Deciding:
         self._coming: _Plan | None = None
         self._task: asyncio.Future[Verdict | Exception] | None = None
         self._memory = Memory(memory)
-        self._lead = inf
+        self._took: deque[float] = deque(maxlen=_LAST_DECISIONS)
         self._retry_at = -inf
         self._clear_news()
         self._unfit: dict[str, Job] = {}
@@ -171,6 +177,14 @@ class Deciding:
         self._ended[job.uuid] = job, clock
         self._failed |= failed
         self._news |= failed
+
+    def started(self, job: Job) -> None:
+        """A job is started, perhaps after it made room for its own move: then its round goes on where it had stopped.
+
+        One that has saved nothing begins anew: the round counts for nothing, so that it is not moved again and again.
+        """
+        if job.saved_steps > 0:
+            self._ended.pop(job.uuid, None)
 
     def resized(self, job: Job) -> None:
         """A job asked for another number of GPUs: for the world it is another job from now on."""
@@ -278,7 +292,12 @@ class Deciding:
         if not book.holding and not plan.targets.keys() & active.keys():
             return self._news or now >= plan.end
         early = self._settings.early_dispatch and self._news and self._idles(book)
-        return early or now >= plan.end - min(self._lead, plan.verdict.seconds / 2)
+        return early or now >= plan.end - self._lead(plan.verdict.seconds)
+
+    def _lead(self, round_seconds: float) -> float:
+        """Seconds before the end of a round at which the next one is decided; that it is time is seen at a look."""
+        known = _MARGIN * max(self._took) + self._settings.poll_seconds if self._took else inf
+        return min(known, round_seconds / 2)
 
     def _idles(self, book: Book) -> bool:
         """Whether GPUs idle that a waiting job could use which has none in sight."""
@@ -318,7 +337,7 @@ class Deciding:
         seconds = None
         if plan is not None and not again:
             since = plan.verdict.clock
-            ends = {uuid: min(at, clock) for uuid, (job, at) in self._ended.items() if not _goes_on(job)}
+            ends = {uuid: min(at, clock) for uuid, (_, at) in self._ended.items()}
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         lost = {} if plan is None else {u: _cost(job, plan.verdict.clock) for u, job in book.holding.items()}
@@ -334,7 +353,7 @@ class Deciding:
 
         def finished(_: object) -> None:
             self.last_seconds = round(loop.time() - began, 6)
-            self._lead = max(_LEAST_LEAD, 2 * self.last_seconds)
+            self._took.append(self.last_seconds)
             done()
 
         self._task.add_done_callback(finished)
@@ -444,11 +463,3 @@ def _in_thread(decide: Callable[[], Verdict]) -> asyncio.Future[Verdict | Except
 def _cost(job: Job, decided_at: float) -> float:
     """Seconds that a decision at `decided_at` cost a job that runs: its start, and the checkpoint before it."""
     return job.start_seconds + job.save_seconds if job.since >= decided_at else 0.0
-
-
-def _goes_on(job: Job) -> bool:
-    """Whether a job that made room at the beginning of a round runs again, on other GPUs, where it had stopped.
-
-    One that saved nothing began anew: the round counts for nothing, so that it is not moved again and again.
-    """
-    return job.state in HOLDS_GPUS and job.saved_steps > 0

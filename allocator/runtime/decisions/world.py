@@ -107,7 +107,7 @@ class Verdict:
 
 
 class World:
-    """Active jobs on a cluster under a policy.
+    """Active jobs on a cluster under a policy; those that are through are forgotten with the decision that sees it.
 
     Parameters
     ----------
@@ -129,8 +129,8 @@ class World:
         self.cluster, self.policy, self._settings = cluster, policy, settings
         self._seed, self._entities, self._throughputs = seed, entities, table
         self.knowledge = Knowledge(cluster.accelerators, table)
-        self._jobs: list[Job] = []
-        self._ways: list[Ways] = []
+        self._jobs: dict[int, Job] = {}
+        self._ways: dict[int, Ways] = {}
         self.ids: dict[str, int] = {}
         self._table = self._table_of([])
         self._table.least_steps_remaining = 1.0
@@ -145,11 +145,11 @@ class World:
         """
         made = type(self)(cluster, self.policy, self._settings, self._throughputs, self._entities, self._seed)
         made.knowledge = self.knowledge
-        made._resume(self._jobs, self.state(), running)
+        made._resume(list(self._jobs.values()), self.state(), running)
         return made
 
     def _resume(self, jobs: Sequence[Job], state: dict[str, Any], running: Mapping[str, Placed]) -> None:
-        self._submit(jobs, state["arrivals"])
+        self._submit(jobs, state["arrivals"], numbered=(state["ids"], state["next_id"]))
         progress = {name: values for name, values in state["table"]["progress"].items() if name != "rates"}
         self._table.restore(state["table"] | {"progress": progress})
         self.core.resume(state["core"], *self._rows_of(running))
@@ -157,7 +157,9 @@ class World:
     def state(self) -> dict[str, Any]:
         """What another world of the same policy can go on from."""
         return {
-            "jobs": [job.uuid for job in self._jobs],
+            "jobs": [job.uuid for job in self._jobs.values()],
+            "ids": list(self._jobs),
+            "next_id": self._table.next_id,
             "arrivals": self._table.arrival_time.tolist(),
             "table": self._table.state(),
             "core": self.core.state() | {"placement": None},
@@ -192,8 +194,7 @@ class World:
             self.core.arrive(self._submit(new, self._arrivals(new)))
         for job in jobs.values():
             if job.state in ACTIVE:
-                at = self.ids[job.uuid]
-                self._table.steps_done[at] = min(job.steps, self._table.total_steps[at])
+                self._advance(job.uuid, job.steps)
         self.core.adopt(*self._rows_of(running))
 
     def check(self) -> None:
@@ -237,13 +238,15 @@ class World:
                 names, self._gpus(decision), decision.assignment.pool.tolist(), partners, strict=True
             )
         }
+        rejected = tuple(self._names(decision.rejected))
+        self._forget()
         allocation = self.core.allocation
         return Verdict(
             news.clock,
             decision.seconds,
             decision.interruptible,
             wanted,
-            tuple(self._names(decision.rejected)),
+            rejected,
             self.core.policy_calls != calls,
             self.core.policy_seconds - seconds,
             "" if allocation is None else str(allocation.status),
@@ -261,14 +264,13 @@ class World:
         return [self._jobs[job].uuid if job >= 0 else "" for job in ids.tolist()]
 
     def _tell(self, news: News) -> None:
-        table, core = self._table, self.core
+        core = self.core
         for uuid, steps in news.steps.items():
             if uuid in self.ids:
-                job = self.ids[uuid]
-                table.steps_done[job] = min(steps, table.total_steps[job])
+                self._advance(uuid, steps)
         for uuid, lost in news.lost_seconds.items():
             if uuid in self.ids:
-                table.columns["lost_seconds"][self.ids[uuid]] = lost
+                self._table.columns["lost_seconds"][self._row(uuid)] = lost
         self._record(news)
         self._measure(news)
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]
@@ -281,6 +283,28 @@ class World:
         if news.trouble:
             core.tell(Trigger.TROUBLE)
 
+    def _row(self, uuid: str) -> int:
+        """Where a job is in the table."""
+        return int(self._table.rows(np.array([self.ids[uuid]]))[0])
+
+    def _advance(self, uuid: str, steps: float) -> None:
+        """A job has done so many steps."""
+        row = self._row(uuid)
+        self._table.steps_done[row] = min(steps, self._table.total_steps[row])
+
+    def _forget(self) -> None:
+        """Nothing is asked any more of jobs that are through: what a decision costs does not grow with them."""
+        gone = self._table.ids[~np.isin(self._table.ids, self.core.active)]
+        if not len(gone):
+            return
+        self._table.retire(gone)
+        for job in gone.tolist():
+            del self._ways[job]
+            uuid = self._jobs.pop(job).uuid
+            # one that came again, with another number of GPUs, has another id by now
+            if self.ids[uuid] == job:
+                del self.ids[uuid]
+
     def _record(self, news: News) -> None:
         """Time that the rows of the last decision ran."""
         last = self._last
@@ -288,17 +312,17 @@ class World:
             return
         ran = np.array([max(news.seconds.get(uuid, 0.0), 0.0) for uuid in self._names(last.jobs)])
         if last.interruptible:
-            self.core.record_service(last.assignment, last.jobs, ran)
+            self.core.record_service(last.assignment, self._table.rows(last.jobs), ran)
             return
         self.core.record(last, ran)
         training = self._table.training
         if training is not None:
-            jobs = last.jobs
-            epochs = training.profiles.epochs[jobs]
-            done = self._table.steps_done[jobs] / self._table.total_steps[jobs]
-            rate = self._table.rates[jobs, last.assignment.pool]
-            training.measure(jobs, rate, news.clock)
-            training.epochs_done[jobs] = np.minimum(np.floor(done * epochs + 1e-9), epochs)
+            rows = self._table.rows(last.jobs)
+            epochs = training.profiles.epochs[rows]
+            done = self._table.steps_done[rows] / self._table.total_steps[rows]
+            rate = self._table.rates[rows, last.assignment.pool]
+            training.measure(rows, rate, news.clock)
+            training.epochs_done[rows] = np.minimum(np.floor(done * epochs + 1e-9), epochs)
 
     def _measure(self, news: News) -> None:
         """Speeds that were measured take the place of those that were believed."""
@@ -313,12 +337,15 @@ class World:
                     changed.append(i)
         if not changed:
             return
+        changed.sort()
+        ids = np.array(changed, dtype=np.int64)
         rates = self.knowledge.rates([self._ways[i] for i in changed], [self._jobs[i].gpus for i in changed])
-        fits = self._table.scale_factor[changed][:, None] <= self.cluster.capacity[None, :]
-        self._table.rates[changed] = np.where(fits, rates, 0.0)
+        rows = self._table.rows(ids)
+        fits = self._table.scale_factor[rows][:, None] <= self.cluster.capacity[None, :]
+        self._table.rates[rows] = np.where(fits, rates, 0.0)
         if self._table.configurations is not None:
-            self._table.configurations = self._configurations(self._ways)
-        self.core.rates_changed(np.array(sorted(changed), dtype=np.int64))
+            self._table.configurations = self._configurations(list(self._ways.values()))
+        self.core.rates_changed(ids)
 
     def _believed(self, job: Job) -> Ways:
         return self.knowledge.believed(job.job_type, job.gpus, job.measured)
@@ -329,19 +356,28 @@ class World:
         last = float(known[-1]) if len(known) else 0.0
         return list(accumulate([max(job.submitted_at, last) for job in jobs], max))
 
-    def _submit(self, jobs: Sequence[Job], arrivals: Sequence[float], admitted_at: float = 0.0) -> _Ids:
-        """Add jobs to the table, which are admitted when they arrive, or at a later decision; returns their ids."""
+    def _submit(
+        self,
+        jobs: Sequence[Job],
+        arrivals: Sequence[float],
+        admitted_at: float = 0.0,
+        numbered: tuple[Sequence[int], int] | None = None,
+    ) -> _Ids:
+        """Add jobs to the table, which are admitted when they arrive, or at a later decision; returns their ids.
+
+        In a table that goes on from another they are `numbered` as there: their ids, and that of the next job.
+        """
         ways = [self._believed(job) for job in jobs]
-        self._ways += ways
-        added = self._table_of(jobs, ways, arrivals)
-        for job in jobs:
-            self.ids[job.uuid] = len(self._jobs)
-            self._jobs.append(job)
-        ids = self._table.submit(added)
+        ids = self._table.submit(self._table_of(jobs, ways, arrivals))
+        if numbered is not None:
+            ids = self._table.renumber(*numbered)
+        for number, job, of in zip(ids.tolist(), jobs, ways, strict=True):
+            self.ids[job.uuid], self._jobs[number], self._ways[number] = number, job, of
+        rows = self._table.rows(ids)
         done = np.array([job.steps for job in jobs], dtype=np.float64)
-        self._table.steps_done[ids] = np.minimum(done, self._table.total_steps[ids])
+        self._table.steps_done[rows] = np.minimum(done, self._table.total_steps[rows])
         if self._table.training is not None:
-            self._table.training.admit(ids, np.maximum(arrivals, admitted_at))
+            self._table.training.admit(rows, np.maximum(arrivals, admitted_at))
         return ids
 
     def _table_of(self, jobs: Sequence[Job], ways: Sequence[Ways] = (), arrivals: Sequence[float] = ()) -> JobTable:

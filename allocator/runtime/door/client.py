@@ -11,7 +11,7 @@ from typing import Any
 
 from throughputs import InputError
 
-__all__ = ["Client", "NoServiceError", "RefusedError", "ServiceError"]
+__all__ = ["AbsentError", "Client", "NoServiceError", "RefusedError", "ServiceError", "granted"]
 
 _PATIENCE = 60.0
 """Seconds that an answer may take."""
@@ -39,6 +39,10 @@ class NoServiceError(ServiceError):
     """No service answers there."""
 
 
+class AbsentError(NoServiceError):
+    """Nobody listens: it was stopped, or killed, or has never run."""
+
+
 class Client:
     """A service by its state folder."""
 
@@ -52,7 +56,7 @@ class Client:
         Raises
         ------
         NoServiceError
-            Nobody listens.
+            Nobody answers; AbsentError where nobody is there.
         RefusedError
             Something is wrong with the request.
         ServiceError
@@ -68,16 +72,11 @@ class Client:
         except TimeoutError:
             raise NoServiceError(f"the service on {self._folder} has not answered in {_PATIENCE:g} s") from None
         except OSError as error:
-            raise NoServiceError(self._why_not(error)) from None
+            raise self._why_not(error) from None
         if not answered.endswith(b"\n"):
             raise NoServiceError(f"the service on {self._folder} ended before it had answered")
         self._met = True
-        answer: dict[str, Any] = json.loads(answered)
-        if answer.pop("ok"):
-            return answer
-        if answer.get("fault"):
-            raise ServiceError(f"service on {self._folder}: {answer['error']}")
-        raise RefusedError(answer["error"])
+        return granted(json.loads(answered), self._folder)
 
     def follow(self, what: str, **fields: Any) -> dict[str, Any]:
         """The same for requests that change nothing, of a service that may be stopped and started again meanwhile.
@@ -98,14 +97,23 @@ class Client:
                     raise
             time.sleep(_PAUSE)
 
-    def _why_not(self, error: OSError) -> str:
+    def _why_not(self, error: OSError) -> NoServiceError:
         """Why nobody could be asked, and what to do about it."""
         folder = self._folder
         if isinstance(error, PermissionError):
-            return f"the service on {folder} is another user's: {error.strerror}"
+            return NoServiceError(f"the service on {folder} is another user's: {error.strerror}")
         if not folder.is_dir():
-            return f"no service runs on {folder}: there is no such folder; see --state"
-        return f"no service runs on {folder}; start one with allocator serve --state {folder}"
+            return AbsentError(f"no service runs on {folder}: there is no such folder; see --state")
+        return AbsentError(f"no service runs on {folder}; start one with allocator serve --state {folder}")
+
+
+def granted(answer: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What is told in an answer; raises RefusedError or ServiceError where it is a refusal."""
+    if answer.pop("ok"):
+        return answer
+    if answer.get("fault"):
+        raise ServiceError(f"service on {folder}: {answer['error']}")
+    raise RefusedError(answer["error"])
 
 
 def _connected(path: Path) -> socket.socket:

@@ -13,6 +13,7 @@ import os
 import socket
 import stat
 from pathlib import Path
+from typing import Any
 
 from allocator.runtime.door.requests import Requests
 from throughputs import InputError
@@ -25,6 +26,9 @@ _LONGEST_LINE = 32 << 20
 _MOST_CONNECTIONS = 64
 _PATIENCE = 30.0
 """Seconds that a connection may be silent in the middle of a request, or of an answer."""
+
+_TO_CLOSE = 5.0
+"""Seconds that answers under way have when the service ends."""
 
 _LONGEST_PATH = 100
 """Bytes that the path of a Unix socket may have, nearly."""
@@ -41,7 +45,9 @@ class Server:
     def __init__(self, folder: Path, requests: Requests) -> None:
         self._path = folder / SOCKET
         self._requests = requests
-        self._open = 0
+        # whether each connection is being answered
+        self._open: dict[asyncio.Task[Any], bool] = {}
+        self._closing = False
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
@@ -64,23 +70,42 @@ class Server:
         self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_LONGEST_LINE)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Let nobody in any more; answers under way are finished, who has not asked so far is let go.
+
+        Nothing is answered once this returns.
+        """
+        self._closing = True
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
+        for connection in [one for one, answered in self._open.items() if not answered]:
+            connection.cancel()
+        if self._open:
+            _, late = await asyncio.wait(self._open, timeout=_TO_CLOSE)
+            for connection in late:
+                connection.cancel()
+            await asyncio.gather(*late)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        me = asyncio.current_task()
+        assert me is not None
+        self._open[me] = False
         try:
-            if self._open > _MOST_CONNECTIONS:
+            if len(self._open) > _MOST_CONNECTIONS:
                 writer.write(_refusal(f"more than {_MOST_CONNECTIONS} connections at once", fault=True))
                 return
-            while line := await self._line(reader):
+            while not self._closing and (line := await self._line(reader)):
+                self._open[me] = True
                 await self._answer(line, writer)
+                self._open[me] = False
         except (ConnectionError, TimeoutError):
+            # who does not take its answer does not keep it, and the connection, for ever
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            # the service has ended; the event loop would take it for an error of ours
             return
         finally:
-            self._open -= 1
+            del self._open[me]
             with contextlib.suppress(ConnectionError):
                 writer.close()
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from allocator.runtime.adapters.base import Node
@@ -15,39 +12,7 @@ from allocator.runtime.records.book import Book, Job
 from allocator.runtime.records.journal import Event
 from throughputs import InputError
 
-__all__ = ["Lease", "Leases", "last_event", "read_events"]
-
-
-def read_events(folder: Path) -> Iterator[Event]:
-    """All events of a state folder in order; whether a service runs there or not, nothing is changed.
-
-    Raises
-    ------
-    InputError
-        There is no journal, or it is not one of ours.
-    """
-    return _asked(folder, "ORDER BY number")
-
-
-def last_event(folder: Path, kind: str) -> Event | None:
-    """The last event of a kind, None without; raises as `read_events`."""
-    return next(_asked(folder, "WHERE kind = ? ORDER BY number DESC LIMIT 1", kind), None)
-
-
-def _asked(folder: Path, which: str, *values: str) -> Iterator[Event]:
-    path = folder / "journal.sqlite"
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="the journal of a service")
-    try:
-        base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            query = f"SELECT number, clock, at, kind, job, data FROM events {which}"
-            for number, clock, at, kind, job, data in base.execute(query, values):
-                yield Event(kind, job, clock, json.loads(data), at, number)
-        finally:
-            base.close()
-    except sqlite3.DatabaseError as error:
-        raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+__all__ = ["Lease", "Leases"]
 
 
 @dataclass
@@ -87,7 +52,10 @@ class Leases:
     scale_factor : by job, GPUs that it was submitted with.
     speeds : by job, steps and seconds of training by (accelerator type, GPUs).
     hardware : all nodes that there ever were.
-    run : what the service ran with, of its last start; see `allocator.cli.service.serve`.
+    run : what the service ran with at the end; see `allocator.cli.service.serve`.
+    changes : when it began to run with something else while jobs were there, seconds on the clock, and what is other
+        than before, in words.
+    capacity_changed : whether GPUs came or went, or were drained, while jobs were there.
     decisions, policy_seconds : decisions for which the policy was asked, and what they took.
     since, until : clock at the first submission and at the last event, seconds.
     """
@@ -98,6 +66,8 @@ class Leases:
     speeds: list[dict[tuple[str, int], tuple[float, float]]]
     hardware: Hardware
     run: dict[str, Any]
+    changes: tuple[tuple[float, str], ...] = ()
+    capacity_changed: bool = False
     decisions: int = 0
     policy_seconds: float = 0.0
     since: float = 0.0
@@ -122,6 +92,8 @@ class _Reader:
     nodes: dict[str, Node] = field(default_factory=dict)
     freed: dict[tuple[str, int], float] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
+    changes: list[tuple[float, str]] = field(default_factory=list)
+    capacity_changed: bool = False
     decided: list[float] = field(default_factory=list)
     decisions: int = 0
     policy_seconds: float = 0.0
@@ -131,17 +103,24 @@ class _Reader:
         held = self.book.jobs.get(event.job) if event.job else None
         places = {} if held is None else dict(held.places)
         pool, gpus = ("", 0) if held is None else (held.pool, held.held_gpus)
-        self.book.apply(event)
-        if event.job:
+        if not event.job:
+            before = dict(self.book.nodes), set(self.book.drained)
+            self.book.apply(event)
+            self.capacity_changed |= bool(self.book.active) and before != (self.book.nodes, self.book.drained)
+        else:
+            self.book.apply(event)
             job = self.book.jobs[event.job]
             getattr(self, f"_{event.kind}", _pass_over)(job, event)
             if event.kind == "ended" and places:
                 self._measure(job, (pool, gpus), event)
-        elif event.kind in ("service", "cluster"):
+        if event.kind in ("service", "cluster"):
             for node in event.get("nodes", ()):
                 self.nodes[node["name"]] = Node(node["name"], node["accelerator"], node["gpus"])
         elif event.kind == "run":
-            self.run = dict(event.data or {})
+            run = dict(event.data or {})
+            if self.book.active and (changed := _changed(self.run, run)):
+                self.changes.append((event.clock, changed))
+            self.run = run
         elif event.kind == "decision":
             self.decided.append(event.clock)
             self.decisions += bool(event.get("asked"))
@@ -196,6 +175,8 @@ class _Reader:
             self.speeds,
             Hardware(list(self.nodes.values())),
             self.run,
+            tuple(self.changes),
+            self.capacity_changed,
             self.decisions,
             self.policy_seconds,
             self.since or 0.0,
@@ -205,3 +186,19 @@ class _Reader:
 
 def _pass_over(job: Job, event: Event) -> None:
     """Other kinds say nothing of leases."""
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What a service runs with otherwise than before, in words."""
+    if not before:
+        return ""
+    told = [f"{before['policy']} -> {after['policy']}"] if before["policy"] != after["policy"] else []
+    # another policy has other settings of its own
+    for group in ("settings",) if told else ("settings", "policy_settings"):
+        one, other = before.get(group, {}), after.get(group, {})
+        told += [
+            f"{name} {one.get(name)} -> {other.get(name)}"
+            for name in {**one, **other}
+            if one.get(name) != other.get(name)
+        ]
+    return ", ".join(told + ["entities"] * (before.get("entities") != after.get("entities")))

@@ -20,7 +20,8 @@ was killed comes back with the same book. The kinds of events, with their data:
     rejected, cancelled, gave_up, adopted            reason
     measured        pool, gpus, rate                 steps/s, moving average
     node            name, drained                    a node was drained or resumed
-    policy, service, cluster, run                    what the service runs with
+    options, policy, service, cluster, run           what the service was told, and what it runs with
+    stopped         -                                it ended in order
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from allocator.runtime.adapters.base import Node
 from allocator.runtime.records.journal import Event
 
 __all__ = ["ACTIVE", "FINAL", "HOLDS_GPUS", "Book", "Job"]
@@ -166,6 +168,8 @@ class Book:
     drained : nodes that get no jobs.
     counts : of jobs by state. deadlines : how many of the jobs that are through have "met" and "missed" theirs.
     policy : name and settings of the policy in force; None before the first.
+    adapter : name of the last one, "" before the first.
+    nodes : as they were last seen, by name.
     clock, at : of the last event.
     """
 
@@ -178,6 +182,8 @@ class Book:
         self.counts = dict.fromkeys(sorted(ACTIVE | FINAL), 0)
         self.deadlines = {"met": 0, "missed": 0}
         self.policy: dict[str, Any] | None = None
+        self.adapter = ""
+        self.nodes: dict[str, Node] = {}
         self.clock = self.at = 0.0
 
     def apply(self, event: Event) -> None:
@@ -190,6 +196,11 @@ class Book:
             (self.drained.add if event["drained"] else self.drained.discard)(event["name"])
         elif event.kind == "policy":
             self.policy = dict(event.data or {})
+        elif event.kind == "service":
+            self.adapter = event.get("adapter", "")
+            self.nodes = _nodes(event)
+        elif event.kind == "cluster":
+            self.nodes.update(_nodes(event))
 
     def _unchanged(self, job: Job, event: Event) -> None:
         """Other kinds are for people."""
@@ -292,3 +303,7 @@ class Book:
 
     def _gave_up(self, job: Job, event: Event) -> None:
         self._leave(job, FAILED, event)
+
+
+def _nodes(event: Event) -> dict[str, Node]:
+    return {told["name"]: Node(**told) for told in event.get("nodes", ())}

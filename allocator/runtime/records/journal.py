@@ -11,6 +11,7 @@ import json
 import os
 import sqlite3
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,10 @@ from typing import Any
 
 from throughputs import InputError
 
-__all__ = ["Event", "Journal", "JournalError"]
+__all__ = ["Event", "Journal", "JournalError", "ReadOnlyJournal"]
 
 _FORMAT = 1
+_FILE = "journal.sqlite"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -30,6 +32,9 @@ CREATE TABLE IF NOT EXISTS events (
 );
 CREATE INDEX IF NOT EXISTS events_of_job ON events (job, number);
 """
+
+
+_LAST_OF_KIND = "SELECT number, clock, at, kind, job, data FROM events WHERE kind = ? ORDER BY number DESC LIMIT 1"
 
 
 class JournalError(RuntimeError):
@@ -75,13 +80,14 @@ class Journal:
     Raises
     ------
     InputError
-        Another service owns the folder, or the file is of another format or none of ours.
+        Another service owns the folder, the file is of another format or none of ours, or the folder is a copy of one
+        that is still there: what runs is that one's.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _locked(folder)
-        self._path = path = folder / "journal.sqlite"
+        self._path = path = folder / _FILE
         fresh = not path.exists()
         if fresh:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -95,6 +101,7 @@ class Journal:
             ((told,),) = self._base.execute("PRAGMA quick_check(1)")
             if told != "ok":
                 raise self._damaged(told)
+            self._check_place(folder)
         except InputError:
             self._lock.close()
             raise
@@ -107,6 +114,22 @@ class Journal:
         ((found,),) = self._base.execute("SELECT value FROM about WHERE name = 'format'")
         if found != str(_FORMAT):
             raise InputError(str(path), field="format", found=found, expected=f"{_FORMAT}, that of this version")
+
+    def _check_place(self, folder: Path) -> None:
+        """Remember where the folder is; one that was moved is the same, one that was copied is not.
+
+        A copy is told by the original, as numbers of devices and files change when disks are mounted anew.
+        """
+        told = dict(self._base.execute("SELECT name, value FROM about"))
+        here = folder.resolve()
+        before = Path(told.get("folder", here))
+        if here != before and _is_of(before, told["instance"]) and not before.samefile(here):
+            either = f"the original, allocator serve --state {before}, or an empty folder for another service"
+            expected = f"{either}; to go on with the copy instead, stop the original and move it away"
+            raise InputError(str(folder), found="a copy of a state", expected=expected)
+        if told.get("folder") != str(here):
+            self._base.execute("INSERT OR IGNORE INTO about VALUES ('instance', ?)", (uuid.uuid4().hex,))
+            self._base.execute("INSERT OR REPLACE INTO about VALUES ('folder', ?)", (str(here),))
 
     def append(self, events: Iterable[Event]) -> list[Event]:
         """Write events, all or none; returns them with their numbers.
@@ -150,10 +173,19 @@ class Journal:
         try:
             rows = self._base.execute(query, values)
             # whoever reads the last ones may take time for it, while others are written
-            for number, clock, at, kind, whose, data in rows if last is None else rows.fetchall():
-                yield Event(kind, whose, clock, json.loads(data), at, number)
+            for row in rows if last is None else rows.fetchall():
+                yield _event(*row)
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             raise self._damaged(str(error)) from None
+
+    def last(self, kind: str) -> Event | None:
+        """The last event of a kind, None without."""
+        try:
+            for row in self._base.execute(_LAST_OF_KIND, [kind]):
+                return _event(*row)
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            raise self._damaged(str(error)) from None
+        return None
 
     def _damaged(self, told: str) -> InputError:
         expected = "a journal that is whole: put a copy there, or serve another folder; what runs is not touched"
@@ -163,6 +195,49 @@ class Journal:
         """Give the folder back."""
         self._base.close()
         self._lock.close()
+
+
+class ReadOnlyJournal(Journal):
+    """The journal of a state folder as it is, whether a service runs there or not; nothing is changed.
+
+    Raises
+    ------
+    InputError
+        There is no journal, or it is none of ours.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = path = folder / _FILE
+        if not path.is_file():
+            raise InputError(str(path), found="no such file", expected="the journal of a service")
+        try:
+            self._base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+            about = dict(self._base.execute("SELECT name, value FROM about"))
+            self.instance = str(about.get("instance", ""))
+        except sqlite3.DatabaseError as error:
+            raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+
+    def append(self, events: Iterable[Event]) -> list[Event]:  # noqa: ARG002
+        """Raises JournalError: nothing is written."""
+        raise JournalError(f"no service runs on {self._path.parent}")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._base.close()
+
+
+def _event(number: int, clock: float, at: float, kind: str, job: str, data: str) -> Event:
+    return Event(kind, job, clock, json.loads(data), at, number)
+
+
+def _is_of(folder: Path, instance: str) -> bool:
+    """Whether a folder has the journal of an instance of the service."""
+    try:
+        journal = ReadOnlyJournal(folder)
+    except InputError:
+        return False
+    journal.close()
+    return journal.instance == instance
 
 
 def _locked(folder: Path) -> Any:

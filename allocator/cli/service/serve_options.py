@@ -1,0 +1,252 @@
+"""What ``allocator serve`` is told, now or at an earlier start on the same state."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from allocator.cli.options.runs import POLICY_PREFIX, RoundOption, SlotOption
+from allocator.cli.options.shared import ChoiceOption, SettingOption, SolverOption, ThroughputsOption
+from allocator.cli.options.values import named_value
+from allocator.runtime.door.requests import Requests
+from allocator.runtime.service import Service
+from throughputs import InputError
+
+__all__ = ["ServeOptions", "Told", "WebOptions"]
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """Cluster, policy, and how jobs are dealt with. What is None was not said."""
+
+    adapter: Annotated[
+        str | None,
+        typer.Option("--adapter", help="The cluster: at first local (this machine); or slurm.", metavar="local|slurm"),
+    ] = None
+    virtual: Annotated[
+        str | None,
+        typer.Option(
+            "--virtual",
+            help="Accelerators that need not exist, on this machine; without them its NVIDIA GPUs.",
+            metavar="TYPE:COUNT,...",
+        ),
+    ] = None
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", help="Of the Slurm cluster; without it its default one, and all nodes."),
+    ] = None
+    policy: Annotated[str | None, typer.Option("--policy", help="Who runs where; at first fifo_perf.")] = None
+    round_seconds: RoundOption = None
+    slot_seconds: SlotOption = None
+    throughputs: ThroughputsOption = None
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Settings of a published system; at first default.")
+    ] = None
+    solver: SolverOption = None
+    choice: ChoiceOption = None
+    settings: SettingOption = None
+    entities: Annotated[
+        Path | None, typer.Option("--entities", help="Entities that jobs may belong to.", metavar="FILE")
+    ] = None
+    grace: Annotated[
+        float | None,
+        typer.Option("--grace", help="What a job has to save and end before it is killed; 30.", metavar="SECONDS"),
+    ] = None
+    notice: Annotated[
+        float | None,
+        typer.Option(
+            "--notice", help="What a trainer that reads its lease has before it is sent SIGTERM; 10.", metavar="SECONDS"
+        ),
+    ] = None
+    max_failures: Annotated[
+        int | None,
+        typer.Option("--max-failures", help="Failures without progress after which a job is given up; 5.", min=1),
+    ] = None
+    max_fruitless: Annotated[
+        int | None,
+        typer.Option("--max-fruitless", help="Leases in a row without a newly saved step, likewise; 20.", min=1),
+    ] = None
+    hang: Annotated[
+        float | None,
+        typer.Option("--hang", help="A trainer that makes no step for so long has failed.", metavar="SECONDS"),
+    ] = None
+    early_dispatch: Annotated[
+        bool | None,
+        typer.Option("--early-dispatch/--whole-rounds", help="Fill GPUs that fall idle before the round ends."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class WebOptions:
+    """The web door."""
+
+    web: Annotated[
+        str | None,
+        typer.Option(
+            "--web",
+            help="Serve a live page, metrics and requests there; a TCP address needs TLS.",
+            metavar="HOST:PORT|unix:PATH",
+        ),
+    ] = None
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="Certificate for --web, with its chain.", metavar="FILE")
+    ] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its private key.", metavar="FILE")] = None
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-ca", help="What jobs check the certificate by; if omitted the certificate itself.", metavar="FILE"
+        ),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file", help="Token asked for over TCP; made if absent; if omitted DIR/token.", metavar="FILE"
+        ),
+    ] = None
+    web_url: Annotated[
+        str | None, typer.Option("--web-url", help="By which jobs reach --web, if not as it says.", metavar="URL")
+    ] = None
+    web_api: Annotated[
+        bool | None, typer.Option("--web-api/--web-reads", help="Take jobs and other orders through --web, too.")
+    ] = None
+
+
+_GROUPS = (ServeOptions, WebOptions)
+
+_OF_ADAPTER = {"virtual": "local", "partition": "slurm"}
+"""Options of one kind of cluster."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a service runs with.
+
+    Attributes
+    ----------
+    options : by field of `ServeOptions` and `WebOptions`, ready for JSON; what nobody has said is not among them.
+        ``settings`` are those of the preset, by name.
+    policy, policy_settings : who decides, and its own settings, as text.
+    """
+
+    options: Mapping[str, Any]
+    policy: str
+    policy_settings: Mapping[str, str]
+
+    @classmethod
+    def of_events(cls, options: Mapping[str, Any] | None, policy: Mapping[str, Any] | None) -> Told:
+        """From data of the last events ``options`` and ``policy``; None: there was none."""
+        said = policy or {"name": "fifo_perf", "settings": {}}
+        return cls(dict(options or {}), said["name"], dict(said["settings"]))
+
+    def after(self, *groups: ServeOptions | WebOptions) -> Told:
+        """The same with what was said now.
+
+        Settings replace those of the same name, whether they have an option of their own or not; another policy begins
+        with its own; another kind of cluster without the options of the one before.
+        """
+        said = {f.name: getattr(group, f.name) for group in groups for f in fields(group)}
+        new = {name: _plain(value) for name, value in said.items() if value is not None}
+        adapter = new.get("adapter", self.options.get("adapter", "local"))
+        for name, kind in _OF_ADAPTER.items():
+            if name in new and kind != adapter:
+                raise InputError(flag(name, new[name]), found=new[name], expected=f"nothing with --adapter {adapter}")
+        settings = dict(named_value("--set", text) for text in new.pop("settings", []))
+        own = {n.removeprefix(POLICY_PREFIX): v for n, v in settings.items() if n.startswith(POLICY_PREFIX)}
+        policy = new.pop("policy", self.policy)
+        kept = {name: value for name, value in self.options.items() if _OF_ADAPTER.get(name, adapter) == adapter} | new
+        of_preset = {name: value for name, value in settings.items() if not name.startswith(POLICY_PREFIX)}
+        kept["settings"] = {n: v for n, v in kept.get("settings", {}).items() if n not in new} | of_preset
+        of_policy = {n: v for n, v in self.policy_settings.items() if n not in new} if policy == self.policy else {}
+        return Told({name: value for name, value in kept.items() if value != {}}, policy, of_policy | own)
+
+    def check_files(self) -> None:
+        """Raise InputError where a file is gone, perhaps since an earlier start."""
+        for name in ("throughputs", "entities", "tls_cert", "tls_key", "tls_ca"):
+            path = self.path(name)
+            if path is not None and not path.exists():
+                expected = (
+                    "a file that exists; one of an earlier start is replaced by the option, or left by --defaults"
+                )
+                raise InputError(flag(name, ""), found=str(path), expected=expected)
+
+    def under(self, policy: str, settings: Mapping[str, str]) -> Told:
+        """The same under another policy."""
+        return Told(self.options, policy, dict(settings))
+
+    @property
+    def settings(self) -> list[str]:
+        """Settings of the preset and of the policy, as ``--set`` takes them."""
+        own = {POLICY_PREFIX + name: value for name, value in self.policy_settings.items()}
+        return [f"{name}={value}" for name, value in {**self.options.get("settings", {}), **own}.items()]
+
+    def words(self) -> list[str]:
+        """Each option as it would be given; the policy not among them."""
+        listed = [
+            flag(name, value) + ("" if isinstance(value, bool) else f" {shlex.quote(_word(value))}")
+            for name, value in self.options.items()
+            if name != "settings"
+        ]
+        return listed + [f"--set {shlex.quote(text)}" for text in self.settings]
+
+    def changes(self, before: Told) -> Iterator[str]:
+        """What is otherwise than `before`, in words."""
+        for name in dict.fromkeys([*before.options, *self.options]):
+            one, other = before.options.get(name), self.options.get(name)
+            if one != other and name != "settings":
+                yield f"{flag(name, True)} {_word(one)} -> {_word(other)}"
+        if before.policy != self.policy:
+            yield f"--policy {before.policy} -> {self.policy}"
+        one, other = (dict(text.split("=", 1) for text in told.settings) for told in (before, self))
+        for name in dict.fromkeys([*one, *other]):
+            if one.get(name) != other.get(name):
+                yield f"--set {name} {_word(one.get(name))} -> {_word(other.get(name))}"
+
+    def path(self, name: str) -> Path | None:
+        """An option that is a path."""
+        return None if name not in self.options else Path(self.options[name])
+
+    def door(self, service: Service, requests: Requests) -> Any:
+        """The web door, closed; None without one."""
+        get = self.options.get
+        if get("web") is None:
+            return None
+        try:
+            module = import_module("allocator.runtime.page.door")
+        except ModuleNotFoundError as error:
+            expected = "the extra: pip install 'cluster-allocator[serve]'"
+            raise InputError("--web", found=f"no package {error.name}", expected=expected) from None
+        paths = (self.path(name) for name in ("tls_cert", "tls_key", "tls_ca", "token_file"))
+        chosen = module.DoorSettings(get("web"), *paths, get("web_url"), get("web_api", False))
+        return module.Door(service, requests, chosen)
+
+
+def flag(name: str, value: object) -> str:
+    """The option of a field; of a switch the side that stands for `value`."""
+    for group in _GROUPS:
+        annotation = get_type_hints(group, include_extras=True).get(name)
+        if annotation is not None:
+            # typer takes the first argument of an option in Annotated for its default
+            option = annotation.__metadata__[0]
+            on, _, off = str((option.default, *option.param_decls)[0]).partition("/")
+            return off if value is False else on
+    return name
+
+
+def _plain(value: Any) -> Any:
+    """A value for the journal: another start may be in another folder."""
+    if isinstance(value, str) and value.startswith("unix:"):
+        return f"unix:{Path(value.removeprefix('unix:')).absolute()}"
+    return str(value.absolute()) if isinstance(value, Path) else value
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "not given" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

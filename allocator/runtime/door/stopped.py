@@ -1,0 +1,82 @@
+"""A service that does not run, as its state folder has it: for questions that change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allocator.mechanism.settings import MechanismSettings
+from allocator.registry import get_policy
+from allocator.runtime.adapters.local import LocalAdapter
+from allocator.runtime.adapters.slurm import SlurmAdapter
+from allocator.runtime.decisions.deciding import Deciding
+from allocator.runtime.decisions.hardware import Hardware
+from allocator.runtime.decisions.world import World
+from allocator.runtime.door.client import AbsentError
+from allocator.runtime.door.requests import Requests
+from allocator.runtime.recorded.run import THROUGHPUTS_FILE
+from allocator.runtime.records.journal import ReadOnlyJournal
+from allocator.runtime.service import Service
+from throughputs import read_table
+
+__all__ = ["StoppedService"]
+
+
+class StoppedService:
+    """Answers for a service that does not run, from its journal and from what its trainers have last reported.
+
+    Parameters
+    ----------
+    folder : of its state.
+
+    Attributes
+    ----------
+    in_order : whether it was stopped, not killed. last_at : when it last wrote, seconds since 1970.
+
+    Raises
+    ------
+    InputError
+        There is no journal, or it is none of ours.
+    AbsentError
+        None has ever run there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        journal = ReadOnlyJournal(folder)
+        self.in_order, self.last_at = False, 0.0
+        for event in journal.events(last=1):
+            self.in_order, self.last_at = event.kind == "stopped", event.at
+        self._service = _at_rest(folder, journal)
+
+    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Requests.answer`, in the form in which a client has it; what would change anything is not done."""
+        answer: dict[str, Any] = json.loads("".join(Requests(self._service).pieces(asked)))
+        return answer
+
+
+def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
+    """The service as it would be when it is started again, before it has seen anything."""
+    last = journal.last("service")
+    if last is None:
+        raise AbsentError(f"no service has run on {folder}; start one with allocator serve --state {folder}")
+    slurm = last.get("adapter") == SlurmAdapter.name
+    service = Service(folder, SlurmAdapter(folder / "jobs") if slurm else LocalAdapter(folder), journal=journal)
+    book = service.book
+    service.hardware = Hardware(tuple(book.nodes.values()), (), book.drained)
+    name = (book.policy or {"name": "fifo_perf"})["name"]
+    known = folder / THROUGHPUTS_FILE
+    table = read_table(known) if known.exists() else None
+
+    def world(hardware: Hardware) -> World:
+        # it decides nothing: what the policy and its mechanism were told does not matter
+        return World(hardware.cluster, get_policy(name), MechanismSettings(), table)
+
+    service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state")
+    service.deciding.trouble = "no service runs"
+    for job in book.active.values():
+        service.deciding.arrived(job)
+    for job in book.holding.values():
+        service.watching.look(job, service.clock())
+    return service
