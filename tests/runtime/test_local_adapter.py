@@ -197,6 +197,8 @@ def test_what_else_is_refused(tmp_path: Path) -> None:
             await adapter.start(replace(strange, job="../../x"))
         with pytest.raises(AdapterError, match="there is no command"):
             await adapter.start(replace(strange, command=()))
+        with pytest.raises(AdapterError, match="surrogates not allowed"):
+            await adapter.start(replace(strange, command=("true", "\ud800")))
         with pytest.raises(AdapterError, match="No such file"):
             await adapter.start(replace(strange, folder=tmp_path / "jobs" / "none"))
 

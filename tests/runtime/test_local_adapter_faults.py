@@ -260,17 +260,78 @@ def test_a_process_with_the_number_of_a_shim_is_not_the_shim(tmp_path: Path) -> 
     asyncio.run(main())
 
 
+ODD = (
+    "[" * 50_000,
+    '{"epoch": 1e400, "pid": 1, "start_time": 1, "boot": ""}',
+    '{"epoch": 1, "pid": 1e400, "start_time": 1, "boot": ""}',
+    f'{{"epoch": 1, "pid": {10**30}, "start_time": 1, "boot": ""}}',
+    '{"epoch": 1, "pid": -1, "start_time": 1, "boot": ""}',
+    '{"epoch": 1, "code": 1e400, "signal": 0, "ended_at": 1, "reason": ""}',
+)
+
+
 def test_files_that_make_no_sense_do_no_harm(tmp_path: Path) -> None:
     async def main() -> None:
         adapter, job = await opened(tmp_path), new_job(tmp_path)
         await adapter.start(order(tmp_path, job, "true"))
         await ended(adapter, job)
         for name in (RUN_FILE, EXIT_FILE):
-            for text in ("", "{", "[]", "null", '{"epoch": null}', '{"epoch": "x", "pid": []}', "\0" * 100):
+            for text in ("", "{", "[]", "null", '{"epoch": null}', '{"epoch": "x", "pid": []}', "\0" * 100, *ODD):
                 (tmp_path / "jobs" / job / name).write_text(text)
-                await (await opened(tmp_path)).observe()
+                other = await opened(tmp_path)
+                for _ in range(2):
+                    await other.observe()
                 await adapter.stop(job, 1)
                 await adapter.kill(job, 1)
+
+    asyncio.run(main())
+
+
+def test_an_end_at_no_time_is_an_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        await adapter.start(order(tmp_path, job, "true"))
+        await ended(adapter, job)
+        for number in ("NaN", "1e400", "-1e400"):
+            told = f'{{"epoch": 1, "code": 0, "signal": 0, "ended_at": {number}, "reason": ""}}'
+            (tmp_path / "jobs" / job / EXIT_FILE).write_text(told)
+            seen = await seen_of(await opened(tmp_path), job)
+            assert seen == Seen(job, 1, "ended", 0)
+
+    asyncio.run(main())
+
+
+def test_a_job_that_puts_pipes_and_folders_in_the_place_of_files(tmp_path: Path) -> None:
+    """Its own end may be lost; that of no other is, and nobody waits."""
+    spoils = [f"rm {name}; {what} {name}" for name in (RUN_FILE, "log") for what in ("mkfifo", "mkdir")]
+    spoils += [f"{what} {EXIT_FILE}" for what in ("mkfifo", "mkdir")]
+    spoils += ["rm run.lock; mkdir run.lock; kill -9 $PPID; sleep 60"]
+
+    async def main() -> None:
+        adapter, jobs = await opened(tmp_path), [new_job(tmp_path) for _ in spoils]
+        for job, spoil in zip(jobs, spoils, strict=True):
+            folder = tmp_path / "jobs" / job
+            await adapter.start(order(tmp_path, job, "sh", "-c", f"{spoil}; touch spoilt", working_directory=folder))
+        await until(lambda: all((tmp_path / "jobs" / job / "spoilt").exists() for job in jobs[:-1]))
+        other = new_job(tmp_path)
+        await adapter.start(order(tmp_path, other, "true"))
+        assert (await ended(adapter, other)).code == 0
+        # without a lock that could be taken, what is left of a job tells whether it has ended
+        assert (await ended(adapter, jobs[-1])).code is None
+        assert not processes_of(jobs[-1])
+        for job in jobs:
+            folder = tmp_path / "jobs" / job
+            await until(lambda job=job: not processes_of(job))
+            for name in (RUN_FILE, EXIT_FILE):
+                with suppress(OSError):
+                    (folder / name).rmdir()
+            # a start where the log cannot be written is refused, and leaves nobody behind
+            with suppress(AdapterError):
+                await adapter.start(order(tmp_path, job, "true", epoch=2))
+                assert (await ended(adapter, job)).epoch == 2
+            assert not processes_of(job)
+        with pytest.raises(AdapterError, match="log"):
+            await adapter.start(order(tmp_path, jobs[2], "true", epoch=3))
 
     asyncio.run(main())
 

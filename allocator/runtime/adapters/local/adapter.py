@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import marshal
 import os
 import signal
@@ -13,11 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object
 from allocator.runtime.adapters.base import Adapter, AdapterError, Node, Seen, StartOrder
 from allocator.runtime.adapters.local import folder, output, processes, shim
 from allocator.runtime.adapters.local.accelerators import Accelerators, find_accelerators
@@ -44,6 +44,9 @@ for name, code in marshal.load(sys.stdin.buffer):
     exec(code, module.__dict__)
 module.main()"""
 """Modules come compiled, in memory: files would be compiled each time, and might by then be of another version."""
+
+_MOST_PROCESSES = 1 << 31
+"""Numbers of processes are below."""
 
 _SLICE = 64
 """Jobs that are looked at before others have their turn in the event loop."""
@@ -139,17 +142,17 @@ class LocalAdapter(Adapter):
         """What the folder says; None if the process that watches is gone without a word."""
         if self._is_watched(run):
             return Seen(job, run.epoch, "running")
-        told = _read_json(folder / EXIT_FILE)
+        told = read_object(folder / EXIT_FILE)
         if told.get("epoch") != run.epoch:
             return None
         code = told.get("code")
         try:
             number, ended_at = int(told["signal"]), float(told["ended_at"])
-            return Seen(
-                job, run.epoch, "ended", None if code is None else int(code), number, str(told["reason"]), ended_at
-            )
-        except (KeyError, TypeError, ValueError):
+            code = None if code is None else int(code)
+            reason = str(told["reason"])
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
+        return Seen(job, run.epoch, "ended", code, number, reason, ended_at if isfinite(ended_at) else 0.0)
 
     def _is_watched(self, run: _Run) -> bool:
         return run.boot == self._boot and is_alive(run.pid, run.start_time)
@@ -157,7 +160,11 @@ class LocalAdapter(Adapter):
     def _recover(self, job: str, folder: Path, run: _Run, left: Sequence[int]) -> Seen:
         """Say the end of a start in place of its shim, once nothing of it is left."""
         running = Seen(job, run.epoch, "running", reason="the process that watches it is gone")
-        lock = take_lock(str(folder))
+        try:
+            lock = take_lock(str(folder))
+        except OSError:
+            # the folder of this job alone is in disorder; no start of it has a lock there
+            lock = os.open(folder, os.O_RDONLY)
         if lock is None:
             return running
         try:
@@ -196,7 +203,8 @@ class LocalAdapter(Adapter):
                 self._enter(order)
                 told = self._told(order, indices)
                 answer, writer = os.pipe()
-            except OSError as error:
+            except (OSError, ValueError) as error:
+                # arguments and variables that no program can be given are ValueErrors
                 raise AdapterError(f"the job cannot be started: {error}") from error
             self._waiting.append((told, writer))
             if len(self._waiting) == 1:
@@ -374,21 +382,13 @@ def _file(module: ModuleType) -> str:
     return str(module.__file__)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """What a file says; nothing where it is absent."""
-    try:
-        told = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
 def _read_run(folder: Path) -> _Run | None:
-    told = _read_json(folder / RUN_FILE)
+    told = read_object(folder / RUN_FILE)
     try:
-        return _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
-    except (KeyError, TypeError, ValueError):
+        run = _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
+    return run if 0 < run.pid < _MOST_PROCESSES else None
 
 
 async def _read_all(source: int) -> str:
