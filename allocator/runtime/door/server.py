@@ -78,6 +78,10 @@ class Server:
             while line := await self._line(reader):
                 await self._answer(line, writer)
         except (ConnectionError, TimeoutError):
+            # who does not take its answer does not keep it, and the connection, for ever
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            # the service has ended
             return
         finally:
             self._open -= 1
