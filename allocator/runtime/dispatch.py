@@ -90,13 +90,19 @@ class Dispatch:
     async def _start(self, job: Job, order: StartOrder) -> None:
         """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
         try:
-            (order.folder / "checkpoint").mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (order.folder.parent, order.folder, order.folder / "checkpoint"):
+                folder.mkdir(mode=0o700, exist_ok=True)
             # it may have to wait for a checkpoint that is just being committed
             await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
         except StaleLeaseError as error:
             there = read_file(order.folder / LEASE_FILE, Grant)
             if job.epoch == order.epoch and job.places:
                 self._refused(job, str(error), there.epoch if there is not None else 0)
+            return
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            # something else stands in the place of a folder or of the lease, and will the next time
+            if job.epoch == order.epoch and job.places:
+                self._refused(job, f"lease: {error}", 0)
             return
         except (OSError, LeaseLockedError) as error:
             raise AdapterError(f"lease of job {job.id}: {error}") from None

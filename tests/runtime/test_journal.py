@@ -164,3 +164,23 @@ def test_a_journal_with_damage_inside_is_refused(tmp_path: Path) -> None:
         found = read_again(tmp_path)
         assert isinstance(found, str)
         assert "journal.sqlite" in found
+
+
+@pytest.mark.parametrize("name", ["journal.sqlite", "journal.sqlite-wal", "lock"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_into_a_journal_that_is_gone(tmp_path: Path, name: str, replaced: bool) -> None:
+    journal = Journal(tmp_path)
+    journal.append([Event("submitted", "a", data={"command": ["x"]})])
+    path, aside = tmp_path / name, tmp_path / "aside"
+    path.rename(aside)
+    if replaced:
+        path.write_bytes(b"")
+    for write in (journal.check, lambda: journal.append([Event("cancelled", "a")])):
+        with pytest.raises(JournalError, match=f"{name} was deleted or replaced"):
+            write()
+    aside.replace(path)
+    journal.append([Event("cancelled", "a")])
+    journal.close()
+    again = Journal(tmp_path)
+    assert [event.kind for event in again.events()] == ["submitted", "cancelled"]
+    again.close()

@@ -215,6 +215,7 @@ class _Maker:
     def keep_throughputs(self, path: Path) -> None:
         """The throughputs that are believed of job types, as a file."""
         write_table(replace(self.options, cluster="v100:1").runs([self.policy]).table, path)
+        path.chmod(0o600)
 
     def under(self, policy: str, settings: Mapping[str, str]) -> _Maker:
         """The same under another policy with settings of its own."""

@@ -101,12 +101,20 @@ class Journal:
         except sqlite3.DatabaseError as error:
             self._lock.close()
             raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+        wanted = (folder / "lock", path, path.with_name(f"{path.name}-wal"))
+        self._files = {one: found for one in wanted if (found := _identity(one))}
 
     def _check_format(self, path: Path) -> None:
         self._base.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (str(_FORMAT),))
         ((found,),) = self._base.execute("SELECT value FROM about WHERE name = 'format'")
         if found != str(_FORMAT):
             raise InputError(str(path), field="format", found=found, expected=f"{_FORMAT}, that of this version")
+
+    def check(self) -> None:
+        """Raise JournalError where lock or journal were taken away or replaced: nobody would read what is written."""
+        for path, identity in self._files.items():
+            if _identity(path) != identity:
+                raise JournalError(f"journal: {path} was deleted or replaced; end the service, and put it back")
 
     def append(self, events: Iterable[Event]) -> list[Event]:
         """Write events, all or none; returns them with their numbers.
@@ -116,6 +124,7 @@ class Journal:
         JournalError
             They were not written.
         """
+        self.check()
         now, written = time.time(), []
         try:
             self._base.execute("BEGIN IMMEDIATE")
@@ -163,6 +172,15 @@ class Journal:
         """Give the folder back."""
         self._base.close()
         self._lock.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is, whatever its name; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _locked(folder: Path) -> Any:
