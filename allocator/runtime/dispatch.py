@@ -27,6 +27,8 @@ _ORDER_AGAIN = 1.0
 _PATIENCE = 5.0
 """Seconds that orders under way have when the service ends."""
 
+_IN_THE_WAY = (FileExistsError, IsADirectoryError, NotADirectoryError)
+
 
 class Dispatch:
     """Gives orders that the journal has announced.
@@ -99,12 +101,12 @@ class Dispatch:
             if job.epoch == order.epoch and job.places:
                 self._refused(job, str(error), there.epoch if there is not None else 0)
             return
-        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-            # something else stands in the place of a folder or of the lease, and will the next time
-            if job.epoch == order.epoch and job.places:
-                self._refused(job, f"lease: {error}", 0)
-            return
         except (OSError, LeaseLockedError) as error:
+            # something else stands in the place of its folder or of its lease, and will the next time
+            if isinstance(error, _IN_THE_WAY) and order.folder.parent.is_dir():
+                if job.epoch == order.epoch and job.places:
+                    self._refused(job, f"lease: {error}", 0)
+                return
             raise AdapterError(f"lease of job {job.id}: {error}") from None
         if job.state != STARTING or job.epoch != order.epoch:
             return

@@ -60,6 +60,21 @@ def test_a_file_in_the_place_of_a_folder_is_a_failure_of_that_job_alone(tmp_path
     assert "Is a directory" in service.book.by_id[1].reason
 
 
+def test_a_file_in_the_place_of_all_folders_loses_no_job(tmp_path: Path) -> None:
+    async def go() -> Service:
+        cluster = one_type(2)
+        (tmp_path / "jobs").write_text("")
+        service = await started(tmp_path, cluster, job(20.0), until=200.0)
+        assert "File exists" in service.trouble
+        assert states(service) == ["starting"]
+        (tmp_path / "jobs").unlink()
+        await run_on(service, cluster, 400.0)
+        await service._finish()
+        return service
+
+    assert states(asyncio.run(go())) == ["completed"]
+
+
 def test_what_is_kept_is_for_the_user_alone_in_any_folder_and_under_any_umask(tmp_path: Path) -> None:
     async def go() -> None:
         service = await started(tmp_path, two_types(), job(20.0), policy="max_min_fairness_perf")
