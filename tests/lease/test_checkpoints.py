@@ -340,3 +340,30 @@ def test_a_folder_that_is_not_there_yet_is_made(job):
     assert folder.latest() is None
     write_checkpoint(folder, 1, saver(1))
     assert folder.latest().steps == 1
+
+
+@pytest.mark.parametrize("strange", ["pipe", "folder link", "dangling link"])
+def test_what_is_no_file_is_not_committed(job, strange):
+    write_checkpoint(job.checkpoints, 1, saver(1))
+
+    def save(folder):
+        saver(2)(folder)
+        if strange == "pipe":
+            os.mkfifo(folder / "shards" / "x")
+        else:
+            (folder / "shards" / "x").symlink_to("/" if strange == "folder link" else "nowhere")
+
+    with pytest.raises(CheckpointError, match=r"neither a file nor a folder of its own.*shards/x"):
+        write_checkpoint(job.checkpoints, 2, save)
+    assert names(job) == ["00000001"]
+    assert job.checkpoints.latest().steps == 1
+
+
+def test_a_link_to_a_file_counts_as_what_it_leads_to(job):
+    outside = job.folder / "outside"
+    outside.write_text("weights")
+    write_checkpoint(job.checkpoints, 1, saver(1))
+    write_checkpoint(job.checkpoints, 2, lambda folder: (folder / "model").symlink_to(outside))
+    assert job.checkpoints.latest().steps == 2
+    outside.write_text("others")
+    assert job.checkpoints.latest().steps == 1
