@@ -301,6 +301,27 @@ def test_an_end_at_no_time_is_an_end(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_job_that_spoils_what_is_known_of_its_start_is_started_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        for told in ("nonsense", '{"epoch": 1, "pid": -1, "start_time": 1, "boot": ""}'):
+            adapter, job = await opened(tmp_path), new_job(tmp_path)
+            folder = tmp_path / "jobs" / job
+            spoil = f"echo started >> starts; echo '{told}' > {RUN_FILE}; exit 7"
+            for epoch in (1, 2):
+                again = order(tmp_path, job, "sh", "-c", spoil, epoch=epoch, working_directory=folder)
+                await adapter.start(again)
+                await until(lambda job=job: not processes_of(job))
+                seen = await ended(adapter, job)
+                assert (seen.epoch, seen.code) == (epoch, 7)
+                # ordered again, by another scheduler as well
+                for other in (adapter, await opened(tmp_path)):
+                    await other.start(again)
+                    assert await ended(other, job) == seen
+                assert len(lines(folder / "starts")) == epoch
+
+    asyncio.run(main())
+
+
 def test_a_job_that_puts_pipes_and_folders_in_the_place_of_files(tmp_path: Path) -> None:
     """Its own end may be lost; that of no other is, and nobody waits."""
     spoils = [f"rm {name}; {what} {name}" for name in (RUN_FILE, "log") for what in ("mkfifo", "mkdir")]

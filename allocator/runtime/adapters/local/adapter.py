@@ -134,6 +134,9 @@ class LocalAdapter(Adapter):
                     self._ended[job] = seen
                     # Where this is the first process of a container, orphans become its children.
                     self._children.add(run.pid)
+            elif folder and not seen:
+                # The job has spoilt run.json; its shim has told the end all the same.
+                seen = _told_end(job, folder)
             if seen:
                 found.append(seen)
         return found
@@ -142,17 +145,8 @@ class LocalAdapter(Adapter):
         """What the folder says; None if the process that watches is gone without a word."""
         if self._is_watched(run):
             return Seen(job, run.epoch, "running")
-        told = read_object(folder / EXIT_FILE)
-        if told.get("epoch") != run.epoch:
-            return None
-        code = told.get("code")
-        try:
-            number, ended_at = int(told["signal"]), float(told["ended_at"])
-            code = None if code is None else int(code)
-            reason = str(told["reason"])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            return None
-        return Seen(job, run.epoch, "ended", code, number, reason, ended_at if isfinite(ended_at) else 0.0)
+        told = _told_end(job, folder)
+        return told if told and told.epoch == run.epoch else None
 
     def _is_watched(self, run: _Run) -> bool:
         return run.boot == self._boot and is_alive(run.pid, run.start_time)
@@ -380,6 +374,18 @@ def _in_memory(content: bytes) -> int:
 
 def _file(module: ModuleType) -> str:
     return str(module.__file__)
+
+
+def _told_end(job: str, folder: Path) -> Seen | None:
+    """The last end of which a shim has told, if it has."""
+    told = read_object(folder / EXIT_FILE)
+    code = told.get("code")
+    try:
+        epoch, number, ended_at = int(told["epoch"]), int(told["signal"]), float(told["ended_at"])
+        code, reason = None if code is None else int(code), str(told["reason"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return Seen(job, epoch, "ended", code, number, reason, ended_at if isfinite(ended_at) else 0.0)
 
 
 def _read_run(folder: Path) -> _Run | None:
