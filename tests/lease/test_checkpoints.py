@@ -163,9 +163,11 @@ def test_an_earlier_epoch_takes_nothing_of_a_later_one_away(job):
     stale = job.checkpoints
     write_checkpoint(stale, 1, saver(1))
     job.next_epoch()
+    for steps in (2, 3):
+        write_checkpoint(job.checkpoints, steps, saver(steps))
     job.checkpoints.begin()
     stale._clear(1)
-    assert names(job) == [".partial-2-00000002", "00000001"]
+    assert names(job) == [".partial-2-00000004", "00000002", "00000003"]
 
 
 def test_on_a_full_disk_the_last_one_stays_and_the_error_says_so(job):
@@ -367,3 +369,34 @@ def test_a_link_to_a_file_counts_as_what_it_leads_to(job):
     assert job.checkpoints.latest().steps == 2
     outside.write_text("others")
     assert job.checkpoints.latest().steps == 1
+
+
+def test_all_is_on_the_disk_before_it_is_in_place_and_the_lock_is_held_then(job, monkeypatch):
+    """A machine that dies is not to be had in a test: what it would leave follows from the order of calls."""
+    folder = job.checkpoints
+    done, sync, rename = [], os.fsync, os.rename
+
+    def fsync(descriptor):
+        done.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), folder.path))
+        sync(descriptor)
+
+    def renamed(source, target):
+        with pytest.raises(LeaseLockedError), locked_lease(job.folder, 0.0):
+            raise AssertionError("whoever raises the epoch could come between the look at it and this")
+        done.append("in place")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", renamed)
+    write_checkpoint(folder, 1, saver(1))
+    partial = ".partial-1-00000001"
+    contents = [f"{partial}/{name}" for name in ("model", "shards/0", MANIFEST_FILE)]
+    assert sorted(done[:3]) == sorted(contents)
+    assert done[3:] == [f"{partial}/shards", partial, "in place", "."]
+
+
+def test_the_lease_of_another_job_commits_nothing(job):
+    folder = CheckpointFolder(job.folder / "checkpoint", "another-job", job.grant.epoch)
+    with pytest.raises(StaleLeaseError, match="of job a-job; epoch 1 of job another-job commits nothing"):
+        write_checkpoint(folder, 1, saver(1))
+    assert names(job) == []

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from allocator.lease import CheckpointError, Lease, StaleLeaseError, reporter
+from allocator.lease import CheckpointError, Lease, LeaseLockedError, StaleLeaseError, locked_lease, reporter
 from allocator.lease.files import REPORT_FILE, Report, read_file
 from allocator.lease.lease import REPORT_SECONDS
 from allocator.lease.watch import LOOK_SECONDS
@@ -198,6 +198,22 @@ def test_time_outside_of_steps_is_no_training(job, lease):
     assert job.report.save_seconds >= 0.6
 
 
+def test_a_report_is_written_behind_the_fence(job, lease, monkeypatch):
+    """Else a later epoch could be granted, and report, between the look at the lease and the report of this one."""
+    written, write = [], reporter.write_file
+
+    def checked(path, content):
+        with pytest.raises(LeaseLockedError), locked_lease(job.folder, 0.0):
+            raise AssertionError("the lease is not locked")
+        written.append(content.steps)
+        write(path, content)
+
+    monkeypatch.setattr(reporter, "write_file", checked)
+    lease.step()
+    lease.report_now()
+    assert written[-1] == 1
+
+
 def test_wishes_are_reported_at_once_and_stay(job, lease):
     lease.request(batch_size=256)
     lease.request(gpus=4)
@@ -262,11 +278,13 @@ def test_the_end_is_noticed_soon(job, lease):
 
 def test_a_lease_that_is_not_renewed_in_time_ends(job, lease):
     job.write(seconds=0.4)
-    began = time.monotonic()
+    began = renewed = time.monotonic()
     for _ in lease(range(10**9)):
         if time.monotonic() - began > 0.2 and job.grant.serial < 3:
             job.write()
-    assert 0.4 <= time.monotonic() - began < 30
+            renewed = time.monotonic()
+    assert renewed > began + 0.2
+    assert 0.4 <= time.monotonic() - renewed < 30
     assert job.report.message == "the lease was not renewed in time"
 
 
