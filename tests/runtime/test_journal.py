@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import subprocess
@@ -77,6 +78,22 @@ def test_all_or_nothing_is_written(tmp_path: Path) -> None:
     assert len(list(journal.events())) == 100
 
 
+@pytest.mark.parametrize("wrong", [Event("note", clock=math.nan), Event("note", data={"set": {1}})])
+def test_an_event_that_cannot_be_written_hinders_no_later_one(tmp_path: Path, wrong: Event) -> None:
+    journal = Journal(tmp_path)
+    with pytest.raises((JournalError, TypeError)):
+        journal.append([Event("before"), wrong])
+    journal.append([Event("after")])
+    assert [event.kind for event in journal.events()] == ["after"]
+
+
+def test_each_commit_is_on_the_disk(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    full = 2
+    assert journal._base.execute("PRAGMA synchronous").fetchone() == (full,)
+    assert journal._base.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
 WRITER = """
 import os, signal, sys
 from pathlib import Path
@@ -108,6 +125,8 @@ def test_the_clock_goes_on_and_never_back(monkeypatch: pytest.MonkeyPatch) -> No
     # set back while no service ran, or years ahead
     assert Clock(100.0, 1e9 + 5000.0)() == pytest.approx(100.0, abs=0.5)
     assert Clock(100.0, 1e9 - 1e9)() == pytest.approx(100.0, abs=0.5)
+    assert Clock(100.0, 1e9 - 400 * 86400)() == pytest.approx(100.0, abs=0.5)
+    assert Clock(100.0, 1e9 - 300 * 86400)() == pytest.approx(100.0 + 300 * 86400, abs=0.5)
     clock = Clock(100.0, 1e9)
     before = clock()
     wall = 5.0

@@ -136,9 +136,11 @@ class Journal:
                 )
                 written.append(Event(event.kind, event.job, event.clock, event.data, now, int(cursor.lastrowid or 0)))
             self._base.execute("COMMIT")
-        except sqlite3.Error as error:
+        except BaseException as error:
             self._roll_back()
-            raise JournalError(f"journal: {error}") from None
+            if isinstance(error, sqlite3.Error):
+                raise JournalError(f"journal: {error}") from None
+            raise
         return written
 
     def _roll_back(self) -> None:
