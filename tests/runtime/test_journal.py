@@ -203,3 +203,12 @@ def test_nothing_is_written_into_a_journal_that_is_gone(tmp_path: Path, name: st
     again = Journal(tmp_path)
     assert [event.kind for event in again.events()] == ["submitted", "cancelled"]
     again.close()
+
+
+def test_the_last_events_come_in_their_order(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append(Event("note", "ab"[number % 2], data={"number": number}) for number in range(9))
+    assert [event["number"] for event in journal.events(last=3)] == [6, 7, 8]
+    assert [event["number"] for event in journal.events("b")] == [1, 3, 5, 7]
+    assert [event["number"] for event in journal.events("a", last=2)] == [6, 8]
+    assert len(list(journal.events(last=100))) == 9
