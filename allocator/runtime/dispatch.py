@@ -62,6 +62,7 @@ class Dispatch:
         self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
         self.troubles: dict[str, str] = {}
         self._not_before: dict[tuple[str, int, str], float] = {}
+        self._killed: dict[tuple[str, int], float] = {}
         self._serial = 0
 
     def starting(self, job: Job) -> bool:
@@ -144,13 +145,13 @@ class Dispatch:
 
     def clear(self, one: Seen) -> None:
         """A start that nobody wants to know of: it is killed, and once it has ended forgotten."""
+        start, now = (one.job, one.epoch), self._clock()
         if one.phase == "ended":
-            self.forget(one.job, one.epoch)
-            return
-        key, now = (one.job, one.epoch, "kill"), self._clock()
-        if now >= self._not_before.get(key, now):
-            self._task(*key, lambda: self._adapter.kill(one.job, one.epoch))
-            self._not_before[key] = now + _KILL_AGAIN
+            self._killed.pop(start, None)
+            self.forget(*start)
+        elif now >= self._killed.get(start, now - _KILL_AGAIN) + _KILL_AGAIN or (*start, "kill") in self._not_before:
+            self._killed[start] = now
+            self._task(*start, "kill", lambda: self._adapter.kill(*start))
 
     def ended(self, job: Job) -> None:
         """A start of a job has ended: what went wrong with its orders no longer matters."""

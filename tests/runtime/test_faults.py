@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allocator.lease.files import REPORT_FILE, Report, read_file, write_file
-from allocator.runtime.adapters.base import Node, Seen
+from allocator.runtime.adapters.base import NoAnswerError, Node, Seen, StartOrder
 from allocator.runtime.records.book import Job
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
@@ -314,3 +314,30 @@ def test_a_cluster_that_hangs_or_breaks_holds_nobody_up_for_ever(tmp_path: Path,
         return service
 
     assert states(asyncio.run(go())) == ["completed"] * 2
+
+
+class Mute(ModelCluster):
+    """Does not answer to the first order of epoch 2, and does nothing about it."""
+
+    async def start(self, order: StartOrder) -> None:
+        if order.epoch == 2 and not self.asked:
+            self.asked = True
+            raise NoAnswerError("no answer")
+        await super().start(order)
+
+    asked = False
+
+
+def test_an_end_that_was_told_before_is_not_that_of_the_next_start(tmp_path: Path) -> None:
+    async def go() -> tuple[Service, list[str]]:
+        cluster = Mute([Node("k", "k80", 1)], {"k80": 1.0})
+        service = await started(tmp_path, cluster, job(20.0, "crash"), until=100.0)
+        kinds = [event.kind for event in service.journal.events()]
+        await service._finish()
+        assert [epoch for _, epoch in cluster.starts] == [1, 2]
+        return service, kinds
+
+    service, kinds = asyncio.run(go())
+    assert states(service) == ["completed"]
+    assert kinds.count("ended") == 2
+    assert "found" not in kinds
