@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -341,3 +342,41 @@ def test_an_end_that_was_told_before_is_not_that_of_the_next_start(tmp_path: Pat
     assert states(service) == ["completed"]
     assert kinds.count("ended") == 2
     assert "found" not in kinds
+
+
+def test_pauses_between_tries_double_up_to_a_minute(tmp_path: Path) -> None:
+    async def go() -> None:
+        service = await service_on(tmp_path, one_type(1))
+        submit(service, job(20.0))
+        (one,) = service.book.by_id
+        one.since = 100.0
+        assert not service._waits(one, 100.0)
+        for failures, pause in ((1, 0.5), (2, 1.0), (3, 2.0), (7, 32.0), (8, 60.0), (30, 60.0)):
+            one.failures = failures
+            assert service._waits(one, 100.0 + pause - 0.01)
+            assert not service._waits(one, 100.0 + pause)
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_an_end_while_nobody_looked_is_dated_back_but_not_before_the_start(tmp_path: Path) -> None:
+    async def go() -> None:
+        cluster = one_type(1)
+        cluster.clock = 100.0
+        service = await service_on(tmp_path, cluster)
+        submit(service, job(20.0))
+        (one,) = service.book.by_id
+        now = time.time()
+        for since, ended_at, when in (
+            (0.0, now - 30.0, 70.0),
+            (90.0, now - 30.0, 90.0),
+            (0.0, 0.0, 100.0),
+            (0.0, now + 900.0, 100.0),
+        ):
+            one.since = since
+            seen = Seen(one.uuid, 1, "ended", 0, ended_at=ended_at)
+            assert service._when(one, seen) == pytest.approx(when, abs=3.0)
+        await service._finish()
+
+    asyncio.run(go())
