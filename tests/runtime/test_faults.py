@@ -10,6 +10,7 @@ import pytest
 
 from allocator.lease.files import REPORT_FILE, Report, read_file, write_file
 from allocator.runtime.adapters.base import NoAnswerError, Node, Seen, StartOrder
+from allocator.runtime.decisions.world import Verdict
 from allocator.runtime.records.book import Job
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
@@ -377,6 +378,46 @@ def test_an_end_while_nobody_looked_is_dated_back_but_not_before_the_start(tmp_p
             one.since = since
             seen = Seen(one.uuid, 1, "ended", 0, ended_at=ended_at)
             assert service._when(one, seen) == pytest.approx(when, abs=3.0)
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_a_node_that_is_drained_twice_is_written_down_once(tmp_path: Path) -> None:
+    async def go() -> None:
+        service = await service_on(tmp_path, two_types())
+        for drained in (False, True, True, False, False):
+            service.drain("v", drained)
+        assert [event["drained"] for event in service.journal.events() if event.kind == "node"] == [True, False]
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_a_job_that_runs_and_is_rejected_ends_so(tmp_path: Path) -> None:
+    async def go() -> Service:
+        cluster = one_type(1)
+        service = await started(tmp_path, cluster, job(500.0))
+        (one,) = service.book.by_id
+        service._log(Verdict(cluster.clock, 10.0, True, {}, (one.uuid,)))
+        assert one.state == "stopping"
+        await run_on(service, cluster, cluster.clock + 60.0)
+        await service._finish()
+        return service
+
+    service = asyncio.run(go())
+    assert states(service) == ["rejected"]
+    assert "cannot promise its deadline" in service.book.by_id[0].reason
+
+
+def test_steps_that_are_only_believed_are_no_more_than_there_are(tmp_path: Path) -> None:
+    async def go() -> None:
+        cluster = one_type(1)
+        service = await started(tmp_path, cluster, job(500.0, "deaf", total_steps=20.0), until=10.0)
+        (one,) = service.book.by_id
+        assert 5.0 < service.steps_of(one) < 20.0
+        await run_on(service, cluster, 60.0)
+        assert service.steps_of(one) == 20.0
         await service._finish()
 
     asyncio.run(go())

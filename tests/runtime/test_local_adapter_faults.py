@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -17,7 +18,14 @@ from pathlib import Path
 import pytest
 
 from allocator.runtime.adapters.base import AdapterError, Seen
-from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, number_in
+from allocator.runtime.adapters.local.folder import (
+    EXIT_FILE,
+    RUN_FILE,
+    number_in,
+    reserve_exit,
+    take_lock,
+    write_exit,
+)
 from allocator.runtime.adapters.local.output import LOG_FILES
 from allocator.runtime.adapters.local.processes import boot_identity, is_alive, start_time_of
 from tests.runtime.small_disks import small_disk_at
@@ -183,6 +191,83 @@ def test_the_process_that_takes_orders_may_be_killed(tmp_path: Path) -> None:
             await adapter.kill(job, 1)
             await ended(adapter, job)
         await adapter.close()
+
+    asyncio.run(main())
+
+
+def test_a_start_that_nobody_waits_for_any_more_does_not_begin(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, jobs = await opened(tmp_path), [new_job(tmp_path) for _ in range(3)]
+        before = set(children_of(os.getpid()))
+        await adapter.start(order(tmp_path, jobs[0], "true"))
+        (launcher,) = set(children_of(os.getpid())) - before
+        os.kill(launcher, signal.SIGSTOP)
+        late = asyncio.ensure_future(adapter.start(order(tmp_path, jobs[1], "true")))
+        await asyncio.sleep(0.1)
+        late.cancel()
+        with suppress(asyncio.CancelledError):
+            await late
+        os.kill(launcher, signal.SIGCONT)
+        await adapter.start(order(tmp_path, jobs[2], "true"))
+        await ended(adapter, jobs[2])
+        folder = tmp_path / "jobs" / jobs[1]
+        # its shim has looked, and left
+        await until(lambda: (folder / "run.lock").exists() and (lock := take_lock(str(folder))) and not os.close(lock))
+        assert not (folder / RUN_FILE).exists()
+        assert not (folder / "log").exists() or not lines(folder / "log")
+        await adapter.close()
+
+    asyncio.run(main())
+
+
+def test_the_kernel_and_then_the_next_look_end_what_a_killed_shim_leaves(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        program = "setsid sleep 600 & echo $! > daemon; exec sleep 601"
+        folder = tmp_path / "jobs" / job
+        await adapter.start(order(tmp_path, job, "sh", "-c", program, working_directory=folder))
+        daemon = int((await until(lambda: lines(folder / "daemon")))[0])
+        await until(lambda: len(processes_of(job)) == 2)
+        os.kill(shim_of(tmp_path, job), signal.SIGKILL)
+        await until(lambda: processes_of(job) == [daemon])
+        assert (await ended(adapter, job)).code is None
+        assert not processes_of(job)
+
+    asyncio.run(main())
+
+
+def test_processes_that_do_not_end_when_another_has_failed_are_killed(tmp_path: Path) -> None:
+    program = "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); open(f\"{os.environ['RANK']}\", 'w')\n"
+    program += "while not (os.path.exists('0') and os.path.exists('1')): time.sleep(0.01)\n"
+    program += "sys.exit(9) if os.environ['RANK'] == '1' else time.sleep(600)"
+
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        ranks = {"gpus": 2, "one_process_per_gpu": True, "working_directory": tmp_path}
+        await adapter.start(order(tmp_path, job, *PYTHON, program, **ranks))
+        assert (await ended(adapter, job)).reason == "rank 1: exit status 9"
+
+    asyncio.run(main())
+
+
+def test_reasons_of_any_kind_are_told_as_they_are(tmp_path: Path) -> None:
+    for reason in ("plain", 'a "quoted" \\ path', '"epoch": 7, "code": 0}', "two\nlines\t\x00", "Größe \ud800"):
+        reserved = reserve_exit(str(tmp_path))
+        write_exit(str(tmp_path), reserved, 3, None, 0, reason, 5)
+        os.close(reserved)
+        told = json.loads((tmp_path / EXIT_FILE).read_bytes())
+        assert (told["epoch"], told["code"], told["lost_output"]) == (3, None, 5)
+        assert told["reason"] == reason.encode("ascii", "backslashreplace").decode()
+        assert number_in(str(tmp_path / EXIT_FILE), "epoch") == 3
+
+
+def test_output_is_not_written_through_a_link(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        (tmp_path / "jobs" / job / "log").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(AdapterError, match="log"):
+            await adapter.start(order(tmp_path, job, "echo", "secret"))
+        assert not (tmp_path / "elsewhere").exists()
 
     asyncio.run(main())
 
