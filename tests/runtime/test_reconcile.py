@@ -63,8 +63,11 @@ def test_orders_reach_what_is_wanted_and_never_double_a_gpu(
 
 def test_partners_share_and_strangers_do_not() -> None:
     jobs = {name: Job(k, name, ("x",)) for k, name in enumerate("abc")}
-    jobs["a"].state, jobs["a"].places = "running", places([0])
     shared = {"a": Target("t", places([0]), "b"), "b": Target("t", places([0]), "a"), "c": Target("t", places([0]))}
+    # even where a plan gives a GPU to two of them
+    stops, starts = orders(shared, [], jobs)
+    assert [job.uuid for job in starts] == ["a", "b"]
+    jobs["a"].state, jobs["a"].places = "running", places([0])
     stops, starts = orders(shared, [jobs["a"]], jobs)
     assert not stops
     assert [job.uuid for job in starts] == ["b"]
