@@ -104,6 +104,9 @@ def test_what_was_measured_takes_the_place_of_the_table() -> None:
     knowledge.learn(name, 1, {("k80", 1): usual["k80", 1] / 2})
     assert knowledge.believed(name, 1, {}) == slow
     assert knowledge.believed("nobody knows", 3, {}) == {("v100", 3): 1.0, ("k80", 3): 1.0}
+    # one that names no type says nothing of others
+    knowledge.learn("", 1, {("k80", 1): 7.0})
+    assert knowledge.believed("", 1, {}) == {("v100", 1): 1.0, ("k80", 1): 1.0}
     rates = knowledge.rates([slow, knowledge.believed("nobody knows", 3, {})], [1, 3])
     assert rates.shape == (2, 2)
     assert np.all(rates > 0)

@@ -219,11 +219,16 @@ def test_who_does_not_take_its_answer_is_let_go(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("allocator.runtime.door.server._PATIENCE", 0.3)
     with Serving(tmp_path) as serving:
         serving.service.submit([(f"{number:032x}", GOOD | {"name": "n" * 1000}) for number in range(200)])
+        before = len(os.listdir("/proc/self/fd"))
         greedy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         greedy.settimeout(20)
         greedy.connect(str(tmp_path / "socket"))
         greedy.sendall(b'{"do": "history"}\n' * 20)
-        time.sleep(1.0)
+        assert len(os.listdir("/proc/self/fd")) > before
+        until = time.monotonic() + 20.0
+        while len(os.listdir("/proc/self/fd")) > before + 1:
+            assert time.monotonic() < until, "the service keeps the connection"
+            time.sleep(0.05)
         # what the kernel had taken is there, and then the end: no answer is kept for who does not read
         with suppress(ConnectionResetError):
             assert len(b"".join(iter(lambda: greedy.recv(1 << 16), b""))) < 20 * 200 * 1000
