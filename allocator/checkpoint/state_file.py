@@ -51,10 +51,15 @@ class Saved(NamedTuple):
 
 
 class StateFile:
-    """The checkpoint at `path`, written in one step and read without trust, by processes of one machine."""
+    """The checkpoint at `path`, written in one step and read without trust, by processes of one machine.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    Parameters
+    ----------
+    path : of the file. mode : its permissions, less those that the process withholds (umask).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], mode: int = 0o666) -> None:
+        self.path, self._mode = Path(path), mode
 
     def write(
         self, header: dict[str, str], state: object, parts: Sequence[Part] = (), *, text_arrays: bool = False
@@ -160,7 +165,7 @@ class StateFile:
         self._remove_abandoned()
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         try:
-            with open(temporary, "wb") as file:
+            with open(temporary, "wb", opener=lambda path, flags: os.open(path, flags, self._mode)) as file:
                 file.writelines(chunks)
                 file.flush()
                 os.fsync(file.fileno())

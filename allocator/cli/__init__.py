@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib import import_module
+from io import TextIOWrapper
 
 from allocator.cli.app import app
 from throughputs import InputError
@@ -19,6 +20,10 @@ EXIT_INTERRUPTED = 130
 def main() -> None:
     """Run the command line; errors end with one line on standard error: status 2 for bad input, 1 otherwise."""
     warnings.formatwarning = _in_one_line
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # a terminal that has not all characters is no reason to end in the middle
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except InputError as error:

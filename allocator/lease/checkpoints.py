@@ -9,6 +9,7 @@ Each checkpoint is a folder, numbered in the order of their commits, with what t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -125,9 +126,10 @@ class CheckpointFolder:
         StaleLeaseError
             The lease is of another epoch; nothing was committed.
         OSError
-            It could not be made durable; nothing was committed.
+            It could not be made durable, or has links to folders, pipes or the like; nothing was committed.
         """
         partial = self.partial()
+        _refuse_others(partial)
         for path in _files(partial):
             _synchronize(path)
         files = _digests(partial)
@@ -211,6 +213,15 @@ def _order(checkpoint: Checkpoint) -> str:
 def _files(folder: Path) -> Iterator[Path]:
     for place, _, names in os.walk(folder):
         yield from (Path(place, name) for name in names)
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raise OSError where something below a folder is neither a file nor a folder of its own."""
+    for place, folders, names in os.walk(folder):
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        strange = [name for name in names if not os.path.isfile(os.path.join(place, name))]
+        for name in links + strange:
+            raise OSError(errno.ENOTSUP, "neither a file nor a folder of its own", os.path.join(place, name))
 
 
 def _digests(folder: Path) -> dict[str, tuple[int, str]]:

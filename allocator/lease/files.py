@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ __all__ = [
     "Report",
     "parse",
     "read_file",
+    "read_object",
     "write_file",
 ]
 
@@ -131,23 +133,31 @@ def write_file(path: Path, content: Grant | Report) -> None:
 
 def read_file(path: Path, kind: type[Content]) -> Content | None:
     """What a file says; None where it is absent or not understood: it comes from a process that we do not control."""
+    return parse(_read(path, MOST_BYTES), kind)
+
+
+def read_object(path: Path, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """The object in a file of JSON, of which nothing else is known; empty where there is none."""
+    return _object(_read(path, most_bytes)) or {}
+
+
+def _read(path: Path, most_bytes: int) -> bytes:
+    """What is in a file that is not too long; b"" where something else stands in its place: nobody waits for it."""
     try:
-        with open(path, "rb") as file:
-            told = file.read(MOST_BYTES + 1)
+        # to open a pipe would wait for its other end
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+                return b""
+            return file.read(most_bytes)
     except OSError:
-        return None
-    return parse(told, kind)
+        return b""
 
 
 def parse(told: bytes, kind: type[Content]) -> Content | None:
     """What the bytes of a file say, or None; names that are not known are passed over."""
-    if len(told) > MOST_BYTES:
-        return None
-    try:
-        values: Any = json.loads(told)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, dict):
+    values = _object(told) if len(told) <= MOST_BYTES else None
+    if values is None:
         return None
     known = {}
     for field in fields(kind):
@@ -160,6 +170,15 @@ def parse(told: bytes, kind: type[Content]) -> Content | None:
         return kind(**known)
     except TypeError:
         return None
+
+
+def _object(told: bytes) -> dict[str, Any] | None:
+    """An object of JSON, or None."""
+    try:
+        values: Any = json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
 
 
 def _is_of(value: object, annotation: str) -> bool:

@@ -27,6 +27,8 @@ _ORDER_AGAIN = 1.0
 _PATIENCE = 5.0
 """Seconds that orders under way have when the service ends."""
 
+_IN_THE_WAY = (FileExistsError, IsADirectoryError, NotADirectoryError)
+
 
 class Dispatch:
     """Gives orders that the journal has announced.
@@ -60,6 +62,7 @@ class Dispatch:
         self.tasks: dict[tuple[str, int, str], asyncio.Task[None]] = {}
         self.troubles: dict[str, str] = {}
         self._not_before: dict[tuple[str, int, str], float] = {}
+        self._killed: dict[tuple[str, int], float] = {}
         self._serial = 0
 
     def starting(self, job: Job) -> bool:
@@ -90,7 +93,8 @@ class Dispatch:
     async def _start(self, job: Job, order: StartOrder) -> None:
         """Raise the epoch, so that no other start of the job can save anything any more, and start it."""
         try:
-            (order.folder / "checkpoint").mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (order.folder.parent, order.folder, order.folder / "checkpoint"):
+                folder.mkdir(mode=0o700, exist_ok=True)
             # it may have to wait for a checkpoint that is just being committed
             await asyncio.to_thread(raise_epoch, order.folder, self._grant(job))
         except StaleLeaseError as error:
@@ -99,6 +103,11 @@ class Dispatch:
                 self._refused(job, _not_started(order, error), there.epoch if there is not None else 0)
             return
         except (OSError, LeaseLockedError) as error:
+            # something else stands in the place of its folder or of its lease, and will the next time
+            if isinstance(error, _IN_THE_WAY) and order.folder.parent.is_dir():
+                if job.epoch == order.epoch and job.places:
+                    self._refused(job, _not_started(order, AdapterError(f"lease: {error}")), 0)
+                return
             raise AdapterError(f"lease of job {job.id}: {error}") from None
         if job.state != STARTING or job.epoch != order.epoch:
             return
@@ -136,13 +145,13 @@ class Dispatch:
 
     def clear(self, one: Seen) -> None:
         """A start that nobody wants to know of: it is killed, and once it has ended forgotten."""
+        start, now = (one.job, one.epoch), self._clock()
         if one.phase == "ended":
-            self.forget(one.job, one.epoch)
-            return
-        key, now = (one.job, one.epoch, "kill"), self._clock()
-        if now >= self._not_before.get(key, now):
-            self._task(*key, lambda: self._adapter.kill(one.job, one.epoch))
-            self._not_before[key] = now + _KILL_AGAIN
+            self._killed.pop(start, None)
+            self.forget(*start)
+        elif now >= self._killed.get(start, now - _KILL_AGAIN) + _KILL_AGAIN or (*start, "kill") in self._not_before:
+            self._killed[start] = now
+            self._task(*start, "kill", lambda: self._adapter.kill(*start))
 
     def ended(self, job: Job) -> None:
         """A start of a job has ended: what went wrong with its orders no longer matters."""

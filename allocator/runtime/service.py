@@ -189,6 +189,7 @@ class Service:
             self._trouble = str(error)
             return
         try:
+            self.journal.check()
             self._note({uuid: one for uuid, one in seen.items() if uuid not in started}, started)
             self._decide()
             self._carry_out()
@@ -283,7 +284,7 @@ class Service:
 
     def _through(self, job: Job, seen: Seen) -> list[Event]:
         """A start that has ended."""
-        report = self.watching.look(job, self.clock()).report
+        report = self.watching.look(job, self.clock(), again=True).report
         told = self.watching.told(job)
         posted = None if told is None else told.steps
         return events_of_end(job, seen, report, self._when(job, seen), self.settings, posted)

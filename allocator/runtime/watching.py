@@ -44,7 +44,7 @@ class Watch:
     Attributes
     ----------
     epoch : of the start.
-    report : the last, None before the first. stamp : when its file was written.
+    report : the last, None before the first. stamp : of its file: which it is, when it was written, and its size.
     changed_at : when steps or state last changed, seconds on the clock.
     asked_at, termed_at, killed_at : when the job was told to end, was sent SIGTERM, was killed; None: not yet.
     trained : steps and seconds up to the last measurement.
@@ -55,7 +55,7 @@ class Watch:
     epoch: int
     changed_at: float
     report: Report | None = None
-    stamp: int = 0
+    stamp: tuple[int, int, int] = (0, 0, 0)
     asked_at: float | None = None
     termed_at: float | None = None
     killed_at: float | None = None
@@ -125,15 +125,21 @@ class Watching:
             watch.changed_at = told.clock
         watch.told = told
 
-    def look(self, job: Job, now: float) -> Watch:
-        """Read the report of a job, if it has changed. One of another start, or that makes no sense, is ignored."""
+    def look(self, job: Job, now: float, *, again: bool = False) -> Watch:
+        """Read the report of a job, if it has changed. One of another start, or that makes no sense, is ignored.
+
+        Parameters
+        ----------
+        again : read it even if it looks unchanged: the clock of a file system may tick only every few milliseconds.
+        """
         watch = self.of(job, now)
         path = self.folder(job) / REPORT_FILE
         try:
-            stamp = path.stat().st_mtime_ns
+            status = path.stat()
         except OSError:
             return watch
-        if stamp == watch.stamp:
+        stamp = status.st_ino, status.st_mtime_ns, status.st_size
+        if stamp == watch.stamp and not again:
             return watch
         report = read_file(path, Report)
         if report is None or report.epoch != job.epoch or report.job != job.uuid or not _makes_sense(report):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -274,3 +275,17 @@ def test_import_is_light():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_terminal_that_lacks_a_character_is_shown_its_number():
+    program = """
+import sys
+from allocator.cli import app, main
+sys.argv = ["allocator", "--help"]
+app.info.help = "Größe \\ud800"
+main()
+"""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert shown.returncode == 0, shown.stderr
+    assert "Gr\\xf6\\xdfe \\ud800" in shown.stdout

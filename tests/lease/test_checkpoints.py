@@ -163,9 +163,11 @@ def test_an_earlier_epoch_takes_nothing_of_a_later_one_away(job):
     stale = job.checkpoints
     write_checkpoint(stale, 1, saver(1))
     job.next_epoch()
+    for steps in (2, 3):
+        write_checkpoint(job.checkpoints, steps, saver(steps))
     job.checkpoints.begin()
     stale._clear(1)
-    assert names(job) == [".partial-2-00000002", "00000001"]
+    assert names(job) == [".partial-2-00000004", "00000002", "00000003"]
 
 
 def test_on_a_full_disk_the_last_one_stays_and_the_error_says_so(job):
@@ -340,3 +342,61 @@ def test_a_folder_that_is_not_there_yet_is_made(job):
     assert folder.latest() is None
     write_checkpoint(folder, 1, saver(1))
     assert folder.latest().steps == 1
+
+
+@pytest.mark.parametrize("strange", ["pipe", "folder link", "dangling link"])
+def test_what_is_no_file_is_not_committed(job, strange):
+    write_checkpoint(job.checkpoints, 1, saver(1))
+
+    def save(folder):
+        saver(2)(folder)
+        if strange == "pipe":
+            os.mkfifo(folder / "shards" / "x")
+        else:
+            (folder / "shards" / "x").symlink_to("/" if strange == "folder link" else "nowhere")
+
+    with pytest.raises(CheckpointError, match=r"neither a file nor a folder of its own.*shards/x"):
+        write_checkpoint(job.checkpoints, 2, save)
+    assert names(job) == ["00000001"]
+    assert job.checkpoints.latest().steps == 1
+
+
+def test_a_link_to_a_file_counts_as_what_it_leads_to(job):
+    outside = job.folder / "outside"
+    outside.write_text("weights")
+    write_checkpoint(job.checkpoints, 1, saver(1))
+    write_checkpoint(job.checkpoints, 2, lambda folder: (folder / "model").symlink_to(outside))
+    assert job.checkpoints.latest().steps == 2
+    outside.write_text("others")
+    assert job.checkpoints.latest().steps == 1
+
+
+def test_all_is_on_the_disk_before_it_is_in_place_and_the_lock_is_held_then(job, monkeypatch):
+    """A machine that dies is not to be had in a test: what it would leave follows from the order of calls."""
+    folder = job.checkpoints
+    done, sync, rename = [], os.fsync, os.rename
+
+    def fsync(descriptor):
+        done.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), folder.path))
+        sync(descriptor)
+
+    def renamed(source, target):
+        with pytest.raises(LeaseLockedError), locked_lease(job.folder, 0.0):
+            raise AssertionError("whoever raises the epoch could come between the look at it and this")
+        done.append("in place")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", renamed)
+    write_checkpoint(folder, 1, saver(1))
+    partial = ".partial-1-00000001"
+    contents = [f"{partial}/{name}" for name in ("model", "shards/0", MANIFEST_FILE)]
+    assert sorted(done[:3]) == sorted(contents)
+    assert done[3:] == [f"{partial}/shards", partial, "in place", "."]
+
+
+def test_the_lease_of_another_job_commits_nothing(job):
+    folder = CheckpointFolder(job.folder / "checkpoint", "another-job", job.grant.epoch)
+    with pytest.raises(StaleLeaseError, match="of job a-job; epoch 1 of job another-job commits nothing"):
+        write_checkpoint(folder, 1, saver(1))
+    assert names(job) == []

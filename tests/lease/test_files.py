@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import asdict, fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.lease.files import MOST_BYTES, Grant, Report, parse, read_file, write_file
+from allocator.lease.files import MOST_BYTES, Grant, Report, parse, read_file, read_object, write_file
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 values = {
@@ -114,3 +115,21 @@ def test_where_writing_fails_the_file_is_what_it_was(tmp_path, monkeypatch):
         write_file(path, Report("a", 2))
     assert read_file(path, Report) == Report("a", 1)
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_what_stands_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    with open(tmp_path / "long", "wb") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "nested").write_text("[" * MOST_BYTES)
+    for name in ("pipe", "folder", "link", "long", "nested", "absent"):
+        assert read_file(tmp_path / name, Grant) is None
+        assert read_object(tmp_path / name) == {}
+
+
+def test_an_object_may_be_as_long_as_is_said(tmp_path):
+    (tmp_path / "file").write_text(json.dumps({"a": "x" * MOST_BYTES}))
+    assert read_object(tmp_path / "file") == {}
+    assert read_object(tmp_path / "file", 2 * MOST_BYTES) == {"a": "x" * MOST_BYTES}

@@ -12,11 +12,11 @@ import time
 
 import pytest
 
-from allocator.lease import CheckpointError, Lease, StaleLeaseError, reporter
+from allocator.lease import CheckpointError, Lease, LeaseLockedError, StaleLeaseError, locked_lease, reporter
 from allocator.lease.files import REPORT_FILE, Report, read_file
 from allocator.lease.lease import REPORT_SECONDS
-from allocator.lease.watch import LOOK_SECONDS
-from tests.lease.jobs import ROOT, Job, wait_until
+from allocator.lease.watch import LOOK_SECONDS, LeaseWatch
+from tests.lease.jobs import ROOT, Job, in_child, wait_until
 
 
 @pytest.fixture
@@ -198,6 +198,41 @@ def test_time_outside_of_steps_is_no_training(job, lease):
     assert job.report.save_seconds >= 0.6
 
 
+def test_the_first_step_is_reported_at_once(job, monkeypatch):
+    monkeypatch.setattr("allocator.lease.lease.REPORT_SECONDS", 1000.0)
+    lease = Lease(environment=job.environment)
+    lease.step()
+    wait_until(lambda: job.report.state == "training")
+    assert job.report.steps == 1
+    lease.close()
+
+
+def test_a_checkpoint_takes_no_time_of_training(lease):
+    lease.step()
+    lease.step()
+    before = lease._trained_seconds
+    lease.checkpoint(lambda _: time.sleep(0.5))
+    began = time.monotonic()
+    lease.step()
+    assert lease._trained_seconds - before <= time.monotonic() - began + 0.1
+
+
+def test_a_report_is_written_behind_the_fence(job, lease, monkeypatch):
+    """Else a later epoch could be granted, and report, between the look at the lease and the report of this one."""
+    written, write = [], reporter.write_file
+
+    def checked(path, content):
+        with pytest.raises(LeaseLockedError), locked_lease(job.folder, 0.0):
+            raise AssertionError("the lease is not locked")
+        written.append(content.steps)
+        write(path, content)
+
+    monkeypatch.setattr(reporter, "write_file", checked)
+    lease.step()
+    lease.report_now()
+    assert written[-1] == 1
+
+
 def test_wishes_are_reported_at_once_and_stay(job, lease):
     lease.request(batch_size=256)
     lease.request(gpus=4)
@@ -262,12 +297,44 @@ def test_the_end_is_noticed_soon(job, lease):
 
 def test_a_lease_that_is_not_renewed_in_time_ends(job, lease):
     job.write(seconds=0.4)
-    began = time.monotonic()
+    began = renewed = time.monotonic()
     for _ in lease(range(10**9)):
         if time.monotonic() - began > 0.2 and job.grant.serial < 3:
             job.write()
-    assert 0.4 <= time.monotonic() - began < 30
+            renewed = time.monotonic()
+    assert renewed > began + 0.2
+    assert 0.4 <= time.monotonic() - renewed < 30
     assert job.report.message == "the lease was not renewed in time"
+
+
+def test_a_lease_with_a_term_counts_from_when_it_was_read(job):
+    watch = LeaseWatch(job.folder, job.grant.job, job.grant.epoch)
+    job.write(seconds=0.4)
+    assert not watch.look(100.0)
+    assert not watch.look(100.35)
+    job.write()
+    assert not watch.look(100.4 + LOOK_SECONDS)
+    assert not watch.look(100.75)
+    job.write()
+    assert not watch.look(101.0 - LOOK_SECONDS)
+    # nothing new from here on
+    assert not watch.look(101.3)
+    assert watch.look(101.4)
+    watch.close()
+
+
+def test_a_file_that_looks_unchanged_is_read_once_a_second(job):
+    path = job.folder / "lease.json"
+    watch = LeaseWatch(job.folder, job.grant.job, job.grant.epoch)
+    assert not watch.look(100.0)
+    before, text = path.stat(), path.read_text()
+    path.write_text(text.replace('"ends": false', '"ends": true '))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+    assert not watch.look(100.5)
+    assert watch.look(101.1)
+    watch.close()
 
 
 @pytest.mark.parametrize("damage", ["absent", "not understood", "of another job", "of an earlier epoch"])
@@ -352,6 +419,15 @@ def test_a_fork_of_the_trainer_dies_of_sigterm_and_does_not_report(job, lease):
     os.kill(child, signal.SIGTERM)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
     assert not lease.ending
+
+    def end_as_interpreters_do():
+        lease.steps = 99
+        lease._at_exit()
+
+    assert in_child(end_as_interpreters_do) == 0
+    assert job.report.steps == 0
+    lease._at_exit()
+    assert job.report.steps == lease.steps == 0
 
 
 TRAINER = """

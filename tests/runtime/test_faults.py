@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from allocator.lease.files import REPORT_FILE, Report, read_file, write_file
-from allocator.runtime.adapters.base import Node, Seen
+from allocator.runtime.adapters.base import NoAnswerError, Node, Seen, StartOrder
+from allocator.runtime.decisions.world import Verdict
 from allocator.runtime.records.book import Job
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
@@ -314,3 +316,108 @@ def test_a_cluster_that_hangs_or_breaks_holds_nobody_up_for_ever(tmp_path: Path,
         return service
 
     assert states(asyncio.run(go())) == ["completed"] * 2
+
+
+class Mute(ModelCluster):
+    """Does not answer to the first order of epoch 2, and does nothing about it."""
+
+    async def start(self, order: StartOrder) -> None:
+        if order.epoch == 2 and not self.asked:
+            self.asked = True
+            raise NoAnswerError("no answer")
+        await super().start(order)
+
+    asked = False
+
+
+def test_an_end_that_was_told_before_is_not_that_of_the_next_start(tmp_path: Path) -> None:
+    async def go() -> tuple[Service, list[str]]:
+        cluster = Mute([Node("k", "k80", 1)], {"k80": 1.0})
+        service = await started(tmp_path, cluster, job(20.0, "crash"), until=100.0)
+        kinds = [event.kind for event in service.journal.events()]
+        await service._finish()
+        assert [epoch for _, epoch in cluster.starts] == [1, 2]
+        return service, kinds
+
+    service, kinds = asyncio.run(go())
+    assert states(service) == ["completed"]
+    assert kinds.count("ended") == 2
+    assert "found" not in kinds
+
+
+def test_pauses_between_tries_double_up_to_a_minute(tmp_path: Path) -> None:
+    async def go() -> None:
+        service = await service_on(tmp_path, one_type(1))
+        submit(service, job(20.0))
+        (one,) = service.book.by_id
+        one.since = 100.0
+        assert not service._waits(one, 100.0)
+        for failures, pause in ((1, 0.5), (2, 1.0), (3, 2.0), (7, 32.0), (8, 60.0), (30, 60.0)):
+            one.failures = failures
+            assert service._waits(one, 100.0 + pause - 0.01)
+            assert not service._waits(one, 100.0 + pause)
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_an_end_while_nobody_looked_is_dated_back_but_not_before_the_start(tmp_path: Path) -> None:
+    async def go() -> None:
+        cluster = one_type(1)
+        cluster.clock = 100.0
+        service = await service_on(tmp_path, cluster)
+        submit(service, job(20.0))
+        (one,) = service.book.by_id
+        now = time.time()
+        for since, ended_at, when in (
+            (0.0, now - 30.0, 70.0),
+            (90.0, now - 30.0, 90.0),
+            (0.0, 0.0, 100.0),
+            (0.0, now + 900.0, 100.0),
+        ):
+            one.since = since
+            seen = Seen(one.uuid, 1, "ended", 0, ended_at=ended_at)
+            assert service._when(one, seen) == pytest.approx(when, abs=3.0)
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_a_node_that_is_drained_twice_is_written_down_once(tmp_path: Path) -> None:
+    async def go() -> None:
+        service = await service_on(tmp_path, two_types())
+        for drained in (False, True, True, False, False):
+            service.drain("v", drained)
+        assert [event["drained"] for event in service.journal.events() if event.kind == "node"] == [True, False]
+        await service._finish()
+
+    asyncio.run(go())
+
+
+def test_a_job_that_runs_and_is_rejected_ends_so(tmp_path: Path) -> None:
+    async def go() -> Service:
+        cluster = one_type(1)
+        service = await started(tmp_path, cluster, job(500.0))
+        (one,) = service.book.by_id
+        service._log(Verdict(cluster.clock, 10.0, True, {}, (one.uuid,)))
+        assert one.state == "stopping"
+        await run_on(service, cluster, cluster.clock + 60.0)
+        await service._finish()
+        return service
+
+    service = asyncio.run(go())
+    assert states(service) == ["rejected"]
+    assert "cannot promise its deadline" in service.book.by_id[0].reason
+
+
+def test_steps_that_are_only_believed_are_no_more_than_there_are(tmp_path: Path) -> None:
+    async def go() -> None:
+        cluster = one_type(1)
+        service = await started(tmp_path, cluster, job(500.0, "deaf", total_steps=20.0), until=10.0)
+        (one,) = service.book.by_id
+        assert 5.0 < service.steps_of(one) < 20.0
+        await run_on(service, cluster, 60.0)
+        assert service.steps_of(one) == 20.0
+        await service._finish()
+
+    asyncio.run(go())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import subprocess
@@ -77,6 +78,22 @@ def test_all_or_nothing_is_written(tmp_path: Path) -> None:
     assert len(list(journal.events())) == 100
 
 
+@pytest.mark.parametrize("wrong", [Event("note", clock=math.nan), Event("note", data={"set": {1}})])
+def test_an_event_that_cannot_be_written_hinders_no_later_one(tmp_path: Path, wrong: Event) -> None:
+    journal = Journal(tmp_path)
+    with pytest.raises((JournalError, TypeError)):
+        journal.append([Event("before"), wrong])
+    journal.append([Event("after")])
+    assert [event.kind for event in journal.events()] == ["after"]
+
+
+def test_each_commit_is_on_the_disk(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    full = 2
+    assert journal._base.execute("PRAGMA synchronous").fetchone() == (full,)
+    assert journal._base.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
 WRITER = """
 import os, signal, sys
 from pathlib import Path
@@ -108,6 +125,8 @@ def test_the_clock_goes_on_and_never_back(monkeypatch: pytest.MonkeyPatch) -> No
     # set back while no service ran, or years ahead
     assert Clock(100.0, 1e9 + 5000.0)() == pytest.approx(100.0, abs=0.5)
     assert Clock(100.0, 1e9 - 1e9)() == pytest.approx(100.0, abs=0.5)
+    assert Clock(100.0, 1e9 - 400 * 86400)() == pytest.approx(100.0, abs=0.5)
+    assert Clock(100.0, 1e9 - 300 * 86400)() == pytest.approx(100.0 + 300 * 86400, abs=0.5)
     clock = Clock(100.0, 1e9)
     before = clock()
     wall = 5.0
@@ -164,3 +183,32 @@ def test_a_journal_with_damage_inside_is_refused(tmp_path: Path) -> None:
         found = read_again(tmp_path)
         assert isinstance(found, str)
         assert "journal.sqlite" in found
+
+
+@pytest.mark.parametrize("name", ["journal.sqlite", "journal.sqlite-wal", "lock"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_into_a_journal_that_is_gone(tmp_path: Path, name: str, replaced: bool) -> None:
+    journal = Journal(tmp_path)
+    journal.append([Event("submitted", "a", data={"command": ["x"]})])
+    path, aside = tmp_path / name, tmp_path / "aside"
+    path.rename(aside)
+    if replaced:
+        path.write_bytes(b"")
+    for write in (journal.check, lambda: journal.append([Event("cancelled", "a")])):
+        with pytest.raises(JournalError, match=f"{name} was deleted or replaced"):
+            write()
+    aside.replace(path)
+    journal.append([Event("cancelled", "a")])
+    journal.close()
+    again = Journal(tmp_path)
+    assert [event.kind for event in again.events()] == ["submitted", "cancelled"]
+    again.close()
+
+
+def test_the_last_events_come_in_their_order(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append(Event("note", "ab"[number % 2], data={"number": number}) for number in range(9))
+    assert [event["number"] for event in journal.events(last=3)] == [6, 7, 8]
+    assert [event["number"] for event in journal.events("b")] == [1, 3, 5, 7]
+    assert [event["number"] for event in journal.events("a", last=2)] == [6, 8]
+    assert len(list(journal.events(last=100))) == 9

@@ -218,6 +218,8 @@ def test_what_else_is_refused(tmp_path: Path) -> None:
             await adapter.start(replace(strange, job="../../x"))
         with pytest.raises(AdapterError, match="there is no command"):
             await adapter.start(replace(strange, command=()))
+        with pytest.raises(AdapterError, match="surrogates not allowed"):
+            await adapter.start(replace(strange, command=("true", "\ud800")))
         with pytest.raises(AdapterError, match="No such file"):
             await adapter.start(replace(strange, folder=tmp_path / "jobs" / "none"))
 
@@ -355,11 +357,13 @@ def test_output_has_a_limit(tmp_path: Path) -> None:
 def test_an_epoch_is_started_once(tmp_path: Path) -> None:
     async def main() -> None:
         adapter, job = await opened(tmp_path), new_job(tmp_path)
-        command = ("sh", "-c", "echo ran; sleep 0.3")
+        gate = tmp_path / "gate"
+        command = ("sh", "-c", f"echo ran; until [ -e {gate} ]; do sleep 0.01; done")
         first = order(tmp_path, job, *command)
         await asyncio.gather(*(adapter.start(first) for _ in range(5)))
         other = await opened(tmp_path)
         await other.start(first)
+        gate.touch()
         assert (await ended(adapter, job)).code == 0
         await adapter.start(first)
         assert (await ended(other, job)).code == 0

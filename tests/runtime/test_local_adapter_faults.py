@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -17,7 +18,14 @@ from pathlib import Path
 import pytest
 
 from allocator.runtime.adapters.base import AdapterError, Seen
-from allocator.runtime.adapters.local.folder import EXIT_FILE, RUN_FILE, number_in
+from allocator.runtime.adapters.local.folder import (
+    EXIT_FILE,
+    RUN_FILE,
+    number_in,
+    reserve_exit,
+    take_lock,
+    write_exit,
+)
 from allocator.runtime.adapters.local.output import LOG_FILES
 from allocator.runtime.adapters.local.processes import boot_identity, is_alive, start_time_of
 from tests.runtime.small_disks import small_disk_at
@@ -187,6 +195,83 @@ def test_the_process_that_takes_orders_may_be_killed(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_start_that_nobody_waits_for_any_more_does_not_begin(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, jobs = await opened(tmp_path), [new_job(tmp_path) for _ in range(3)]
+        before = set(children_of(os.getpid()))
+        await adapter.start(order(tmp_path, jobs[0], "true"))
+        (launcher,) = set(children_of(os.getpid())) - before
+        os.kill(launcher, signal.SIGSTOP)
+        late = asyncio.ensure_future(adapter.start(order(tmp_path, jobs[1], "true")))
+        await asyncio.sleep(0.1)
+        late.cancel()
+        with suppress(asyncio.CancelledError):
+            await late
+        os.kill(launcher, signal.SIGCONT)
+        await adapter.start(order(tmp_path, jobs[2], "true"))
+        await ended(adapter, jobs[2])
+        folder = tmp_path / "jobs" / jobs[1]
+        # its shim has looked, and left
+        await until(lambda: (folder / "run.lock").exists() and (lock := take_lock(str(folder))) and not os.close(lock))
+        assert not (folder / RUN_FILE).exists()
+        assert not (folder / "log").exists() or not lines(folder / "log")
+        await adapter.close()
+
+    asyncio.run(main())
+
+
+def test_the_kernel_and_then_the_next_look_end_what_a_killed_shim_leaves(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        program = "setsid sleep 600 & echo $! > daemon; exec sleep 601"
+        folder = tmp_path / "jobs" / job
+        await adapter.start(order(tmp_path, job, "sh", "-c", program, working_directory=folder))
+        daemon = int((await until(lambda: lines(folder / "daemon")))[0])
+        await until(lambda: len(processes_of(job)) == 2)
+        os.kill(shim_of(tmp_path, job), signal.SIGKILL)
+        await until(lambda: processes_of(job) == [daemon])
+        assert (await ended(adapter, job)).code is None
+        assert not processes_of(job)
+
+    asyncio.run(main())
+
+
+def test_processes_that_do_not_end_when_another_has_failed_are_killed(tmp_path: Path) -> None:
+    program = "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); open(f\"{os.environ['RANK']}\", 'w')\n"
+    program += "while not (os.path.exists('0') and os.path.exists('1')): time.sleep(0.01)\n"
+    program += "sys.exit(9) if os.environ['RANK'] == '1' else time.sleep(600)"
+
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        ranks = {"gpus": 2, "one_process_per_gpu": True, "working_directory": tmp_path}
+        await adapter.start(order(tmp_path, job, *PYTHON, program, **ranks))
+        assert (await ended(adapter, job)).reason == "rank 1: exit status 9"
+
+    asyncio.run(main())
+
+
+def test_reasons_of_any_kind_are_told_as_they_are(tmp_path: Path) -> None:
+    for reason in ("plain", 'a "quoted" \\ path', '"epoch": 7, "code": 0}', "two\nlines\t\x00", "Größe \ud800"):
+        reserved = reserve_exit(str(tmp_path))
+        write_exit(str(tmp_path), reserved, 3, None, 0, reason, 5)
+        os.close(reserved)
+        told = json.loads((tmp_path / EXIT_FILE).read_bytes())
+        assert (told["epoch"], told["code"], told["lost_output"]) == (3, None, 5)
+        assert told["reason"] == reason.encode("ascii", "backslashreplace").decode()
+        assert number_in(str(tmp_path / EXIT_FILE), "epoch") == 3
+
+
+def test_output_is_not_written_through_a_link(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        (tmp_path / "jobs" / job / "log").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(AdapterError, match="log"):
+            await adapter.start(order(tmp_path, job, "echo", "secret"))
+        assert not (tmp_path / "elsewhere").exists()
+
+    asyncio.run(main())
+
+
 def children_of(pid: int) -> list[int]:
     return [
         child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in map(int, path.read_text().split())
@@ -260,17 +345,99 @@ def test_a_process_with_the_number_of_a_shim_is_not_the_shim(tmp_path: Path) -> 
     asyncio.run(main())
 
 
+ODD = (
+    "[" * 50_000,
+    '{"epoch": 1e400, "pid": 1, "start_time": 1, "boot": ""}',
+    '{"epoch": 1, "pid": 1e400, "start_time": 1, "boot": ""}',
+    f'{{"epoch": 1, "pid": {10**30}, "start_time": 1, "boot": ""}}',
+    '{"epoch": 1, "pid": -1, "start_time": 1, "boot": ""}',
+    '{"epoch": 1, "code": 1e400, "signal": 0, "ended_at": 1, "reason": ""}',
+)
+
+
 def test_files_that_make_no_sense_do_no_harm(tmp_path: Path) -> None:
     async def main() -> None:
         adapter, job = await opened(tmp_path), new_job(tmp_path)
         await adapter.start(order(tmp_path, job, "true"))
         await ended(adapter, job)
         for name in (RUN_FILE, EXIT_FILE):
-            for text in ("", "{", "[]", "null", '{"epoch": null}', '{"epoch": "x", "pid": []}', "\0" * 100):
+            for text in ("", "{", "[]", "null", '{"epoch": null}', '{"epoch": "x", "pid": []}', "\0" * 100, *ODD):
                 (tmp_path / "jobs" / job / name).write_text(text)
-                await (await opened(tmp_path)).observe()
+                other = await opened(tmp_path)
+                for _ in range(2):
+                    await other.observe()
                 await adapter.stop(job, 1)
                 await adapter.kill(job, 1)
+
+    asyncio.run(main())
+
+
+def test_an_end_at_no_time_is_an_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter, job = await opened(tmp_path), new_job(tmp_path)
+        await adapter.start(order(tmp_path, job, "true"))
+        await ended(adapter, job)
+        for number in ("NaN", "1e400", "-1e400"):
+            told = f'{{"epoch": 1, "code": 0, "signal": 0, "ended_at": {number}, "reason": ""}}'
+            (tmp_path / "jobs" / job / EXIT_FILE).write_text(told)
+            seen = await seen_of(await opened(tmp_path), job)
+            assert seen == Seen(job, 1, "ended", 0)
+
+    asyncio.run(main())
+
+
+def test_a_job_that_spoils_what_is_known_of_its_start_is_started_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        for told in ("nonsense", '{"epoch": 1, "pid": -1, "start_time": 1, "boot": ""}'):
+            adapter, job = await opened(tmp_path), new_job(tmp_path)
+            folder = tmp_path / "jobs" / job
+            spoil = f"echo started >> starts; echo '{told}' > {RUN_FILE}; exit 7"
+            for epoch in (1, 2):
+                again = order(tmp_path, job, "sh", "-c", spoil, epoch=epoch, working_directory=folder)
+                await adapter.start(again)
+                await until(lambda job=job: not processes_of(job))
+                seen = await ended(adapter, job)
+                assert (seen.epoch, seen.code) == (epoch, 7)
+                # ordered again, by another scheduler as well
+                for other in (adapter, await opened(tmp_path)):
+                    await other.start(again)
+                    assert await ended(other, job) == seen
+                assert len(lines(folder / "starts")) == epoch
+
+    asyncio.run(main())
+
+
+def test_a_job_that_puts_pipes_and_folders_in_the_place_of_files(tmp_path: Path) -> None:
+    """Its own end may be lost; that of no other is, and nobody waits."""
+    spoils = [f"rm {name}; {what} {name}" for name in (RUN_FILE, "log") for what in ("mkfifo", "mkdir")]
+    spoils += [f"{what} {EXIT_FILE}" for what in ("mkfifo", "mkdir")]
+    spoils += ["rm run.lock; mkdir run.lock; kill -9 $PPID; sleep 60"]
+
+    async def main() -> None:
+        adapter, jobs = await opened(tmp_path), [new_job(tmp_path) for _ in spoils]
+        for job, spoil in zip(jobs, spoils, strict=True):
+            folder = tmp_path / "jobs" / job
+            await adapter.start(order(tmp_path, job, "sh", "-c", f"{spoil}; touch spoilt", working_directory=folder))
+        await until(lambda: all((tmp_path / "jobs" / job / "spoilt").exists() for job in jobs[:-1]))
+        other = new_job(tmp_path)
+        await adapter.start(order(tmp_path, other, "true"))
+        assert (await ended(adapter, other)).code == 0
+        # without a lock that could be taken, what is left of a job tells whether it has ended
+        assert (await ended(adapter, jobs[-1])).code is None
+        assert not processes_of(jobs[-1])
+        for job in jobs:
+            folder = tmp_path / "jobs" / job
+            await until(lambda job=job: not processes_of(job))
+            for name in (RUN_FILE, EXIT_FILE):
+                with suppress(OSError):
+                    (folder / name).rmdir()
+            # a start where the log cannot be written is refused, and leaves nobody behind
+            with suppress(AdapterError):
+                await adapter.start(order(tmp_path, job, "true", epoch=2))
+                assert (await ended(adapter, job)).epoch == 2
+            assert not processes_of(job)
+        with pytest.raises(AdapterError, match="log"):
+            await adapter.start(order(tmp_path, jobs[2], "true", epoch=3))
 
     asyncio.run(main())
 

@@ -63,8 +63,11 @@ def test_orders_reach_what_is_wanted_and_never_double_a_gpu(
 
 def test_partners_share_and_strangers_do_not() -> None:
     jobs = {name: Job(k, name, ("x",)) for k, name in enumerate("abc")}
-    jobs["a"].state, jobs["a"].places = "running", places([0])
     shared = {"a": Target("t", places([0]), "b"), "b": Target("t", places([0]), "a"), "c": Target("t", places([0]))}
+    # even where a plan gives a GPU to two of them
+    stops, starts = orders(shared, [], jobs)
+    assert [job.uuid for job in starts] == ["a", "b"]
+    jobs["a"].state, jobs["a"].places = "running", places([0])
     stops, starts = orders(shared, [jobs["a"]], jobs)
     assert not stops
     assert [job.uuid for job in starts] == ["b"]
@@ -101,6 +104,9 @@ def test_what_was_measured_takes_the_place_of_the_table() -> None:
     knowledge.learn(name, 1, {("k80", 1): usual["k80", 1] / 2})
     assert knowledge.believed(name, 1, {}) == slow
     assert knowledge.believed("nobody knows", 3, {}) == {("v100", 3): 1.0, ("k80", 3): 1.0}
+    # one that names no type says nothing of others
+    knowledge.learn("", 1, {("k80", 1): 7.0})
+    assert knowledge.believed("", 1, {}) == {("v100", 1): 1.0, ("k80", 1): 1.0}
     rates = knowledge.rates([slow, knowledge.believed("nobody knows", 3, {})], [1, 3])
     assert rates.shape == (2, 2)
     assert np.all(rates > 0)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import stat
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,13 @@ def requests(tmp_path: Path) -> Any:
         ({"do": "submit", "jobs": [GOOD | {"command": "train"}]}, "a list of arguments"),
         ({"do": "submit", "jobs": [GOOD | {"command": [""]}]}, "a list of arguments"),
         ({"do": "submit", "jobs": [GOOD | {"command": ["a\0b"]}]}, "field 'command'"),
+        ({"do": "submit", "jobs": [GOOD | {"command": ["a", "\ud800"]}]}, "field 'command'"),
+        ({"do": "submit", "jobs": [GOOD | {"command": ["a", "é" * 40_000]}]}, "at most 65536 bytes"),
+        ({"do": "submit", "jobs": [GOOD | {"working_directory": "/\ud800"}]}, "field 'working_directory'"),
+        ({"do": "submit", "jobs": [GOOD | {"environment": {"\ud800": "1"}}]}, "field 'environment'"),
+        ({"do": "submit", "jobs": [GOOD | {"environment": {"A": "\ud800"}}]}, "environment A"),
+        ({"do": "submit", "jobs": [GOOD | {"name": "a\nb"}]}, "one line, without control characters"),
+        ({"do": "submit", "jobs": [GOOD | {"job_type": "\x1b[2J"}]}, "one line, without control characters"),
         ({"do": "submit", "jobs": [GOOD | {"gpus": 0}]}, "field 'gpus': found 0, expected a whole number from 1"),
         ({"do": "submit", "jobs": [GOOD | {"gpus": True}]}, "field 'gpus'"),
         ({"do": "submit", "jobs": [GOOD | {"total_steps": -1}]}, "a number above 0"),
@@ -75,6 +85,14 @@ def test_bad_requests_are_told_what_is_wrong(requests: Requests, asked: Any, tol
     assert answer["ok"] is False
     assert told in answer["error"]
     assert not requests._service.book.jobs
+
+
+def test_arguments_need_not_be_utf_8(requests: Requests) -> None:
+    given = json.dumps(GOOD | {"command": [os.fsdecode(b"caf\xe9.py"), "a\nb"], "name": "Größe <b>"})
+    assert requests.answer({"do": "submit", "jobs": [json.loads(given)]})["ok"]
+    (job,) = requests._service.book.by_id
+    assert [os.fsencode(part) for part in job.command] == [b"caf\xe9.py", b"a\nb"]
+    assert job.name == "Größe <b>"
 
 
 def test_one_bad_job_lets_none_in(requests: Requests) -> None:
@@ -195,6 +213,34 @@ def test_silent_and_endless_clients_do_not_hold_up_others(tmp_path: Path) -> Non
         assert Client(tmp_path).ask("status")["jobs"] == []
         for connection in silent:
             connection.close()
+
+
+def test_who_does_not_take_its_answer_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allocator.runtime.door.server._PATIENCE", 0.3)
+    with Serving(tmp_path) as serving:
+        serving.service.submit([(f"{number:032x}", GOOD | {"name": "n" * 1000}) for number in range(200)])
+        before = len(os.listdir("/proc/self/fd"))
+        greedy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        greedy.settimeout(20)
+        greedy.connect(str(tmp_path / "socket"))
+        greedy.sendall(b'{"do": "history"}\n' * 20)
+        assert len(os.listdir("/proc/self/fd")) > before
+        until = time.monotonic() + 20.0
+        while len(os.listdir("/proc/self/fd")) > before + 1:
+            assert time.monotonic() < until, "the service keeps the connection"
+            time.sleep(0.05)
+        # what the kernel had taken is there, and then the end: no answer is kept for who does not read
+        with suppress(ConnectionResetError):
+            assert len(b"".join(iter(lambda: greedy.recv(1 << 16), b""))) < 20 * 200 * 1000
+        greedy.close()
+
+
+def test_a_service_ends_in_peace_while_it_is_spoken_with(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, Serving(tmp_path):
+        connection.connect(str(tmp_path / "socket"))
+        connection.sendall(b'{"do": "status"}\n{')
+        assert connection.recv(1 << 16)
+    assert not caplog.records
 
 
 def test_a_path_longer_than_sockets_take(tmp_path: Path) -> None:

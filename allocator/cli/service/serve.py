@@ -108,6 +108,7 @@ class _Maker:
     def keep_throughputs(self, path: Path) -> None:
         """The throughputs that are believed of job types, as a file."""
         write_table(replace(self.options, cluster="v100:1").runs([Variant(self.policy)]).table, path)
+        path.chmod(0o600)
 
     def rhythm(self, hardware: Hardware) -> str:
         """When it is decided, in words."""

@@ -24,7 +24,7 @@ class Memory:
     """A file that holds the last state of a world."""
 
     def __init__(self, path: Path) -> None:
-        self._file, self._not_before = StateFile(path), 0.0
+        self._file, self._not_before = StateFile(path, 0o600), 0.0
         self._closed = False
 
     def recall(self, world: World, jobs: Collection[str]) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -243,9 +244,22 @@ def _uuid(given: Any) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or "\0" in value:
+    """Text that a program can be given; bytes that are no UTF-8 come as the surrogates that Python has for them."""
+    try:
+        good = isinstance(value, str) and len(os.fsencode(value)) <= _LONGEST_TEXT and "\0" not in value
+    except UnicodeEncodeError:
+        good = False
+    if not good:
         raise InputError("submit", field=name, found=value, expected=f"text of at most {_LONGEST_TEXT} bytes")
-    return value
+    return str(value)
+
+
+def _name(name: str, value: Any) -> str:
+    """Text for people, on one line."""
+    text = _text(name, value)
+    if any(unicodedata.category(character) == "Cc" for character in text):
+        raise InputError("submit", field=name, found=text, expected="one line, without control characters")
+    return text
 
 
 def _command(name: str, value: Any) -> list[str]:
@@ -265,8 +279,9 @@ def _environment(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise InputError("submit", field=name, found=value, expected="variables by name")
     for key, text in value.items():
-        if not isinstance(key, str) or not key or "=" in key or "\0" in key:
+        if not key or "=" in key:
             raise InputError("submit", field=name, found=key, expected="names of variables")
+        _text(name, key)
         _text(f"{name} {key}", text)
     return dict(value)
 
@@ -299,14 +314,14 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "command": _command,
     "working_directory": _folder,
     "environment": _environment,
-    "name": _text,
-    "user": _text,
+    "name": _name,
+    "user": _name,
     "gpus": _gpus,
-    "job_type": _text,
+    "job_type": _name,
     "total_steps": _number,
     "duration": _number,
     "weight": _number,
     "deadline": _number,
-    "entity": _text,
+    "entity": _name,
     "one_process_per_gpu": _flag,
 }

@@ -188,7 +188,10 @@ async def _metrics(request: Request) -> Response:
 async def _login(request: Request) -> Response:
     desk = _desk(request)
     body = await _body(request, _LONGEST_LOGIN)
-    shown = parse_qs(body.decode(errors="replace"), max_num_fields=4).get("token", [""])[0].strip()
+    try:
+        shown = parse_qs(body.decode(errors="replace"), max_num_fields=4).get("token", [""])[0].strip()
+    except ValueError:
+        shown = ""
     if not desk.access.is_token(shown):
         return _shown(desk.login, 401)
     answer = Response(status_code=303, headers={"location": "/"})

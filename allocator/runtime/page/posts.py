@@ -88,7 +88,7 @@ class Posts:
     @staticmethod
     def _steps(job: Job, percentage: float | None, metrics: Mapping[str, str]) -> float | None:
         """Steps of a job so far; None where the post says nothing of them, or only that it begins."""
-        current, total = (_step(metrics, name) for name in ("current_step", "total_steps"))
+        current, total = _step(metrics, "current_step", 0.0), _step(metrics, "total_steps", 1.0)
         if current is not None:
             # a trainer may count otherwise than whoever submitted the job: then its share of the way counts
             scale = job.total_steps / total if job.total_steps and total else 1.0
@@ -122,9 +122,9 @@ def _metrics(listed: Any) -> Iterator[tuple[str, str]]:
         yield one["name"][:_LONGEST_METRIC], str(one.get("value", ""))[:_LONGEST_METRIC]
 
 
-def _step(metrics: Mapping[str, str], name: str) -> float | None:
+def _step(metrics: Mapping[str, str], name: str, least: float) -> float | None:
     try:
         value = float(metrics[name])
     except (KeyError, ValueError):
         return None
-    return value if isfinite(value) and 0 <= value <= _MOST_STEPS else None
+    return value if isfinite(value) and least <= value <= _MOST_STEPS else None

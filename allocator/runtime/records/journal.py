@@ -108,6 +108,8 @@ class Journal:
         except sqlite3.DatabaseError as error:
             self._lock.close()
             raise InputError(str(path), found=str(error), expected="the journal of a service") from None
+        wanted = (folder / "lock", path, path.with_name(f"{path.name}-wal"))
+        self._files = {one: found for one in wanted if (found := _identity(one))}
 
     def _check_format(self, path: Path) -> None:
         self._base.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (str(_FORMAT),))
@@ -131,6 +133,12 @@ class Journal:
             self._base.execute("INSERT OR IGNORE INTO about VALUES ('instance', ?)", (uuid.uuid4().hex,))
             self._base.execute("INSERT OR REPLACE INTO about VALUES ('folder', ?)", (str(here),))
 
+    def check(self) -> None:
+        """Raise JournalError where lock or journal were taken away or replaced: nobody would read what is written."""
+        for path, identity in self._files.items():
+            if _identity(path) != identity:
+                raise JournalError(f"journal: {path} was deleted or replaced; end the service, and put it back")
+
     def append(self, events: Iterable[Event]) -> list[Event]:
         """Write events, all or none; returns them with their numbers.
 
@@ -139,6 +147,7 @@ class Journal:
         JournalError
             They were not written.
         """
+        self.check()
         now, written = time.time(), []
         try:
             self._base.execute("BEGIN IMMEDIATE")
@@ -150,9 +159,11 @@ class Journal:
                 )
                 written.append(Event(event.kind, event.job, event.clock, event.data, now, int(cursor.lastrowid or 0)))
             self._base.execute("COMMIT")
-        except sqlite3.Error as error:
+        except BaseException as error:
             self._roll_back()
-            raise JournalError(f"journal: {error}") from None
+            if isinstance(error, sqlite3.Error):
+                raise JournalError(f"journal: {error}") from None
+            raise
         return written
 
     def _roll_back(self) -> None:
@@ -238,6 +249,15 @@ def _is_of(folder: Path, instance: str) -> bool:
         return False
     journal.close()
     return journal.instance == instance
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is, whatever its name; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _locked(folder: Path) -> Any:

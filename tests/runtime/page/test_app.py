@@ -73,9 +73,10 @@ def test_the_token_opens_page_and_metrics(guarded: Asker) -> None:
 
 def test_a_browser_logs_in_and_may_read_only(service: Made) -> None:
     client = client_of(service, changes=True)[1]
-    refused = client.post("/login", content=b"token=wrong")
-    assert refused.status == 401
-    assert "set-cookie" not in refused.headers
+    for wrong in (b"token=wrong", b"", b"a=1&b=2&c=3&d=4&token=" + TOKEN.encode(), b"token=%ff\xff%00"):
+        refused = client.post("/login", content=wrong)
+        assert refused.status == 401
+        assert "set-cookie" not in refused.headers
     answer = client.post("/login", content=f"token={TOKEN}".encode())
     assert (answer.status, answer.headers["location"]) == (303, "/")
     for flag in ("HttpOnly", "Secure", "SameSite=lax", "Path=/"):

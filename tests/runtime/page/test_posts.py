@@ -65,6 +65,15 @@ def test_metrics_with_steps_are_finer(service: Made, asker: Asker) -> None:
     assert told.metrics["current_step"] == "123"
 
 
+def test_totals_that_are_none_do_not_count(service: Made, asker: Asker) -> None:
+    known = service.book.by_id[0]
+    for total in ("0", "1e-320", "1e-5", "-3", "nan", "inf", "1e400"):
+        for current, steps in (("0", 0.0), ("5", 5.0)):
+            metrics = [{"name": "current_step", "value": current}, {"name": "total_steps", "value": total}]
+            assert post(asker, known, {"metrics": metrics}).status == 200
+            assert service.steps_of(known) == steps
+
+
 def test_speed_is_measured_from_posts(service: Made, asker: Asker) -> None:
     job = service.book.by_id[0]
     service.clock = lambda: 5.0  # type: ignore[assignment]

@@ -17,10 +17,13 @@ from allocator.lease.files import LEASE_FILE, Grant, write_file
 from allocator.runtime.adapters.base import StartOrder
 from allocator.runtime.adapters.slurm import runner
 from allocator.runtime.adapters.slurm.orders import (
+    Ended,
     Mark,
     Start,
+    begun_epoch,
     ended,
     job_name,
+    kill_ordered,
     mark_of,
     order_kill,
     read_start,
@@ -211,3 +214,36 @@ def test_marks_are_read_as_they_are_written() -> None:
         f"allocator:{JOB}:3:1:2x4:5",
     ):
         assert Mark.read(comment) is None
+
+
+def test_orders_are_private_and_a_kill_is_of_its_epoch(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    first = folder.order("")
+    assert (tmp_path / runner.START_FILE).stat().st_mode & 0o077 == 0
+    order_kill(first)
+    assert kill_ordered(first)
+    assert not kill_ordered(folder.order("", epoch=2))
+
+
+def test_a_copy_that_is_behind_the_order_does_not_run(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.order("open('ran', 'w')", restarts=1)
+    copy = folder.begin(restarts=0)
+    assert "the order is for 1" in copy.communicate()[1]
+    assert copy.returncode == runner.REFUSED
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_stands_in_the_place_of_files_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = Folder(tmp_path).order("")
+    for name in (runner.EXIT_FILE, runner.RUN_FILE):
+        os.mkfifo(name)
+        assert runner.read(name) == {}
+        assert ended(start) is None
+        assert begun_epoch(start) == -1
+        os.unlink(name)
+    Path(runner.EXIT_FILE).write_text('{"epoch": 1, "code": [], "signal": {}, "ended_at": NaN}')
+    assert ended(start) == Ended(None, 0, "None", 0.0)
+    Path(runner.START_FILE).write_text('{"mark": "allocator:a:1:0:1x1", "node_names": 7}')
+    assert read_start(tmp_path) == Start(Mark("a", 1, 0, 1, 1), tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import marshal
 import os
 import signal
@@ -13,11 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object
 from allocator.runtime.adapters.base import (
     NOT_EXECUTABLE,
     NOT_FOUND,
@@ -53,6 +53,9 @@ for name, code in marshal.load(sys.stdin.buffer):
     exec(code, module.__dict__)
 module.main()"""
 """Modules come compiled, in memory: files would be compiled each time, and might by then be of another version."""
+
+_MOST_PROCESSES = 1 << 31
+"""Numbers of processes are below."""
 
 _SLICE = 64
 """Jobs that are looked at before others have their turn in the event loop."""
@@ -140,6 +143,9 @@ class LocalAdapter(Adapter):
                     self._ended[job] = seen
                     # Where this is the first process of a container, orphans become its children.
                     self._children.add(run.pid)
+            elif folder and not seen:
+                # The job has spoilt run.json; its shim has told the end all the same.
+                seen = _told_end(job, folder)
             if seen:
                 found.append(seen)
         return found
@@ -148,17 +154,8 @@ class LocalAdapter(Adapter):
         """What the folder says; None if the process that watches is gone without a word."""
         if self._is_watched(run):
             return Seen(job, run.epoch, "running")
-        told = _read_json(folder / EXIT_FILE)
-        if told.get("epoch") != run.epoch:
-            return None
-        code = told.get("code")
-        try:
-            number, ended_at = int(told["signal"]), float(told["ended_at"])
-            return Seen(
-                job, run.epoch, "ended", None if code is None else int(code), number, str(told["reason"]), ended_at
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+        told = _told_end(job, folder)
+        return told if told and told.epoch == run.epoch else None
 
     def _is_watched(self, run: _Run) -> bool:
         return run.boot == self._boot and is_alive(run.pid, run.start_time)
@@ -166,7 +163,11 @@ class LocalAdapter(Adapter):
     def _recover(self, job: str, folder: Path, run: _Run, left: Sequence[int]) -> Seen:
         """Say the end of a start in place of its shim, once nothing of it is left."""
         running = Seen(job, run.epoch, "running", reason="the process that watches it is gone")
-        lock = take_lock(str(folder))
+        try:
+            lock = take_lock(str(folder))
+        except OSError:
+            # the folder of this job alone is in disorder; no start of it has a lock there
+            lock = os.open(folder, os.O_RDONLY)
         if lock is None:
             return running
         try:
@@ -205,7 +206,8 @@ class LocalAdapter(Adapter):
                 self._enter(order)
                 told = self._told(order, indices)
                 answer, writer = os.pipe()
-            except OSError as error:
+            except (OSError, ValueError) as error:
+                # arguments and variables that no program can be given are ValueErrors
                 raise AdapterError(f"the job cannot be started: {error}") from error
             self._waiting.append((told, writer))
             if len(self._waiting) == 1:
@@ -220,7 +222,7 @@ class LocalAdapter(Adapter):
                 os.close(answer)
                 self._ended.pop(order.job, None)
         if said not in (STARTED, STARTED_BEFORE):
-            end = _read_json(order.folder / EXIT_FILE)
+            end = read_object(order.folder / EXIT_FILE)
             if end.get("epoch") == order.epoch and end.get("code") in (NOT_EXECUTABLE, NOT_FOUND):
                 raise CommandError(said, end["code"])
             raise AdapterError(said or "the process that starts the job was killed")
@@ -386,21 +388,25 @@ def _file(module: ModuleType) -> str:
     return str(module.__file__)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """What a file says; nothing where it is absent."""
+def _told_end(job: str, folder: Path) -> Seen | None:
+    """The last end of which a shim has told, if it has."""
+    told = read_object(folder / EXIT_FILE)
+    code = told.get("code")
     try:
-        told = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
+        epoch, number, ended_at = int(told["epoch"]), int(told["signal"]), float(told["ended_at"])
+        code, reason = None if code is None else int(code), str(told["reason"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return Seen(job, epoch, "ended", code, number, reason, ended_at if isfinite(ended_at) else 0.0)
 
 
 def _read_run(folder: Path) -> _Run | None:
-    told = _read_json(folder / RUN_FILE)
+    told = read_object(folder / RUN_FILE)
     try:
-        return _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
-    except (KeyError, TypeError, ValueError):
+        run = _Run(int(told["epoch"]), int(told["pid"]), int(told["start_time"]), str(told["boot"]))
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
+    return run if 0 < run.pid < _MOST_PROCESSES else None
 
 
 async def _read_all(source: int) -> str:

@@ -19,7 +19,7 @@ __all__ = ["EXIT_FILE", "LOCK_FILE", "RUN_FILE", "number_in", "reserve_exit", "t
 
 LOCK_FILE, RUN_FILE, EXIT_FILE = "run.lock", "run.json", "exit.json"
 
-_RESERVED_BYTES = 4096
+_RESERVED_BYTES, _MOST_BYTES = 4096, 65536
 
 
 def number_in(path: str, name: str) -> int | None:
@@ -28,8 +28,12 @@ def number_in(path: str, name: str) -> int | None:
     The search cannot be misled by text: in a JSON string the quotes of ``"epoch":`` have backslashes before them.
     """
     try:
-        with open(path) as file:
-            value = file.read().partition(f'"{name}":')[2]
+        # what the job has put there instead, a pipe say, is not waited for
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            value = os.read(file, _MOST_BYTES).decode().partition(f'"{name}":')[2]
+        finally:
+            os.close(file)
         return int(value.partition(",")[0].rstrip().rstrip("}"))
     except (OSError, ValueError):
         return None

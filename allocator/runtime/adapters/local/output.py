@@ -20,7 +20,9 @@ class Log:
         self._open()
 
     def _open(self) -> None:
-        self._file = os.open(LOG_FILES[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        # a pipe that the job has put there is not waited for
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        self._file = os.open(LOG_FILES[0], flags, 0o600)
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:

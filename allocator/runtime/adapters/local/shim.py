@@ -296,7 +296,7 @@ def _claim(job: str, epoch: int) -> None:
             raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
     lease, last = number_in("lease.json", "epoch"), number_in(RUN_FILE, "epoch")
-    if last == epoch:
+    if epoch in (last, number_in(EXIT_FILE, "epoch")):
         raise _StartedBeforeError
     if lease != epoch or (last is not None and last > epoch):
         raise _RefusedError(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from allocator.lease.files import CHECKPOINTS, EPOCH, JOB
+from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, read_object
 from allocator.runtime.adapters.base import AdapterError, StartOrder
 from allocator.runtime.adapters.slurm import runner
 
@@ -27,6 +25,12 @@ __all__ = [
 ]
 
 PREFIX = "allocator"
+
+_LONGEST_ORDER = 64 << 20
+"""Bytes: arguments and environment of a job are among them."""
+
+_LATEST = 1e15
+"""Seconds since 1970; later is no time."""
 
 
 def job_name(job: str) -> str:
@@ -141,24 +145,28 @@ def write_runner(folder: Path, python: str) -> Path:
 
 def read_start(folder: Path) -> Start | None:
     """The last start of the job of a folder, as after a restart of the scheduler."""
-    told = _read(folder / runner.START_FILE)
-    mark = Mark.read(str(told.get("mark", "")))
-    return None if mark is None else Start(mark, folder, frozenset(told.get("node_names", ())))
+    told = read_object(folder / runner.START_FILE, _LONGEST_ORDER)
+    mark, nodes = Mark.read(str(told.get("mark", ""))), told.get("node_names", ())
+    return None if mark is None else Start(mark, folder, frozenset(map(str, nodes) if isinstance(nodes, list) else ()))
 
 
 def begun_epoch(start: Start) -> int:
     """The last epoch whose command was begun on any node; -1: none."""
-    epoch = _read(start.folder / runner.RUN_FILE).get("epoch")
+    epoch = read_object(start.folder / runner.RUN_FILE).get("epoch")
     return epoch if isinstance(epoch, int) else -1
 
 
 def ended(start: Start) -> Ended | None:
     """How the command of a start ended, if it has."""
-    told = _read(start.folder / runner.EXIT_FILE)
+    told = read_object(start.folder / runner.EXIT_FILE)
     if told.get("epoch") != start.mark.epoch:
         return None
+    code, number, ended_at = told.get("code"), told.get("signal"), told.get("ended_at")
     return Ended(
-        told.get("code"), int(told.get("signal") or 0), str(told.get("reason")), float(told.get("ended_at") or 0)
+        code if isinstance(code, int) else None,
+        number if isinstance(number, int) else 0,
+        str(told.get("reason")),
+        float(ended_at) if isinstance(ended_at, int | float) and 0 <= ended_at <= _LATEST else 0.0,
     )
 
 
@@ -169,15 +177,7 @@ def order_kill(start: Start) -> None:
 
 def kill_ordered(start: Start) -> bool:
     """Whether this was done."""
-    return _read(start.folder / runner.KILL_FILE).get("epoch") == start.mark.epoch
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        told = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
+    return read_object(start.folder / runner.KILL_FILE).get("epoch") == start.mark.epoch
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

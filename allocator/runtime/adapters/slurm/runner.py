@@ -26,6 +26,7 @@ import os
 import queue
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -75,8 +76,10 @@ class RefusalError(Exception):
 def read(name: str) -> dict[str, Any]:
     """A file of the job's folder; empty where it is absent or not understood."""
     try:
-        told = json.loads(Path(name).read_bytes())
-    except (OSError, ValueError):
+        # what the command has put there instead, a pipe say, is not waited for
+        with open(os.open(name, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            told = json.loads(file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b"")
+    except (OSError, ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 
@@ -167,7 +170,7 @@ def keep_output(source: int, limit: int) -> None:
 
 def open_log() -> int:
     """The file that output goes to."""
-    return os.open(LOG_FILES[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.open(LOG_FILES[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
 
 
 def copy_lines(source: int, target: int, label: bytes, turn: threading.Lock) -> None:
