@@ -1,8 +1,9 @@
-"""What a run costs: the hours its jobs kept GPUs busy, at the price of their type and time."""
+"""What a run costs: the hours its jobs kept GPUs busy, or all that there are, at the price of their type and time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,10 @@ from numpy.typing import NDArray
 from throughputs import InputError
 from throughputs.prices import PriceTable
 
-__all__ = ["Prices", "busy_cost", "price_table"]
+if TYPE_CHECKING:
+    from allocator.results.record import RunRecord
+
+__all__ = ["Prices", "busy_cost", "owned_cost", "price_table"]
 
 _Floats = NDArray[np.float64]
 
@@ -58,3 +62,13 @@ def busy_cost(
         rows = np.flatnonzero(accelerator == j)
         dollars[rows] = prices.cost(start[rows], end[rows], [name] * len(rows)) * gpus[rows]
     return dollars
+
+
+def owned_cost(record: RunRecord | None) -> float | None:
+    """Dollars for all GPUs of the cluster from the first arrival to the makespan, idle or not; None without prices."""
+    if record is None or record.prices is None or not len(record.jobs):
+        return None
+    names = record.cluster.accelerators
+    first = np.full(len(names), record.jobs.arrival_time.min())
+    last = np.full(len(names), max(record.makespan, float(first[0])))
+    return float((record.prices.cost(first, last, list(names)) * record.cluster.capacity).sum())

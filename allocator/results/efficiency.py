@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-__all__ = ["average_efficiency", "efficiency_table", "single_gpu_rates"]
+__all__ = ["average_efficiency", "efficiency_table", "loaded_utilization", "single_gpu_rates"]
 
 _NOTHING = 1e-12
 
@@ -80,3 +80,18 @@ def _worth(record: RunRecord) -> _Floats | None:
     worth = gpus.astype(np.float64)
     np.divide(rate, single, out=worth, where=known)
     return worth * record.row_share if record.fluid else worth
+
+
+def loaded_utilization(record: RunRecord | None) -> float | None:
+    """Busy GPU time over GPU time from the first arrival to the last; None where all jobs arrive at once.
+
+    After the last arrival a cluster runs dry, and for how long is a matter of its longest job: utilisation up to the
+    makespan says more about that job than about the policy.
+    """
+    if record is None or not len(record.jobs):
+        return None
+    first, last = float(record.jobs.arrival_time.min()), float(record.jobs.arrival_time.max())
+    if record.unfinished.any():
+        # a run that was cut short may not have seen the last arrival
+        last = min(last, float(record.round_end.max(initial=0.0)))
+    return record.utilization_between(first, last) if last > first else None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.results.cost import owned_cost
 from allocator.results.deadlines import deadline_figures
-from allocator.results.efficiency import average_efficiency
+from allocator.results.efficiency import average_efficiency, loaded_utilization
 from allocator.results.fairness import pairwise_envy
-from allocator.results.load import loaded_utilization, owned_cost
 from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - average_queueing_time, average_running_time: parts of the average jct, of the completed jobs: waiting, from
       arrival on and whenever it was preempted, and on GPUs, with what starts took.
     - makespan, utilization: as in `SimulationResult`.
-    - loaded_utilization: as `load.loaded_utilization`, up to the last arrival.
+    - loaded_utilization: as `efficiency.loaded_utilization`, up to the last arrival.
     - average_queue, average_active: jobs that waited and jobs in the cluster, time average over the rounds.
     - completed_jobs (those that were cut off included), unserved_jobs (no accelerator type can run them), dropped_jobs
       (given up), rejected_jobs (not admitted), cut_off_jobs (taken off by a rule before their last step),

@@ -85,7 +85,8 @@ def test_the_import_is_quick_and_takes_nothing_along():
         float(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True).stdout)
         for _ in range(5)
     )
-    assert seconds < 0.05
+    # a tenth of what `import allocator` may take; benchmarks measure it
+    assert seconds < 0.15
 
 
 # A loop under a lease.

@@ -64,14 +64,14 @@ class Desk:
         self.job = Job(0, "a", ("x",), "/", state=state, reason="why", epoch=3, places=places, environment={"B": "2"})
         self.watching = Watching(folder, Book(), SETTINGS)
         self.folder = self.watching.folder(self.job)
-        self.refused: list[tuple[str, int]] = []
+        self.refused: list[tuple[Seen, int]] = []
         self.dispatch = Dispatch(
             cluster,
             self.watching,
             SETTINGS,
             lambda: cluster.clock,
             lambda _: {"A": "1", "B": "1"},
-            lambda _, reason, later: self.refused.append((reason, later)),
+            lambda _, seen, later: self.refused.append((seen, later)),
             lambda: None,
         )
 
@@ -154,7 +154,7 @@ def test_a_start_is_ordered_again_where_nobody_answers_and_refused_where_it_is(t
     silent, refusing = asyncio.run(go(NoAnswerError)), asyncio.run(go(AdapterError))
     assert silent.cluster.orders == [("start", 0.0), ("start", 1.0), ("start", 1.5)]
     assert silent.refused == []
-    assert refusing.refused == [("not now", 0)]
+    assert [(seen.reason, epoch) for seen, epoch in refusing.refused] == [("not now", 0)]
 
 
 def test_a_start_behind_a_later_epoch_is_refused_with_it(tmp_path: Path) -> None:

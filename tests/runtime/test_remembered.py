@@ -59,7 +59,7 @@ def test_paths_are_found_again_from_another_folder(tmp_path: Path, monkeypatch: 
     assert told.path("throughputs") == tmp_path / "table.csv"
     assert told.options["web"] == f"unix:{tmp_path}/web"
     assert told.path("token_file") == tmp_path / "t"
-    with pytest.raises(InputError, match=r"--throughputs: found '.*table.csv', expected a file that exists; one of an"):
+    with pytest.raises(InputError, match=r"--throughputs: found .*, expected a file that exists; one of an"):
         told.check_files()
     (tmp_path / "table.csv").touch()
     told.check_files()

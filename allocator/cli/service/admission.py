@@ -83,7 +83,7 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
         due.append(np.nan if job["deadline"] is None else job["deadline"])
     of_jobs = ThroughputTable(*builder.figures(), known.source)
     run: dict[str, Any] = dict(getattr(ReadOnlyJournal(state).last("run"), "data", None) or {})
-    own, settings = run.get("policy_settings", {}), run.get("settings", {})
+    own = run.get("policy_settings", {})
     return Presence(
         Trace(names, gpus_now, steps_left, [0.0] * len(names), deadline=due, source=f"service on {state}"),
         cluster,
@@ -91,7 +91,7 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
         float(answer["service"]["clock"]),
         answer["service"]["policy"],
         float(own.get("slot_seconds") or 0.0),
-        float(own.get("restart_seconds") or settings.get("restart_penalty_seconds") or 0.0),
+        float(own.get("restart_seconds") or 0.0),
         float(own.get("margin_seconds") or 0.0),
         repair_of(own),
     )
