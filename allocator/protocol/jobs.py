@@ -430,6 +430,7 @@ _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "run_seconds": lambda behind, _: behind.registered("service_seconds"),
     "gpu_seconds": lambda behind, _: behind.registered("service_gpu_seconds"),
     "lost_seconds": lambda behind, _: behind.registered("lost_seconds"),
+    "unsaved_steps": lambda behind, _: behind.registered("unsaved_steps"),
     "current_accelerator": lambda behind, _: behind.column("current_accelerator"),
     "slo_seconds": lambda behind, _: _until(behind.column("deadline"), behind.clock),
     "job_types": lambda behind, _: behind.column("job_type"),

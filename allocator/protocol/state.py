@@ -69,6 +69,7 @@ _COLUMNS = {
     "run_seconds": _Column(0.0),
     "gpu_seconds": _Column(0.0),
     "lost_seconds": _Column(0.0),
+    "unsaved_steps": _Column(0.0),
 }
 
 
@@ -101,6 +102,8 @@ class ClusterState:
         kept for policies with `Need.SERVICE`, zeros for others.
     lost_seconds : (N,) seconds that the last decision cost the job before it trained, where a simulator charges
         decisions (`overhead` in its settings); zeros otherwise. Who expects a job to end at an instant is that late.
+    unsaved_steps : (N,) steps since the last checkpoint of a real job that runs, which it would lose if it had no time
+        to save them; zeros in the simulator, where who is preempted keeps its progress.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
@@ -140,6 +143,7 @@ class ClusterState:
     run_seconds: NDArray[np.float64]
     gpu_seconds: NDArray[np.float64]
     lost_seconds: NDArray[np.float64]
+    unsaved_steps: NDArray[np.float64]
     running: Assignment
     colocation: PackedColumns | None
     job_types: NDArray[np.object_] | None

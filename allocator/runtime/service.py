@@ -16,6 +16,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -287,7 +288,12 @@ class Service:
         report = self.watching.look(job, self.clock(), again=True).report
         told = self.watching.told(job)
         posted = None if told is None else told.steps
-        return events_of_end(job, seen, report, self._when(job, seen), self.settings, posted)
+        events = events_of_end(job, seen, report, self._when(job, seen), self.settings, posted)
+        return [self._typed(job, event) if event.kind == "resized" else event for event in events]
+
+    def _typed(self, job: Job, event: Event) -> Event:
+        """With what the job is in the throughput table at the batch size that it asks for."""
+        return replace(event, data={**(event.data or {}), "job_type": self.deciding.type_at(job, event["batch_size"])})
 
     def _when(self, job: Job, seen: Seen) -> float:
         """When a start ended, seconds on the clock: perhaps while no service ran."""

@@ -187,9 +187,13 @@ class Deciding:
             self._ended.pop(job.uuid, None)
 
     def resized(self, job: Job) -> None:
-        """A job asked for another number of GPUs: for the world it is another job from now on."""
+        """A job asked for other GPUs, or another batch size: for the world it is another job from now on."""
         self.left(job)
         self.arrived(job)
+
+    def type_at(self, job: Job, batch_size: int | None) -> str:
+        """What a job is in the throughput table at another batch size."""
+        return self._world.knowledge.type_at(job.job_type, batch_size)
 
     def measured(self, job: Job) -> None:
         """The speed of a job was measured."""
@@ -341,9 +345,10 @@ class Deciding:
             seconds = {uuid: ends.get(uuid, clock) - since for uuid in plan.targets}
         kept = {uuid: job.steps for uuid, (job, _) in self._ended.items()}
         lost = {} if plan is None else {u: _cost(job, plan.verdict.clock) for u, job in book.holding.items()}
+        unsaved = {u: max(job.steps - job.saved_steps, 0.0) for u, job in book.holding.items() if job.reports}
         arrived = [replace(job) for job in self._arrived.values()]
         left, failed = tuple(self._left), self._failed
-        news = News(clock, arrived, left, kept | dict(steps), self._measured, seconds, lost, failed)
+        news = News(clock, arrived, left, kept | dict(steps), self._measured, seconds, lost, unsaved, failed)
         running = self._running(book.holding.values(), self._hardware) if self._changed_hardware else None
         self._changed_hardware, self._asked_about = False, self._hardware
         self._clear_news()

@@ -6,6 +6,7 @@ jobs of a type did is what later jobs of it are expected to do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,9 @@ Ways = dict[tuple[str, int], float]
 
 _WEIGHT_OF_NEW = 0.5
 """Of the last measurement in the moving average (Gavel, OSDI'20, public artifact)."""
+
+_BATCH_SIZE = re.compile(r"\(batch size \d+\)")
+"""How job types of throughput tables end, those of Gavel among them."""
 
 _USUAL_SECONDS = 3600.0
 """What a job is expected to run that says neither steps nor duration."""
@@ -59,6 +63,11 @@ class Knowledge:
         """Whether the table has a job type, or a job of it has been measured."""
         in_table = self._table is not None and job_type in self._table.job_types
         return in_table or (job_type, gpus) in self._of_type
+
+    def type_at(self, job_type: str, batch_size: int | None) -> str:
+        """The row of the table for a type with another batch size; the type itself where the table has none."""
+        other = job_type if batch_size is None else _BATCH_SIZE.sub(f"(batch size {batch_size})", job_type)
+        return other if other in self.job_types else job_type
 
     def believed(self, job_type: str, gpus: int, measured: Mapping[tuple[str, int], float]) -> Ways:
         """All ways in which a job can run, its own number of GPUs among them, and how fast each is."""

@@ -66,6 +66,7 @@ class News:
     seconds : that the rows of the last decision ran, or will have run when the next begins, by UUID; None where that
         was told before.
     lost_seconds : what the last start cost, by UUID.
+    unsaved_steps : since the last checkpoint, by UUID of those that hold GPUs.
     trouble : whether a job failed.
     """
 
@@ -76,6 +77,7 @@ class News:
     measured: Mapping[str, Ways] = field(default_factory=dict)
     seconds: Mapping[str, float] | None = None
     lost_seconds: Mapping[str, float] = field(default_factory=dict)
+    unsaved_steps: Mapping[str, float] = field(default_factory=dict)
     trouble: bool = False
 
 
@@ -106,6 +108,10 @@ class Verdict:
     prices: Mapping[str, float] = field(default_factory=dict)
 
 
+_TOLD = ("lost_seconds", "unsaved_steps")
+"""News that are columns of the job table."""
+
+
 class World:
     """Active jobs on a cluster under a policy; those that are through are forgotten with the decision that sees it.
 
@@ -134,7 +140,8 @@ class World:
         self.ids: dict[str, int] = {}
         self._table = self._table_of([])
         self._table.least_steps_remaining = 1.0
-        self._table.register("lost_seconds", 0.0)
+        for name in _TOLD:
+            self._table.register(name, 0.0)
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
 
@@ -268,9 +275,11 @@ class World:
         for uuid, steps in news.steps.items():
             if uuid in self.ids:
                 self._advance(uuid, steps)
-        for uuid, lost in news.lost_seconds.items():
-            if uuid in self.ids:
-                self._table.columns["lost_seconds"][self._row(uuid)] = lost
+        self._table.columns["unsaved_steps"][:] = 0.0
+        for name in _TOLD:
+            for uuid, value in getattr(news, name).items():
+                if uuid in self.ids:
+                    self._table.columns[name][self._row(uuid)] = value
         self._record(news)
         self._measure(news)
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]

@@ -91,5 +91,6 @@ def _text(event: Event) -> str:
         changed = event.get("nodes", ())
         return ", ".join(f"{node['name']} {'up' if node['up'] else 'down'}" for node in changed)
     if event.kind == "resized":
-        return f"{event.get('gpus') or 'as many'} GPUs"
+        size = event.get("batch_size")
+        return f"{event.get('gpus') or 'as many'} GPUs" + (f", batch size {size}" if size else "")
     return "started" if event.kind == "service" else str(event.get("reason", ""))

@@ -15,7 +15,7 @@ was killed comes back with the same book. The kinds of events, with their data:
     ended           outcome, reason, code, signal    "yielded", "completed" or "failed"; and progress, trained_steps
                                                      and trained_seconds, or kept_steps and whether they were posted;
                                                      late_seconds where one with a deadline completed
-    resized         gpus, batch_size                 what the job asked for
+    resized         gpus, batch_size, job_type       what the job asked for, and what it is in the table then
     found           epoch                            a start that the journal has lost
     rejected, cancelled, gave_up, adopted            reason
     measured        pool, gpus, rate                 steps/s, moving average
@@ -256,7 +256,11 @@ class Book:
 
     def _resized(self, job: Job, event: Event) -> None:
         job.gpus = event.get("gpus") or job.gpus
-        job.batch_size = event.get("batch_size") or job.batch_size
+        job.job_type = event.get("job_type") or job.job_type
+        batch_size = event.get("batch_size") or job.batch_size
+        if batch_size != job.batch_size:
+            # a step is another one now
+            job.batch_size, job.measured = batch_size, {}
 
     def _found(self, job: Job, event: Event) -> None:
         job.epoch = max(job.epoch, event["epoch"])
