@@ -35,8 +35,8 @@ __all__ = ["load_throughputs", "solve"]
 
 def solve(
     policy: str | Policy,
-    throughputs: ThroughputMatrix | PackedColumns | pd.DataFrame,
-    cluster: Cluster | str,
+    throughputs: ThroughputMatrix | PackedColumns | pd.DataFrame | Mapping[str, Any],
+    cluster: Cluster | str | Mapping[str, int],
     *,
     jobs: pd.DataFrame | None = None,
     gpu_prices: Mapping[str, float] | None = None,
@@ -49,8 +49,9 @@ def solve(
     ----------
     policy : name of a policy (with its `settings`), or a policy.
     throughputs : (N, M) steps/s, one row per job and one column per accelerator type; a column ``scale_factor``
-        gives the GPUs of each gang. `PackedColumns` say also what jobs do in pairs, for policies that pack.
-    cluster : the cluster, or text such as ``"v100:4,k80:8"``.
+        gives the GPUs of each gang. As a DataFrame, or as a mapping of columns that pandas makes one of.
+        `PackedColumns` say also what jobs do in pairs, for policies that pack.
+    cluster : the cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
     jobs : what else the policy may read, by job label: priority_weight, steps_remaining, elapsed_seconds,
         isolated_seconds, slo_seconds (seconds left to the deadline; nan or inf: none), entity (name; empty: none),
         arrival_rank (order of the jobs in entities that serve first come, first served; by default the longest in the
@@ -64,10 +65,12 @@ def solve(
     InputError
         Names of types, jobs or entities that do not match, or values that cannot be used.
     """
-    cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    cluster = Cluster.of(cluster)
     colocation = throughputs if isinstance(throughputs, PackedColumns) else None
     if isinstance(throughputs, PackedColumns):
         throughputs = throughputs.plain.matrix
+    if isinstance(throughputs, Mapping):
+        throughputs = _frame_of(throughputs)
     matrix = throughputs if isinstance(throughputs, ThroughputMatrix) else ThroughputMatrix.from_frame(throughputs)
     if isinstance(policy, str):
         policy = get_policy(policy, **settings)
@@ -86,6 +89,17 @@ def solve(
     return policy.allocate(
         ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
     )
+
+
+def _frame_of(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """The table of columns by name, each a mapping by job or a sequence."""
+    import pandas as pd
+
+    try:
+        return pd.DataFrame(dict(columns))
+    except ValueError as error:
+        expected = "columns of one length, as in {'v100': [4.0, 2.0], 'k80': [1.0, 1.0]}"
+        raise InputError("throughputs", found=str(error), expected=expected) from None
 
 
 def load_throughputs(

@@ -71,6 +71,28 @@ class Cluster:
             _parse_counts(gpus_per_server, "--gpus-per-server") if gpus_per_server else None,
         )
 
+    @classmethod
+    def of(cls, cluster: Cluster | str | Mapping[str, int]) -> Cluster:
+        """A cluster however it is given: as it is, as text like ``v100:4,k80:8``, or as GPUs by type.
+
+        Raises
+        ------
+        InputError
+            It is something else, or not a cluster.
+
+        >>> Cluster.of({"v100": 4}) == Cluster.of("v100:4")
+        True
+        """
+        given: object = cluster
+        if isinstance(given, Cluster):
+            return given
+        if isinstance(given, str):
+            return cls.parse(given)
+        if isinstance(given, Mapping):
+            return cls(given)
+        expected = "a Cluster, GPUs by type as in {'v100': 4}, or text as in 'v100:4,k80:8'"
+        raise InputError("cluster", found=type(given).__name__, expected=expected)
+
     @cached_property
     def accelerators(self) -> tuple[str, ...]:
         """The M accelerator types."""

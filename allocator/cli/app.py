@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -92,6 +92,21 @@ app = typer.Typer(
 
 def _only_named() -> None:
     pass
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(import_module("importlib.metadata").version("cluster-allocator"))
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Scheduling policies for GPU clusters as programs over a throughput matrix: solve, simulate, compare."""
 
 
 for _name, _help in COMMANDS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
 
     from allocator.results.result import SimulationResult
 
-__all__ = ["UNFAIR_RHO", "VERY_UNFAIR_RHO", "completion_figures", "priorities_table", "sizes_table", "summarize"]
+__all__ = [
+    "UNFAIR_RHO",
+    "VERY_UNFAIR_RHO",
+    "completion_figures",
+    "described",
+    "priorities_table",
+    "sizes_table",
+    "summarize",
+]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
 # the granularity of rounds.
@@ -28,6 +37,7 @@ UNFAIR_RHO = 1.05
 VERY_UNFAIR_RHO = 1.1
 
 HOUR = 3600.0
+_MISSING = "-"
 
 # Smallest gang of each size class: one GPU, part of a server, a server, several.
 SIZE_CLASSES = (1, 2, 5, 9)
@@ -131,6 +141,34 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     if len(result.entities):
         summary["by_entity"] = _rows(result.entities)
     return summary
+
+
+def described(summary: Mapping[str, Any]) -> list[str]:
+    """A summary in at most ten lines, with the name of the run under `label`."""
+
+    def hours(key: str) -> str:
+        return _MISSING if summary.get(key) is None else f"{summary[key] / HOUR:,.2f} h"
+
+    def percent(key: str) -> str:
+        return _MISSING if summary.get(key) is None else f"{100 * summary[key]:.1f} %"
+
+    rho = summary["worst_rho"]
+    lines = [
+        f"{summary['label']} on {summary['cluster']}: {summary['status']}, "
+        f"{summary['completed_jobs']:,} of {summary['jobs']:,} jobs completed",
+        f"average JCT {hours('average_jct')}, median {hours('median_jct')}, 99th percentile {hours('p99_jct')}",
+        f"on average {hours('average_queueing_time')} without GPUs, {hours('average_running_time')} on them",
+        f"makespan {hours('makespan')}, GPUs busy {percent('utilization')} of it, "
+        f"{percent('loaded_utilization')} up to the last arrival",
+        f"worst rho {_MISSING if rho is None else f'{rho:.2f}'}, {percent('unfair_fraction')} of jobs unfairly treated",
+        f"{summary['preemptions']:,} preemptions, {summary['restart_gpu_hours'] or 0.0:,.1f} GPU hours for starts",
+    ]
+    if summary.get("deadline_jobs"):
+        lines.append(f"{percent('deadline_ratio')} of {summary['deadline_jobs']:,} jobs with a deadline in time")
+    if summary["cost"] is not None:
+        lines.append(f"${summary['cost']:,.2f} for busy GPUs")
+    lines.append(f"{summary['policy_calls']:,} decisions in {summary['policy_seconds']:.2f} s")
+    return lines
 
 
 def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from allocator.results.efficiency import efficiency_table
 from allocator.results.entity_metrics import entities_table
-from allocator.results.metrics import priorities_table, summarize
+from allocator.results.metrics import described, priorities_table, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
 
 if TYPE_CHECKING:
@@ -153,3 +154,11 @@ class SimulationResult:
     def summary(self) -> dict[str, Any]:
         """Figures of the run, ready for JSON."""
         return summarize(self)
+
+    def __str__(self) -> str:
+        """The figures that matter most, in a few lines."""
+        return "\n".join(described(self.summary() | {"label": self.label}))
+
+    def _repr_html_(self) -> str:
+        lines = described(self.summary() | {"label": self.label})
+        return f"<b>{escape(lines[0])}</b><br>" + "<br>".join(map(escape, lines[1:]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,7 @@ __all__ = ["SimulationStalledError", "simulate"]
 
 def simulate(
     trace: Trace,
-    cluster: Cluster,
+    cluster: Cluster | str | Mapping[str, int],
     policy: Policy,
     throughputs: ThroughputTable | PackedColumns | ArrayLike | None = None,
     *,
@@ -66,7 +66,7 @@ def simulate(
     Parameters
     ----------
     trace : N jobs in the order of their arrival.
-    cluster : the GPUs, M types.
+    cluster : of M types: a cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
     policy : decides on shares of time, or on plans of who runs as what.
     throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
@@ -109,6 +109,7 @@ def simulate(
     """
     checked_policy(policy).prepare()
     throughputs = load_throughputs(colocated=Need.COLOCATION in policy.needs) if throughputs is None else throughputs
+    cluster = Cluster.of(cluster)
     started = time.perf_counter()
     chosen = find_preset(preset).in_run(policy.name, cluster)
     _check(trace, window, extend, checkpoint, checkpoint_every, resume)

@@ -1,0 +1,60 @@
+"""The short ways in and out: clusters and tables as mappings, a run in a few lines, the version."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import allocator
+from allocator.cli.app import app
+from tests.simulator.worlds import make_trace
+
+SPEEDS = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
+GPUS = {"v100": 1, "k80": 1}
+
+
+def test_clusters_and_tables_in_any_form():
+    whole = allocator.solve("max_min_fairness_perf", pd.DataFrame(SPEEDS), allocator.Cluster(GPUS))
+    for table in (SPEEDS, pd.DataFrame(SPEEDS)):
+        for cluster in (GPUS, "v100:1,k80:1", allocator.Cluster(GPUS)):
+            answer = allocator.solve("max_min_fairness_perf", table, cluster)
+            np.testing.assert_array_equal(answer.shares, whole.shares)
+            assert answer.throughputs.jobs == ("resnet", "lstm")
+
+
+@pytest.mark.parametrize(("cluster", "told"), [(4, "found 'int'"), (["v100"], "found 'list'"), ({}, "no accelerator")])
+def test_what_is_no_cluster_is_refused(cluster, told):
+    with pytest.raises(allocator.InputError, match=told):
+        allocator.solve("max_min_fairness_perf", SPEEDS, cluster)
+    with pytest.raises(allocator.InputError, match=told):
+        allocator.simulate(make_trace([10.0]), cluster, allocator.get_policy("fifo"), np.ones((1, 1)))
+
+
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(allocator.InputError, match="columns of one length"):
+        allocator.solve("max_min_fairness_perf", {"v100": [1.0], "k80": [1.0, 2.0]}, GPUS)
+
+
+def test_a_run_in_a_few_lines():
+    trace = make_trace([3600.0, 3600.0], arrivals=[0.0, 7200.0])
+    run = {"cluster": {"v100": 1}, "policy": allocator.get_policy("fifo"), "throughputs": np.ones((2, 1))}
+    result = allocator.simulate(trace, **run, label="<mine>", prices={"v100": 2.0})
+    lines = str(result).splitlines()
+    assert lines[0] == "<mine> on v100:1: completed, 2 of 2 jobs completed"
+    assert lines[1].startswith("average JCT 1.01 h, median 1.01 h")
+    assert lines[2] == "on average 0.00 h without GPUs, 1.01 h on them"
+    assert any("0.0 GPU hours for starts" in line for line in lines)
+    assert any(line.startswith("$4.03 for busy GPUs") for line in lines)
+    assert len(lines) <= 10
+    assert result._repr_html_().startswith("<b>&lt;mine&gt; on v100:1")
+
+
+def test_the_version():
+    assert allocator.__version__ == metadata.version("cluster-allocator")
+    asked = CliRunner().invoke(app, ["--version"])
+    assert (asked.exit_code, asked.stdout.strip()) == (0, allocator.__version__)
+    assert CliRunner().invoke(app, ["policies", "--json"]).exit_code == 0
