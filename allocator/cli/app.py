@@ -96,7 +96,7 @@ def _only_named() -> None:
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(import_module("importlib.metadata").version("cluster-allocator"))
+        typer.echo(import_module("allocator").__version__)
         raise typer.Exit
 
 

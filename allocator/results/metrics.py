@@ -23,6 +23,7 @@ __all__ = [
     "UNFAIR_RHO",
     "VERY_UNFAIR_RHO",
     "completion_figures",
+    "deadline_measure",
     "described",
     "priorities_table",
     "sizes_table",
@@ -121,7 +122,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         "lease_opportunities": opportunities,
         "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
         **_envy_figures(jobs),
-        **deadline_figures(jobs, _measure(result)),
+        **deadline_figures(jobs, deadline_measure(result)),
         **_efficiency_figures(result),
         "cost": float(every_job["cost"].sum()) if "cost" in every_job else None,
         "owned_cost": owned_cost(result.record),
@@ -135,7 +136,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         utilization = result.record.utilization_between(start, end)
         summary |= {"window_start": start, "window_end": end, "window_utilization": utilization}
     if jobs["priority_weight"].nunique() > 1:
-        summary["by_priority"] = _rows(priorities_table(every_job, _measure(result)))
+        summary["by_priority"] = _rows(priorities_table(every_job, deadline_measure(result)))
     if jobs["scale_factor"].nunique() > 1:
         summary["by_size"] = _rows(sizes_table(every_job))
     if len(result.entities):
@@ -274,7 +275,7 @@ def _envy_figures(jobs: pd.DataFrame) -> dict[str, Any]:
     return {"mean_envy": mean, "largest_envy": largest}
 
 
-def _measure(result: SimulationResult) -> str:
+def deadline_measure(result: SimulationResult) -> str:
     """Which deadlines count for the ratio of those kept."""
     return str(result.settings.get("deadline_measure", "first"))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.results.efficiency import efficiency_table
 from allocator.results.entity_metrics import entities_table
-from allocator.results.metrics import described, priorities_table, summarize
+from allocator.results.metrics import deadline_measure, described, priorities_table, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SimulationResult:
     @cached_property
     def priorities(self) -> pd.DataFrame:
         """One row per priority weight, heaviest first."""
-        return priorities_table(self.jobs, str(self.settings.get("deadline_measure", "first")))
+        return priorities_table(self.jobs, deadline_measure(self))
 
     @cached_property
     def entities(self) -> pd.DataFrame:
@@ -157,8 +157,11 @@ class SimulationResult:
 
     def __str__(self) -> str:
         """The figures that matter most, in a few lines."""
-        return "\n".join(described(self.summary() | {"label": self.label}))
+        return "\n".join(self._described())
 
     def _repr_html_(self) -> str:
-        lines = described(self.summary() | {"label": self.label})
+        lines = self._described()
         return f"<b>{escape(lines[0])}</b><br>" + "<br>".join(map(escape, lines[1:]))
+
+    def _described(self) -> list[str]:
+        return described(self.summary() | {"label": self.label})

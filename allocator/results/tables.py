@@ -29,6 +29,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
     start[record.row_job[::-1]] = record.row_start[::-1]
     jct = jobs.completion_time - jobs.arrival_time
     isolated = record.isolated_jct()
+    running = np.bincount(record.row_job, record.row_seconds, n)
     columns: dict[str, Any] = {
         "job_id": np.arange(n),
         "job_type": jobs.job_type,
@@ -41,8 +42,8 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "jct": jct,
         "isolated_jct": isolated,
         "rho": jct / isolated,
-        "running_time": np.bincount(record.row_job, record.row_seconds, n),
-        "queueing_time": jct - np.bincount(record.row_job, record.row_seconds, n),
+        "running_time": running,
+        "queueing_time": jct - running,
         "gpu_seconds": np.bincount(record.row_job, record.row_gpu_seconds, n),
         "restart_gpu_seconds": record.restart_gpu_seconds,
         "rounds_run": _rounds_run(record),

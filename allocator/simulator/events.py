@@ -144,9 +144,10 @@ class EventExecution:
             lost = self._cost.of_rows(decision, self._table)
             if decision.recomputed:
                 self._table.columns["lost_seconds"][at] = lost
-            self._table.columns["restart_gpu_seconds"][at] += self._cost.gpu_seconds(decision, lost)
             self._starts_anew = lost > 0
-            ready[at] = np.where(self._starts_anew, clock + lost, ready[at])
+            if self._starts_anew.any():
+                self._table.columns["restart_gpu_seconds"][at] += self._cost.gpu_seconds(decision, lost)
+                ready[at] = np.where(self._starts_anew, clock + lost, ready[at])
         begin: _Floats = np.maximum(ready[at], clock)
         if ahead is not None:
             starts = among_ids(decision.jobs, decision.transition.start)

@@ -47,6 +47,8 @@ class RestartCost:
         if not self.moves:
             anew = anew[among_ids(rows.jobs[anew], change.start)]
         lost = np.zeros(len(rows))
+        if not len(anew):
+            return lost
         lost[anew] = self.seconds_of(rows.gpus[anew], jobs.job_type[jobs.rows(rows.jobs[anew])])
         return lost
 

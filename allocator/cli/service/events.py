@@ -65,6 +65,11 @@ def _ended(data: _Data) -> str:
     return f"completed{in_time}"
 
 
+def _resized(data: _Data) -> str:
+    wishes = (("gpus", "{} GPUs"), ("batch_size", "batch size {}"))
+    return "asks for " + ", ".join(words.format(data[name]) for name, words in wishes if data.get(name))
+
+
 def _decision(data: _Data) -> str:
     asked = f"the policy took {1000 * data['seconds']:.1f} ms" if data["asked"] else "the policy was not asked"
     told = ", ".join(text for text in (asked, data["status"]) if text)
@@ -83,7 +88,7 @@ _WORDS: dict[str, Callable[[_Data], str]] = {
     "stopping": _because("is told to end"),
     "progress": lambda data: f"has done {data['steps']:g} steps, {data['saved_steps']:g} of them saved",
     "ended": _ended,
-    "resized": lambda data: f"asks for {data['gpus']} GPUs" if data.get("gpus") else "asks for another batch size",
+    "resized": _resized,
     "found": lambda data: f"was started {data['epoch']} times, as the cluster knows",
     "rejected": _because("rejected"),
     "cancelled": _because("cancelled"),

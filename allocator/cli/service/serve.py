@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from allocator.cli.options.groups import option_groups
-from allocator.cli.options.runs import RunOptions
+from allocator.cli.options.runs import RunOptions, Runs
 from allocator.cli.options.shared import console
 from allocator.cli.service.options import StateOption
 from allocator.cli.service.serve_options import ServeOptions, Told, WebOptions
@@ -66,7 +66,12 @@ class _Maker:
     policy: str
 
     def __post_init__(self) -> None:
-        replace(self.options, cluster="v100:1").runs([Variant(self.policy)])
+        self._runs()
+
+    def _runs(self, cluster: str = "v100:1", gpus_per_server: str | None = None) -> Runs:
+        """Policy, preset and throughputs on a cluster; on any, for what does not depend on it."""
+        options = replace(self.options, cluster=cluster, gpus_per_server=gpus_per_server)
+        return options.runs([Variant(self.policy)])
 
     @classmethod
     def of(cls, told: Told) -> _Maker:
@@ -86,7 +91,7 @@ class _Maker:
     def __call__(self, hardware: Hardware) -> World:
         cluster = hardware.cluster
         servers = ",".join(f"{name}:{size}" for name, size in cluster.gpus_per_server.items())
-        runs = replace(self.options, cluster=str(cluster), gpus_per_server=servers).runs([Variant(self.policy)])
+        runs = self._runs(str(cluster), servers)
         policy = runs.policies[0]
         policy.prepare()
         mechanism = runs.preset.in_run(policy.name, cluster).mechanism
@@ -96,7 +101,7 @@ class _Maker:
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""
-        runs = replace(self.options, cluster=str(hardware.cluster)).runs([Variant(self.policy)])
+        runs = self._runs(str(hardware.cluster))
         policy, entities = runs.policies[0], self.entities
         return {
             "policy": policy.name,
@@ -107,12 +112,12 @@ class _Maker:
 
     def keep_throughputs(self, path: Path) -> None:
         """The throughputs that are believed of job types, as a file."""
-        write_table(replace(self.options, cluster="v100:1").runs([Variant(self.policy)]).table, path)
+        write_table(self._runs().table, path)
         path.chmod(0o600)
 
     def rhythm(self, hardware: Hardware) -> str:
         """When it is decided, in words."""
-        runs = replace(self.options, cluster=str(hardware.cluster)).runs([Variant(self.policy)])
+        runs = self._runs(str(hardware.cluster))
         policy = runs.policies[0]
         seconds = runs.preset.in_run(policy.name, hardware.cluster).mechanism.round_seconds
         return f"in rounds of {seconds:g} s" if policy.in_rounds else "which decides when something happens"

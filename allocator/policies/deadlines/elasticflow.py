@@ -50,9 +50,9 @@ class ElasticFlow(ElasticPolicy):
     Decisions cost time. The most that starts turn out to take is part of the plans, so that a job is moved to other
     GPUs only where it gains more than that, and who is let in has time in reserve for decisions that cost those who run
     on (`learn_costs`). So an admitted job is in time unless GPUs are lost, throughputs fall, or starts and decisions
-    cost more than they ever did before it was admitted, or than `restart_seconds`: the first jobs of all are admitted
-    before any start has told. The next decision is made when something has happened, or when a plan would otherwise be
-    missed.
+    cost more than they ever did before it was admitted, than the world tells (`state.restart_seconds`), and than the
+    setting `restart_seconds`: where nobody tells, the first jobs of all are admitted before any start has. The next
+    decision is made when something has happened, or when a plan would otherwise be missed.
 
     Parameters
     ----------
