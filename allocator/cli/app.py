@@ -37,24 +37,25 @@ COMMANDS = {
 }
 """Commands with the first line of their help, all that ``allocator --help`` needs."""
 
-ROOM = "allocator.cli.commands"
-
-SERVICE = {
-    "serve": "serve",
-    "submit": "submit",
-    "status": "watch",
-    "queue": "watch",
-    "wait": "watch",
-    "logs": "jobs",
-    "cancel": "jobs",
-    "history": "jobs",
-    "record": "record",
-    "drain": "jobs",
-    "resume": "jobs",
-    "policy": "jobs",
-    "profile": "profile",
+MODULES = {
+    "trace": "inputs.trace",
+    "throughputs": "inputs.throughputs",
+    "data": "inputs.data",
+    "serve": "service.serve",
+    "submit": "service.submit",
+    "status": "service.watch",
+    "queue": "service.watch",
+    "wait": "service.watch",
+    "logs": "service.jobs",
+    "cancel": "service.jobs",
+    "history": "service.jobs",
+    "record": "service.record",
+    "drain": "service.jobs",
+    "resume": "service.jobs",
+    "policy": "service.jobs",
+    "profile": "service.profile",
 }
-"""Commands that are in modules of `allocator.cli.service`; the others are in modules of their own name in `ROOM`."""
+"""Modules of commands below `allocator.cli`; a command that is not named here is in `commands`, under its own name."""
 
 TAKE_POLICIES = {
     "solve": (),
@@ -115,7 +116,7 @@ for _name, _help in COMMANDS.items():
 
 def load(name: str) -> Any:
     """The command `name`: the ``app`` of its module, or the function that is named after it."""
-    module = import_module(f"allocator.cli.service.{SERVICE[name]}" if name in SERVICE else f"{ROOM}.{name}")
+    module = import_module(f"allocator.cli.{MODULES.get(name, f'commands.{name}')}")
     whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
     whole.callback()(_only_named)
     if hasattr(module, "app"):

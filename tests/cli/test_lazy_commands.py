@@ -41,7 +41,7 @@ def test_help_loads_no_command() -> None:
 
 def test_a_command_loads_no_other() -> None:
     modules = loaded("data", "list")
-    assert {"allocator.cli.commands.data", "allocator.data"} <= modules
+    assert {"allocator.cli.inputs.data", "allocator.data"} <= modules
     assert not {m for m in modules if m.startswith(("formulations", "allocator.simulator", "allocator.sweep"))}
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
-from allocator.cli.commands.job_logs import DemandOption, example_command, import_command
+from allocator.cli.inputs.job_logs import DemandOption, example_command, import_command
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,

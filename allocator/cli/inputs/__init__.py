@@ -1,0 +1,1 @@
+"""Commands that make, read and describe inputs: traces, throughput tables, public data."""
