@@ -224,7 +224,7 @@ def files(tmp_path: Path) -> list[str]:
     write_trace(Trace([kind], [2], [90.0], [1000.0], deadline=[1050.0]), tmp_path / "jobs.csv")
     return [
         "admit", "--throughputs", str(tmp_path / "throughputs_A100"), "--cluster", "a100:4", "--job-type", kind,
-        "--trace", str(tmp_path / "jobs.csv"),
+        "--trace", str(tmp_path / "jobs.csv"), "--restart", "0",
     ]  # fmt: skip
 
 

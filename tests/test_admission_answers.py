@@ -102,7 +102,8 @@ def arguments(tmp_path: Path) -> list[str]:
     there = Trace([KIND, KIND], [2, 2], [9e9, 90.0], [500.0, 1000.0], deadline=[900.0, 1050.0])
     write_trace(there, tmp_path / "jobs.csv")
     trace = str(tmp_path / "jobs.csv")
-    return ["admit", "--throughputs", str(folder), "--cluster", "a100:4", "--job-type", KIND, "--trace", trace]
+    there_is = ["admit", "--throughputs", str(folder), "--cluster", "a100:4", "--job-type", KIND, "--trace", trace]
+    return [*there_is, "--restart", "0"]
 
 
 def run(*arguments: str) -> Any:
@@ -131,6 +132,15 @@ def test_the_command_passes_on_what_it_is_told(arguments: list[str]) -> None:
     refused = run(*question, "--within", "90", "--clock", "999")
     assert isinstance(refused.exception, InputError)
     assert "at least the last arrival, 1000 s" in str(refused.exception)
+
+
+def test_a_start_costs_what_it_does_in_a_simulation(arguments: list[str]) -> None:
+    question = (*arguments[:-2], "--steps", "90")
+    assert told(*question, "--within", "95") == told(*question, "--within", "95", "--restart", "30")
+    assert "A start on other GPUs is taken to need 30 s (--restart)." in run(*question, "--within", "95").stdout
+    assert "is taken to need" not in run(*question, "--within", "95", "--restart", "0").stdout
+    larger = [*question, "--within", "95", "--cluster", "a100:16"]
+    assert told(*larger) == told(*larger, "--restart", "60")
 
 
 def test_the_words_of_the_answer(arguments: list[str]) -> None:

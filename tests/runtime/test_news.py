@@ -62,6 +62,11 @@ def test_a_world_is_told_what_starts_cost(tmp_path: Path, told: list[tuple[News,
     run(tmp_path, 3, 95.0)
     costs = [cost for news, _ in told for cost in news.lost_seconds.values()]
     assert set(costs) == {0.0, START_SECONDS + SAVE_SECONDS}
+    seen = [verdict.start_seconds for _, verdict in told]
+    assert seen[0] == 0.0
+    # from the first start that was paid for on, also behind decisions that cost nobody anything
+    assert seen[-1] == START_SECONDS + SAVE_SECONDS
+    assert seen == sorted(seen)
 
 
 @pytest.mark.parametrize(

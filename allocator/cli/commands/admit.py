@@ -24,6 +24,7 @@ from allocator.cli.options.values import make_accelerator, make_cluster, make_ta
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
+from allocator.presets.default import DEFAULT
 from throughputs import InputError, Trace, read_trace
 
 HOUR = 3600.0
@@ -73,7 +74,12 @@ def admit_command(
         typer.Option("--slot", help="GPUs come back at the ends of slots of this length.", metavar="SECONDS"),
     ] = None,
     restart: Annotated[
-        float | None, typer.Option("--restart", help="What it takes to go on with other GPUs.", metavar="SECONDS")
+        float | None,
+        typer.Option(
+            "--restart",
+            help="What a start on other GPUs takes; that of simulations, or seen by the service, if omitted.",
+            metavar="SECONDS",
+        ),
     ] = None,
     admission: Annotated[
         str | None,
@@ -108,7 +114,8 @@ def admit_command(
         table = make_table(throughputs, [], kind)
         if trace is not None and throughputs is None:
             warn(told_of_models(trace, jobs, table, gpus, elastic=True))
-        there = Presence(jobs, gpus, table, now, "")
+        starts = DEFAULT.simulator.restart_cost.dearest(gpus.total_gpus)
+        there = Presence(jobs, gpus, table, now, "", restart_seconds=starts)
     else:
         for name, given in (("--cluster", cluster), ("--trace", trace), ("--clock", clock)):
             if given is not None:
@@ -132,6 +139,8 @@ def admit_command(
         return
     named = [str(name) for name in there.jobs.job_type] if there.policy else list(map(str, range(len(there.jobs))))
     lines = _lines(answer, now, there.jobs, named)
+    if cost := test.filling.restart_seconds:
+        lines.append(f"A start on other GPUs is taken to need {cost:g} s (--restart).")
     if there.policy:
         lines.append(f"By minimum satisfactory shares, as under elasticflow; the service decides by {there.policy}.")
     for line in lines:

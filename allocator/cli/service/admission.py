@@ -34,7 +34,9 @@ class Presence:
     throughputs : what is believed of these jobs, each a type of its own, and of job types.
     clock : of the service, seconds.
     policy : in force.
-    slot_seconds, restart_seconds, margin_seconds : with which it reckons.
+    slot_seconds, margin_seconds : with which it reckons.
+    restart_seconds : what a start is taken to need: by the setting of its policy, or the dearest of the last starts of
+        these jobs, whichever is more.
     repair : when it admits jobs by plans in other orders.
     """
 
@@ -91,7 +93,7 @@ def present_jobs(state: Path, throughputs: Path | None) -> Presence:
         float(answer["service"]["clock"]),
         answer["service"]["policy"],
         float(own.get("slot_seconds") or 0.0),
-        float(own.get("restart_seconds") or 0.0),
+        max(float(own.get("restart_seconds") or 0.0), float(answer["service"]["start_seconds"])),
         float(own.get("margin_seconds") or 0.0),
         repair_of(own),
     )

@@ -86,6 +86,7 @@ class Deciding:
     serial : counts the verdicts that were taken over; leases are renewed with each.
     trouble : why the last decision failed, "" if it did not.
     prices : of one more GPU of each type, by the last decision. last_seconds : that it took.
+    start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Deciding:
         self.policy = self._world.policy
         self.serial, self.trouble = 0, ""
         self.prices: Mapping[str, float] = {}
+        self.start_seconds = 0.0
         self.last_seconds = 0.0
         self._hardware = self._asked_about = hardware
         self._changed_hardware = False
@@ -381,6 +383,7 @@ class Deciding:
         self.trouble, self._failures = "", 0
         if verdict.recomputed:
             self.prices = verdict.prices
+        self.start_seconds = verdict.start_seconds
         targets = {
             uuid: Target(placed.pool, self._asked_about.places(placed.gpus), placed.partner)
             for uuid, placed in verdict.wanted.items()

@@ -94,6 +94,7 @@ class Verdict:
     recomputed : whether the policy was asked; `policy_seconds` it took.
     status, gap : of its program; "" and nan where it has none.
     prices : of one more GPU of each type, where the policy knows.
+    start_seconds : what the dearest of the last starts of the jobs there cost; 0: nothing is known of any.
     """
 
     clock: float
@@ -106,10 +107,14 @@ class Verdict:
     status: str = ""
     gap: float = float("nan")
     prices: Mapping[str, float] = field(default_factory=dict)
+    start_seconds: float = 0.0
 
 
 _TOLD = ("lost_seconds", "unsaved_steps")
 """News that are columns of the job table."""
+
+_LAST_START = "last_start_seconds"
+"""Column of the job table: what the last start of each job cost that cost anything."""
 
 
 class World:
@@ -140,7 +145,7 @@ class World:
         self.ids: dict[str, int] = {}
         self._table = self._table_of([])
         self._table.least_steps_remaining = 1.0
-        for name in _TOLD:
+        for name in (*_TOLD, _LAST_START):
             self._table.register(name, 0.0)
         self.core = DecisionCore(policy, cluster, self._table, settings, seed)
         self._last: Decision | None = None
@@ -259,6 +264,7 @@ class World:
             "" if allocation is None else str(allocation.status),
             float("nan") if allocation is None else float(allocation.gap),
             _prices(allocation, types),
+            float(self._table.columns[_LAST_START].max(initial=0.0)),
         )
 
     def _gpus(self, decision: Decision) -> list[tuple[int, ...]]:
@@ -280,6 +286,8 @@ class World:
             for uuid, value in getattr(news, name).items():
                 if uuid in self.ids:
                     self._table.columns[name][self._row(uuid)] = value
+        lost, last = self._table.columns["lost_seconds"], self._table.columns[_LAST_START]
+        last[lost > 0] = lost[lost > 0]
         self._record(news)
         self._measure(news)
         left = [self.ids[uuid] for uuid in news.left if uuid in self.ids]

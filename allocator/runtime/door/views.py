@@ -37,6 +37,7 @@ def service_view(service: Service) -> dict[str, Any]:
         "cannot_run": deciding.unfit[:_MOST_NAMED],
         "prices": dict(deciding.prices),
         "decision_seconds": deciding.last_seconds,
+        "start_seconds": deciding.start_seconds,
         "trouble": service.trouble or deciding.trouble,
     }
 
