@@ -120,7 +120,10 @@ class ColumnProgram:
                 raise InputError(_SOURCE, field=name, found=found, expected=expected[name])
             object.__setattr__(self, name, array)
         for name, flags, length in (("whole", whole, C), ("exactly", exactly, N)):
-            object.__setattr__(self, name, _spread(name, flags, length).astype(bool))
+            given_flags = _spread(name, flags, length)
+            if not np.isin(given_flags, (0, 1)).all():
+                raise InputError(_SOURCE, field=name, found=flags, expected="true or false")
+            object.__setattr__(self, name, given_flags.astype(bool))
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "rows", rows)
         if rows is not None and rows.matrix.shape[1] != C * self.n_slots:

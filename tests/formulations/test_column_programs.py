@@ -391,6 +391,8 @@ def test_nothing_to_choose_from():
         ({"counts": [-1, 1]}, "counts"),
         ({"whole": [True]}, "whole"),
         ({"rows": Rows(np.ones((1, 2)))}, "rows.*3 columns"),
+        ({"exactly": None}, "exactly.*true or false"),
+        ({"whole": [0.5, 1.0, 1.0]}, "whole.*true or false"),
     ],
 )
 def test_bad_programs_are_named(changes, message):
