@@ -1,0 +1,142 @@
+"""Sia's choice of configurations (S. Jayaram Subramanya et al., "Sia", SOSP 2023, sec. 3.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
+from formulations.goodput.powers import power
+from throughputs import Configurations, InputError
+
+__all__ = ["SiaProgram", "relative_goodput"]
+
+Array = NDArray[np.float64]
+_SOURCE = "Sia's program"
+
+
+def relative_goodput(ways: Configurations, units: ArrayLike = 1) -> Array:
+    """(C,) goodput of each column in multiples of the least of its job, which counts as many as it has `units`.
+
+    So a job that gains nothing from GPUs beyond its least has 1 everywhere, and goodputs of different models, in
+    examples of their own per second, can be added (sec. 3.4.1).
+
+    Parameters
+    ----------
+    ways : columns with their goodput as rate.
+    units : (M,) GPUs of one replica on each pool: the stages of a pipeline, 1 for data-parallel jobs.
+
+    Raises
+    ------
+    InputError
+        A column has no goodput.
+    """
+    if not (ways.rate > 0).all():
+        raise InputError(_SOURCE, field="goodput", found=float(ways.rate.min()), expected="above 0")
+    of_pool = np.broadcast_to(np.asarray(units, dtype=np.float64), len(ways.pools))
+    relative = np.empty(ways.n_columns)
+    least, unit = np.full(ways.n_jobs, np.inf), np.ones(ways.n_jobs)
+    np.minimum.at(least, ways.job, ways.rate)
+    smallest = np.flatnonzero(ways.rate == least[ways.job])
+    # of several pools with the least goodput the last counts
+    unit[ways.job[smallest]] = of_pool[ways.pool[smallest]]
+    relative[:] = ways.rate / least[ways.job] * unit[ways.job]
+    return relative
+
+
+@dataclass(frozen=True, eq=False)
+class SiaProgram:
+    """One configuration for each job, or none, of the least total cost::
+
+        min  sum_i w_i (sum_c A_c x_c) + lambda (N - sum_c x_c)      A_c = (r_i g_c)^p,  p < 0
+        s.t. sum_{c of i} x_c <= 1,   sum_{c on m} gpus_c x_c <= capacity_m,   x_c in {0, 1}
+
+    with r_i = 1 for the column that job i holds. With p > 0 the sum of ``A_c`` is maximised, less lambda for every job
+    without GPUs. Whole nodes, or powers of two within one, always find nodes that are free (sec. 3.3), so capacity by
+    pool is enough.
+
+    Attributes
+    ----------
+    ways : columns; not more than N + log2 of the GPUs of a node for each pool of N nodes in the paper.
+    goodput : (C,) g of `relative_goodput`.
+    capacity : (M,) GPUs.
+    power : p, not 0. The more negative, the more the jobs that are worst off count.
+    penalty : lambda, what a job without GPUs costs; above 1, as a job with the least goodput costs 1.
+    restart : (N,) r, what is left of the goodput of a job that changes its column.
+    held : (N,) column that a job holds, -1: none, which makes every column cost as if it were held.
+    pinned : (N,) jobs that must keep their column.
+    weights : (N,) w.
+    decimals, most_cost : rounding of the A_c, and their upper bound; the published code has 2 and 3,000.
+    """
+
+    ways: Configurations
+    goodput: Array
+    capacity: Array
+    power: float = -0.5
+    penalty: float = 1.1
+    restart: ArrayLike = 1.0
+    held: ArrayLike = -1
+    pinned: ArrayLike = False
+    weights: ArrayLike = 1.0
+    decimals: int | None = None
+    most_cost: float = np.inf
+    costs: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        N = self.ways.n_jobs
+        for name, kind in (("restart", float), ("held", np.int64), ("pinned", bool), ("weights", float)):
+            object.__setattr__(self, name, np.broadcast_to(np.asarray(getattr(self, name), dtype=kind), N))
+        goodput = np.asarray(self.goodput, dtype=np.float64)
+        if goodput.shape != (self.ways.n_columns,) or not (goodput > 0).all():
+            expected = f"{self.ways.n_columns} figures above 0"
+            raise InputError(_SOURCE, field="goodput", found=goodput.shape, expected=expected)
+        if not np.isfinite(self.power) or self.power == 0:
+            raise InputError(_SOURCE, field="power", found=self.power, expected="finite, not 0")
+        held = np.asarray(self.held)
+        holds = np.flatnonzero(held >= 0)
+        if (held >= self.ways.n_columns).any() or (self.ways.job[held[holds]] != holds).any():
+            raise InputError(_SOURCE, field="held", found=held.tolist(), expected="a column of the job itself, or -1")
+        if (np.asarray(self.pinned) & (held < 0)).any():
+            raise InputError(_SOURCE, field="pinned", found="a job without a column", expected="jobs that hold one")
+        object.__setattr__(self, "costs", self._costs(goodput, held, holds))
+
+    def _costs(self, goodput: Array, held: NDArray[np.int64], holds: NDArray[np.int64]) -> Array:
+        left = np.where(held >= 0, np.asarray(self.restart), 1.0)[self.ways.job]
+        left[held[holds]] = 1.0
+        # nothing of its goodput is left to a job that restarts as often as it runs
+        with np.errstate(divide="ignore"):
+            costs = power(goodput * left, self.power)
+        if self.decimals is not None:
+            costs = np.round(costs, self.decimals)
+        return np.minimum(costs, min(self.most_cost, _WORST))
+
+    @property
+    def values(self) -> Array:
+        """(C,) what a column is worth beyond none: ``w (lambda - A)``, or ``w A + lambda`` where p > 0."""
+        weights = np.asarray(self.weights)[self.ways.job]
+        return self.penalty - weights * self.costs if self.power < 0 else weights * self.costs + self.penalty
+
+    def objective(self, x: Array) -> float:
+        """The sum above at a choice `x` (C,)."""
+        total = float(np.add.reduce(self.values * x))
+        return self.penalty * self.ways.n_jobs - total if self.power < 0 else total - self.penalty * self.ways.n_jobs
+
+    def solve(self, solver: str = "auto", seconds: float = np.inf) -> ColumnSolution:
+        """The choice of the least cost, with its proof; a job gets no more GPUs than its cost is lower for.
+
+        Raises
+        ------
+        InfeasibleError
+            The jobs that are pinned hold more GPUs than there are.
+        """
+        pinned, held = np.asarray(self.pinned), np.asarray(self.held)
+        others = pinned[self.ways.job]
+        others[held[pinned]] = False
+        program = ColumnProgram(self.ways, self.capacity, whole=True, exactly=pinned, most=np.where(others, 0.0, 1.0))
+        return solve_columns(program, Total(self.values), solver=solver, seconds=seconds)
+
+
+_WORST = 1e6
+"""Cost of a column that leaves nothing of a job's goodput; more would spoil the scale of the program."""

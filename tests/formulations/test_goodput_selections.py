@@ -1,0 +1,223 @@
+"""Programs over goodput on random instances, beside every choice there is."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from formulations.core.solution import InfeasibleError
+from formulations.goodput import (
+    NodeProgram,
+    PowerMean,
+    SiaProgram,
+    fittest_selection,
+    least_remaining_time,
+    marginal_gains,
+    relative_goodput,
+    solve_on_nodes,
+)
+from formulations.goodput.powers import power
+from throughputs import Configurations, InputError
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def draw(seed: int, n_jobs: int = 4) -> tuple[np.random.Generator, Configurations, NDArray[np.int64]]:
+    """Jobs on two pools with 1, 2 and 4 GPUs, some columns left out."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        (i, pool, gpus, rng.uniform(0.5, 2.0) * gpus ** rng.uniform(0.2, 1.0))
+        for i, pool, gpus in product(range(n_jobs), range(2), (1, 2, 4))
+        if gpus == 1 or rng.random() < 0.7
+    ]
+    ways = Configurations(*map(np.array, zip(*rows, strict=True)), jobs=range(n_jobs), pools=["a", "b"])
+    return rng, ways, rng.integers(0, 6, 2)
+
+
+def choices(ways: Configurations, capacity: NDArray[np.int64]) -> Any:
+    """Every allowed choice (C,)."""
+    of_jobs = [range(ways.offsets[i], ways.offsets[i + 1]) for i in range(ways.n_jobs)]
+    for picked in product(*([None, *columns] for columns in of_jobs)):
+        x = np.zeros(ways.n_columns)
+        x[[c for c in picked if c is not None]] = 1.0
+        if (ways.used(x) <= capacity).all():
+            yield x
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.sampled_from([-1.0, -0.5, -0.3, 0.5, 1.0]))
+def test_no_choice_costs_less(seed: int, exponent: float) -> None:
+    rng, ways, capacity = draw(seed)
+    held = np.array([rng.choice([-1, *range(a, b)]) for a, b in zip(ways.offsets[:-1], ways.offsets[1:], strict=True)])
+    program = SiaProgram(
+        ways,
+        relative_goodput(ways),
+        capacity,
+        exponent,
+        1.1,
+        rng.uniform(0.3, 1.0, 4),
+        held,
+        weights=rng.uniform(1, 2, 4),
+    )
+    found = program.solve()
+    costs = [program.objective(x) for x in choices(ways, capacity)]
+    best = min(costs) if exponent < 0 else max(costs)
+    assert found.status == "optimal"
+    assert program.objective(found.x) == pytest.approx(best, abs=1e-7)
+    # the objective in words
+    left = np.where(np.arange(ways.n_columns) == held[ways.job], 1.0, np.asarray(program.restart)[ways.job])
+    left[held[ways.job] < 0] = 1.0
+    terms = np.asarray(program.weights)[ways.job] * (left * relative_goodput(ways)) ** exponent
+    idle = ways.n_jobs - found.x.sum()
+    assert program.objective(found.x) == pytest.approx(terms @ found.x + (1.1 if exponent < 0 else -1.1) * idle)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS)
+def test_jobs_that_are_pinned_keep_their_columns(seed: int) -> None:
+    rng, ways, _ = draw(seed)
+    held = np.array([rng.integers(a, b) for a, b in zip(ways.offsets[:-1], ways.offsets[1:], strict=True)])
+    pinned = np.array([True, False, True, False])
+    needed = ways.usage[:, held[pinned]].sum(axis=1)
+    program = SiaProgram(ways, relative_goodput(ways), needed + 1, held=held, pinned=pinned)
+    assert program.solve().x[held[pinned]].all()
+    with pytest.raises(InfeasibleError):
+        SiaProgram(ways, relative_goodput(ways), needed - (needed > 0), held=held, pinned=pinned).solve()
+
+
+def test_the_least_goodput_of_a_job_is_one() -> None:
+    ways = Configurations([0, 0, 0, 1], [0, 0, 1, 1], [1, 2, 1, 1], [3.0, 5.0, 1.5, 7.0], pools=["a", "b"])
+    assert relative_goodput(ways).tolist() == pytest.approx([2.0, 10 / 3, 1.0, 1.0])
+    # a pipeline of two stages on the second pool counts two GPUs
+    assert relative_goodput(ways, [1, 2]).tolist() == pytest.approx([4.0, 20 / 3, 2.0, 2.0])
+
+
+def test_a_restart_that_does_not_pay_is_not_made() -> None:
+    """Two GPUs are 1.2 times as fast; a job that loses half by a restart stays on one."""
+    ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
+    chosen = [SiaProgram(ways, ways.rate, np.array([2]), restart=r, held=0).solve().x.tolist() for r in (0.5, 0.9)]
+    assert chosen == [[1.0, 0.0], [0.0, 1.0]]
+    waits = SiaProgram(ways, ways.rate, np.array([2]), restart=0.5, held=-1)
+    assert waits.solve().x.tolist() == [0.0, 1.0]
+    nothing_left = SiaProgram(ways, ways.rate, np.array([2]), restart=0.0, held=1)
+    assert nothing_left.solve().x.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"power": 0.0}, "power.*not 0"),
+        ({"goodput": np.array([1.0])}, "goodput.*2 figures"),
+        ({"goodput": np.array([1.0, 0.0])}, "goodput.*above 0"),
+        ({"held": 5}, "held.*of the job itself"),
+        ({"held": -1, "pinned": True}, "pinned.*hold one"),
+    ],
+)
+def test_what_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
+    ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
+    with pytest.raises(InputError, match=message):
+        SiaProgram(**({"ways": ways, "goodput": ways.rate, "capacity": np.array([2])} | changes))
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.sampled_from([-2.0, -1.0, -0.7, 0.0, 0.5, 1.0]))
+def test_no_choice_has_a_larger_mean(seed: int, exponent: float) -> None:
+    rng, ways, capacity = draw(seed)
+    mean, speedup = PowerMean(exponent), rng.uniform(0.0, 2.0, ways.n_columns)
+    found = fittest_selection(ways, speedup, capacity, mean)
+    best = max(mean.of([speedup[x > 0][ways.job[x > 0] == i].sum() for i in range(4)]) for x in choices(ways, capacity))
+    assert found.fitness == pytest.approx(best, rel=1e-6)
+    assert found.bound >= found.fitness
+
+
+def test_means_are_those_of_textbooks() -> None:
+    values = np.array([0.5, 1.0, 4.0])
+    assert PowerMean(-1.0, 1e-12).of(values) == pytest.approx(3 / (1 / values).sum())
+    assert PowerMean(0.0, 1e-12).of(values) == pytest.approx(np.prod(values) ** (1 / 3))
+    assert PowerMean(1.0, 1e-12).of(values) == pytest.approx(values.mean())
+    assert PowerMean(-0.3, 1e-12).of(values) == pytest.approx(np.mean(values**-0.3) ** (1 / -0.3))
+    assert PowerMean(-1.0).of([0.0, 1e9]) == pytest.approx(2e-3)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1e-6, 1e6), st.sampled_from([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, -0.3, 1.7]))
+def test_powers(base: float, exponent: float) -> None:
+    assert power(base, exponent) == pytest.approx(base**exponent, rel=1e-14)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.integers(0, 14))
+def test_marginal_gains_are_the_optimum_where_times_are_convex(seed: int, gpus: int) -> None:
+    rng = np.random.default_rng(seed)
+    N, R = 4, 5
+    saved = -np.sort(-rng.uniform(0.0, 3.0, (N, R - 1)), axis=1)
+    times = 20.0 - np.concatenate([np.zeros((N, 1)), np.cumsum(saved, axis=1)], axis=1) + rng.uniform(0, 5, (N, 1))
+    given_gpus = marginal_gains(times, gpus)
+    assert given_gpus.sum() <= gpus
+    job, count = np.divmod(np.arange(N * R), R)
+    ways = Configurations(job, np.zeros(N * R, int), count + 1, np.ones(N * R))
+    found = least_remaining_time(ways, times.ravel(), [gpus])
+    assert found.status == "optimal"
+    assert (given_gpus > 0).sum() == found.x.sum()
+    if gpus >= N:
+        total = times[np.arange(N), given_gpus - 1].sum()
+        assert total == pytest.approx(times.ravel() @ found.x, rel=1e-9)
+
+
+def test_marginal_gains_of_jobs_with_a_most() -> None:
+    times = np.array([[10.0, 6.0, np.inf], [10.0, 9.0, 8.5], [10.0, 10.0, 10.0]])
+    assert marginal_gains(times, 2).tolist() == [1, 1, 0]
+    assert marginal_gains(times, 4).tolist() == [2, 1, 1]
+    # the first has all that it can use, nobody gains from the last
+    assert marginal_gains(times, 9).tolist() == [2, 3, 1]
+    assert marginal_gains(np.ones((2, 1)), 5).tolist() == [1, 1]
+    with pytest.raises(InputError, match="remaining time"):
+        marginal_gains([[-1.0]], 1)
+
+
+def placements(n_jobs: int, nodes: int, gpus: int) -> Any:
+    """Every (N, n) with no more GPUs on a node than there are, and one distributed job on each."""
+    rows = list(product(range(gpus + 1), repeat=nodes))
+    for picked in product(rows, repeat=n_jobs):
+        y = np.array(picked)
+        several = (y > 0) & ((y > 0).sum(axis=1) > 1)[:, None]
+        if (y.sum(axis=0) <= gpus).all() and (several.sum(axis=0) <= 1).all():
+            yield y
+
+
+@settings(max_examples=10, deadline=None)
+@given(SEEDS, st.sampled_from([-1.0, 0.0, 1.0]))
+def test_no_placement_on_nodes_has_a_larger_mean(seed: int, exponent: float) -> None:
+    rng = np.random.default_rng(seed)
+    N, n, g = 3, 2, 2
+    rows = [(i, r, spread) for i in range(N) for r, spread in ((1, 1), (2, 1), (2, 2), (3, 2), (4, 2))]
+    job, gpus, nodes = map(np.array, zip(*rows, strict=True))
+    ways = Configurations(job, np.zeros(len(job), int), gpus, np.ones(len(job)), batch_size=nodes, pools=["t4"])
+    speedup = rng.uniform(0.1, 1.0, len(job)) * ways.gpus
+    allowed = list(placements(N, n, g))
+    held = allowed[rng.integers(len(allowed))]
+    # who keeps its GPUs does not start anew
+    kept = np.where(held.any(axis=1), 4.0 * rng.uniform(1.0, 2.0, N), 0.0)
+    program = NodeProgram(ways, ways.batch_size, speedup, n, g, held, kept, PowerMean(exponent))
+    found = solve_on_nodes(program)
+    assert found.status == "optimal"
+    assert found.fitness == pytest.approx(max(program.fitness(y) for y in allowed), rel=1e-6)
+    assert any((found.gpus == y).all() for y in allowed)
+
+
+def test_a_program_on_nodes_names_what_does_not_fit() -> None:
+    ways = Configurations([0], [0], [4], [1.0])
+    held, nothing = np.zeros((1, 2), int), np.zeros(1)
+    with pytest.raises(InputError, match="GPUs on 1 to 2 nodes of 2"):
+        NodeProgram(ways, np.array([1]), np.ones(1), 2, 2, held, nothing)
+    with pytest.raises(InputError, match="held_speedup"):
+        NodeProgram(ways, np.array([2]), np.ones(1), 2, 2, held, np.zeros(3))
+    program = NodeProgram(ways, np.array([2]), np.ones(1), 2, 2, held, nothing)
+    with pytest.raises(InputError, match="a column of the job"):
+        program.fitness(np.array([[1, 0]]))
