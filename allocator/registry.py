@@ -66,6 +66,9 @@ _OWN_MODULES = (
     "deadlines.elasticflow",
     "deadlines.optimum",
     "deadlines.earliest",
+    "goodput.sia",
+    "goodput.pollux",
+    "goodput.optimus",
 )
 
 

@@ -50,7 +50,7 @@ def relative_goodput(ways: Configurations, units: ArrayLike = 1) -> Array:
 class SiaProgram:
     """One configuration for each job, or none, of the least total cost::
 
-        min  sum_i w_i (sum_c A_c x_c) + lambda (N - sum_c x_c)      A_c = (r_i g_c)^p,  p < 0
+        min  sum_i w_i (sum_c A_c x_c + lambda (1 - sum_c x_c))      A_c = (r_i g_c)^p,  p < 0
         s.t. sum_{c of i} x_c <= 1,   sum_{c on m} gpus_c x_c <= capacity_m,   x_c in {0, 1}
 
     with r_i = 1 for the column that job i holds. With p > 0 the sum of ``A_c`` is maximised, less lambda for every job
@@ -73,7 +73,7 @@ class SiaProgram:
 
     ways: Configurations
     goodput: Array
-    capacity: Array
+    capacity: ArrayLike
     power: float = -0.5
     penalty: float = 1.1
     restart: ArrayLike = 1.0
@@ -114,14 +114,15 @@ class SiaProgram:
 
     @property
     def values(self) -> Array:
-        """(C,) what a column is worth beyond none: ``w (lambda - A)``, or ``w A + lambda`` where p > 0."""
-        weights = np.asarray(self.weights)[self.ways.job]
-        return self.penalty - weights * self.costs if self.power < 0 else weights * self.costs + self.penalty
+        """(C,) what a column is worth beyond none: ``w (lambda - A)``, or ``w (A + lambda)`` where p > 0."""
+        gains = self.penalty - self.costs if self.power < 0 else self.costs + self.penalty
+        return np.asarray(self.weights)[self.ways.job] * gains
 
     def objective(self, x: Array) -> float:
         """The sum above at a choice `x` (C,)."""
         total = float(np.add.reduce(self.values * x))
-        return self.penalty * self.ways.n_jobs - total if self.power < 0 else total - self.penalty * self.ways.n_jobs
+        idle = self.penalty * float(np.add.reduce(np.asarray(self.weights)))
+        return idle - total if self.power < 0 else total - idle
 
     def solve(self, solver: str = "auto", seconds: float = np.inf) -> ColumnSolution:
         """The choice of the least cost, with its proof; a job gets no more GPUs than its cost is lower for.

@@ -74,7 +74,8 @@ def test_no_choice_costs_less(seed: int, exponent: float) -> None:
     left = np.where(np.arange(ways.n_columns) == held[ways.job], 1.0, np.asarray(program.restart)[ways.job])
     left[held[ways.job] < 0] = 1.0
     terms = np.asarray(program.weights)[ways.job] * (left * relative_goodput(ways)) ** exponent
-    idle = ways.n_jobs - found.x.sum()
+    weights = np.asarray(program.weights)
+    idle = weights.sum() - weights[ways.job] @ found.x
     assert program.objective(found.x) == pytest.approx(terms @ found.x + (1.1 if exponent < 0 else -1.1) * idle)
 
 

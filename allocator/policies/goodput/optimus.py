@@ -1,0 +1,78 @@
+"""Optimus: GPUs to those whose remaining time they shorten most (EuroSys 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
+from allocator.protocol import ClusterState
+from allocator.registry import register
+from formulations.goodput import least_remaining_time, marginal_gains
+from throughputs import Configurations, InputError
+
+__all__ = ["Optimus"]
+
+_SEARCHES = ("program", "marginal_gains")
+
+
+@register(
+    "optimus",
+    paper="Peng et al. (Optimus), EuroSys 2018, sec. 4.1, as the baseline of Qiao et al. (Pollux), OSDI 2021",
+    program="max_x sum_c x_c, then min_x sum_c n_i / T_c x_c, one c per job or none, GPUs of c <= c_j",
+)
+@dataclass(frozen=True)
+class Optimus(SelectionPolicy):
+    """Let as many jobs run as can, with the least sum of remaining times (Optimus).
+
+        max_x  sum_c x_c,    then    min_x  sum_i n_i sum_{c of i} x_c / T_c       x_c in {0, 1}
+        s.t.   sum_{c of i} x_c <= 1,   sum_{c on j} GPUs_c x_c <= c_j
+
+    n: steps left; T: throughput. The paper gives one GPU to each job in the order of arrival, and each further one to
+    the job whose remaining time it shortens most, which is the optimum where all remaining times are convex in GPUs.
+    Restarts are not counted.
+
+    Parameters
+    ----------
+    search : "program", or "marginal_gains" as in the paper; the latter is for clusters of one accelerator type and
+        passes over numbers of GPUs that nobody has figures for.
+    solver : of the program, "auto", "highs" or "cbc".
+    """
+
+    search: str = "program"
+    solver: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.search not in _SEARCHES:
+            expected = f"one of {', '.join(_SEARCHES)}"
+            raise InputError("policy optimus", field="search", found=self.search, expected=expected)
+
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> Selected:
+        """The choice with the least remaining time."""
+        del held, kept
+        remaining = state.steps_remaining[ways.job] / ways.rate
+        if self.search == "marginal_gains":
+            x = self._by_gains(state, ways, remaining)
+            return Selected(x, float(np.add.reduce(remaining * x)), unit="s left, of all")
+        found = least_remaining_time(ways, remaining, state.capacity, solver=self.solver)
+        last = found.stages[-1]
+        return Selected(found.x, last.objective, last.bound, "s left, of all", found)
+
+    def _by_gains(self, state: ClusterState, ways: Configurations, remaining: Array) -> Array:
+        if len(state.capacity) > 1:
+            expected = 'a cluster of one accelerator type, or search="program"'
+            raise InputError("policy optimus", found=str(state.cluster), expected=expected)
+        N, R = ways.n_jobs, int(ways.gpus.max(initial=1))
+        times = np.full((N, R), np.inf)
+        times[ways.job, ways.gpus - 1] = remaining
+        # between two numbers of GPUs with figures, those of the smaller one
+        times = np.fmin.accumulate(times, axis=1)
+        given = marginal_gains(times, int(state.capacity[0]))
+        x = np.zeros(ways.n_columns)
+        for i in np.flatnonzero(given):
+            columns = np.arange(ways.offsets[i], ways.offsets[i + 1])
+            fits = columns[ways.gpus[columns] <= given[i]]
+            x[fits[-1:]] = 1.0
+        return x

@@ -1,0 +1,75 @@
+"""Sia: one configuration for each job, by a program over goodputs (SOSP 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
+from allocator.protocol import ClusterState
+from allocator.registry import register
+from formulations.goodput import SiaProgram, relative_goodput
+from throughputs import Configurations, InputError
+
+__all__ = ["Sia"]
+
+
+@register(
+    "sia",
+    paper="Jayaram Subramanya et al. (Sia), SOSP 2023, sec. 3.4",
+    program="min_x sum_i w_i (sum_c (r_i g_c)^p x_c + l (1 - sum_c x_c)), one c per job or none, GPUs of c <= c_j",
+)
+@dataclass(frozen=True)
+class Sia(SelectionPolicy):
+    """Give each job the accelerator type and the number of GPUs that are worth most to all (Sia).
+
+        min_x  sum_i w_i ( sum_{c of i} (r_i g_c)^p x_c  +  l (1 - sum_{c of i} x_c) )      x_c in {0, 1}
+        s.t.   sum_{c of i} x_c <= 1,   sum_{c on j} GPUs_c x_c <= c_j
+
+    g: goodput in multiples of the job's least, which counts as its fewest GPUs; r: what a restart leaves of it, 1 for
+    the column that the job holds; w: priority weights. For p > 0 the sum is maximised, less l for each job without
+    GPUs. Goodput is the throughput of a job that trains with one batch size, whatever its GPUs.
+
+    Parameters
+    ----------
+    power : p, not 0; the paper's evaluation has -0.5. Below 0 jobs with little goodput count most.
+    penalty : l, what a job without GPUs costs. Above 1, any GPUs are better than none.
+    rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
+    solver : "auto", "highs" or "cbc".
+    """
+
+    power: float = -0.5
+    penalty: float = 1.1
+    rounded: bool = False
+    solver: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, good, expected in (
+            ("power", np.isfinite(self.power) and self.power != 0, "a finite number other than 0"),
+            ("penalty", 0 < self.penalty < np.inf, "above 0"),
+        ):
+            if not good:
+                raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
+
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> Selected:
+        """The choice of the least cost."""
+        fewest = np.full(ways.n_jobs, np.iinfo(np.int64).max)
+        np.minimum.at(fewest, ways.job, ways.gpus)
+        program = SiaProgram(
+            ways,
+            relative_goodput(ways) * fewest[ways.job],
+            state.capacity,
+            self.power,
+            self.penalty,
+            kept,
+            held,
+            weights=state.priority_weights,
+            decimals=2 if self.rounded else None,
+            most_cost=3000.0 if self.rounded else np.inf,
+        )
+        found = program.solve(self.solver)
+        sign = -1.0 if self.power < 0 else 1.0
+        bound = program.objective(found.x) + sign * (found.bound - found.objective)
+        return Selected(found.x, program.objective(found.x), bound, "cost" if sign < 0 else "value", found)

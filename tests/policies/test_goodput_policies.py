@@ -1,0 +1,138 @@
+"""Selections by goodput as policies: what they read of a state, and what comes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import allocator
+from allocator.policies.goodput.selection import Restarts, held_columns
+from allocator.protocol import Assignment, ClusterState
+from throughputs import Configurations, InputError, ThroughputMatrix, TraceGenerator
+
+POLICIES = ("sia", "pollux", "optimus")
+
+
+def state_of(
+    ways: Configurations, cluster: dict[str, int], running: Assignment | None = None, **columns: Any
+) -> ClusterState:
+    """Jobs that can run in these ways; the matrix has their first columns."""
+    N, M = ways.n_jobs, len(cluster)
+    rates, gpus = np.zeros((N, M)), np.ones(N, dtype=np.int64)
+    for i in range(N):
+        first = ways.offsets[i]
+        gpus[i] = ways.gpus[first]
+        rates[i, ways.pool[first]] = ways.rate[first]
+    of = allocator.Cluster(cluster)
+    matrix = ThroughputMatrix(rates, ways.jobs, of.accelerators, gpus)
+    return ClusterState(of, matrix, configurations=ways, running=running, **columns)
+
+
+def chosen(policy: Any, state: ClusterState, memory: Any = None) -> dict[Any, tuple[int, int]]:
+    plan = policy.plan(state, policy.new_memory() if memory is None else memory)
+    rows = plan.steps[0].assignment
+    return {int(i): (int(j), int(g)) for i, j, g in zip(rows.jobs, rows.pool, rows.gpus, strict=True)}
+
+
+def test_sia_takes_the_type_on_which_a_job_gains_most() -> None:
+    """Both are faster on the first type, the second job by more."""
+    ways = Configurations([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [2.0, 1.0, 9.0, 1.0], pools=["a", "b"])
+    state = state_of(ways, {"a": 1, "b": 1})
+    assert chosen(allocator.get_policy("sia"), state) == {0: (1, 1), 1: (0, 1)}
+    allocation = allocator.get_policy("sia").allocate(state)
+    assert (allocation.status, allocation.objective_unit) == ("optimal", "cost")
+    assert allocation.objective == pytest.approx(1.0 + 9.0**-0.5)
+    assert allocation.bound == pytest.approx(allocation.objective)
+
+
+def test_sia_counts_a_gang_by_its_fewest_gpus() -> None:
+    """A job that needs four GPUs has a goodput of four on its slower type, and so is not set aside."""
+    ways = Configurations(
+        [0, 0, 1, 1, 1], [0, 1, 0, 0, 0], [4, 4, 1, 2, 4], [1.0, 2.0, 1.0, 1.5, 1.6], pools=["a", "b"]
+    )
+    assert chosen(allocator.get_policy("sia"), state_of(ways, {"a": 4, "b": 0})) == {0: (0, 4)}
+    # one that is alone gets what it gains from, and no more
+    assert chosen(allocator.get_policy("sia"), state_of(ways, {"a": 7, "b": 0})) == {0: (0, 4), 1: (0, 2)}
+
+
+def test_who_has_just_started_is_not_restarted_for_little() -> None:
+    ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
+    running = Assignment.of([0], [0], [1])
+    for name in ("sia", "pollux"):
+        policy = allocator.get_policy(name, restart_seconds=60.0)
+        assert chosen(policy, state_of(ways, {"pool 0": 2}, running, elapsed_seconds=[100.0])) == {0: (0, 1)}
+        assert chosen(policy, state_of(ways, {"pool 0": 2}, running, elapsed_seconds=[1e5])) == {0: (0, 2)}
+        # many restarts weigh as much as little time
+        memory = Restarts()
+        memory.times[0] = 1000
+        assert chosen(policy, state_of(ways, {"pool 0": 2}, running, elapsed_seconds=[1e5]), memory) == {0: (0, 1)}
+
+
+def test_restarts_are_counted_and_forgotten() -> None:
+    memory = Restarts()
+    assert memory.of(["a", "b"]).tolist() == [0, 0]
+    memory.note(["a", "b"], np.array([1]))
+    assert memory.of(["a", "b"]).tolist() == [0, 0]
+    memory.note(["a", "b"], np.array([1]))
+    other = Restarts()
+    other.restore(memory.state())
+    assert other.of(["b"]).tolist() == [1]
+    assert other.of(["a", "b"]).tolist() == [0, 1]
+
+
+def test_columns_that_run_are_found() -> None:
+    ways = Configurations([0, 0, 1, 2], [0, 1, 0, 1], [1, 2, 4, 1], np.ones(4), pools=["a", "b"])
+    running = Assignment.of([0, 1, 2], [1, 0, 1], [2, 2, 1])
+    # the second runs on a number of GPUs that nobody has figures for
+    assert held_columns(ways, running).tolist() == [1, -1, 3]
+    assert held_columns(ways, Assignment.none()).tolist() == [-1, -1, -1]
+
+
+def test_pollux_shares_by_the_harmonic_mean() -> None:
+    """One job gains from all GPUs, the other hardly: each has one of two, since nobody is to be left without."""
+    ways = Configurations([0, 0, 1, 1], [0, 0, 0, 0], [1, 2, 1, 2], [1.0, 2.0, 1.0, 1.1])
+    assert chosen(allocator.get_policy("pollux"), state_of(ways, {"pool 0": 2})) == {0: (0, 1), 1: (0, 1)}
+    assert chosen(allocator.get_policy("pollux"), state_of(ways, {"pool 0": 3})) == {0: (0, 2), 1: (0, 1)}
+    allocation = allocator.get_policy("pollux").allocate(state_of(ways, {"pool 0": 2}))
+    assert allocation.objective == pytest.approx(1.001)
+
+
+def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
+    ways = Configurations([0, 0, 1, 1], [0, 0, 0, 0], [1, 2, 1, 2], [1.0, 2.0, 1.0, 2.0])
+    state = state_of(ways, {"pool 0": 3}, steps_remaining=[100.0, 50.0])
+    for search in ("program", "marginal_gains"):
+        policy = allocator.get_policy("optimus", search=search)
+        assert chosen(policy, state) == {0: (0, 2), 1: (0, 1)}
+        assert policy.allocate(state).objective == pytest.approx(50.0 + 50.0)
+    two = Configurations([0, 0], [0, 1], [1, 1], [1.0, 2.0], pools=["a", "b"])
+    with pytest.raises(InputError, match="one accelerator type"):
+        allocator.get_policy("optimus", search="marginal_gains").allocate(state_of(two, {"a": 1, "b": 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("sia", "power", 0.0),
+        ("sia", "penalty", 0.0),
+        ("sia", "restart_seconds", -1.0),
+        ("pollux", "power", np.inf),
+        ("pollux", "restart_seconds", np.inf),
+        ("optimus", "search", "greedy"),
+    ],
+)
+def test_settings_are_checked(name: str, setting: str, value: Any) -> None:
+    with pytest.raises(InputError, match=setting):
+        allocator.get_policy(name, **{setting: value})
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_whole_run(name: str) -> None:
+    """Everybody completes; jobs that may choose their GPUs are through sooner than in gangs of a fixed size."""
+    trace = TraceGenerator(n_jobs=12, mean_interarrival=600, seed=3).generate()
+    table = allocator.default_table()
+    run = allocator.simulate(trace, "v100:8", allocator.get_policy(name), table)
+    fixed = allocator.simulate(trace, "v100:8", allocator.get_policy("fifo"), table)
+    assert (run.jobs["status"] == "completed").all()
+    assert run.jobs["jct"].mean() < fixed.jobs["jct"].mean()
