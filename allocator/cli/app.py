@@ -63,7 +63,7 @@ TAKE_POLICIES = {
     "simulate": (),
     "compare": (),
     "policies": (),
-    "sweep": ("continuous", "static", "run"),
+    "sweep": ("continuous", "static", "trace", "run"),
     "serve": (),
     "record": (),
 }

@@ -14,10 +14,13 @@ from allocator.cli.options.groups import option_groups
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.sweep import (
     DefinitionOptions,
+    DrawnOptions,
     EveryOption,
+    LoadOption,
     OutOption,
     PreloadOption,
     RunningOptions,
+    TraceOption,
     numbers,
     window,
 )
@@ -40,6 +43,7 @@ def continuous_command(
     out: OutOption,
     rates: Annotated[str, typer.Option("--rates", help="Jobs per hour.", metavar="RATE,...|FIRST:LAST:COUNT")],
     definition: DefinitionOptions,
+    drawn: DrawnOptions,
     running: RunningOptions,
     measured: Annotated[
         str, typer.Option("--window", help="Jobs FIRST to END-1 are measured.", metavar="FIRST:END")
@@ -52,7 +56,7 @@ def continuous_command(
     A run beyond capacity is stopped and marked as saturated, and so are larger rates without running. Writes one row
     per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
     """
-    stated = definition.definition("continuous", preload=preload)
+    stated = definition.definition("continuous", drawn.workload(preload=preload))
     stated |= {"rates": numbers("--rates", rates), "window": window(measured), "skip_saturated": not every_point}
     _go(_sweep(stated), out, running)
 
@@ -65,13 +69,31 @@ def static_command(
         str, typer.Option("--jobs", help="Numbers of jobs, all there at time 0.", metavar="N,...|FIRST:LAST:COUNT")
     ],
     definition: DefinitionOptions,
+    drawn: DrawnOptions,
     running: RunningOptions,
 ) -> None:
     """All jobs are there at the start; the makespan is what matters.
 
     Writes one row per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
     """
-    _go(_sweep(definition.definition("static") | {"jobs": numbers("--jobs", jobs)}), out, running)
+    _go(_sweep(definition.definition("static", drawn.workload()) | {"jobs": numbers("--jobs", jobs)}), out, running)
+
+
+@app.command("trace")
+@option_groups
+def trace_command(
+    out: OutOption,
+    trace: TraceOption,
+    definition: DefinitionOptions,
+    running: RunningOptions,
+    load: LoadOption = "1",
+) -> None:
+    """All jobs of a trace, as they were submitted or so many times as often; all are measured.
+
+    Writes one row per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
+    """
+    stated = definition.definition("trace", {"trace": str(trace)})
+    _go(_sweep(stated | {"loads": numbers("--load", load)}), out, running)
 
 
 @app.command("run")

@@ -18,9 +18,9 @@ from allocator.protocol import Policy
 from allocator.registry import get_policy, settings_of
 from throughputs.estimator.believed import Estimation
 
-__all__ = ["Kind", "Point", "Workload"]
+__all__ = ["LOAD_COLUMNS", "LOAD_TEXTS", "Kind", "Point", "Workload"]
 
-Kind = Literal["continuous", "static", "decision"]
+Kind = Literal["continuous", "static", "trace", "decision"]
 
 FORMAT = 1
 """Part of every identity: to be raised when the same specification comes to mean another run."""
@@ -33,6 +33,22 @@ WAITING_JOBS_PER_GPU = 10
 
 CLOCK_FACTOR, CLOCK_HOURS = 4.0, 5000.0
 """Or when the clock passes so many times the mean arrival time of the window's end, and so many hours on top."""
+
+LOAD_COLUMNS: Mapping[Kind, str] = {
+    "continuous": "jobs_per_hour",
+    "static": "submitted_jobs",
+    "trace": "load",
+    "decision": "submitted_jobs",
+}
+"""What the load of a point is called as a column of results."""
+
+LOAD_TEXTS: Mapping[Kind, str] = {
+    "continuous": "{:g} jobs/h",
+    "static": "{:g} jobs",
+    "trace": "load {:g}",
+    "decision": "{:g} jobs",
+}
+"""And how it is said of one point."""
 
 _KEY_DIGITS = 16
 
@@ -120,10 +136,12 @@ class Point:
     Attributes
     ----------
     kind : "continuous", jobs arrive at a rate; "static", a number of jobs, all there at time 0 unless the workload says
-        otherwise; "decision", nothing is run: the policy decides once about jobs that have just arrived.
+        otherwise; "trace", all jobs of a recorded trace, as they arrive there; "decision", nothing is run: the policy
+        decides once about jobs that have just arrived.
     policy : its name; `policy_settings` are the settings it is made with.
     cluster : GPUs by accelerator type, as text; `gpus_per_server` in the same form, None for 1.
-    load : jobs per hour (continuous) or number of jobs (static, decision).
+    load : jobs per hour (continuous), number of jobs (static, decision), or how many times as often as in the trace
+        jobs arrive (trace).
     seed : of jobs, arrivals and everything else that is drawn.
     workload : which jobs.
     window : ids (first, end) of the jobs that are measured; None: all (static).
@@ -239,7 +257,7 @@ class Point:
     @property
     def load_text(self) -> str:
         """The load in words."""
-        return f"{self.load:g} jobs/h" if self.kind == "continuous" else f"{self.load:g} jobs"
+        return LOAD_TEXTS[self.kind].format(self.load)
 
     @property
     def label(self) -> str:
@@ -256,7 +274,8 @@ class Point:
 
     def columns(self, named: Sequence[str]) -> dict[str, Any]:
         """The cells of the table of results that say what was run; `named` settings have a column each."""
-        load = {"jobs_per_hour": self.load} if self.kind == "continuous" else {"submitted_jobs": int(self.load)}
+        column = LOAD_COLUMNS[self.kind]
+        load = {column: int(self.load) if column == "submitted_jobs" else self.load}
         first, end = self.window or (None, None)
         workload = asdict(self.workload)
         if workload["entities"] is not None:
