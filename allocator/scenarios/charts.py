@@ -93,7 +93,7 @@ def line_chart(name: str, figure: Figure, dimension: Dimension, lines: Sequence[
     parts = [
         element("title", escape(f"{title_of(figure)} against {dimension.title}"), id=f"{name}-title"),
         element("desc", escape(_described(figure, dimension, lines)), id=f"{name}-desc"),
-        axes(_FRAME, x, y, dimension.title, title_of(figure)),
+        axes(_FRAME, x, y, dimension.title, ""),
     ]
     for place, line, points in drawn:
         if not points:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, format_number, value_of
+from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure, value_of
 
-__all__ = ["CHANGES", "change_of", "format_changes", "format_ratio", "ratio_of", "shown_figures", "title_of"]
+__all__ = ["CHANGES", "change_of", "format_change", "format_ratio", "ratio_of", "shown_figures", "title_of"]
+
+_DIGITS, _MOST_DECIMALS = 3, 3
+"""Significant digits of a change, and digits after the point at most."""
 
 _KEYS = (
     "average_jct",
@@ -54,7 +57,7 @@ def ratio_of(figure: Figure, row: Mapping[str, Any], first: Mapping[str, Any]) -
 
 def format_ratio(ratio: float) -> str:
     """As ``×0.94``; nothing where there is none."""
-    return f"×{ratio:.2f}" if math.isfinite(ratio) else ""
+    return f"×{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}" if math.isfinite(ratio) else ""
 
 
 def change_of(figure: Figure, later: Mapping[str, Any], before: Mapping[str, Any]) -> float:
@@ -67,16 +70,11 @@ def change_of(figure: Figure, later: Mapping[str, Any], before: Mapping[str, Any
     return value_of(figure, later) - value_of(figure, before)
 
 
-def format_changes(values: Sequence[float]) -> list[str]:
-    """Changes with their signs, with as many decimals as two digits of the largest take."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    decimals = 2 if largest == 0 else min(max(2 - math.floor(math.log10(largest)), 0), 5)
-    return [_signed(value, decimals) for value in values]
-
-
-def _signed(value: float, decimals: int) -> str:
-    if math.isnan(value):
+def format_change(change: float) -> str:
+    """A change with its sign and three significant digits; small ones keep them beside large ones."""
+    if math.isnan(change):
         return MISSING
-    text = format_number(abs(value), decimals)
-    sign = "" if not any(digit in text for digit in "123456789") else "+" if value > 0 else "−"
-    return sign + text
+    digits = f"{abs(change):.{_DIGITS}g}"
+    decimals = max(_DIGITS - 1 - math.floor(math.log10(abs(change))), 0) if float(digits) else 0
+    sign = "+" if change > 0 else "−" if change < 0 else ""
+    return f"{sign}{abs(change):,.{min(decimals, _MOST_DECIMALS)}f}"

@@ -11,7 +11,7 @@ from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
 from allocator.report.figures import MISSING, Figure, format_column, value_of
 from allocator.scenarios.charts import Dimension, dimensions, line_chart, lines_of
-from allocator.scenarios.figures import CHANGES, change_of, format_changes, format_ratio, ratio_of, title_of
+from allocator.scenarios.figures import CHANGES, change_of, format_change, format_ratio, ratio_of, title_of
 from allocator.scenarios.result import WhatIf
 
 __all__ = ["render_page"]
@@ -24,6 +24,7 @@ _STYLE = """
 .lines { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 10px; padding: 0; list-style: none }
 .lines { font-size: .86rem }
 .lines svg { margin-right: 7px }
+.panel { overflow: visible }
 h3 { font-size: 1rem; font-weight: 620; margin: 22px 0 6px }
 """
 
@@ -76,18 +77,19 @@ def _rows(result: WhatIf) -> str:
     """The table of figures with their ratios."""
     rows, figures = result.rows, result.figures
     summaries = [row.figures for row in rows]
-    heads = [
-        ("", ""),
-        *((title_of(figure), figure.about) for figure in figures),
-        ("jobs done", "completed of all jobs"),
-    ]
+    heads = [("", ""), *((title_of(figure), figure.about) for figure in figures)]
+    cut_short = any(summary.get("completed_jobs") != summary.get("jobs") or not summary for summary in summaries)
+    if cut_short:
+        heads.append(("jobs done", "completed of all jobs"))
     columns = [_cells(figure, result) for figure in figures]
     lines = []
     for place, row in enumerate(rows):
-        done = summaries[place].get("completed_jobs")
-        ended = row.status if done is None else f"{done:,} / {summaries[place]['jobs']:,}"
         cells = "".join(f"<td>{column[place]}</td>" for column in columns)
-        lines.append(f"<tr>{_name(row.label, place)}{cells}<td>{escape(ended)}</td></tr>")
+        if cut_short:
+            done = summaries[place].get("completed_jobs")
+            ended = row.status if done is None else f"{done:,} / {summaries[place]['jobs']:,}"
+            cells += f"<td>{escape(ended)}</td>"
+        lines.append(f"<tr>{_name(row.label, place, result)}{cells}</tr>")
     how = (
         "Times are of completed jobs, waiting is the part of the average JCT without GPUs, and utilisation that up to "
         "the last arrival. Owned cost is the price of all GPUs from the first arrival to the makespan, busy or not."
@@ -145,7 +147,7 @@ def _next_gpus(result: WhatIf) -> str:
     shown = [
         figure for figure in CHANGES if any(math.isfinite(change_of(figure, m.figures, r.figures)) for _, r, m in pairs)
     ]
-    columns = [format_changes([change_of(f, more.figures, row.figures) for _, row, more in pairs]) for f in shown]
+    columns = [[format_change(change_of(f, more.figures, row.figures)) for _, row, more in pairs] for f in shown]
     heads = [("", ""), ("type", ""), *((title_of(figure), figure.about) for figure in shown)]
     priced = any(more.price is not None for *_, more in pairs)
     if priced:
@@ -156,7 +158,7 @@ def _next_gpus(result: WhatIf) -> str:
         if priced:
             price = MISSING if more.price is None else f"{more.price:.3g} {more.price_unit}".rstrip()
             cells += f"<td>{escape(price)}</td>"
-        lines.append(f"<tr>{_name(row.label, place)}{cells}</tr>")
+        lines.append(f"<tr>{_name(row.label, place, result)}{cells}</tr>")
     gpus = "one more GPU" if result.more_gpus == 1 else f"{result.more_gpus} more GPUs"
     how = (
         f"Measured: each row simulated again with {gpus} of a type, and the change of its figures. It is what these "
@@ -171,8 +173,10 @@ def _next_gpus(result: WhatIf) -> str:
     return _section("next", f"What {gpus} would change", how, _table(heads, lines))
 
 
-def _name(label: str, place: int) -> str:
-    swatch = f'<i class="swatch {policy_class(place)}" aria-hidden="true"></i>'
+def _name(label: str, place: int, result: WhatIf) -> str:
+    """The heading of a row, with its colour where bars have it: curves have colours of their own."""
+    bars = len(result.rows) > 1 and not dimensions(result.rows)
+    swatch = f'<i class="swatch {policy_class(place)}" aria-hidden="true"></i>' if bars else ""
     return f'<th scope="row">{swatch}{escape(label)}</th>'
 
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from allocator.cluster import Cluster
 from allocator.scenarios.definition import Planned, Scenarios
@@ -38,6 +38,7 @@ def whatif(
     throughputs: str | os.PathLike[str] | None = None,
     prices: Mapping[str, float] | str | os.PathLike[str] | None = None,
     slos: bool = False,
+    entities_by: str | None = None,
     seed: int = 0,
     next_gpus: int | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -58,6 +59,7 @@ def whatif(
     throughputs : file of a throughput table. On GPUs of one type, or of types that are equally fast, none is needed.
     prices : dollars per GPU hour by type, or a file of histories.
     slos : draw a deadline for jobs without one.
+    entities_by : "user" or "partition": those of the trace become entities, of equal weight.
     seed : of everything that is drawn.
     next_gpus : simulate each row also with so many more GPUs of each type; 0: not; None: 1 where that takes few runs.
     out : folder for table, page and runs; what it holds already is not run again. None: nothing is kept.
@@ -77,6 +79,7 @@ def whatif(
     listed = [clusters] if isinstance(clusters, Cluster | str | Mapping) else clusters
     workload = {
         "slos": slos,
+        "entities_by": entities_by,
         "throughputs": None if throughputs is None else str(Path(throughputs).resolve()),
         "prices": dict(prices) if isinstance(prices, Mapping) else prices and str(Path(prices).resolve()),
     }
@@ -112,9 +115,10 @@ def run_scenarios(
     """
     if jobs < 1:
         raise InputError("jobs", found=jobs, expected="at least 1")
-    store = Store(folder / RUNS)
-    run(scenarios.sweep, store.folder, jobs=jobs, engine="serial" if jobs == 1 else "local", console=console)
-    planned, labels = scenarios.rows(), scenarios.labels()
+    store, planned, labels = Store(folder / RUNS), scenarios.rows(), scenarios.labels()
+    engine: Literal["serial", "local"] = "serial" if jobs == 1 else "local"
+    names = _names(planned, labels, scenarios.more_gpus)
+    run(scenarios.sweep, store.folder, jobs=jobs, engine=engine, console=console, names=names)
     points = [point for row in planned for point in (row.point, *row.larger.values())]
     records = store.records((point.key for point in points), with_jobs=True)
     rows = tuple(
@@ -122,6 +126,16 @@ def run_scenarios(
     )
     n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
     return WhatIf(rows, scenarios.trace if name is None else name, n_jobs, scenarios.more_gpus)
+
+
+def _names(planned: Sequence[Planned], labels: Sequence[str], gpus: int) -> dict[str, str]:
+    """What progress calls the runs: after the rows, and what they have more."""
+    larger = {
+        point.key: f"{label} + {gpus} {name}"
+        for row, label in zip(planned, labels, strict=True)
+        for name, point in row.larger.items()
+    }
+    return larger | {row.point.key: label for row, label in zip(planned, labels, strict=True)}
 
 
 def _row(row: Planned, label: str, records: Mapping[str, Any], store: Store, more_gpus: int) -> Row:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from allocator.report.figures import MISSING, Figure, format_column
-from allocator.scenarios.figures import CHANGES, change_of, format_changes, format_ratio, ratio_of
+from allocator.scenarios.figures import CHANGES, change_of, format_change, format_ratio, ratio_of
 from allocator.scenarios.result import WhatIf
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def next_gpus_table(result: WhatIf) -> Table:
             continue
         unit = f"\n({figure.unit})" if figure.unit else "\n "
         table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)
-        columns.append(format_changes(changes))
+        columns.append([format_change(change) for change in changes])
     units = {more.price_unit for _, more in pairs if more.price is not None}
     if units:
         table.add_column("price\nper\nGPU", justify="right", vertical="bottom", no_wrap=True)

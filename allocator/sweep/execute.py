@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
 from allocator.protocol.elastic import gang_rates
+from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
 from allocator.results.cost import Prices, average_prices, price_table
@@ -89,6 +90,8 @@ class Materials:
                     raise InputError("clusters", found=accelerator, expected=expected)
         elif point.chosen.simulator.gang_rates != "duration":
             gang_rates(self.traces[workload.trace].head(self.n_jobs(point)), table, cluster)
+        if workload.trace is not None and workload.entities_by is not None:
+            self.traces[workload.trace].owned_by(workload.entities_by)
         if prices is not None:
             price_table(prices, cluster.accelerators)
 
@@ -115,7 +118,14 @@ def _once(points: Iterable[Point]) -> list[Point]:
     found: dict[tuple[Any, ...], Point] = {}
     for point in points:
         read = point.workload
-        key = (read.trace, read.throughputs, str(read.prices), point.cluster, point.chosen.simulator.gang_rates)
+        key = (
+            read.trace,
+            read.entities_by,
+            read.throughputs,
+            str(read.prices),
+            point.cluster,
+            point.chosen.simulator.gang_rates,
+        )
         found.setdefault(key, point)
     return list(found.values())
 
@@ -197,8 +207,10 @@ def package_version() -> str:
 def _simulate(point: Point, materials: Materials, progress: Callable[[float, int, int], None]) -> SimulationResult:
     table = materials.tables[point.workload.throughputs]
     jobs = materials.jobs_of(point)
+    trace = jobs(materials.n_jobs(point))
+    named = point.workload.entities_by is not None
     return simulate(
-        jobs(materials.n_jobs(point)),
+        trace,
         Cluster.parse(point.cluster, point.gpus_per_server),
         point.make_policy(),
         table,
@@ -207,7 +219,7 @@ def _simulate(point: Point, materials: Materials, progress: Callable[[float, int
         window=point.window,
         extend=jobs if point.window else None,
         prices=materials.prices_of(point),
-        entities=point.entities,
+        entities=Entities.named(trace.entity, trace.source) if named else point.entities,
         estimation=point.estimation,
         progress=progress,
     )

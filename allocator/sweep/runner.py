@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from allocator.sweep.definition.point import Point
@@ -39,6 +39,7 @@ def run(
     address: str | None = None,
     retry_failed: bool = False,
     console: Console | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Run those points of a sweep that `out` does not hold yet.
 
@@ -51,6 +52,7 @@ def run(
     address : of the Ray cluster, see `RayEngine`.
     retry_failed : run points again that have failed before.
     console : where progress goes; None: nowhere.
+    names : what progress calls points, by identity; else their own labels.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def run(
     records = store.records((point.key for point in points), with_jobs=sweep.keep_jobs)
     if retry_failed:
         records = {key: record for key, record in records.items() if record["status"] != "failed"}
-    display = Display(len(points), console)
+    display = Display(len(points), console, names)
     display.settle(len(records))
     work = _Work(sweep, points, records, store, display)
     try:

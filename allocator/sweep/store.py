@@ -65,7 +65,9 @@ NOT_OF_SATURATED = (
     "average_queueing_time", "average_running_time", "restart_gpu_hours", "owned_cost",
 )  # fmt: skip
 
-TEXT = ("status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "decision_solver")
+TEXT = (
+    "status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "entities_by", "decision_solver",
+)  # fmt: skip
 """Columns of text that may be empty throughout."""
 
 BY_WEIGHT = ("jobs", "average_jct", "p99_jct", "average_rho")

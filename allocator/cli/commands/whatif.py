@@ -74,6 +74,14 @@ PenaltiesOption = Annotated[
         metavar="SECONDS,...",
     ),
 ]
+EntitiesByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--entities-by",
+        help="Users or partitions of the trace become entities, of equal weight.",
+        metavar="user|partition",
+    ),
+]
 NextOption = Annotated[
     int | None,
     typer.Option(
@@ -98,6 +106,7 @@ class WorldOptions:
     accelerator: AcceleratorOption = None
     prices: PricesOption = None
     slos: SlosOption = False
+    entities_by: EntitiesByOption = None
     preset: PresetOption = "default"
     settings: SettingOption = None
     seed: SeedOption = 0
@@ -181,10 +190,11 @@ def _say_what_is_not_used(path: Path, clusters: Sequence[Cluster], variants: Seq
     trace = read_trace(path)
     if world.throughputs is None:
         elastic = any(Need.CONFIGURATIONS in get_policy(variant.name).needs for variant in variants)
-        for cluster in clusters:
-            said = told_of_models(path, trace, default_table(), cluster, elastic=elastic)
-        warn(said)
-    lines = (line for cluster in clusters for line in unused_columns(trace, cluster, None, by_name=False))
+        table = default_table()
+        for said in dict.fromkeys(told_of_models(path, trace, table, each, elastic=elastic) for each in clusters):
+            warn(said)
+    owners = world.entities_by
+    lines = (line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None))
     for line in dict.fromkeys(lines):
         typer.echo(line, err=True)
 
@@ -217,6 +227,7 @@ def _settings(world: WorldOptions, variants: Sequence[Variant]) -> dict[str, Any
 def _workload(world: WorldOptions) -> dict[str, Any]:
     return {
         "slos": world.slos,
+        **({} if world.entities_by is None else {"entities_by": world.entities_by}),
         **({} if world.throughputs is None else {"throughputs": str(world.throughputs)}),
         **({} if world.prices is None else {"prices": prices_of_text(world.prices)}),
     }

@@ -61,6 +61,7 @@ _ONLY_WHERE_SET = (
     "trace",
     "deadline_factors",
     "best_effort",
+    "entities_by",
 )
 """Parts of a workload that count for the identity only where they are set."""
 
@@ -89,6 +90,8 @@ class Workload:
     best_effort : of the same, probability with which a job has no deadline; None: 0.
     entities : who owns the jobs: tables with name, weight, policy, parent and ``jobs``, how many jobs in a row an
         entity gets before it is the turn of the next one, in the order in which they are listed; None: nobody.
+    entities_by : of the generator "recorded": "user" or "partition", whose names in the trace are entities of equal
+        weight; None: they are not.
     profiling_percentage, reference_models : what is known of jobs that share GPUs is estimated
         (`throughputs.ThroughputEstimator`) from so many reference models, beside which this part of the entries of
         every job type is profiled, 0 to 1; both None: it is known.
@@ -111,6 +114,7 @@ class Workload:
     trace: str | None = None
     deadline_factors: tuple[float, float] | None = None
     best_effort: float | None = None
+    entities_by: str | None = None
 
     @property
     def estimated(self) -> bool:

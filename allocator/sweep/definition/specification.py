@@ -433,6 +433,9 @@ def _check_workload(point: Point, top: Definition) -> None:
     if (workload.trace is None) == (workload.generator == "recorded"):
         expected = "a file for the generator recorded, and for no other"
         raise top.error("workload.trace", workload.trace, expected)
+    if workload.entities_by is not None and (workload.generator != "recorded" or workload.entities is not None):
+        expected = "nothing: for the jobs of a recorded trace, and in the place of entities"
+        raise top.error("workload.entities_by", workload.entities_by, expected)
     for name in ("deadline_factors", "best_effort"):
         if getattr(workload, name) is not None and workload.generator not in ("deadlines", "recorded"):
             expected = "nothing: a setting of the generators deadlines and recorded"
