@@ -92,8 +92,10 @@ def _rows(result: WhatIf) -> str:
         lines.append(f"<tr>{_name(row.label, place, result)}{cells}</tr>")
     how = (
         "Times are of completed jobs, waiting is the part of the average JCT without GPUs, and utilisation that up to "
-        "the last arrival. Owned cost is the price of all GPUs from the first arrival to the makespan, busy or not."
+        "the last arrival."
     )
+    if any(figure.key == "owned_cost" for figure in figures):
+        how += " Owned cost is the price of all GPUs from the first arrival to the makespan, busy or not."
     if len(rows) > 1:
         how += f" Behind each value its ratio (×) to that of the first row, {rows[0].label}."
     return _section("rows", "Side by side", how, _table(heads, lines))

@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from allocator.cli.options.sweep import (
     RunningOptions,
     TraceOption,
     numbers,
+    stopped,
     window,
 )
 from allocator.sweep import Sweep, run
@@ -146,7 +147,7 @@ def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
                 console=screen,
             )
     except KeyboardInterrupt:
-        _stopped(out)
+        stopped(out)
     contents = Store(out).contents()
     _print(table, contents, running.as_json)
     lost = len(contents["points"]) - len(table)
@@ -157,11 +158,6 @@ def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
         typer.echo(f"{lost} runs were lost; run the same command again to make up for them", err=True)
     if failed or lost:
         raise typer.Exit(1)
-
-
-def _stopped(out: Path) -> NoReturn:
-    typer.echo(f"stopped; what had finished is in {out}, run the same command again to continue", err=True)
-    raise typer.Exit(130)
 
 
 def _sweep(definition: dict[str, Any]) -> Sweep:

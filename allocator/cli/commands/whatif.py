@@ -24,7 +24,15 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.cli.options.sweep import JobsOption, SlosOption, TraceOption, VaryOption, prices_of_text, values_of_text
+from allocator.cli.options.sweep import (
+    JobsOption,
+    SlosOption,
+    TraceOption,
+    VaryOption,
+    prices_of_text,
+    stopped,
+    values_of_text,
+)
 from allocator.cli.options.unused import unused_columns
 from allocator.cli.options.values import make_accelerator, make_cluster, named_value, told_of_models
 from allocator.cluster import Cluster
@@ -149,7 +157,10 @@ def whatif_command(
         next_gpus=next_gpus,
     )
     screen = None if as_json and not Console(stderr=True).is_terminal else Console(stderr=True)
-    result = run_scenarios(scenarios, out, jobs=parallel or cores(), console=screen)
+    try:
+        result = run_scenarios(scenarios, out, jobs=cores() if parallel is None else parallel, console=screen)
+    except KeyboardInterrupt:
+        stopped(out)
     page = write_scenarios(result, out)
     if as_json:
         print_json(result.as_dict())

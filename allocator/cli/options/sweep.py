@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -30,6 +30,7 @@ __all__ = [
     "RunningOptions",
     "numbers",
     "prices_of_text",
+    "stopped",
     "values_of_text",
     "window",
 ]
@@ -189,6 +190,12 @@ def prices_of_text(text: str) -> str | dict[str, float]:
     assert constant is not None
     names = constant.accelerators
     return dict(zip(names, constant.price_at(0.0, names).tolist(), strict=True))
+
+
+def stopped(out: Path) -> NoReturn:
+    """Say where an interrupted sweep is, and end with the status of that."""
+    typer.echo(f"stopped; what had finished is in {out}, run the same command again to continue", err=True)
+    raise typer.Exit(130)
 
 
 def numbers(option: str, text: str) -> Any:
