@@ -129,13 +129,8 @@ class Scenarios:
         for cluster, load, penalty, change, policy in product(
             self.clusters, self.loads, penalties, range(len(self._changes)), self.policies
         ):
+            elsewhere = (float(load), penalty, change, policy.label)
             larger = _larger(cluster, self.more_gpus) if self.more_gpus else {}
-
-            def place(
-                of: Cluster, elsewhere: tuple[Any, ...] = (float(load), penalty, change, policy.label)
-            ) -> tuple[Any, ...]:
-                return (_text(of), *elsewhere)
-
             rows.append(
                 Planned(
                     cluster,
@@ -143,8 +138,8 @@ class Scenarios:
                     penalty,
                     self._changes[change],
                     policy,
-                    points[place(cluster)],
-                    {name: points[place(each)] for name, each in larger.items()},
+                    points[(_text(cluster), *elsewhere)],
+                    {name: points[(_text(each), *elsewhere)] for name, each in larger.items()},
                 )
             )
         return tuple(rows)

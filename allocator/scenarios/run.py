@@ -13,7 +13,7 @@ from allocator.scenarios.definition import Planned, Scenarios
 from allocator.scenarios.output import write_scenarios
 from allocator.scenarios.result import NextGpus, Row, WhatIf
 from allocator.sweep import Point, run
-from allocator.sweep.store import Store
+from allocator.sweep.store import NOT_OF_SATURATED, Store
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, write_trace
 
@@ -167,10 +167,16 @@ def _next(name: str, gpus: int, record: Mapping[str, Any], price: float | None, 
 
 
 def _record(point: Point, records: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is kept of a run; without figures where it failed or its process was killed."""
+    """What is kept of a run; without figures where it failed or its process was killed.
+
+    Of a run that was cut short those remain that do not depend on which jobs happened to complete.
+    """
     lost = {"status": "lost", "status_detail": "its process ended; run it again", "figures": {}}
     record: dict[str, Any] = {"prices": {}} | records.get(point.key, lost)
-    return record | {"figures": {}} if record["status"] == "failed" else record
+    figures = {} if record["status"] == "failed" else dict(record["figures"])
+    if record["status"] == "saturated":
+        figures |= dict.fromkeys(figures.keys() & set(NOT_OF_SATURATED))
+    return record | {"figures": figures}
 
 
 def _jobs(point: Point, record: Mapping[str, Any], store: Store) -> Any:

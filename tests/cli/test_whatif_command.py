@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from allocator.cli.app import app
+from allocator.registry import get_policy
 from tests.scenarios.test_scenarios import log
 from throughputs import InputError, write_trace
 
@@ -99,6 +100,17 @@ def test_one_row_is_a_table_without_ratios(trace):
     done = called(trace, "--cluster", "a100:8", "--next-gpus", 0)
     assert "×" not in done.stdout
     assert "a100:8" in done.stdout
+
+
+def test_a_row_that_fails_is_told_and_the_status_is_1(trace, monkeypatch):
+    def fail(_self, _state):
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(type(get_policy("isolated")), "allocate", fail)
+    done = called(trace, "-c", "a100:8", "-p", "fifo,isolated", "--next-gpus", 1, code=1)
+    assert "isolated failed: ValueError: no such luck" in done.stderr
+    assert "failed" in done.stdout
+    assert "Page:" in done.stdout
 
 
 @pytest.mark.parametrize(

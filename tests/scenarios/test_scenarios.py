@@ -14,6 +14,7 @@ from allocator import whatif
 from allocator.presets import preset
 from allocator.scenarios import Scenarios
 from allocator.scenarios.figures import ALL, format_change, format_ratio
+from allocator.scenarios.page import render_page
 from allocator.simulator.settings import constant_restart_penalty
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, TraceGenerator, default_table, read_trace, write_trace
@@ -242,6 +243,27 @@ def test_a_run_that_fails_is_a_row_with_its_reason(monkeypatch):
     assert answer.rows[1].jobs is None
     assert math.isnan(answer.table["average_jct_ratio"][1])
     assert "failed" in str(answer)
+
+
+def test_a_run_that_is_cut_short_shows_nothing_that_hangs_on_who_completed():
+    answer = whatif(log(), ["a100:16", "a100:4"], settings={"max_waiting_jobs": 3}, next_gpus=0)
+    assert [row.status for row in answer.rows] == ["completed", "saturated"]
+    assert answer.rows[1].figures["average_jct"] is None
+    assert answer.rows[1].figures["completed_jobs"] < 24
+    assert answer.notes == [f"a100:4 saturated: {answer.rows[1].status_detail}"]
+
+
+def test_where_every_run_fails_there_is_still_an_answer(monkeypatch):
+    def fail(_self, _state):
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(type(allocator.get_policy("isolated")), "allocate", fail)
+    answer = whatif(log(6), "a100:4", "isolated", next_gpus=1)
+    assert len(answer.failed) == 2
+    assert answer.failed[1].startswith("a100:4 with 1 more a100 failed")
+    assert "a100:4" in str(answer)
+    assert answer.table["status"].tolist() == answer.next_gpus["status"].tolist() == ["failed"]
+    assert "failed" in render_page(answer)
 
 
 def test_files_and_what_is_not_run_again(tmp_path):
