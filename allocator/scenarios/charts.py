@@ -21,16 +21,32 @@ _FRAME = Frame(width=460, height=250, left=56, right=14, top=12, bottom=46)
 _ROOM_ABOVE = 1.08
 _POINT = 3.5
 
-_NAMES = {"gpus": "GPUs", "load": "load", "restart_penalty_seconds": "restart penalty (s)"}
-_NO_NUMBERS = ("cluster", "policy")
+_NAMES = {"load": "load", "restart_penalty_seconds": "restart penalty (s)"}
+_NO_NUMBERS = ("cluster", "gpus", "policy")
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """What varies and is a number: its key in `Row.changes`, and what it is called."""
+    """What varies and is a number.
+
+    Attributes
+    ----------
+    key : in `Row.changes`, or the accelerator type of which there are more or fewer.
+    title : what it is called.
+    of_gpus : whether it is the number of GPUs of a type.
+    """
 
     key: str
     title: str
+    of_gpus: bool = False
+
+    def value(self, row: Row) -> float:
+        """Where a row stands."""
+        return float(row.cluster.gpus[self.key] if self.of_gpus else row.changes[self.key])
+
+    def has(self, row: Row) -> bool:
+        """Whether a row stands anywhere."""
+        return not self.of_gpus or self.key in row.cluster.gpus
 
 
 @dataclass(frozen=True)
@@ -43,41 +59,41 @@ class Line:
 
 def dimensions(rows: Sequence[Row]) -> list[Dimension]:
     """The dimensions along which at least two rows that are else alike differ."""
-    found = []
-    for key in rows[0].changes:
-        if key in _NO_NUMBERS or not all(_is_number(row.changes[key]) for row in rows):
-            continue
-        dimension = Dimension(key, _NAMES.get(key, key))
-        if any(len(line.rows) > 1 for line in lines_of(dimension, rows)):
-            found.append(dimension)
-    return found
+    types = list(dict.fromkeys(name for row in rows for name in row.cluster.accelerators))
+    found = [Dimension(name, f"{name} GPUs" if len(types) > 1 else "GPUs", of_gpus=True) for name in types]
+    found += [
+        Dimension(key, _NAMES.get(key, key))
+        for key in rows[0].changes
+        if key not in _NO_NUMBERS and all(_is_number(row.changes[key]) for row in rows)
+    ]
+    return [each for each in found if any(len(line.rows) > 1 for line in lines_of(each, rows))]
 
 
 def lines_of(dimension: Dimension, rows: Sequence[Row]) -> list[Line]:
     """The rows as lines along a dimension, in the order of their first rows."""
     groups: dict[tuple[tuple[str, str], ...], list[Row]] = {}
-    for row in rows:
+    for row in filter(dimension.has, rows):
         groups.setdefault(tuple(_elsewhere(dimension, row).items()), []).append(row)
-    differing = {key for key in dict(next(iter(groups))) if len({dict(group).get(key) for group in groups}) > 1}
-    lines = []
-    for place, group in groups.items():
-        label = ", ".join(text for key, text in place if key in differing)
-        ordered = sorted(group, key=lambda row: float(row.changes[dimension.key]))
-        lines.append(Line(label, tuple(ordered)))
-    return lines
+    differing = {key for key in dict(next(iter(groups))) if len({dict(group)[key] for group in groups}) > 1}
+    return [
+        Line(
+            ", ".join(text for key, text in place if key in differing and text),
+            tuple(sorted(group, key=dimension.value)),
+        )
+        for place, group in groups.items()
+    ]
 
 
 def _elsewhere(dimension: Dimension, row: Row) -> dict[str, str]:
-    """Where a row stands in all dimensions but one, as text; clusters of more GPUs differ in their types alone."""
-    texts = {}
+    """Where a row stands in all dimensions but one, as text."""
+    others = [
+        f"{name}:{n}" for name, n in row.cluster.gpus.items() if not (dimension.of_gpus and name == dimension.key)
+    ]
+    texts = {"cluster": ",".join(others)}
     for key, value in row.changes.items():
-        if key in (dimension.key, "gpus"):
-            continue
-        if key == "cluster" and dimension.key == "gpus":
-            texts[key] = " and ".join(row.cluster.accelerators)
-        else:
-            texts[key] = value if key in _NO_NUMBERS else f"{_NAMES.get(key, key).partition(' (')[0]} {_plain(value)}"
-    return texts
+        if key not in _NO_NUMBERS and (dimension.of_gpus or key != dimension.key):
+            texts[key] = f"{_NAMES.get(key, key).partition(' (')[0]} {_plain(value)}"
+    return texts | {"policy": row.policy}
 
 
 def line_chart(name: str, figure: Figure, dimension: Dimension, lines: Sequence[Line]) -> str:
@@ -121,7 +137,7 @@ def line_chart(name: str, figure: Figure, dimension: Dimension, lines: Sequence[
 
 
 def _points(figure: Figure, dimension: Dimension, line: Line) -> list[tuple[float, float]]:
-    found = [(float(row.changes[dimension.key]), value_of(figure, row.figures)) for row in line.rows]
+    found = [(dimension.value(row), value_of(figure, row.figures)) for row in line.rows]
     return [(at, value) for at, value in found if np.isfinite(value)]
 
 
@@ -129,9 +145,7 @@ def _described(figure: Figure, dimension: Dimension, lines: Sequence[Line]) -> s
     parts = []
     for line in lines:
         texts = format_column(figure, [row.figures for row in line.rows])
-        values = ", ".join(
-            f"{row.changes[dimension.key]:g}: {text}" for row, text in zip(line.rows, texts, strict=True)
-        )
+        values = ", ".join(f"{dimension.value(row):g}: {text}" for row, text in zip(line.rows, texts, strict=True))
         parts.append(f"{line.label}: {values}" if line.label else values)
     return "; ".join(parts)
 

@@ -115,7 +115,7 @@ def _charts(result: WhatIf) -> str:
     figures = [figure for figure in result.figures if figure.key in _BARS_KEYS]
     along = dimensions(result.rows)
     if along:
-        body = "".join(_along(dimension, figures, result) for dimension in along)
+        body = "".join(_along(f"chart-{place}", dimension, figures, result) for place, dimension in enumerate(along))
         how = "A point is a row of the table. Axes of figures begin at 0."
         return _section("charts", f"Against {' and '.join(each.title for each in along)}", how, body)
     if len(result.rows) < 2:
@@ -127,7 +127,7 @@ def _charts(result: WhatIf) -> str:
     return _section("charts", "Figure by figure", how, f'<div class="panels">{panels}</div>')
 
 
-def _along(dimension: Dimension, figures: Sequence[Figure], result: WhatIf) -> str:
+def _along(name: str, dimension: Dimension, figures: Sequence[Figure], result: WhatIf) -> str:
     lines = lines_of(dimension, result.rows)
     legend = ""
     if len(lines) > 1:
@@ -137,7 +137,7 @@ def _along(dimension: Dimension, figures: Sequence[Figure], result: WhatIf) -> s
             for place, line in enumerate(lines)
         )
         legend = f'<ul class="lines">{keys}</ul>'
-    charts = [line_chart(f"{dimension.key}-{figure.key}", figure, dimension, lines) for figure in figures]
+    charts = [line_chart(f"{name}-{figure.key}", figure, dimension, lines) for figure in figures]
     return f'<h3>{escape(dimension.title)}</h3>{legend}<div class="panels">{"".join(charts)}</div>'
 
 

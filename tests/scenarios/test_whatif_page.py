@@ -70,6 +70,17 @@ def test_figures_stand_against_each_number_that_varies(grown):
     assert "normalised throughput" in page
 
 
+def test_types_of_gpus_are_dimensions_of_their_own():
+    clusters = ["a100:4,h100:2", "a100:8,h100:2", "a100:4,h100:4", "v100:8"]
+    rows = whatif(log(8), clusters, next_gpus=0).rows
+    a100, h100 = dimensions(rows)
+    assert (a100.title, h100.title) == ("a100 GPUs", "h100 GPUs")
+    lines = {line.label: [row.label for row in line.rows] for line in lines_of(a100, rows)}
+    assert lines == {"h100:2": ["a100:4,h100:2", "a100:8,h100:2"], "h100:4": ["a100:4,h100:4"]}
+    assert [len(line.rows) for line in lines_of(h100, rows)] == [2, 1]
+    assert dimensions(whatif(log(8), ["a100:8", "h100:8"], next_gpus=0).rows) == []
+
+
 def test_policies_alone_are_bars(policies):
     assert dimensions(policies.rows) == []
     page = render_page(policies)
