@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
     from allocator.results.result import SimulationResult
+    from allocator.scenarios import whatif
     from allocator.simulator.engine import simulate
     from throughputs import InputError, ThroughputMatrix, Trace, default_table, read_table, read_trace
     from throughputs.estimator.believed import Estimation
@@ -77,6 +78,7 @@ __all__ = [
     "register",
     "simulate",
     "solve",
+    "whatif",
     "write_report",
 ]
 
@@ -116,6 +118,7 @@ _HOME = {
     "register": "allocator.registry",
     "simulate": "allocator.simulator.engine",
     "solve": "allocator.api",
+    "whatif": "allocator.scenarios",
     "write_report": "allocator.report.html",
 }
 

@@ -288,6 +288,31 @@ class Trace:
         columns = {name: getattr(self, name) for name in self.column_names()}
         return Trace(**columns | {"entity": names}, source=self.source)
 
+    def at_load(self, factor: float) -> Trace:
+        """The same jobs, arriving `factor` times as often: arrival times are divided by it.
+
+        A deadline on the clock moves with the arrival of its job, which so has as much time as before.
+
+        Raises
+        ------
+        InputError
+            A factor that is not above 0.
+        """
+        if not (np.isfinite(factor) and factor > 0):
+            raise InputError(self.source, field="load", found=factor, expected="a number above 0")
+        arrival = self.arrival_time / factor
+        earlier = self.arrival_time - arrival
+        options = np.empty(len(self), dtype=object)
+        # Rounding must not put a deadline before the arrival.
+        options[:] = [
+            tuple((max(seconds - shift, begin), value) for seconds, value in row)
+            for row, shift, begin in zip(self.deadline_options, earlier.tolist(), arrival.tolist(), strict=True)
+        ]
+        deadline = np.maximum(self.deadline - earlier, arrival)
+        moved = {"arrival_time": arrival, "deadline": deadline, "deadline_options": options}
+        columns = {name: getattr(self, name) for name in self.column_names()}
+        return Trace(**columns | moved, source=self.source)
+
     def take(self, jobs: NDArray[np.integer[Any]] | slice) -> Trace:
         """Some of the jobs (positions, ascending)."""
         columns = {name: getattr(self, name)[jobs] for name in self.column_names()}

@@ -16,6 +16,7 @@ COMMANDS = {
     "admit": "Would one more job meet its deadline, and all others theirs; with what plan?",
     "simulate": "Simulate a policy over a trace, round by round.",
     "compare": "Simulate several policies over the same jobs and compare them.",
+    "whatif": "What would happen to my cluster if it had more GPUs, more work, another policy?",
     "policies": "List the policies: where each is from, what it means, and its program.",
     "trace": "Traces: draw a workload, import a job log, convert between formats, describe one.",
     "throughputs": "Throughput tables: how fast each job type runs on each accelerator type.",
@@ -62,8 +63,9 @@ TAKE_POLICIES = {
     "audit": (),
     "simulate": (),
     "compare": (),
+    "whatif": (),
     "policies": (),
-    "sweep": ("continuous", "static", "run"),
+    "sweep": ("continuous", "static", "trace", "run"),
     "serve": (),
     "record": (),
 }

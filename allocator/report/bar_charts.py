@@ -16,7 +16,7 @@ from allocator.report.svg import element
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["bar_panels", "terminal_bars"]
+__all__ = ["bar_panels", "figure_panels", "terminal_bars"]
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _TERMINAL_PANEL = 56
@@ -139,6 +139,14 @@ def _bar(length: float, room: int, plain: bool) -> str:
 def bar_panels(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     """The same as SVG, one for each figure; bars carry ``data-policy`` so that the legend can hide them."""
     return [_panel_svg(f"bars-{number}", panel) for number, panel in enumerate(_panels(summaries))]
+
+
+def figure_panels(
+    figures: Sequence[Figure], summaries: Sequence[Mapping[str, Any]], labels: Sequence[str]
+) -> list[str]:
+    """Any figures of any runs as such SVG; `labels` are the names of the rows."""
+    panels = (_Panel.of(figure, summaries, tuple(labels)) for figure in figures)
+    return [_panel_svg(f"figure-{number}", panel) for number, panel in enumerate(panels)]
 
 
 def _panel_svg(name: str, panel: _Panel) -> str:

@@ -1,9 +1,12 @@
-"""What a run costs: the hours its jobs kept GPUs busy, or all that there are, at the price of their type and time."""
+"""What a run costs: the hours its jobs kept GPUs busy, or all that there are, at the price of their type and time.
+
+And the other prices, those of the decisions: what one more GPU of a type would have added to the objective.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +15,12 @@ from throughputs import InputError
 from throughputs.prices import PriceTable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
 
-__all__ = ["Prices", "busy_cost", "owned_cost", "price_table"]
+__all__ = ["Prices", "average_prices", "busy_cost", "owned_cost", "price_table"]
 
 _Floats = NDArray[np.float64]
 
@@ -72,3 +78,34 @@ def owned_cost(record: RunRecord | None) -> float | None:
     first = np.full(len(names), record.jobs.arrival_time.min())
     last = np.full(len(names), max(record.makespan, float(first[0])))
     return float((record.prices.cost(first, last, list(names)) * record.cluster.capacity).sum())
+
+
+def average_prices(decisions: Sequence[tuple[int, float, Allocation]], timeline: pd.DataFrame) -> dict[str, Any]:
+    """Time average of the prices of the decisions, over the time in which they were in force and jobs ran.
+
+    Returns
+    -------
+    dict
+        average_prices: improvement of the objective per additional GPU, by accelerator type, None where no decision
+        has one; price_unit: the unit of the objective. Nothing where the policy has no prices.
+    """
+    priced = [(clock, allocation) for _, clock, allocation in decisions if allocation.prices is not None]
+    if not priced or not len(timeline):
+        return {}
+    clocks = np.array([clock for clock, _ in priced])
+    start, end = (timeline[name].to_numpy(dtype=np.float64) for name in ("start_time", "end_time"))
+    in_force = np.searchsorted(clocks, start, side="right") - 1
+    some = in_force >= 0
+    seconds = np.bincount(in_force[some], (end - start)[some], len(clocks))
+    prices = np.array([allocation.prices for _, allocation in priced], dtype=np.float64)
+    weights = np.where(np.isfinite(prices), seconds[:, None], 0.0)
+    total = weights.sum(axis=0)
+    sums = (np.where(np.isfinite(prices), prices, 0.0) * weights).sum(axis=0)
+    last = priced[-1][1]
+    return {
+        "average_prices": {
+            name: float(price / time) if time > 0 else None
+            for name, price, time in zip(last.throughputs.accelerators, sums, total, strict=True)
+        },
+        "price_unit": last.objective_unit,
+    }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from allocator.simulator.restarts import RestartCost
 from throughputs import InputError
 
-__all__ = ["SimulatorSettings"]
+__all__ = ["SimulatorSettings", "constant_restart_penalty"]
 
 _CHOICES = {
     "round_end": ("fixed", "slowest"),
@@ -201,3 +201,9 @@ class SimulatorSettings:
         if self.deadline_measure not in ("first", "last", "value"):
             measure, expected = self.deadline_measure, "first, last or value"
             raise InputError("simulator settings", field="deadline_measure", found=measure, expected=expected)
+
+
+def constant_restart_penalty(seconds: float) -> dict[str, Any]:
+    """The settings by which every start costs so much, whatever the size and the type of its job."""
+    others = ("restart_penalty_by_gpus", "restart_penalty_by_job_type")
+    return {"restart_penalty_seconds": seconds, "restart_penalty_per_doubling_seconds": 0.0} | dict.fromkeys(others, ())

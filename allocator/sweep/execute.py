@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
+from allocator.protocol.elastic import gang_rates
+from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
-from allocator.results.cost import Prices
+from allocator.results.cost import Prices, average_prices, price_table
 from allocator.results.result import SimulationResult
 from allocator.simulator.engine import simulate
 from allocator.sweep.decide import decide
@@ -56,7 +58,7 @@ class Materials:
         Raises
         ------
         InputError
-            A file cannot be used, or a table lacks an accelerator type of a cluster.
+            A file cannot be used, or a table lacks an accelerator type of a cluster, or a job type of a trace.
         """
         points = list(points)
         packs = any(Need.COLOCATION in get_policy(point.policy).needs for point in points)
@@ -68,16 +70,36 @@ class Materials:
             name = workload.throughputs
             if name not in tables:
                 tables[name] = load_throughputs(name, colocated=packs)
-            known = tables[name].accelerators
-            for accelerator in Cluster.parse(point.cluster).accelerators:
-                if accelerator not in known:
-                    expected = f"types of the {tables[name].source}: {', '.join(known)}"
-                    raise InputError("clusters", found=accelerator, expected=expected)
             if isinstance(workload.prices, str) and workload.prices not in prices:
                 prices[workload.prices] = read_prices(workload.prices)
             if workload.trace is not None and workload.trace not in traces:
                 traces[workload.trace] = read_trace(workload.trace)
-        return cls(tables, prices, traces)
+        materials = cls(tables, prices, traces)
+        for point in _once(points):
+            materials._check(point)
+        return materials
+
+    def _check(self, point: Point) -> None:
+        """Refuse a cluster on which nobody knows how fast the jobs are, or what GPUs cost."""
+        workload, cluster = point.workload, Cluster.parse(point.cluster)
+        table, prices = self.tables[workload.throughputs], self.prices_of(point)
+        if workload.trace is None:
+            for accelerator in cluster.accelerators:
+                if accelerator not in table.accelerators:
+                    expected = f"types of the {table.source}: {', '.join(table.accelerators)}"
+                    raise InputError("clusters", found=accelerator, expected=expected)
+        elif point.chosen.simulator.gang_rates != "duration":
+            gang_rates(self.traces[workload.trace].head(self.n_jobs(point)), table, cluster)
+        if workload.trace is not None and workload.entities_by is not None:
+            self.traces[workload.trace].owned_by(workload.entities_by)
+        if prices is not None:
+            price_table(prices, cluster.accelerators)
+
+    def n_jobs(self, point: Point) -> int:
+        """Jobs that a simulation begins with; those of a window may be followed by more."""
+        if point.kind == "trace":
+            return len(self.traces[str(point.workload.trace)])
+        return point.window[1] if point.window else int(point.load)
 
     def jobs_of(self, point: Point) -> Callable[[int], Trace]:
         """From a number of jobs to the trace of that many, as `trace_of`."""
@@ -89,6 +111,23 @@ class Materials:
         """Dollars per GPU hour for a point."""
         chosen = point.workload.prices
         return self.prices[chosen] if isinstance(chosen, str) else chosen
+
+
+def _once(points: Iterable[Point]) -> list[Point]:
+    """One point for each cluster and what its jobs and prices are read from."""
+    found: dict[tuple[Any, ...], Point] = {}
+    for point in points:
+        read = point.workload
+        key = (
+            read.trace,
+            read.entities_by,
+            read.throughputs,
+            str(read.prices),
+            point.cluster,
+            point.chosen.simulator.gang_rates,
+        )
+        found.setdefault(key, point)
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -119,6 +158,7 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
     log(f"{_now()} {point.label} on {point.cluster}, point {point.key}")
     log(json.dumps(point.specification(), indent=2))
     figures: dict[str, Any] = {}
+    prices: dict[str, Any] = {}
     jobs = None
     try:
         if point.kind == "decision":
@@ -128,8 +168,9 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
             figures, status, detail = decided.figures, decided.status, decided.status_detail
             jobs = decided.jobs if keep_jobs else None
         else:
-            result = _simulate(point, materials, _progress(point, log, report))
+            result = _simulate(point, materials, _progress(materials.n_jobs(point), log, report))
             figures, status, detail = _figures(result), result.status, result.status_detail
+            prices = average_prices(result.decisions, result.timeline)
             jobs = _measured(result) if keep_jobs else None
     except Exception as error:  # whatever a policy or a solver raises is the result of this run
         status, detail = "failed", f"{type(error).__name__}: {error}"
@@ -144,6 +185,7 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
         "status": status,
         "status_detail": detail,
         "figures": figures,
+        "prices": prices,
         "cpu_seconds": time.process_time() - processor,
         "run_seconds": time.perf_counter() - clock,
         "started_at": started.isoformat(timespec="seconds"),
@@ -165,8 +207,10 @@ def package_version() -> str:
 def _simulate(point: Point, materials: Materials, progress: Callable[[float, int, int], None]) -> SimulationResult:
     table = materials.tables[point.workload.throughputs]
     jobs = materials.jobs_of(point)
+    trace = jobs(materials.n_jobs(point))
+    named = point.workload.entities_by is not None
     return simulate(
-        jobs(point.window[1] if point.window else int(point.load)),
+        trace,
         Cluster.parse(point.cluster, point.gpus_per_server),
         point.make_policy(),
         table,
@@ -175,7 +219,7 @@ def _simulate(point: Point, materials: Materials, progress: Callable[[float, int
         window=point.window,
         extend=jobs if point.window else None,
         prices=materials.prices_of(point),
-        entities=point.entities,
+        entities=Entities.named(trace.entity, trace.source) if named else point.entities,
         estimation=point.estimation,
         progress=progress,
     )
@@ -200,15 +244,14 @@ def _measured(result: SimulationResult) -> pd.DataFrame:
     return jobs[jobs["measured"]].drop(columns="measured") if "measured" in jobs else jobs
 
 
-def _progress(point: Point, log: Log, report: Report) -> Callable[[float, int, int], None]:
-    """A callback for `simulate`: tells `report` twice a second at most, and the log at each tenth."""
-    expected = point.window[1] if point.window else int(point.load)
+def _progress(expected: int, log: Log, report: Report) -> Callable[[float, int, int], None]:
+    """A callback for `simulate`: tells `report` twice a second at most, and the log at each tenth of the jobs."""
     told, tenth = time.monotonic(), 0
 
     def advance(clock: float, completed: int, _jobs: int) -> None:
         nonlocal told, tenth
         # More jobs than the window's may have to complete before its last one does.
-        share = min(completed / expected, 0.99)
+        share = min(completed / max(expected, 1), 0.99)
         now = time.monotonic()
         if now - told >= REPORT_SECONDS:
             told = now

@@ -41,7 +41,8 @@ def trace_of(point: Point, table: ThroughputTable, recorded: Trace | None = None
     """A function from a number of jobs to the trace of that many; a longer one begins with the shorter ones.
 
     The trace of a static point or a decision is meant for its own number of jobs only; all are there at time 0, unless
-    the workload has a mean time between arrivals. `recorded` is the trace of a workload that is not drawn.
+    the workload has a mean time between arrivals. `recorded` is the trace of a workload that is not drawn; where the
+    point is of such a trace as a whole, its load says how many times as often the jobs arrive.
     """
     cluster = Cluster.parse(point.cluster, point.gpus_per_server)
     draw = {"gavel": _gavel, "shockwave": _shockwave, "default": _own, "deadlines": _deadlines}
@@ -137,7 +138,10 @@ def _first(point: Point, recorded: Trace, n: int) -> Trace:
     if n > len(recorded):
         raise InputError(recorded.source, found=f"{len(recorded)} jobs", expected=f"at least {n}")
     rng = np.random.default_rng([point.seed, _DEADLINE_STREAM])
-    trace = with_deadlines(recorded.head(n), rng, workload.deadline_factors, workload.best_effort or 0.0)
+    first = recorded.head(n).at_load(point.load) if point.kind == "trace" else recorded.head(n)
+    if workload.entities_by is not None:
+        first = first.owned_by(workload.entities_by)
+    trace = with_deadlines(first, rng, workload.deadline_factors, workload.best_effort or 0.0)
     return _with_slos(trace, point)
 
 

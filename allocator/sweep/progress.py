@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from allocator.sweep.definition.point import Point
@@ -23,10 +24,12 @@ class Display:
     ----------
     total : points of the sweep.
     console : where to write; None: nowhere.
+    names : what points are called, by identity; else their own labels.
     """
 
-    def __init__(self, total: int, console: Console | None) -> None:
+    def __init__(self, total: int, console: Console | None, names: Mapping[str, str] | None = None) -> None:
         self._console = console
+        self._names = names or {}
         self._total = total
         self._settled = 0
         self._made = 0
@@ -50,7 +53,7 @@ class Display:
         if self._bars is not None:
             from rich.markup import escape
 
-            self._tasks[point.key] = self._bars.add_task(f"  {escape(point.label)}", total=1.0, note="")
+            self._tasks[point.key] = self._bars.add_task(f"  {escape(self._name(point))}", total=1.0, note="")
 
     def advance(self, key: str, share: float) -> None:
         """A run has completed this share of its jobs."""
@@ -69,7 +72,7 @@ class Display:
         if self._console is not None:
             left = self.remaining_text()
             where = f"{self._settled} of {self._total}"
-            line = f"{where}: {point.label}: {message}" + (f"; {left}" if left else "")
+            line = f"{where}: {self._name(point)}: {message}" + (f"; {left}" if left else "")
             screen = self._console if self._bars is None else self._bars.console
             screen.print(line, markup=False, highlight=False, soft_wrap=True)
         self._refresh()
@@ -86,6 +89,9 @@ class Display:
         if done <= 0 or left <= 0:
             return ""
         return f"about {_duration((time.monotonic() - self._started) / done * left)} left"
+
+    def _name(self, point: Point) -> str:
+        return self._names.get(point.key, point.label)
 
     def _refresh(self) -> None:
         if self._bars is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from allocator.sweep.definition.point import Point
@@ -12,6 +12,7 @@ from allocator.sweep.definition.specification import Sweep
 from allocator.sweep.engines.engine import Advanced, Ended, Engine, Lost, Task
 from allocator.sweep.engines.local import LocalEngine
 from allocator.sweep.engines.on_ray import RayEngine
+from allocator.sweep.engines.serial import SerialEngine
 from allocator.sweep.execute import Materials
 from allocator.sweep.progress import Display
 from allocator.sweep.saturation import first_saturated
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["run"]
+__all__ = ["cores", "run"]
 
 # The table is made anew at most this often while runs end.
 TABLE_SECONDS = 10.0
@@ -34,10 +35,11 @@ def run(
     out: str | os.PathLike[str],
     *,
     jobs: int | None = None,
-    engine: Literal["local", "ray"] = "local",
+    engine: Literal["local", "serial", "ray"] = "local",
     address: str | None = None,
     retry_failed: bool = False,
     console: Console | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Run those points of a sweep that `out` does not hold yet.
 
@@ -46,10 +48,11 @@ def run(
     sweep : what to run.
     out : folder of the sweep; made if it does not exist. Its layout is in docs/sweeps.md.
     jobs : runs at a time; None: one for each core that this process may use, or CPU of the Ray cluster.
-    engine : "local" for processes of this machine, "ray" for a Ray cluster.
+    engine : "local" for processes of this machine, "serial" for this process, "ray" for a Ray cluster.
     address : of the Ray cluster, see `RayEngine`.
     retry_failed : run points again that have failed before.
     console : where progress goes; None: nowhere.
+    names : what progress calls points, by identity; else their own labels.
 
     Returns
     -------
@@ -63,8 +66,8 @@ def run(
     """
     if jobs is not None and jobs < 1:
         raise InputError("jobs", found=jobs, expected="at least 1")
-    if engine not in ("local", "ray"):
-        raise InputError("engine", found=engine, expected="local or ray")
+    if engine not in ("local", "serial", "ray"):
+        raise InputError("engine", found=engine, expected="local, serial or ray")
     points = sweep.points()
     materials = Materials.of(points)
     store = Store(out)
@@ -72,7 +75,7 @@ def run(
     records = store.records((point.key for point in points), with_jobs=sweep.keep_jobs)
     if retry_failed:
         records = {key: record for key, record in records.items() if record["status"] != "failed"}
-    display = Display(len(points), console)
+    display = Display(len(points), console, names)
     display.settle(len(records))
     work = _Work(sweep, points, records, store, display)
     try:
@@ -87,10 +90,12 @@ def run(
 def _engine(name: str, materials: Materials, jobs: int | None, address: str | None) -> Engine:
     if name == "ray":
         return RayEngine(materials, address, jobs)
-    return LocalEngine(materials, jobs or _cores())
+    if name == "serial":
+        return SerialEngine(materials)
+    return LocalEngine(materials, jobs or cores())
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

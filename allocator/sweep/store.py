@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.sweep.definition.point import FORMAT, Point
+from allocator.sweep.definition.point import FORMAT, LOAD_TEXTS, Kind, Point
 from allocator.sweep.definition.reading import is_number
 from allocator.sweep.definition.specification import Sweep
 from allocator.sweep.execute import Outcome, package_version
@@ -44,7 +44,8 @@ FIGURES = (
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
     "very_unfair_fraction_themis", "mean_envy", "largest_envy", "fair_plans", "rejected_jobs", "deadline_jobs",
     "deadline_ratio", "value_miss_rate", "admitted", "rejected", "met", "late", "best_effort_jobs",
-    "best_effort_average_jct", "wasted_gpu_hours", "cluster_efficiency",
+    "best_effort_average_jct", "wasted_gpu_hours", "cluster_efficiency", "average_queueing_time",
+    "average_running_time", "loaded_utilization", "restart_gpu_hours", "owned_cost",
 )  # fmt: skip
 """Columns that a run's summary has under the same names."""
 
@@ -61,9 +62,12 @@ NOT_OF_SATURATED = (
     "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
     "very_unfair_fraction_themis", "deadline_ratio", "value_miss_rate", "best_effort_average_jct", "wasted_gpu_hours",
+    "average_queueing_time", "average_running_time", "restart_gpu_hours", "owned_cost",
 )  # fmt: skip
 
-TEXT = ("status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "decision_solver")
+TEXT = (
+    "status_detail", "case", "gpus_per_server", "throughputs", "prices", "entities", "entities_by", "decision_solver",
+)  # fmt: skip
 """Columns of text that may be empty throughout."""
 
 BY_WEIGHT = ("jobs", "average_jct", "p99_jct", "average_rho")
@@ -298,13 +302,12 @@ def _row(point: Mapping[str, Any], kind: str, record: Record) -> dict[str, Any]:
     return row | {name: record[name] for name in OF_RUNS if name != "status_detail"}
 
 
-def _skipped(point: Mapping[str, Any], kind: str, first: tuple[float, int]) -> dict[str, Any]:
+def _skipped(point: Mapping[str, Any], kind: Kind, first: tuple[float, int]) -> dict[str, Any]:
     """The row of a point that is taken to saturate because an earlier one of its series did."""
-    unit = "jobs/h" if kind == "continuous" else "jobs"
     return {
         "point": point["point"],
         "status": "saturated",
-        "status_detail": f"not run: saturated at {first[0]:g} {unit} with seed {first[1]}",
+        "status_detail": f"not run: saturated at {LOAD_TEXTS[kind].format(first[0])} with seed {first[1]}",
         "saturated_load": first[0],
         "by_rule": True,
         **point["cells"],

@@ -36,7 +36,7 @@ OF_DECISIONS = (
     _Figure("run (s)", "run_seconds", of_completed=False),
 )
 
-_LOADS = {"jobs_per_hour": "jobs/h", "submitted_jobs": "jobs"}
+_LOADS = {"jobs_per_hour": "jobs/h", "submitted_jobs": "jobs", "load": "load"}
 
 # What may tell series apart, beside the policy: shown where it differs.
 _NOT_SETTINGS = ("point", "status", "status_detail", "saturated_load", "by_rule", "kind", "policy", "seed", "first_job",

@@ -64,6 +64,17 @@ def test_the_python_example_runs_on_the_same_log(guide, monkeypatch, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("2025-03-03T08:00:00+00:00 {'zero duration': 4")
     assert float(printed[1]) > 3600
+    assert printed[2] == "193 jobs of mine.csv; × is the ratio to the first row"
+    assert printed[4].startswith("a100:32, fifo")
+
+
+def test_the_table_of_what_if_is_as_printed(guide):
+    folder, said = guide
+    (printed,) = re.findall(r"```\n( +193 jobs.*?)\n```", PAGE, re.DOTALL)
+    shown = "\n".join(line.rstrip() for line in said[5].stdout.splitlines())
+    assert shown.startswith(printed)
+    assert all((folder / name / "whatif.html").exists() for name in ("more", "growth"))
+    assert "Change by 8 more GPUs" in said[6].stdout
 
 
 def test_standard_input_and_json(tmp_path):

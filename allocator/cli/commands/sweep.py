@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,11 +14,15 @@ from allocator.cli.options.groups import option_groups
 from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.cli.options.sweep import (
     DefinitionOptions,
+    DrawnOptions,
     EveryOption,
+    LoadOption,
     OutOption,
     PreloadOption,
     RunningOptions,
+    TraceOption,
     numbers,
+    stopped,
     window,
 )
 from allocator.sweep import Sweep, run
@@ -40,6 +44,7 @@ def continuous_command(
     out: OutOption,
     rates: Annotated[str, typer.Option("--rates", help="Jobs per hour.", metavar="RATE,...|FIRST:LAST:COUNT")],
     definition: DefinitionOptions,
+    drawn: DrawnOptions,
     running: RunningOptions,
     measured: Annotated[
         str, typer.Option("--window", help="Jobs FIRST to END-1 are measured.", metavar="FIRST:END")
@@ -52,7 +57,7 @@ def continuous_command(
     A run beyond capacity is stopped and marked as saturated, and so are larger rates without running. Writes one row
     per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
     """
-    stated = definition.definition("continuous", preload=preload)
+    stated = definition.definition("continuous", drawn.workload(preload=preload))
     stated |= {"rates": numbers("--rates", rates), "window": window(measured), "skip_saturated": not every_point}
     _go(_sweep(stated), out, running)
 
@@ -65,13 +70,31 @@ def static_command(
         str, typer.Option("--jobs", help="Numbers of jobs, all there at time 0.", metavar="N,...|FIRST:LAST:COUNT")
     ],
     definition: DefinitionOptions,
+    drawn: DrawnOptions,
     running: RunningOptions,
 ) -> None:
     """All jobs are there at the start; the makespan is what matters.
 
     Writes one row per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
     """
-    _go(_sweep(definition.definition("static") | {"jobs": numbers("--jobs", jobs)}), out, running)
+    _go(_sweep(definition.definition("static", drawn.workload()) | {"jobs": numbers("--jobs", jobs)}), out, running)
+
+
+@app.command("trace")
+@option_groups
+def trace_command(
+    out: OutOption,
+    trace: TraceOption,
+    definition: DefinitionOptions,
+    running: RunningOptions,
+    load: LoadOption = "1",
+) -> None:
+    """All jobs of a trace, as they were submitted or so many times as often; all are measured.
+
+    Writes one row per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
+    """
+    stated = definition.definition("trace", {"trace": str(trace)})
+    _go(_sweep(stated | {"loads": numbers("--load", load)}), out, running)
 
 
 @app.command("run")
@@ -124,7 +147,7 @@ def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
                 console=screen,
             )
     except KeyboardInterrupt:
-        _stopped(out)
+        stopped(out)
     contents = Store(out).contents()
     _print(table, contents, running.as_json)
     lost = len(contents["points"]) - len(table)
@@ -135,11 +158,6 @@ def _go(sweep: Sweep, out: Path, running: RunningOptions) -> None:
         typer.echo(f"{lost} runs were lost; run the same command again to make up for them", err=True)
     if failed or lost:
         raise typer.Exit(1)
-
-
-def _stopped(out: Path) -> NoReturn:
-    typer.echo(f"stopped; what had finished is in {out}, run the same command again to continue", err=True)
-    raise typer.Exit(130)
 
 
 def _sweep(definition: dict[str, Any]) -> Sweep:

@@ -43,7 +43,7 @@ from allocator.registry import get_policy, kinds_of_settings, settings_of
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
-from allocator.simulator.settings import SimulatorSettings
+from allocator.simulator.settings import SimulatorSettings, constant_restart_penalty
 from throughputs import InputError, read_trace
 from throughputs.errors import did_you_mean
 from throughputs.estimator.believed import Estimation
@@ -285,12 +285,6 @@ def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
     return preset, policy
 
 
-def _penalty_of_all(seconds: float) -> dict[str, Any]:
-    """The settings by which every start costs so much."""
-    others = ("restart_penalty_by_gpus", "restart_penalty_by_job_type")
-    return {"restart_penalty_seconds": seconds, "restart_penalty_per_doubling_seconds": 0.0} | dict.fromkeys(others, ())
-
-
 def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
     """Preset of ``--preset`` with the settings that have options of their own and those that are `changed`."""
     own = {
@@ -298,7 +292,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "slot_seconds": options.slot_seconds,
         "queue": options.queue,
         "recompute_interval_seconds": options.recompute_interval,
-        **({} if options.restart_penalty is None else _penalty_of_all(options.restart_penalty)),
+        **({} if options.restart_penalty is None else constant_restart_penalty(options.restart_penalty)),
         "ideal": options.ideal or None,
         "unconsolidated_throughputs": options.unconsolidated or None,
         "max_waiting_jobs": options.max_waiting,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -23,7 +23,17 @@ from allocator.variants import read_variants
 from throughputs import InputError
 from throughputs.files import parse_json
 
-__all__ = ["DefinitionOptions", "OutOption", "RunningOptions", "numbers", "window"]
+__all__ = [
+    "DefinitionOptions",
+    "DrawnOptions",
+    "OutOption",
+    "RunningOptions",
+    "numbers",
+    "prices_of_text",
+    "stopped",
+    "values_of_text",
+    "window",
+]
 
 MOST_SEEDS = 1_000_000
 DEFAULT_POLICIES = "max_min_fairness_perf,max_min_fairness,fifo_perf"
@@ -47,6 +57,15 @@ GeneratorOption = Annotated[
 MultiOption = Annotated[bool, typer.Option("--multi-gpu", help="Gangs of 1, 2, 4 and 8 GPUs, as published.")]
 PrioritiesOption = Annotated[bool, typer.Option("--priorities", help="Weight 5 for a fifth of the jobs.")]
 SlosOption = Annotated[bool, typer.Option("--slos", help="A deadline for every job: 1.2, 2 or 10 durations.")]
+TraceOption = Annotated[Path, typer.Option("--trace", help="Jobs as they were submitted.", metavar="FILE")]
+LoadOption = Annotated[
+    str,
+    typer.Option(
+        "--load",
+        help="How many times as often as in the trace jobs arrive; a deadline moves with the arrival of its job.",
+        metavar="FACTOR,...|FIRST:LAST:COUNT",
+    ),
+]
 PreloadOption = Annotated[bool, typer.Option("--preload", help="Start with a full cluster.")]
 DurationOption = Annotated[
     float | None, typer.Option("--duration", help="The same duration for every job, alone.", metavar="SECONDS")
@@ -87,11 +106,7 @@ class DefinitionOptions:
     seeds: SeedsOption = "0"
     clusters: ClustersOption = field(default_factory=lambda: [DEFAULT_CLUSTER])
     gpus_per_server: ServersOption = None
-    generator: GeneratorOption = "gavel"
-    multi_gpu: MultiOption = False
-    priorities: PrioritiesOption = False
     slos: SlosOption = False
-    duration: DurationOption = None
     throughputs: ThroughputsOption = None
     prices: PricesOption = None
     preset: PresetOption = "default"
@@ -99,8 +114,8 @@ class DefinitionOptions:
     vary: VaryOption = None
     keep_jobs: KeepOption = False
 
-    def definition(self, kind: str, *, preload: bool = False) -> dict[str, Any]:
-        """A definition as a TOML file would hold it, without its loads."""
+    def definition(self, kind: str, jobs: Mapping[str, Any]) -> dict[str, Any]:
+        """A definition as a TOML file would hold it, without its loads; `jobs` is what the workload says of them."""
         variants = read_variants(self.policies, "--policies")
         policies = [variant.name for variant in variants]
         fixed = dict(named_value("--set", text) for text in self.settings or ())
@@ -114,32 +129,39 @@ class DefinitionOptions:
             "seeds": _seeds(self.seeds),
             "clusters": self.clusters,
             **({"gpus_per_server": self.gpus_per_server} if self.gpus_per_server else {}),
-            "workload": self._workload(preload),
+            "workload": {**jobs, **self._workload()},
             "settings": {"preset": self.preset}
             | {name: setting_of_text(name, text, policies, "--set") for name, text in fixed.items()},
-            "vary": {name: _values(name, text, policies) for name, text in varied.items()},
+            "vary": {name: values_of_text(name, text, policies) for name, text in varied.items()},
             "keep_jobs": self.keep_jobs,
         }
 
-    def _workload(self, preload: bool) -> dict[str, Any]:
+    def _workload(self) -> dict[str, Any]:
         workload: dict[str, Any] = {
+            "slos": self.slos,
+            "throughputs": None if self.throughputs is None else str(self.throughputs),
+        }
+        return workload if self.prices is None else workload | {"prices": prices_of_text(self.prices)}
+
+
+@dataclass(frozen=True)
+class DrawnOptions:
+    """The jobs of a sweep that draws them."""
+
+    generator: GeneratorOption = "gavel"
+    multi_gpu: MultiOption = False
+    priorities: PrioritiesOption = False
+    duration: DurationOption = None
+
+    def workload(self, *, preload: bool = False) -> dict[str, Any]:
+        """What a definition says of them."""
+        return {
             "generator": self.generator,
             "multi_gpu": self.multi_gpu,
             "priorities": self.priorities,
-            "slos": self.slos,
             "preload": preload,
             "fixed_duration_seconds": self.duration,
-            "throughputs": None if self.throughputs is None else str(self.throughputs),
         }
-        prices = self.prices
-        if prices is None:
-            return workload
-        if ":" in prices and not Path(prices).exists():
-            constant = make_prices(prices)  # says what is wrong with them
-            assert constant is not None
-            names = constant.accelerators
-            return workload | {"prices": dict(zip(names, constant.price_at(0.0, names).tolist(), strict=True))}
-        return workload | {"prices": prices}
 
 
 @dataclass(frozen=True)
@@ -160,8 +182,24 @@ class RunningOptions:
         return "ray" if self.engine == "ray" else "local"
 
 
+def prices_of_text(text: str) -> str | dict[str, float]:
+    """Prices of ``--prices`` as a definition has them: the name of a file, or dollars by accelerator type."""
+    if ":" not in text or Path(text).exists():
+        return text
+    constant = make_prices(text)  # says what is wrong with them
+    assert constant is not None
+    names = constant.accelerators
+    return dict(zip(names, constant.price_at(0.0, names).tolist(), strict=True))
+
+
+def stopped(out: Path) -> NoReturn:
+    """Say where an interrupted sweep is, and end with the status of that."""
+    typer.echo(f"stopped; what had finished is in {out}, run the same command again to continue", err=True)
+    raise typer.Exit(130)
+
+
 def numbers(option: str, text: str) -> Any:
-    """Numbers of ``--rates`` and ``--jobs``: a list, or FIRST:LAST:COUNT."""
+    """Numbers of ``--rates``, ``--jobs`` and ``--load``: a list, or FIRST:LAST:COUNT."""
     expected = "numbers as in 0.4,0.8,1.2, or FIRST:LAST:COUNT as in 0.4:6:15"
     try:
         if ":" in text:
@@ -191,7 +229,7 @@ def window(text: str) -> list[int]:
     return list(make_window(text) or ())
 
 
-def _values(name: str, text: str, policies: Sequence[str]) -> list[Any]:
+def values_of_text(name: str, text: str, policies: Sequence[str]) -> list[Any]:
     """Values of ``--vary``: a JSON list, or values separated by commas."""
     if text.startswith("["):
         return list(parse_json(text, "--vary")) if text.endswith("]") else [text]

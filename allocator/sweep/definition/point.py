@@ -18,9 +18,9 @@ from allocator.protocol import Policy
 from allocator.registry import get_policy, settings_of
 from throughputs.estimator.believed import Estimation
 
-__all__ = ["Kind", "Point", "Workload"]
+__all__ = ["LOAD_COLUMNS", "LOAD_TEXTS", "Kind", "Point", "Workload"]
 
-Kind = Literal["continuous", "static", "decision"]
+Kind = Literal["continuous", "static", "trace", "decision"]
 
 FORMAT = 1
 """Part of every identity: to be raised when the same specification comes to mean another run."""
@@ -34,6 +34,22 @@ WAITING_JOBS_PER_GPU = 10
 CLOCK_FACTOR, CLOCK_HOURS = 4.0, 5000.0
 """Or when the clock passes so many times the mean arrival time of the window's end, and so many hours on top."""
 
+LOAD_COLUMNS: Mapping[Kind, str] = {
+    "continuous": "jobs_per_hour",
+    "static": "submitted_jobs",
+    "trace": "load",
+    "decision": "submitted_jobs",
+}
+"""What the load of a point is called as a column of results."""
+
+LOAD_TEXTS: Mapping[Kind, str] = {
+    "continuous": "{:g} jobs/h",
+    "static": "{:g} jobs",
+    "trace": "load {:g}",
+    "decision": "{:g} jobs",
+}
+"""And how it is said of one point."""
+
 _KEY_DIGITS = 16
 
 _ONLY_WHERE_SET = (
@@ -45,6 +61,7 @@ _ONLY_WHERE_SET = (
     "trace",
     "deadline_factors",
     "best_effort",
+    "entities_by",
 )
 """Parts of a workload that count for the identity only where they are set."""
 
@@ -73,6 +90,8 @@ class Workload:
     best_effort : of the same, probability with which a job has no deadline; None: 0.
     entities : who owns the jobs: tables with name, weight, policy, parent and ``jobs``, how many jobs in a row an
         entity gets before it is the turn of the next one, in the order in which they are listed; None: nobody.
+    entities_by : of the generator "recorded": "user" or "partition", whose names in the trace are entities of equal
+        weight; None: they are not.
     profiling_percentage, reference_models : what is known of jobs that share GPUs is estimated
         (`throughputs.ThroughputEstimator`) from so many reference models, beside which this part of the entries of
         every job type is profiled, 0 to 1; both None: it is known.
@@ -95,6 +114,7 @@ class Workload:
     trace: str | None = None
     deadline_factors: tuple[float, float] | None = None
     best_effort: float | None = None
+    entities_by: str | None = None
 
     @property
     def estimated(self) -> bool:
@@ -120,10 +140,12 @@ class Point:
     Attributes
     ----------
     kind : "continuous", jobs arrive at a rate; "static", a number of jobs, all there at time 0 unless the workload says
-        otherwise; "decision", nothing is run: the policy decides once about jobs that have just arrived.
+        otherwise; "trace", all jobs of a recorded trace, as they arrive there; "decision", nothing is run: the policy
+        decides once about jobs that have just arrived.
     policy : its name; `policy_settings` are the settings it is made with.
     cluster : GPUs by accelerator type, as text; `gpus_per_server` in the same form, None for 1.
-    load : jobs per hour (continuous) or number of jobs (static, decision).
+    load : jobs per hour (continuous), number of jobs (static, decision), or how many times as often as in the trace
+        jobs arrive (trace).
     seed : of jobs, arrivals and everything else that is drawn.
     workload : which jobs.
     window : ids (first, end) of the jobs that are measured; None: all (static).
@@ -239,7 +261,7 @@ class Point:
     @property
     def load_text(self) -> str:
         """The load in words."""
-        return f"{self.load:g} jobs/h" if self.kind == "continuous" else f"{self.load:g} jobs"
+        return LOAD_TEXTS[self.kind].format(self.load)
 
     @property
     def label(self) -> str:
@@ -256,7 +278,8 @@ class Point:
 
     def columns(self, named: Sequence[str]) -> dict[str, Any]:
         """The cells of the table of results that say what was run; `named` settings have a column each."""
-        load = {"jobs_per_hour": self.load} if self.kind == "continuous" else {"submitted_jobs": int(self.load)}
+        column = LOAD_COLUMNS[self.kind]
+        load = {column: int(self.load) if column == "submitted_jobs" else self.load}
         first, end = self.window or (None, None)
         workload = asdict(self.workload)
         if workload["entities"] is not None:

@@ -20,6 +20,7 @@ from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep.definition.point import Workload
 from allocator.sweep.definition.reading import Definition, is_number, setting_value
 from throughputs.errors import did_you_mean
+from throughputs.trace import OWNERS
 
 __all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "setting_of_text", "settings_under"]
 
@@ -133,6 +134,8 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
         raise top.error(place, value, "the least multiple of the duration, of at least 0, then the largest")
     if name == "best_effort" and value is not None and not 0 <= value <= 1:
         raise top.error(place, value, "a number from 0 to 1")
+    if name == "entities_by" and value is not None and value not in OWNERS:
+        raise top.error(place, value, f"{' or '.join(OWNERS)}{did_you_mean(value, OWNERS)}")
     if name in ("throughputs", "trace", "prices") and value is not None:
         path = folder / value if isinstance(value, str) else None
         if path is None or not (path.is_file() or (name == "throughputs" and path.is_dir())):

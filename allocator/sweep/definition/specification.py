@@ -27,7 +27,10 @@ from throughputs.limits import MOST_JOBS
 
 __all__ = ["Sweep"]
 
-KINDS: tuple[Kind, ...] = ("continuous", "static", "decision")
+KINDS: tuple[Kind, ...] = ("continuous", "static", "trace", "decision")
+
+LOAD_KEYS: Mapping[Kind, str] = {"continuous": "rates", "static": "jobs", "trace": "loads", "decision": "jobs"}
+"""Key of the loads of a sweep."""
 
 Clusters = tuple[tuple[str, str | None, int | None], ...]
 
@@ -64,11 +67,12 @@ class Sweep:
 
     Attributes
     ----------
-    kind : "continuous", "static" or "decision".
+    kind : "continuous", "static", "trace" or "decision".
     policies : names, each with its own settings.
     clusters : GPUs by accelerator type, GPUs per server, as text, and the number of jobs that such a cluster is for: it
         grows with them; None: it does not.
-    loads : jobs per hour (continuous) or numbers of jobs (static, decision), ascending.
+    loads : jobs per hour (continuous), numbers of jobs (static, decision) or multiples of the arrival rate (trace),
+        ascending.
     seeds : ascending.
     settings : of every point, by name: "preset", settings of mechanism and simulator, "policy.<name>" for policies
         that have it, "workload.<name>".
@@ -134,11 +138,13 @@ class Sweep:
         kind = next(known for known in KINDS if known == named)
         base = assignments({"workload": top.take("workload", {})}, top, "", Path(folder))
         base |= assignments(top.take("settings", {}), top, "settings", Path(folder))
+        if kind == "trace":
+            base = {"workload.generator": "recorded"} | base
         servers = top.text("gpus_per_server")
         cases = _cases(top, kind, servers, Path(folder))
         # Cases without clusters, loads or seeds of their own have those of the sweep.
         shared = any(case.clusters is None for case in cases) or "clusters" in top
-        loaded = any(case.loads is None for case in cases) or _loads_key(kind) in top
+        loaded = any(case.loads is None for case in cases) or LOAD_KEYS[kind] in top
         seeded = any(case.seeds is None for case in cases) or "seeds" in top
         sweep = cls(
             kind=kind,
@@ -164,7 +170,7 @@ class Sweep:
     def points(self) -> tuple[Point, ...]:
         """Every point once, series by series (policy, cluster, settings), loads and seeds ascending within each."""
         found: dict[str, Point] = {}
-        for point in self._combinations():
+        for point in self.combinations():
             found.setdefault(point.key, point)
         return tuple(found.values())
 
@@ -198,7 +204,8 @@ class Sweep:
         )
         return len(self.policies) * math.prod(map(len, self.vary.values())) * sum(of_cases)
 
-    def _combinations(self) -> Iterator[Point]:
+    def combinations(self) -> Iterator[Point]:
+        """Points by policy, case, varied settings, cluster, load and seed; equal ones as often as they come."""
         varied = [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
         for (policy, own), case, change in product(self.policies, self.cases, varied):
             settings = {**self.settings, **case.settings, **change}
@@ -242,13 +249,12 @@ class Sweep:
         )
 
 
-def _loads_key(kind: Kind) -> str:
-    return "rates" if kind == "continuous" else "jobs"
-
-
 def _loads(top: Definition, kind: Kind) -> tuple[float, ...]:
     if kind == "continuous":
         return top.numbers("rates", whole=False, least=0, above=True)
+    if kind == "trace":
+        stated = "loads" in top
+        return top.numbers("loads", whole=False, least=0, above=True) if stated else (top.take("loads", 1.0),)
     loads = top.numbers("jobs", whole=True, least=1)
     if loads[-1] > MOST_JOBS:
         raise top.error("jobs", int(loads[-1]), f"at most {MOST_JOBS:,} jobs in a run")
@@ -347,7 +353,7 @@ def _per_jobs(entry: Definition, servers: str | None, kind: Kind) -> int | None:
     value = entry.take("per_jobs")
     if value is None:
         return None
-    if kind == "continuous":
+    if LOAD_KEYS[kind] != "jobs":
         raise entry.error("per_jobs", value, "nothing: only a number of jobs makes a cluster grow")
     if servers is not None:
         raise entry.error("per_jobs", value, "a cluster without gpus_per_server")
@@ -360,7 +366,7 @@ def _cases(top: Definition, kind: Kind, servers: str | None, folder: Path) -> tu
     if "cases" not in top:
         top.take("cases")
         return (Case(),)
-    own = ("name", "clusters", _loads_key(kind), "seeds")
+    own = ("name", "clusters", LOAD_KEYS[kind], "seeds")
     found = []
     for i, item in enumerate(top.items("cases")):
         entry = top.inner(item, f"cases[{i}]")
@@ -369,7 +375,7 @@ def _cases(top: Definition, kind: Kind, servers: str | None, folder: Path) -> tu
                 entry.text("name", "") or "",
                 assignments({k: v for k, v in item.items() if k not in own}, top, f"cases[{i}]", folder),
                 _clusters(entry, kind, servers) if "clusters" in entry else None,
-                _loads(entry, kind) if _loads_key(kind) in entry else None,
+                _loads(entry, kind) if LOAD_KEYS[kind] in entry else None,
                 _seeds(entry) if "seeds" in entry else None,
             )
         )
@@ -402,7 +408,7 @@ def _check(sweep: Sweep, top: Definition) -> None:
     one = dataclasses.replace(
         sweep, loads=sweep.loads[:1], seeds=sweep.seeds[:1], cases=tuple(map(_shortened, sweep.cases))
     )
-    for point in one._combinations():
+    for point in one.combinations():
         _check_workload(point, top)
         where = f"settings of {point.policy}" + (f", case {point.case}" if point.case else "")
         top.checked(where, dict(point.settings), partial(getattr, point, "chosen"))
@@ -422,10 +428,26 @@ def _check_workload(point: Point, top: Definition) -> None:
         raise top.error("workload.mean_interarrival_seconds", workload.mean_interarrival_seconds, expected)
     if workload.n_durations is not None and workload.generator != "shockwave":
         raise top.error("workload.n_durations", workload.n_durations, "nothing: a setting of the generator shockwave")
+    if point.kind == "trace":
+        _check_recorded(workload, top)
     if (workload.trace is None) == (workload.generator == "recorded"):
         expected = "a file for the generator recorded, and for no other"
         raise top.error("workload.trace", workload.trace, expected)
+    if workload.entities_by is not None and (workload.generator != "recorded" or workload.entities is not None):
+        expected = "nothing: for the jobs of a recorded trace, and in the place of entities"
+        raise top.error("workload.entities_by", workload.entities_by, expected)
     for name in ("deadline_factors", "best_effort"):
         if getattr(workload, name) is not None and workload.generator not in ("deadlines", "recorded"):
             expected = "nothing: a setting of the generators deadlines and recorded"
             raise top.error(f"workload.{name}", getattr(workload, name), expected)
+
+
+def _check_recorded(workload: Workload, top: Definition) -> None:
+    """Refuse what would draw jobs in a sweep whose jobs are those of a file."""
+    if workload.generator != "recorded":
+        raise top.error("workload.generator", workload.generator, "recorded: the jobs of a trace sweep are in a file")
+    if workload.trace is None:
+        raise top.error("workload.trace", None, "the file of a trace")
+    for name in ("multi_gpu", "priorities", "fixed_duration_seconds"):
+        if getattr(workload, name):
+            raise top.error(f"workload.{name}", getattr(workload, name), "nothing: jobs are as the trace has them")

@@ -1,1 +1,1 @@
-"""Where the runs of a sweep happen: processes of this machine, or a Ray cluster."""
+"""Where the runs of a sweep happen: processes of this machine, this process, or a Ray cluster."""

@@ -1,0 +1,244 @@
+"""``allocator whatif``: the jobs of a trace on other clusters, at other loads, under other policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from allocator.cli.options.groups import option_groups
+from allocator.cli.options.shared import (
+    AcceleratorOption,
+    JsonOption,
+    PresetOption,
+    PricesOption,
+    SeedOption,
+    ServersOption,
+    SettingOption,
+    ThroughputsOption,
+    console,
+    print_json,
+    warn,
+)
+from allocator.cli.options.sweep import (
+    JobsOption,
+    SlosOption,
+    TraceOption,
+    VaryOption,
+    prices_of_text,
+    stopped,
+    values_of_text,
+)
+from allocator.cli.options.unused import unused_columns
+from allocator.cli.options.values import make_accelerator, make_cluster, named_value, told_of_models
+from allocator.cluster import Cluster
+from allocator.protocol.policy import Need
+from allocator.registry import get_policy
+from allocator.scenarios import Scenarios, run_scenarios, write_scenarios
+from allocator.scenarios.terminal import next_gpus_table, rows_table
+from allocator.sweep.definition.settings import setting_of_text
+from allocator.sweep.runner import cores
+from allocator.variants import Variant, read_variants
+from throughputs import InputError, default_table, read_trace
+
+USUAL_POLICY = "fifo"
+
+ClustersOption = Annotated[
+    list[str],
+    typer.Option(
+        "--cluster",
+        "-c",
+        help="GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.",
+        metavar="TYPE:COUNT,...|FILE",
+    ),
+]
+PoliciesOption = Annotated[
+    str,
+    typer.Option(
+        "--policies",
+        "-p",
+        help="Names of policies, each with settings of its own where wanted.",
+        metavar="NAME[:SETTING=VALUE,...],...",
+    ),
+]
+LoadsOption = Annotated[
+    str,
+    typer.Option(
+        "--load",
+        help="How many times as often jobs arrive: times of submission are divided by it. A deadline moves with the "
+        "arrival of its job.",
+        metavar="FACTOR,...",
+    ),
+]
+PenaltiesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--restart-penalty",
+        help="What it costs a gang to start, whatever its size; the preset's if omitted.",
+        metavar="SECONDS,...",
+    ),
+]
+EntitiesByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--entities-by",
+        help="Users or partitions of the trace become entities, of equal weight.",
+        metavar="user|partition",
+    ),
+]
+NextOption = Annotated[
+    int | None,
+    typer.Option(
+        "--next-gpus",
+        help="Simulate each row also with so many more GPUs of each type, to see what they are worth; 0: not. If "
+        "omitted 1 where that takes at most 8 further runs.",
+        metavar="COUNT",
+        min=0,
+    ),
+]
+OutOption = Annotated[
+    Path, typer.Option("--out", help="Folder for table, page and runs; run again to continue.", metavar="DIR")
+]
+
+
+@dataclass(frozen=True)
+class WorldOptions:
+    """What is the same in all rows."""
+
+    throughputs: ThroughputsOption = None
+    gpus_per_server: ServersOption = None
+    accelerator: AcceleratorOption = None
+    prices: PricesOption = None
+    slos: SlosOption = False
+    entities_by: EntitiesByOption = None
+    preset: PresetOption = "default"
+    settings: SettingOption = None
+    seed: SeedOption = 0
+
+
+@option_groups
+def whatif_command(
+    *,
+    trace: TraceOption,
+    clusters: ClustersOption,
+    policies: PoliciesOption = USUAL_POLICY,
+    load: LoadsOption = "1",
+    restart_penalty: PenaltiesOption = None,
+    vary: VaryOption = None,
+    next_gpus: NextOption = None,
+    world: WorldOptions,
+    parallel: JobsOption = None,
+    out: OutOption = Path("whatif"),
+    as_json: JsonOption = False,
+) -> None:
+    """What would happen to my cluster if it had more GPUs, more work, another policy?
+
+    The rows are all combinations of clusters, loads, restart penalties, settings and policies; the others are compared
+    with the first. Ends with a table and one self-contained page, DIR/whatif.html. Rows that DIR holds already are not
+    run again. A row that fails is named with its reason, and the exit code is 1.
+    """
+    variants = read_variants(policies, "--policies")
+    made = _clusters(clusters, world)
+    _say_what_is_not_used(trace, made, variants, world)
+    scenarios = Scenarios(
+        trace=str(trace),
+        clusters=made,
+        policies=tuple(variants),
+        loads=_numbers("--load", load, above=True),
+        restart_penalties=() if restart_penalty is None else _numbers("--restart-penalty", restart_penalty),
+        vary=_varied(vary or [], variants),
+        workload=_workload(world),
+        settings=_settings(world, variants),
+        seed=world.seed,
+        next_gpus=next_gpus,
+    )
+    screen = None if as_json and not Console(stderr=True).is_terminal else Console(stderr=True)
+    try:
+        result = run_scenarios(scenarios, out, jobs=cores() if parallel is None else parallel, console=screen)
+    except KeyboardInterrupt:
+        stopped(out)
+    page = write_scenarios(result, out)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        shown = console()
+        jobs = f"{result.n_jobs} jobs ({trace}), preset {world.preset}"
+        shown.print(rows_table(result, title=jobs, width=shown.width))
+        if result.more_gpus:
+            shown.print(next_gpus_table(result))
+        shown.print(f"Page: {page}", soft_wrap=True)
+    for line in result.notes:
+        warn(line)
+    for line in result.failed:
+        typer.echo(line, err=True)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _clusters(texts: Sequence[str], world: WorldOptions) -> tuple[Cluster, ...]:
+    """Clusters of ``--cluster``, each with those of ``--gpus-per-server`` that it has."""
+    accelerator = make_accelerator(world.accelerator, world.throughputs)
+    plain = [make_cluster(text, None, accelerator) for text in texts]
+    if world.gpus_per_server is None:
+        return tuple(plain)
+    stated = Cluster.parse(world.gpus_per_server).gpus
+    known = {name for cluster in plain for name in cluster.accelerators}
+    for name in stated:
+        if name not in known:
+            raise InputError("--gpus-per-server", found=name, expected=f"one of {', '.join(sorted(known))}")
+    return tuple(
+        Cluster(cluster.gpus, {**cluster.gpus_per_server, **{n: s for n, s in stated.items() if n in cluster.gpus}})
+        for cluster in plain
+    )
+
+
+def _say_what_is_not_used(path: Path, clusters: Sequence[Cluster], variants: Sequence[Variant], world: Any) -> None:
+    """Lines on standard error on columns and models that the runs make nothing of."""
+    trace = read_trace(path)
+    if world.throughputs is None:
+        elastic = any(Need.CONFIGURATIONS in get_policy(variant.name).needs for variant in variants)
+        table = default_table()
+        for said in dict.fromkeys(told_of_models(path, trace, table, each, elastic=elastic) for each in clusters):
+            warn(said)
+    owners = world.entities_by
+    lines = (line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None))
+    for line in dict.fromkeys(lines):
+        typer.echo(line, err=True)
+
+
+def _numbers(option: str, text: str, *, above: bool = False) -> tuple[float, ...]:
+    expected = f"numbers {'above' if above else 'of at least'} 0, as in 1,1.2,1.5"
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(option, found=text, expected=expected) from None
+    if not all(0 <= number < float("inf") for number in found) or (above and 0 in found):
+        raise InputError(option, found=text, expected=expected)
+    if len(set(found)) < len(found):
+        raise InputError(option, found=text, expected="each number once")
+    return found
+
+
+def _varied(texts: Sequence[str], variants: Sequence[Variant]) -> dict[str, list[Any]]:
+    names = [variant.name for variant in variants]
+    named = (named_value("--vary", text) for text in texts)
+    return {name: values_of_text(name, text, names) for name, text in named}
+
+
+def _settings(world: WorldOptions, variants: Sequence[Variant]) -> dict[str, Any]:
+    names = [variant.name for variant in variants]
+    named = (named_value("--set", text) for text in world.settings or ())
+    return {"preset": world.preset} | {name: setting_of_text(name, text, names, "--set") for name, text in named}
+
+
+def _workload(world: WorldOptions) -> dict[str, Any]:
+    return {
+        "slos": world.slos,
+        **({} if world.entities_by is None else {"entities_by": world.entities_by}),
+        **({} if world.throughputs is None else {"throughputs": str(world.throughputs)}),
+        **({} if world.prices is None else {"prices": prices_of_text(world.prices)}),
+    }

@@ -1,0 +1,18 @@
+"""What would happen to a cluster if it had more GPUs, more work, another policy: scenarios over one trace.
+
+>>> from throughputs import TraceGenerator
+>>> trace = TraceGenerator(n_jobs=10, mean_interarrival=600, seed=1).generate()
+>>> answer = whatif(trace, ["v100:4", "v100:8"], next_gpus=0)
+>>> [row.label for row in answer.rows]
+['v100:4', 'v100:8']
+
+The rows are runs of a sweep (`allocator.sweep`), which makes them side by side and keeps them; this room says which
+runs are asked for, sets them beside the first, and shows them.
+"""
+
+from allocator.scenarios.definition import Scenarios
+from allocator.scenarios.output import write_scenarios
+from allocator.scenarios.result import NextGpus, Row, WhatIf
+from allocator.scenarios.run import run_scenarios, whatif
+
+__all__ = ["NextGpus", "Row", "Scenarios", "WhatIf", "run_scenarios", "whatif", "write_scenarios"]

@@ -1,0 +1,195 @@
+"""Scenarios as one HTML page that opens without a network; nothing in it is a script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+
+from allocator.report.bar_charts import figure_panels
+from allocator.report.charts import policy_class
+from allocator.report.figures import MISSING, Figure, format_column, value_of
+from allocator.scenarios.charts import Dimension, dimensions, line_chart, lines_of
+from allocator.scenarios.figures import CHANGES, change_of, format_change, format_ratio, ratio_of, title_of
+from allocator.scenarios.result import WhatIf
+
+__all__ = ["render_page"]
+
+_CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+_STYLE = """
+.figures { width: auto; min-width: 50% }
+.figures .ratio { color: var(--soft); display: inline-block; min-width: 3.6em; text-align: left; padding-left: .5em }
+.lines { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 10px; padding: 0; list-style: none }
+.lines { font-size: .86rem }
+.lines svg { margin-right: 7px }
+.panel { overflow: visible }
+h3 { font-size: 1rem; font-weight: 620; margin: 22px 0 6px }
+"""
+
+_BARS_KEYS = ("average_jct", "average_queueing_time", "p99_jct", "loaded_utilization", "owned_cost", "deadline_ratio")
+
+
+def render_page(result: WhatIf, *, title: str = "What if") -> str:
+    """The text of the page."""
+    style = (files("allocator.report") / "assets" / "style.css").read_text(encoding="utf-8")
+    body = "\n".join([_heading(result, title), "<main>", _rows(result), _charts(result), _next_gpus(result), "</main>"])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{_CONTENT_POLICY}">
+<title>{escape(title)}</title>
+<style>
+{style}{_STYLE}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def _heading(result: WhatIf, title: str) -> str:
+    rows = result.rows
+    facts = [
+        ("jobs", f"{result.n_jobs:,} of {result.trace}"),
+        ("clusters", _distinct([str(row.cluster) for row in rows])),
+        ("policies", _distinct([row.policy for row in rows])),
+    ]
+    if any(row.load != 1 for row in rows):
+        facts.append(("load", _distinct([f"{row.load:g}" for row in rows])))
+    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts)
+    lead = "The same jobs in other circumstances: every row is a simulation of all of them."
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in (*result.notes, *result.failed))
+    head = f'<h1>{escape(title)}</h1>\n<p class="lead">{lead}</p>\n<dl class="facts">{cells}</dl>'
+    return f"<header>\n{head}{notes}\n</header>"
+
+
+def _distinct(texts: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _rows(result: WhatIf) -> str:
+    """The table of figures with their ratios."""
+    rows, figures = result.rows, result.figures
+    summaries = [row.figures for row in rows]
+    heads = [("", ""), *((title_of(figure), figure.about) for figure in figures)]
+    cut_short = any(summary.get("completed_jobs") != summary.get("jobs") or not summary for summary in summaries)
+    if cut_short:
+        heads.append(("jobs done", "completed of all jobs"))
+    columns = [_cells(figure, result) for figure in figures]
+    lines = []
+    for place, row in enumerate(rows):
+        cells = "".join(f"<td>{column[place]}</td>" for column in columns)
+        if cut_short:
+            done = summaries[place].get("completed_jobs")
+            ended = row.status if done is None else f"{done:,} / {summaries[place]['jobs']:,}"
+            cells += f"<td>{escape(ended)}</td>"
+        lines.append(f"<tr>{_name(row.label, place, result)}{cells}</tr>")
+    how = (
+        "Times are of completed jobs, waiting is the part of the average JCT without GPUs, and utilisation that up to "
+        "the last arrival."
+    )
+    if any(figure.key == "owned_cost" for figure in figures):
+        how += " Owned cost is the price of all GPUs from the first arrival to the makespan, busy or not."
+    if len(rows) > 1:
+        how += f" Behind each value its ratio (×) to that of the first row, {rows[0].label}."
+    return _section("rows", "Side by side", how, _table(heads, lines))
+
+
+def _cells(figure: Figure, result: WhatIf) -> list[str]:
+    first = result.rows[0].figures
+    texts = format_column(figure, [row.figures for row in result.rows])
+    if len(texts) == 1:
+        return texts
+    ratios = ["", *(format_ratio(ratio_of(figure, row.figures, first)) for row in result.rows[1:])]
+    return [f'{text}<span class="ratio">{ratio}</span>' for text, ratio in zip(texts, ratios, strict=True)]
+
+
+def _charts(result: WhatIf) -> str:
+    """Each figure against each number that varies; bars where none does."""
+    figures = [figure for figure in result.figures if figure.key in _BARS_KEYS]
+    along = dimensions(result.rows)
+    if along:
+        body = "".join(_along(f"chart-{place}", dimension, figures, result) for place, dimension in enumerate(along))
+        how = "A point is a row of the table. Axes of figures begin at 0."
+        return _section("charts", f"Against {' and '.join(each.title for each in along)}", how, body)
+    if len(result.rows) < 2:
+        return ""
+    labels, summaries = [row.label for row in result.rows], [row.figures for row in result.rows]
+    shown = [f for f in figures if any(math.isfinite(value_of(f, summary)) for summary in summaries)]
+    panels = "".join(figure_panels(shown, summaries, labels))
+    how = f"Behind each value its ratio to that of {labels[0]}."
+    return _section("charts", "Figure by figure", how, f'<div class="panels">{panels}</div>')
+
+
+def _along(name: str, dimension: Dimension, figures: Sequence[Figure], result: WhatIf) -> str:
+    lines = lines_of(dimension, result.rows)
+    legend = ""
+    if len(lines) > 1:
+        keys = "".join(
+            f'<li class="{policy_class(place)}"><svg width="26" height="10" aria-hidden="true"><path class="curve" '
+            f'd="M1 5H25"/></svg>{escape(line.label)}</li>'
+            for place, line in enumerate(lines)
+        )
+        legend = f'<ul class="lines">{keys}</ul>'
+    charts = [line_chart(f"{name}-{figure.key}", figure, dimension, lines) for figure in figures]
+    return f'<h3>{escape(dimension.title)}</h3>{legend}<div class="panels">{"".join(charts)}</div>'
+
+
+def _next_gpus(result: WhatIf) -> str:
+    """What more GPUs of each type change, and their price."""
+    pairs = [(place, row, more) for place, row in enumerate(result.rows) for more in row.next_gpus]
+    if not pairs:
+        return ""
+    shown = [
+        figure for figure in CHANGES if any(math.isfinite(change_of(figure, m.figures, r.figures)) for _, r, m in pairs)
+    ]
+    columns = [[format_change(change_of(f, more.figures, row.figures)) for _, row, more in pairs] for f in shown]
+    heads = [("", ""), ("type", ""), *((title_of(figure), figure.about) for figure in shown)]
+    priced = any(more.price is not None for *_, more in pairs)
+    if priced:
+        heads.append(("price per GPU", "gain of the policy's objective by one more GPU, averaged over time"))
+    lines = []
+    for at, (place, row, more) in enumerate(pairs):
+        cells = f"<td>{escape(more.accelerator)}</td>" + "".join(f"<td>{column[at]}</td>" for column in columns)
+        if priced:
+            price = MISSING if more.price is None else f"{more.price:.3g} {more.price_unit}".rstrip()
+            cells += f"<td>{escape(price)}</td>"
+        lines.append(f"<tr>{_name(row.label, place, result)}{cells}</tr>")
+    gpus = "one more GPU" if result.more_gpus == 1 else f"{result.more_gpus} more GPUs"
+    how = (
+        f"Measured: each row simulated again with {gpus} of a type, and the change of its figures. It is what these "
+        "very jobs would have seen: a single GPU more can also make gangs fit worse, so a small change may have any "
+        "sign."
+    )
+    if priced:
+        how += (
+            " The price is the policy's own answer, in the unit of its objective: the gain of the objective by one "
+            "more GPU at a moment, averaged over time; it knows nothing of queues to come."
+        )
+    return _section("next", f"What {gpus} would change", how, _table(heads, lines))
+
+
+def _name(label: str, place: int, result: WhatIf) -> str:
+    """The heading of a row, with its colour where bars have it: curves have colours of their own."""
+    bars = len(result.rows) > 1 and not dimensions(result.rows)
+    swatch = f'<i class="swatch {policy_class(place)}" aria-hidden="true"></i>' if bars else ""
+    return f'<th scope="row">{swatch}{escape(label)}</th>'
+
+
+def _table(heads: Sequence[tuple[str, str]], lines: Sequence[str]) -> str:
+    head = "".join(f'<th scope="col" title="{escape(hint)}">{escape(text)}</th>' for text, hint in heads)
+    table = f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
+
+
+def _section(name: str, title: str, how: str, body: str) -> str:
+    return (
+        f'<section aria-labelledby="{name}-heading">\n<h2 id="{name}-heading">{escape(title)}</h2>\n'
+        f'<p class="how">{escape(how)}</p>\n{body}\n</section>'
+    )

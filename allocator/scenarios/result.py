@@ -1,0 +1,239 @@
+"""What came of scenarios: one row per run, beside the first, and what more GPUs would change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from allocator.cluster import Cluster
+from allocator.report.figures import MISSING, Figure, format_column
+from allocator.scenarios.figures import CHANGES, change_of, format_ratio, ratio_of, shown_figures, title_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["NextGpus", "Row", "WhatIf"]
+
+_PRINTED_ROWS = 8
+_PRINTED_FIGURES = ("average_jct", "average_queueing_time", "loaded_utilization", "owned_cost")
+
+
+@dataclass(frozen=True)
+class NextGpus:
+    """A row with more GPUs of one type.
+
+    Attributes
+    ----------
+    accelerator, gpus : the type, and how many more.
+    status, status_detail, figures : of that run, as in `Row`.
+    price : time average of what one more GPU adds to the policy's objective, in `price_unit`; None without one.
+    """
+
+    accelerator: str
+    gpus: int
+    status: str
+    status_detail: str
+    figures: Mapping[str, Any]
+    price: float | None = None
+    price_unit: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run.
+
+    Attributes
+    ----------
+    label : what tells it from the other rows.
+    cluster, load, restart_penalty, varied, policy : where it stands; the penalty is None where the preset says it.
+    status, status_detail : "completed", "saturated", "failed" or "lost", and why.
+    figures : the summary of the run, see `allocator.results.metrics.summarize`; empty where there is none.
+    prices : time average of the prices of the accelerator types, in `price_unit` per GPU; empty without any.
+    next_gpus : the same run with more GPUs of each type.
+    jobs : table of its jobs, as `SimulationResult.jobs`; None where the run failed.
+    """
+
+    label: str
+    cluster: Cluster
+    load: float
+    restart_penalty: float | None
+    varied: Mapping[str, Any]
+    policy: str
+    status: str
+    status_detail: str
+    figures: Mapping[str, Any]
+    prices: Mapping[str, float | None] = field(default_factory=dict)
+    price_unit: str = ""
+    next_gpus: tuple[NextGpus, ...] = ()
+    jobs: pd.DataFrame | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Where it stands, by dimension."""
+        penalty = {} if self.restart_penalty is None else {"restart_penalty_seconds": self.restart_penalty}
+        place = {"cluster": str(self.cluster), "gpus": self.cluster.total_gpus, "load": self.load}
+        return {**place, **penalty, **self.varied, "policy": self.policy}
+
+
+@dataclass(frozen=True, eq=False)
+class WhatIf:
+    """The rows, the first of which the others are compared with.
+
+    Attributes
+    ----------
+    rows : in the order of the dimensions.
+    trace, n_jobs : where the jobs are from, and how many there are.
+    more_gpus : how many more GPUs `next_gpus` of a row has of a type; 0: there are none.
+    """
+
+    rows: tuple[Row, ...]
+    trace: str
+    n_jobs: int
+    more_gpus: int
+
+    @cached_property
+    def figures(self) -> tuple[Figure, ...]:
+        """The figures that rows have."""
+        return shown_figures([row.figures for row in self.rows])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per run: label, dimensions, status, jobs, figures, and of each figure the ratio to the first row's.
+
+        Figures have the names and the units of `SimulationResult.summary`, times are in seconds; ratios end in _ratio.
+        """
+        import pandas as pd
+
+        first = self.rows[0].figures
+        return pd.DataFrame(
+            [
+                {"row": row.label, **row.changes, "status": row.status}
+                | {name: row.figures.get(name) for name in ("jobs", "completed_jobs", "unserved_jobs", "preemptions")}
+                | {figure.key: row.figures.get(figure.key) for figure in self.figures}
+                | {f"{figure.key}_ratio": ratio_of(figure, row.figures, first) for figure in self.figures}
+                for row in self.rows
+            ]
+        )
+
+    @cached_property
+    def next_gpus(self) -> pd.DataFrame:
+        """What more GPUs change, one row per row and accelerator type; empty where that was not simulated.
+
+        Columns row, accelerator, gpus, status, the change of each figure (ending in _change, units as in `table`; nan
+        where other jobs completed), and price with its price_unit, see `NextGpus`.
+        """
+        import pandas as pd
+
+        rows = [
+            {"row": row.label, "accelerator": more.accelerator, "gpus": more.gpus, "status": more.status}
+            | {f"{f.key}_change": f.scale * change_of(f, more.figures, row.figures) for f in CHANGES}
+            | {"price": more.price, "price_unit": more.price_unit or None}
+            for row in self.rows
+            for more in row.next_gpus
+        ]
+        names = ["row", "accelerator", "gpus", "status", *(f"{f.key}_change" for f in CHANGES), "price", "price_unit"]
+        return pd.DataFrame(rows, columns=names)
+
+    @property
+    def failed(self) -> list[str]:
+        """A line for each run that has no figures."""
+        runs: list[tuple[str, Row | NextGpus]] = []
+        for row in self.rows:
+            runs.append((row.label, row))
+            runs += [(f"{row.label} with {more.gpus} more {more.accelerator}", more) for more in row.next_gpus]
+        return [f"{name} {run.status}: {run.status_detail}" for name, run in runs if run.status in ("failed", "lost")]
+
+    @property
+    def notes(self) -> list[str]:
+        """What one must know to read the figures, a line each."""
+        found = [f"{row.label} {row.status}: {row.status_detail}" for row in self.rows if row.status == "saturated"]
+        left_out: dict[str, int] = {}
+        for row in self.rows:
+            if unserved := int(row.figures.get("unserved_jobs") or 0):
+                left_out[str(row.cluster)] = unserved
+        found += [
+            f"{cluster}: {count} of {self.n_jobs} jobs need more GPUs than any type that they can run on has; figures "
+            "leave them out"
+            for cluster, count in left_out.items()
+        ]
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the tables of jobs, ready for JSON."""
+        return {
+            "trace": self.trace,
+            "jobs": self.n_jobs,
+            "more_gpus": self.more_gpus,
+            "rows": [
+                {
+                    "row": row.label,
+                    **row.changes,
+                    "status": row.status,
+                    "status_detail": row.status_detail,
+                    "figures": dict(row.figures),
+                    "ratios": {
+                        figure.key: _known(ratio_of(figure, row.figures, self.rows[0].figures))
+                        for figure in self.figures
+                    },
+                    "average_prices": dict(row.prices),
+                    "price_unit": row.price_unit or None,
+                    "next_gpus": [_more_as_dict(more, row) for more in row.next_gpus],
+                }
+                for row in self.rows
+            ],
+            "notes": [*self.notes, *self.failed],
+        }
+
+    def __str__(self) -> str:
+        """The rows with the figures that matter most, in about ten lines."""
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        lines = self._lines()
+        return f"<b>{escape(lines[0])}</b><pre>{escape(chr(10).join(lines[1:]))}</pre>"
+
+    def _lines(self) -> list[str]:
+        shown = self.rows[:_PRINTED_ROWS]
+        summaries = [row.figures for row in shown]
+        columns = [["", *(row.label for row in shown)]]
+        for figure in self.figures:
+            if figure.key in _PRINTED_FIGURES:
+                ratios = [format_ratio(ratio_of(figure, row, summaries[0])) for row in summaries]
+                texts = [
+                    text if text == MISSING or not place else f"{text} {ratio}"
+                    for place, (text, ratio) in enumerate(zip(format_column(figure, summaries), ratios, strict=True))
+                ]
+                widest = max(len(text.partition(" ")[2]) for text in texts)
+                texts = [text + " " * (widest - len(text.partition(" ")[2]) + (" " not in text)) for text in texts]
+                columns.append([title_of(figure), *texts])
+        widths = [max(map(len, column)) for column in columns]
+        lines = [f"{self.n_jobs:,} jobs of {self.trace}; × is the ratio to the first row"]
+        for cells in zip(*columns, strict=True):
+            label, *others = (
+                cell.ljust(width) if not place else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            )
+            lines.append("  ".join([label, *others]).rstrip())
+        if len(self.rows) > len(shown):
+            lines.append(f"... and {len(self.rows) - len(shown)} more rows, see .table")
+        return lines + [f"note: {note}" for note in (*self.notes, *self.failed)][:2]
+
+
+def _more_as_dict(more: NextGpus, row: Row) -> dict[str, Any]:
+    return {
+        "accelerator": more.accelerator,
+        "gpus": more.gpus,
+        "status": more.status,
+        "figures": dict(more.figures),
+        "changes": {f.key: _known(f.scale * change_of(f, more.figures, row.figures)) for f in CHANGES},
+        "price": more.price,
+        "price_unit": more.price_unit or None,
+    }
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

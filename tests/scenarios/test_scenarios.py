@@ -1,0 +1,301 @@
+"""What-if scenarios: rows are plain simulations, set beside the first."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import allocator
+from allocator import whatif
+from allocator.presets import preset
+from allocator.scenarios import Scenarios
+from allocator.scenarios.figures import ALL, format_change, format_ratio
+from allocator.scenarios.page import render_page
+from allocator.simulator.settings import constant_restart_penalty
+from allocator.variants import read_variants
+from throughputs import InputError, Trace, TraceGenerator, default_table, read_trace, write_trace
+
+MOMENT = ("policy_seconds", "wall_seconds")
+
+
+def log(n: int = 24, seed: int = 3, **more: object) -> Trace:
+    """Jobs of known durations, as an imported log has them."""
+    rng = np.random.default_rng(seed)
+    hours = np.round(rng.uniform(600, 9000, n), 1)
+    gpus = rng.choice([1, 1, 2, 4], n)
+    arrival = np.round(np.sort(rng.uniform(0, 20_000, n)), 1)
+    return Trace([f"model-{i % 3}" for i in range(n)], gpus, hours, arrival, duration=hours, source="log", **more)
+
+
+def without_times(summary):
+    return {name: value for name, value in summary.items() if name not in MOMENT}
+
+
+@pytest.fixture(scope="module")
+def answer():
+    """Two clusters, two loads, two penalties and two policies, and each row with two more GPUs."""
+    return whatif(
+        log(),
+        ["a100:8", "a100:12"],
+        ["fifo", "max_min_fairness"],
+        loads=[1.5, 1.0],
+        restart_penalties=[0, 60],
+        prices={"a100": 2.0},
+        next_gpus=2,
+    )
+
+
+def test_rows_are_the_product_and_labels_say_what_differs(answer):
+    labels = [row.label for row in answer.rows]
+    assert len(labels) == len(set(labels)) == 16
+    assert labels[:3] == [
+        "a100:8, load 1.5, restart 0 s, fifo",
+        "a100:8, load 1.5, restart 0 s, max_min_fairness",
+        "a100:8, load 1.5, restart 60 s, fifo",
+    ]
+    assert labels[-1] == "a100:12, load 1, restart 60 s, max_min_fairness"
+
+
+def test_every_row_is_the_simulation_of_its_circumstances(answer):
+    trace = log()
+    for row in answer.rows:
+        expected = allocator.simulate(
+            trace.at_load(row.load),
+            row.cluster,
+            allocator.get_policy(row.policy),
+            preset=preset("default").replace(**constant_restart_penalty(row.restart_penalty)),
+            prices={"a100": 2.0},
+        )
+        assert without_times(row.figures) == without_times(expected.summary())
+        pd.testing.assert_frame_equal(
+            row.jobs.astype({"status": str}), expected.jobs.astype({"status": str}), check_dtype=False
+        )
+
+
+def test_the_first_row_has_ratios_of_1_and_the_others_are_over_it(answer):
+    table = answer.table
+    ratios = [name for name in table if name.endswith("_ratio")]
+    assert {"average_jct_ratio", "owned_cost_ratio", "loaded_utilization_ratio"} <= set(ratios)
+    first = table.loc[0, ratios].astype(float)
+    assert (first[first.notna()] == 1.0).all()
+    for name in ratios:
+        value = table[name.removesuffix("_ratio")].astype(float)
+        np.testing.assert_allclose(table[name].astype(float), value / value[0] if value[0] else np.nan)
+
+
+def test_the_next_gpus_are_the_difference_to_the_larger_cluster(answer):
+    row, more = answer.rows[0], answer.rows[0].next_gpus[0]
+    larger = whatif(log(), "a100:10", loads=[1.5], restart_penalties=[0], prices={"a100": 2.0}, next_gpus=0).rows[0]
+    assert without_times(more.figures) == without_times(larger.figures)
+    change = answer.next_gpus.iloc[0]
+    assert (change["accelerator"], change["gpus"]) == ("a100", 2)
+    assert change["average_jct_change"] == pytest.approx(larger.figures["average_jct"] - row.figures["average_jct"])
+    assert change["owned_cost_change"] == pytest.approx(larger.figures["owned_cost"] - row.figures["owned_cost"])
+    assert len(answer.next_gpus) == 16
+
+
+def test_the_order_of_clusters_only_reorders():
+    one = whatif(log(), ["a100:8", "a100:12"], next_gpus=0)
+    other = whatif(log(), ["a100:12", "a100:8"], next_gpus=0)
+    figures = [{row.label: without_times(row.figures) for row in each.rows} for each in (one, other)]
+    assert figures[0] == figures[1]
+    assert [row.label for row in other.rows] == ["a100:12", "a100:8"]
+    inverse = one.table["average_jct_ratio"][1] * other.table["average_jct_ratio"][1]
+    assert inverse == pytest.approx(1.0)
+
+
+def test_a_load_moves_submissions_and_deadlines(answer):
+    trace = log(deadline=log().arrival_time + 12_000)
+    twice = whatif(trace, "a100:8", loads=[1, 2], next_gpus=0)
+    first, second = (row.jobs for row in twice.rows)
+    np.testing.assert_array_equal(second["arrival_time"], first["arrival_time"] / 2)
+    np.testing.assert_allclose(second["deadline"] - second["arrival_time"], 12_000)
+    assert "deadline_ratio" in twice.table
+    assert "deadline_ratio" not in answer.table
+
+
+def test_with_a_gpu_for_every_one_that_is_asked_for_nobody_waits():
+    enough = int(log().scale_factor.sum())
+    ideal = {"settings": {"ideal": True, "restart_penalty_seconds": 0.0, "restart_penalty_per_doubling_seconds": 0.0}}
+    answer = whatif(log(), f"a100:{enough}", "isolated", next_gpus=1, **ideal)
+    np.testing.assert_allclose(answer.rows[0].jobs["jct"], log().duration)
+    assert answer.next_gpus["average_jct_change"][0] == pytest.approx(0.0, abs=1e-6)
+    # in rounds a job waits for the next one at most
+    (rounds,) = whatif(log(), f"a100:{enough}", restart_penalties=[0], next_gpus=0).rows
+    assert (rounds.jobs["jct"] - log().duration).max() < 360.0 + 1e-6
+
+
+def test_types_that_differ_need_a_table_and_have_a_worth_each():
+    drawn = TraceGenerator(n_jobs=12, mean_interarrival=300, seed=2, table=default_table()).generate()
+    (row,) = whatif(drawn, "v100:2,k80:2", "max_min_fairness_perf").rows
+    assert [more.accelerator for more in row.next_gpus] == ["v100", "k80"]
+    assert set(row.prices) == {"v100", "k80"}
+    assert all(more.price == row.prices[more.accelerator] for more in row.next_gpus)
+    assert row.next_gpus[0].price_unit == "normalised throughput"
+    with pytest.raises(InputError, match="model-0"):
+        whatif(log(), "v100:2,k80:2")
+
+
+def test_a_type_of_which_there_is_none_yet_has_a_worth():
+    (row,) = whatif(log(), "a100:4,h100:0", next_gpus=4).rows
+    cluster, more = row.cluster, row.next_gpus[1]
+    assert (str(cluster), more.accelerator) == ("a100:4,h100:0", "h100")
+    assert more.figures["average_jct"] < row.figures["average_jct"]
+
+
+@pytest.fixture
+def scenarios(tmp_path):
+    """Makes scenarios of eight jobs on four GPUs, with changes."""
+    file = tmp_path / "jobs.csv"
+    write_trace(log(8), file)
+
+    def make(**changes):
+        usual = {"trace": str(file), "clusters": (allocator.Cluster.of("a100:4"),), "policies": read_variants("fifo")}
+        return Scenarios(**usual | changes)
+
+    return make
+
+
+def test_next_gpus_are_simulated_unasked_where_that_takes_few_runs(scenarios):
+    assert scenarios().more_gpus == 1
+    many = scenarios(loads=tuple(range(1, 10)))
+    assert many.more_gpus == 0
+    assert len(many.sweep.points()) == 9
+    asked = scenarios(loads=tuple(range(1, 10)), next_gpus=1)
+    assert (asked.more_gpus, len(asked.sweep.points())) == (1, 18)
+    # the larger of the two is the smaller one with another GPU
+    two = scenarios(clusters=(allocator.Cluster.of("a100:4"), allocator.Cluster.of("a100:5")))
+    assert sorted({point.cluster for point in two.sweep.points()}) == ["a100:4", "a100:5", "a100:6"]
+
+
+def test_settings_are_dimensions_as_in_a_sweep(scenarios):
+    varied = scenarios(vary={"round_seconds": [120.0, 360.0]}, settings={"preset": "gavel"})
+    assert varied.labels() == ["round_seconds=120.0", "round_seconds=360.0"]
+    assert [row.point.chosen.mechanism.round_seconds for row in varied.rows()] == [120.0, 360.0]
+    assert {row.point.preset for row in varied.rows()} == {"gavel"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"clusters": ()}, "whatif: field 'clusters': found 'none', expected at least one, as in a100:32"),
+        ({"clusters": (allocator.Cluster.of("a100:4"),) * 2}, "found 'a100:4, a100:4', expected each once"),
+        ({"loads": (1.0, 1.0)}, "field 'loads'"),
+        ({"loads": (-1.0,)}, "above 0"),
+        ({"restart_penalties": (5.0, 5.0)}, "each once"),
+        ({"restart_penalties": (-5.0,)}, "restart_penalty_seconds: at least 0"),
+        ({"policies": read_variants("fifoo")}, "did you mean 'fifo'"),
+        ({"next_gpus": -1}, "at least 0"),
+        ({"vary": {"round_second": [1.0]}}, "did you mean 'round_seconds'"),
+        ({"workload": {"entities_by": "team"}}, "user or partition"),
+        ({"workload": {"prices": "none.csv"}}, "file that exists"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(scenarios, changes, message):
+    with pytest.raises(InputError) as caught:
+        scenarios(**changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_gangs_larger_than_a_cluster_are_named_and_left_out():
+    answer = whatif(log(), ["a100:8", "a100:2"], next_gpus=2)
+    (note,) = answer.notes
+    wide = int((log().scale_factor > 2).sum())
+    assert note.startswith(f"a100:2: {wide} of 24 jobs need more GPUs")
+    changes = answer.next_gpus.set_index("row")["average_jct_change"]
+    # with two more GPUs the gangs of 4 run as well: those would be averages of other jobs
+    assert math.isnan(changes["a100:2"])
+    assert not math.isnan(changes["a100:8"])
+
+
+def test_users_are_entities():
+    owned = log(user=["ada", "ben"] * 12)
+    (row,) = whatif(owned, "a100:4", "max_min_fairness_water_filling", entities_by="user", next_gpus=0).rows
+    assert [entity["entity"] for entity in row.figures["by_entity"]] == ["ada", "ben"]
+    with pytest.raises(InputError, match="user"):
+        whatif(log(), "a100:4", entities_by="user")
+
+
+def test_it_prints_itself_in_a_few_lines(answer):
+    lines = str(answer).splitlines()
+    assert len(lines) <= 12
+    assert lines[0].startswith("24 jobs of log")
+    assert "average JCT (h)" in lines[1]
+    assert "×" not in lines[2]
+    assert lines[3].count("×") >= 3
+    assert "and 8 more rows" in lines[10]
+    assert "<pre>" in answer._repr_html_()
+
+
+def test_a_run_that_fails_is_a_row_with_its_reason(monkeypatch):
+    def fail(_self, _state):
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(type(allocator.get_policy("isolated")), "allocate", fail)
+    answer = whatif(log(6), "a100:4", ["fifo", "isolated"], next_gpus=0)
+    assert [row.status for row in answer.rows] == ["completed", "failed"]
+    assert answer.failed == ["isolated failed: ValueError: no such luck"]
+    assert answer.rows[1].jobs is None
+    assert math.isnan(answer.table["average_jct_ratio"][1])
+    assert "failed" in str(answer)
+
+
+def test_a_run_that_is_cut_short_shows_nothing_that_hangs_on_who_completed():
+    answer = whatif(log(), ["a100:16", "a100:4"], settings={"max_waiting_jobs": 3}, next_gpus=0)
+    assert [row.status for row in answer.rows] == ["completed", "saturated"]
+    assert answer.rows[1].figures["average_jct"] is None
+    assert answer.rows[1].figures["completed_jobs"] < 24
+    assert answer.notes == [f"a100:4 saturated: {answer.rows[1].status_detail}"]
+
+
+def test_where_every_run_fails_there_is_still_an_answer(monkeypatch):
+    def fail(_self, _state):
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(type(allocator.get_policy("isolated")), "allocate", fail)
+    answer = whatif(log(6), "a100:4", "isolated", next_gpus=1)
+    assert len(answer.failed) == 2
+    assert answer.failed[1].startswith("a100:4 with 1 more a100 failed")
+    assert "a100:4" in str(answer)
+    assert answer.table["status"].tolist() == answer.next_gpus["status"].tolist() == ["failed"]
+    assert "failed" in render_page(answer)
+
+
+def test_files_and_what_is_not_run_again(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    write_trace(log(), trace)
+    first = whatif(trace, ["a100:8", "a100:12"], out=tmp_path / "out")
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs" / "points").iterdir()}
+    again = whatif(trace, ["a100:8", "a100:12", "a100:16"], out=tmp_path / "out", jobs=2)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    pd.testing.assert_frame_equal(again.table.iloc[:2], first.table)
+    rows = pd.read_csv(tmp_path / "out" / "rows.csv")
+    assert list(rows["row"]) == ["a100:8", "a100:12", "a100:16"]
+    assert len(pd.read_csv(tmp_path / "out" / "3-a100-16" / "jobs.csv")) == 24
+    told = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert [row["row"] for row in told["rows"]] == list(rows["row"])
+    assert told["rows"][0]["ratios"]["average_jct"] == 1.0
+    assert told["rows"][0]["next_gpus"][0]["changes"]["average_jct"] <= 0
+    write_trace(read_trace(trace).head(20), trace)
+    changed = whatif(trace, ["a100:8"], out=tmp_path / "out")
+    assert changed.n_jobs == 20
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (-0.209, "−0.209"), (-0.0004, "−0.000"), (412.04, "+412"), (-12345.6, "−12,346"), (math.nan, "-")],
+)
+def test_changes_keep_three_digits(value, text):
+    assert format_change(value) == text
+
+
+def test_ratios_are_short():
+    assert [format_ratio(ratio) for ratio in (0.5, 9.996, 12.34, 1987.04, math.nan)] == [
+        "×0.50", "×10.00", "×12.3", "×1,987", "",
+    ]  # fmt: skip
+    assert len({figure.key for figure in ALL}) == len(ALL)
