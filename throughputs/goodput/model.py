@@ -61,6 +61,8 @@ class ThroughputModels:
 
     def __init__(self, parameters: ArrayLike) -> None:
         values = np.atleast_2d(np.array(parameters, dtype=np.float64))
+        if not values.size:
+            values = values.reshape(0, len(PARAMETERS))
         if values.ndim != 2 or values.shape[1] != len(PARAMETERS):
             raise InputError("throughput model", found=values.shape, expected=f"{len(PARAMETERS)} parameters a job")
         least = np.array([0.0] * 6 + [1.0])

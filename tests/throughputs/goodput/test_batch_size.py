@@ -150,6 +150,12 @@ def test_each_job_may_have_configurations_of_its_own() -> None:
     assert own.goodput[1, 0] == best_batch_sizes(jobs.take(slice(1, 2)), [1], [1]).goodput[0, 0]
 
 
+@pytest.mark.parametrize("grid", ["published", "fine"])
+def test_no_jobs(grid: str) -> None:
+    jobs = cases.models(cases.with_goodput()[:1]).take(slice(0))
+    assert best_batch_sizes(jobs, [1, 2], [1, 8], grid=grid).goodput.shape == (0, 2)
+
+
 def test_a_batch_size_that_users_fix_is_kept() -> None:
     case = next(case for case in cases.with_goodput() if case["app"] == "imagenet")
     jobs = cases.models([case])
