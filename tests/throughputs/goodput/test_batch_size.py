@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throughputs.goodput import cases
+from tests.reference import goodput_cases as cases
 from throughputs import InputError
 from throughputs.goodput import (
     BatchSizeLimits,

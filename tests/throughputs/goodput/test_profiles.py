@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.fit_goodput import fit_all, written
-from tests.throughputs.goodput import cases
+from tests.reference import goodput_cases as cases
 from throughputs import InputError
 from throughputs.goodput import best_batch_sizes
 from throughputs.goodput.profiles import default_profiles, read_profiles

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.throughputs.goodput import cases
+from tests.reference import goodput_cases as cases
 from throughputs import InputError
 from throughputs.goodput.tables import StepTimes, read_step_times, read_validation
 

@@ -12,9 +12,23 @@ from typing import Any
 import numpy as np
 
 from throughputs.goodput import BatchSizeLimits, GoodputModels, GradientStatistics, Samples, ThroughputModels
+from throughputs.goodput.log_errors import LEAST
 from throughputs.goodput.tables import StepTimes, read_step_times
 
-RECORDED = Path(__file__).resolve().parents[2] / "reference" / "pollux_sia" / "goodput_cases.json.gz"
+__all__ = [
+    "LEAST",
+    "NAMES",
+    "Samples",
+    "models",
+    "name",
+    "parameters",
+    "recorded",
+    "samples_of",
+    "unpacked",
+    "with_goodput",
+]
+
+RECORDED = Path(__file__).resolve().parent / "pollux_sia" / "goodput_cases.json.gz"
 
 NAMES = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")
 """Of the parameters in the published code, in our order."""
