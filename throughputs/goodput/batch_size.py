@@ -19,7 +19,8 @@ is accumulated there. Source: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,13 @@ class GoodputModels:
     def __len__(self) -> int:
         return len(self.limits)
 
+    @property
+    def figures(self) -> Array:
+        """(J, 14) all that goodput depends on."""
+        statistics, limits = self.statistics, self.limits
+        columns = (statistics.square_norm, statistics.variance, *(getattr(limits, f.name) for f in fields(limits)))
+        return np.concatenate([self.throughput.parameters, np.stack(columns, axis=1)], axis=1)
+
     def take(self, rows: NDArray[np.integer[Any]] | slice) -> GoodputModels:
         """Those of some of the jobs (positions), in that order."""
         return GoodputModels(self.throughput.take(rows), self.statistics.take(rows), self.limits.take(rows))
@@ -191,6 +199,16 @@ def best_batch_sizes(
     """
     if grid not in GRIDS:
         raise InputError("grid", found=grid, expected=f"one of {', '.join(GRIDS)}{did_you_mean(grid, GRIDS)}")
+    if np.ndim(nodes) < 2 and np.ndim(gpus) < 2 and len(jobs) > 1:
+        # jobs of one model at one stage of the training are alike
+        kinds, kind = np.unique(jobs.figures, axis=0, return_index=True, return_inverse=True)[1:]
+        if len(kinds) < len(jobs):
+            best = _best(jobs.take(kinds), nodes, gpus, grid, tune)
+            return BestBatchSizes(*(getattr(best, field.name)[kind.ravel()] for field in fields(best)))
+    return _best(jobs, nodes, gpus, grid, tune)
+
+
+def _best(jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, grid: str, tune: bool) -> BestBatchSizes:
     J = len(jobs)
     N, K = np.broadcast_arrays(np.atleast_2d(nodes), np.atleast_2d(gpus))
     N, K = (np.ascontiguousarray(np.broadcast_to(x, (J, x.shape[1]))) for x in (N, K))
@@ -298,34 +316,42 @@ def _best_candidate(entries: _Entries, at: NDArray[np.intp], size: Array, steps:
 
 def _on_the_fine_grid(entries: _Entries) -> tuple[Array, Array]:
     """(E,) atomic batch sizes and accumulation steps."""
-    everyone = np.arange(len(entries))
-    most = _fewest_steps(entries, everyone, entries.largest / entries.gpus)
-    best_size, best_steps = np.ones(len(entries)), np.zeros(len(entries))
-    best = np.full(len(entries), -1.0)
-    for steps in range(int(most.max(initial=0.0)) + 1):
-        at = np.flatnonzero(most >= steps)
-        size, possible = _best_whole(entries, at, float(steps))
-        found = np.where(possible, entries.goodput(at, size, np.full(len(at), float(steps)))[0], -1.0)
-        better = found > best[at]
-        at, size = at[better], size[better]
-        best[at], best_size[at], best_steps[at] = found[better], size, steps
-    return best_size, best_steps
+    size, steps = np.ones(len(entries)), np.zeros(len(entries))
+    choices = _fewest_steps(entries, np.arange(len(entries)), entries.largest / entries.gpus).astype(np.int64) + 1
+    # entries in chunks, all their numbers of steps beside each other
+    chunk = np.cumsum(choices) // _CHUNK
+    for start, end in pairwise([0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(entries)]):
+        if start == end:
+            continue
+        offsets = np.cumsum(choices[start:end]) - choices[start:end]
+        at = np.repeat(np.arange(start, end), choices[start:end])
+        more = (np.arange(len(at)) - np.repeat(offsets, choices[start:end])).astype(np.float64)
+        found, whole = _best_whole(entries, at, more)
+        best = np.maximum.reduceat(found, offsets)
+        place = np.where(found == np.repeat(best, choices[start:end]), np.arange(len(at)), len(at))
+        first = np.minimum.reduceat(place, offsets)
+        size[start:end], steps[start:end] = whole[first], more[first]
+    return size, steps
 
 
-def _best_whole(entries: _Entries, at: NDArray[np.intp], steps: float) -> tuple[Array, NDArray[np.bool_]]:
-    """(E,) the best whole atomic batch size with so many accumulation steps, and whether there is one."""
+def _best_whole(entries: _Entries, at: NDArray[np.intp], steps: Array) -> tuple[Array, Array]:
+    """(P,) the greatest goodput of entries `at` with so many accumulation steps, -1 for none, and its batch size."""
     parts = entries.gpus[at] * (steps + 1.0)
     low = np.maximum(np.ceil(entries.least[at] / parts - _ROUNDED), np.ceil(entries.least_local[at]))
     high = np.minimum(np.ceil(entries.largest[at] / parts - _ROUNDED), np.floor(entries.largest_local[at]))
-    if steps == 0.0:
-        # above the initial batch, one GPU accumulates
-        alone = (entries.gpus[at] == 1) & entries.accumulation[at]
-        high = np.where(alone, np.minimum(high, np.floor(entries.initial[at] + _ROUNDED)), high)
-    possible = low <= high
-    high = np.where(possible, high, low)
-    more = np.full(len(at), steps)
-    while (open_ := high > low).any():
-        middle = np.floor((low + high) / 2.0)
-        rises = entries.goodput(at, middle + 1.0, more)[0] > entries.goodput(at, middle, more)[0]
-        low, high = np.where(open_ & rises, middle + 1.0, low), np.where(open_ & ~rises, middle, high)
-    return low, possible
+    # above the initial batch, one GPU accumulates
+    alone = (entries.gpus[at] == 1) & entries.accumulation[at] & (steps == 0.0)
+    high = np.where(alone, np.minimum(high, np.floor(entries.initial[at] + _ROUNDED)), high)
+    found, size = np.full(len(at), -1.0), np.ones(len(at))
+    possible = np.flatnonzero(low <= high)
+    low, high = low[possible], high[possible]
+    among, more, unsettled = at[possible], steps[possible], np.flatnonzero(high > low)
+    while len(unsettled):
+        middle = np.floor((low[unsettled] + high[unsettled]) / 2.0)
+        here, its = among[unsettled], more[unsettled]
+        rises = entries.goodput(here, middle + 1.0, its)[0] > entries.goodput(here, middle, its)[0]
+        low[unsettled] = np.where(rises, middle + 1.0, low[unsettled])
+        high[unsettled] = np.where(rises, high[unsettled], middle)
+        unsettled = unsettled[high[unsettled] > low[unsettled]]
+    found[possible], size[possible] = entries.goodput(among, low, more)[0], low
+    return found, size

@@ -150,6 +150,15 @@ def test_each_job_may_have_configurations_of_its_own() -> None:
     assert own.goodput[1, 0] == best_batch_sizes(jobs.take(slice(1, 2)), [1], [1]).goodput[0, 0]
 
 
+def test_jobs_that_are_alike_are_computed_once_and_answered_each() -> None:
+    jobs = cases.models([case for case in cases.with_goodput()[:3] for _ in range(2)])
+    several = best_batch_sizes(jobs.take(np.array([4, 0, 2, 1, 5, 0])), [1, 2], [1, 8])
+    for row, case in enumerate([2, 0, 1, 0, 2, 0]):
+        alone = best_batch_sizes(jobs.take(np.array([2 * case])), [1, 2], [1, 8])
+        assert (several.goodput[row] == alone.goodput[0]).all()
+        assert (several.batch_size[row] == alone.batch_size[0]).all()
+
+
 @pytest.mark.parametrize("grid", ["published", "fine"])
 def test_no_jobs(grid: str) -> None:
     jobs = cases.models(cases.with_goodput()[:1]).take(slice(0))
