@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.reference import deadline_studies, gavel_replays, runtime_runs, shockwave_replays
+from tests.reference import deadline_studies, gavel_replays, goodput_tables, runtime_runs, shockwave_replays
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -68,6 +68,8 @@ TABLES = {
     "deadlines-clusters": DocTable("docs/deadlines.md", deadline_studies.table_of_clusters),
     "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
+    "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
+    "goodput-profiles": DocTable("docs/goodput.md", goodput_tables.table_of_profiles),
     "runtime": DocTable("docs/fidelity.md", runtime_runs.table),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
     "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),

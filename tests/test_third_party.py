@@ -60,7 +60,8 @@ def test_every_file_with_figures_of_others_is_named():
     files = [
         path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix in (".py", ".csv", ".toml")
     ]
-    sources = [path for path in files if "(MIT)" in path.read_text() and path.parent.name != "sets"]
+    named = re.compile(r"\((MIT|Apache-2\.0)\)")
+    sources = [path for path in files if named.search(path.read_text()) and path.parent.name != "sets"]
     assert len(sources) >= 5
     for path in sources:
         assert path.name in NOTICES, f"{path.relative_to(ROOT)} is not in THIRD_PARTY.md"

@@ -16,10 +16,13 @@ from throughputs.frames import FrameReader
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MODES", "OWNERS", "Trace"]
+__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace"]
 
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
+
+CATEGORIES = ("adaptive", "scale-gpus", "rigid")
+"""What a scheduler may choose of a job: batch size and GPUs, GPUs up to those it asks for, or neither (Sia)."""
 
 OWNERS = ("user", "partition")
 """Columns of which the names may become entities."""
@@ -52,12 +55,14 @@ class Trace:
     user : (N,) str, who submitted the job; empty where the trace does not say.
     partition : (N,) str, the partition (queue) that the job was submitted to; empty for none. Where it is the name of a
         type of a cluster, the job runs there only.
+    category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
+        scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
     source : where the trace came from, for messages.
 
     Raises
     ------
     InputError
-        Arrays of different length, an empty job type, an unknown mode, a scale factor below 1, non-positive
+        Arrays of different length, an empty job type, an unknown mode or category, a scale factor below 1, non-positive
         steps, SLOs or durations, times that are negative or not finite, arrivals that are not in order, a job with
         two kinds of deadline, or a deadline before its arrival.
     """
@@ -79,6 +84,7 @@ class Trace:
     entity: NDArray[np.object_]
     user: NDArray[np.object_]
     partition: NDArray[np.object_]
+    category: NDArray[np.object_]
     source: str = "trace"
 
     def __init__(
@@ -101,6 +107,7 @@ class Trace:
         entity: Sequence[str] | NDArray[np.object_] | None = None,
         user: Sequence[str] | NDArray[np.object_] | None = None,
         partition: Sequence[str] | NDArray[np.object_] | None = None,
+        category: Sequence[str] | NDArray[np.object_] | None = None,
         source: str = "trace",
     ) -> None:
         n = len(job_type)
@@ -129,6 +136,7 @@ class Trace:
         keep("entity", entity, object, "")
         keep("user", user, object, "")
         keep("partition", partition, object, "")
+        keep("category", category, object, "")
         object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
         object.__setattr__(self, "source", source)
         self._validate()
@@ -155,12 +163,18 @@ class Trace:
             ("slo", np.isnan(self.slo) | _positive(self.slo), "a positive multiple, or nan for none"),
             ("duration", np.isnan(self.duration) | _positive(self.duration), "positive seconds, or nan"),
             ("mode", np.isin(self.mode.astype(str), MODES), f"one of {', '.join(MODES)}"),
+            (
+                "category",
+                np.isin(self.category.astype(str), ("", *CATEGORIES)),
+                f"one of {', '.join(CATEGORIES)}, or nothing",
+            ),
         )
+        words = {"mode": MODES, "category": CATEGORIES}
         for name, good, expected in rules:
             if not good.all():
                 row = int(np.argmin(good))
                 found = getattr(self, name)[row : row + 1].tolist()[0]
-                hint = did_you_mean(found, MODES) if name == "mode" else ""
+                hint = did_you_mean(found, words[name]) if name in words else ""
                 raise InputError(self.source, line=row + 1, field=name, found=found, expected=expected + hint)
         late = np.diff(self.arrival_time) < 0
         if late.any():
@@ -214,6 +228,7 @@ class Trace:
             "entity",
             "user",
             "partition",
+            "category",
         )
 
     @classmethod
@@ -237,7 +252,16 @@ class Trace:
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }
-        for name in ("mode", "command", "working_directory", "num_steps_arg", "entity", "user", "partition"):
+        for name in (
+            "mode",
+            "command",
+            "working_directory",
+            "num_steps_arg",
+            "entity",
+            "user",
+            "partition",
+            "category",
+        ):
             if reader.has(name):
                 columns[name] = reader.text(name, empty="static" if name == "mode" else "")
         if reader.has("deadline_options"):

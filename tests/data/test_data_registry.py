@@ -28,6 +28,7 @@ from allocator.data import (
 from allocator.data.listing import markdown_table
 from allocator.data.registry import HASH_ORIGINS, read_sets
 from throughputs import InputError, read_table, read_trace
+from throughputs.goodput.tables import read_step_times, read_validation
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "data.md"
 
@@ -82,22 +83,34 @@ CUTS = {f"{kind}_first60.csv": f"trace_job_Philly_{kind}.csv" for kind in ("SLO"
 
 
 def files_here(public_data, folder):
-    """Names of our copies of public files, without .gz, by what reads them; of an archive, what reads all in it."""
+    """Names of our copies of public files, without .gz, by what reads them.
+
+    Of an archive that is public itself, what reads all in it; our own archives (.tar.xz) are the files in them.
+    """
     root = public_data("gavel").parent
     readers = {
         "throughputs.read_table": lambda path: read_table(folder_of_models(path) or path),
         "throughputs.read_trace": read_trace,
         "allocator.cluster_spec.read_cluster": lambda path: read_cluster(path, "a100"),
+        "throughputs.goodput.tables": read_measured,
     }
     found = {}
     for path in sorted(root.rglob("*")):
         if path.name.endswith(".tar.gz"):
             inside = [member for member in unpacked(path, folder) if member.suffix == ".csv"]
             found[path.name] = {name for name, read in readers.items() if all(reads(read, each) for each in inside)}
+        elif path.name.endswith(".tar.xz"):
+            for member in unpacked(path, folder):
+                found[member.name] = {name for name, read in readers.items() if reads(read, member)}
         elif path.is_file() and path.suffix in (".json", ".csv", ".trace", ".gz") and ".tar" not in path.name:
             name = path.name.removesuffix(".gz")
             found[CUTS.get(name, name)] = {name for name, read in readers.items() if reads(read, path)}
     return found
+
+
+def read_measured(path):
+    """Steps, or all trainings beside the one of a file."""
+    return read_validation(path.parent) if path.name.startswith("validation-") else read_step_times(path)
 
 
 def folder_of_models(path):

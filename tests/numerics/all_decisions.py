@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator
 from functools import cache
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,10 @@ from throughputs import (
     default_table,
 )
 from throughputs.estimator.believed import Estimation
+from throughputs.goodput import Samples, best_batch_sizes, fit_model
+from throughputs.goodput.batch_size import GRIDS
+from throughputs.goodput.example import example_samples
+from throughputs.goodput.profiles import default_profiles
 
 TYPES = ("v100", "p100", "k80")
 
@@ -180,7 +185,26 @@ def simulations() -> Iterator[tuple[str, str]]:
         yield f"simulation of {name}", digest(result.jobs, result.rounds)
 
 
-PARTS = {"decisions": decisions, "published": published, "written_out": written_out, "simulations": simulations}
+def goodput() -> Iterator[tuple[str, str]]:
+    """Fits to measured steps, one with what no sample says, and batch sizes by the embedded profiles."""
+    for model in ("cifar10", "bert"):
+        samples = Samples.from_frame(pd.read_csv(StringIO(example_samples(model))))
+        for label, some in (("all", samples), ("one node", samples.take(samples.nodes == 1))):
+            fit = fit_model(some)
+            yield f"fit of {model}, {label}", digest(np.array(fit.parameters), np.array(fit.loss))
+    jobs = default_profiles().goodput(list(default_profiles().models), "t4", 0.4)
+    for grid in GRIDS:
+        best = best_batch_sizes(jobs, [1, 1, 1, 2, 4], [1, 2, 4, 8, 16], grid=grid)
+        yield f"batch sizes, {grid}", digest(best.goodput, best.throughput, best.batch_size)
+
+
+PARTS = {
+    "decisions": decisions,
+    "published": published,
+    "written_out": written_out,
+    "goodput": goodput,
+    "simulations": simulations,
+}
 
 if __name__ == "__main__":
     print(json.dumps({name: found for part in sys.argv[1:] or PARTS for name, found in PARTS[part]()}))

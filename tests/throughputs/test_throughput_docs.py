@@ -65,6 +65,7 @@ def test_examples_with_deadlines(examples: Path) -> None:
     assert np.isnan(own.deadline[2])
     assert read_trace(examples / "elasticflow.csv").deadline.tolist()[0] == 5896
     assert read_trace(examples / "chronus.csv").deadline.tolist() == [240 * 60, 300 * 60]
+    assert read_trace(examples / "pollux.csv").category.tolist() == ["adaptive", "scale-gpus"]
     table = read_table(examples / "throughputs_A100")
     assert (table.accelerators, len(table.keys)) == (("a100",), 5)
     assert str(read_cluster(examples / "cluster.csv", "a100")) == "a100:128"

@@ -38,8 +38,9 @@ def describe_trace(
     Returns
     -------
     dict with ``n_jobs``, ``first_arrival_s``, ``last_arrival_s``, ``arrivals_per_hour`` (None unless the
-    arrivals span some time), counts by value in ``job_types``, ``scale_factors``, ``priority_weights`` and
-    ``modes``, ``n_jobs_with_slo``, ``n_jobs_with_deadline``, ``n_jobs_with_deadline_options`` (several),
+    arrivals span some time), counts by value in ``job_types``, ``scale_factors``, ``priority_weights``,
+    ``modes`` and ``categories``, ``n_jobs_with_slo``, ``n_jobs_with_deadline``, ``n_jobs_with_deadline_options``
+    (several),
     ``deadline_quantiles`` by probability (time from arrival to deadline over duration; None without deadlines),
     ``n_jobs_not_profiled``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by probability (both
     None where no duration is known); ``n_users`` and counts by value in ``partitions``. With `capacity` also
@@ -68,6 +69,7 @@ def describe_trace(
         "scale_factors": _counts(trace.scale_factor),
         "priority_weights": _counts(trace.priority_weight),
         "modes": dict(Counter(trace.mode.tolist()).most_common()),
+        "categories": dict(Counter(name for name in trace.category.tolist() if name).most_common()),
         "n_jobs_with_slo": int((~np.isnan(trace.slo)).sum()),
         "n_jobs_with_deadline": int((~np.isnan(trace.deadline)).sum()),
         "n_jobs_with_deadline_options": sum(len(row) > 1 for row in trace.deadline_options),

@@ -1,6 +1,6 @@
 """Reading and writing traces: the public text formats of Gavel and Shockwave, and tables of our own.
 
-Tables of other systems, which have other columns, are read (`throughputs.traces.deadline_traces`) and not written.
+Tables of other systems, which have other columns, are read (`throughputs.traces.named_formats`) and not written.
 
 The text formats have one job per line, fields separated by tabs, and no header:
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError, did_you_mean
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, write_frame, write_text
 from throughputs.trace import Trace
-from throughputs.traces.deadline_traces import NAMED_FORMATS, format_of_columns
+from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
 
 __all__ = ["TRACE_FORMATS", "named_format", "read_trace", "write_trace"]
 
@@ -129,6 +129,7 @@ _DEFAULTS: dict[str, object] = {
     "entity": "",
     "user": "",
     "partition": "",
+    "category": "",
 }
 
 
@@ -139,10 +140,10 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
     ----------
     path : file; unpacked when its name ends in ``.gz``.
     format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
-        ``.csv.gz``, ``.parquet``), "elasticflow" and "chronus" (tables with the columns of those systems), or "auto" to
-        tell by the extension and the number of fields or the names of the columns.
-    time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow or Chronus. Where it is not said, 1,
-        and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
+        ``.csv.gz``, ``.parquet``), "elasticflow", "chronus" and "pollux" (tables with the columns of those systems),
+        or "auto" to tell by the extension and the number of fields or the names of the columns.
+    time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
+        said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
 
 
 def named_format(path: str | os.PathLike[str]) -> str:
-    """Name of the system whose table a file is, "elasticflow" or "chronus"; empty for any other trace."""
+    """Name of the system whose table a file is, "elasticflow", "chronus" or "pollux"; empty for any other trace."""
     path = Path(path)
     if file_kind(path) not in TABLE_KINDS:
         return ""

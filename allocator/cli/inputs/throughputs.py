@@ -1,4 +1,4 @@
-"""``allocator throughputs``: what is known about speed."""
+"""``allocator throughputs``: what is known about speed, and models of it from measured steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
-from allocator.cli.options.shared import AcceleratorOption, JsonOption, console, print_json
+from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json
+from throughputs.files import write_text
+from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
+from throughputs.goodput.example import example_samples
+from throughputs.goodput.picture import draw_fitted_steps
+from throughputs.goodput.samples import SAMPLE_COLUMNS
 
 app = typer.Typer(no_args_is_help=True, help="Throughput tables: how fast each job type runs on each accelerator type.")
 
@@ -64,3 +69,80 @@ def describe_command(
     for row in rows:
         shown.add_row(row["job_type"], str(row["scale_factor"]), *(f"{row[name]:.4g}" for name in accelerators))
     console().print(shown)
+
+
+_UNITS = ("s", "s/sample", "s", "s/GPU", "s", "s/GPU", "")
+_MEANINGS = (
+    "gradients of a micro-batch, whatever its size",
+    "and for each sample on a GPU",
+    "synchronisation across nodes",
+    "and for each GPU beyond the second",
+    "synchronisation on one node",
+    "and for each GPU beyond the second",
+    "overlap of the two: 1 none, 10 almost whole",
+)
+
+
+@app.command("fit")
+def fit_command(
+    samples: Annotated[
+        Path,
+        typer.Option(
+            "--samples",
+            help=f"Measured steps (CSV, Parquet) with the columns {', '.join(SAMPLE_COLUMNS)}; the batch size is that "
+            "of a micro-batch on one GPU, times are seconds.",
+            metavar="FILE",
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="TOML file for the parameters.", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Picture of measured and fitted times: .svg, .png or .pdf.", metavar="FILE"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the throughput model of Pollux to measured steps: how long a step takes by nodes, GPUs and batch size."""
+    measured = read_samples(samples)
+    fit = fit_model(measured)
+    if plot is not None:
+        draw_fitted_steps(fit, measured, plot)
+    if out is not None:
+        write_text(out, _as_toml(fit, measured))
+    errors = fit.errors(measured)
+    if as_json:
+        shown = {"samples": len(measured), "loss": fit.loss, "error": errors}
+        print_json(shown | {"parameters": dict(zip(PARAMETERS, fit.parameters, strict=True))})
+        return
+    from rich.table import Table
+
+    table = Table(
+        title=f"{samples}: {len(measured)} samples",
+        caption=f"Error of step times: mean {errors['mean']:.1%}, root mean square {errors['root_mean_square']:.1%}, "
+        f"largest {errors['largest']:.1%}",
+    )
+    for name, justify in (("parameter", "left"), ("value", "right"), ("unit", "left"), ("meaning", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in zip(PARAMETERS, fit.parameters, _UNITS, _MEANINGS, strict=True):
+        table.add_row(row[0], f"{row[1]:.4g}", *row[2:])
+    console().print(table)
+    for path in (out, plot):
+        if path is not None:
+            typer.echo(f"written: {path}")
+
+
+@app.command("example-samples")
+def example_command(
+    out: Annotated[Path, typer.Option("--out", help="File to write, as text with commas.", metavar="FILE")],
+    model: Annotated[str, typer.Option("--model", help="Embedded profile that they are drawn from.")] = "imagenet",
+    seed: SeedOption = 0,
+) -> None:
+    """Write steps as a script might log them, with noise of up to 5 %, to try `allocator throughputs fit` with."""
+    text = example_samples(model, seed)
+    write_text(out, text)
+    typer.echo(f"{out}: {text.count(chr(10)) - 1} steps of {model}, with the columns {', '.join(SAMPLE_COLUMNS)}")
+
+
+def _as_toml(fit: Fit, samples: Samples) -> str:
+    """The parameters as a file of profiles has them (docs/goodput.md)."""
+    said = f"# Fitted to {samples.source}: {len(samples)} samples, mean error {fit.errors(samples)['mean']:.1%}.\n"
+    return said + "".join(f"{name} = {value!r}\n" for name, value in zip(PARAMETERS, fit.parameters, strict=True))

@@ -1,0 +1,40 @@
+"""The tables of docs/goodput.md are those of new fits, and its commands and examples work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from allocator.cli.app import app
+from tests import tables
+from tests.reference import goodput_cases as cases
+from tests.reference import goodput_tables
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "goodput.md"
+
+
+def test_the_tables_are_those_of_new_fits(public_data: Callable[[str], Path], tmp_path: Path) -> None:
+    found = cases.unpacked(public_data(goodput_tables.ARCHIVE), tmp_path)
+    assert tables.printed("goodput-profiles") == goodput_tables.markdown_of_profiles(found)
+    assert tables.printed("goodput-fits") == goodput_tables.markdown_of_fits(found)
+
+
+def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^allocator (.*)$", PAGE.read_text(), flags=re.MULTILINE)
+    assert len(commands) >= 2
+    for command in commands:
+        ran = CliRunner().invoke(app, command.partition("#")[0].split())
+        assert ran.exit_code == 0, ran.output
+    assert (tmp_path / "steps.svg").exists()
+
+
+def test_the_python_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL):
+        exec(text, {})
+    printed = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert capsys.readouterr().out == "".join(printed)

@@ -1,0 +1,103 @@
+"""The embedded profiles, and what is said of bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.fit_goodput import fit_all, written
+from tests.reference import goodput_cases as cases
+from throughputs import InputError
+from throughputs.goodput import best_batch_sizes
+from throughputs.goodput.profiles import default_profiles, read_profiles
+
+EMBEDDED = Path(__file__).resolve().parents[3] / "throughputs" / "goodput" / "data" / "adaptdl_t4.toml"
+
+
+def test_the_embedded_profiles() -> None:
+    profiles = default_profiles()
+    assert list(profiles.models) == ["cifar10", "deepspeech2", "bert", "yolov3", "imagenet", "ncf"]
+    assert profiles.accelerators == ("t4",)
+    best = best_batch_sizes(profiles.goodput(list(profiles.models), "t4"), [1, 1, 4], [1, 4, 16])
+    assert (best.goodput > 0).all()
+    late = best_batch_sizes(profiles.goodput(["cifar10", "cifar10"], "t4", [0.0, 1.0]), [4], [16])
+    assert late.batch_size[1, 0] > late.batch_size[0, 0]
+
+
+def test_they_are_what_the_measurements_say(public_data: Callable[[str], Path], tmp_path: Path) -> None:
+    tables = cases.unpacked(public_data("pollux_sia/sia_traces.tar.xz"), tmp_path)
+    assert written(fit_all(tables)) == EMBEDDED.read_text()
+
+
+def test_throughput_by_the_profiles_is_near_that_of_the_published_models() -> None:
+    """Both are fits to the same measurements, where the published one did not stop far from the best there is."""
+    for case in cases.with_goodput():
+        if case["cluster"] == "aws" and case["app"] != "cifar10":
+            model = default_profiles().goodput([case["app"]], "t4").throughput
+            nodes, gpus = np.array(case["configs"]).T
+            rates = model.throughput(nodes, gpus, case["atomic_bsz"], case["accum_steps"])[0]
+            np.testing.assert_allclose(rates, case["throughput"], rtol=0.45)
+
+
+def test_steps_of_a_training() -> None:
+    profile = default_profiles().find("cifar10")
+    assert profile.steps(128) == profile.initial_steps
+    steps = [profile.steps(size) for size in (128, 256, 1024, 4096)]
+    assert all(one > other > one / 4 for one, other in pairwise(steps))
+    assert profile.noise_at([0.0, 0.05, 0.1, 0.999, 1.0, 1.1]).tolist() == [
+        *[profile.noise_scale[k] for k in (0, 0, 1, 9, 9, 9)]
+    ]
+
+
+def test_step_times_of_fixed_batch_sizes() -> None:
+    profiles = default_profiles()
+    times = profiles.step_times(["bert", "bert", "ncf"], "t4", [1, 1, 1], [1, 4, 4], [384, 384, 3])
+    assert times[0] > 3 * times[1] > 0
+    assert np.isnan(times[2])
+
+
+GOOD = EMBEDDED.read_text()[: EMBEDDED.read_text().index("[models.deepspeech2]")]
+
+
+@pytest.mark.parametrize(
+    ("found", "put", "message"),
+    [
+        ("[models.cifar10]", "[model.cifar10]", "field 'top level': found 'model', expected one of source, models"),
+        ("initial_steps = ", "initial_step = ", "found 'initial_step'"),
+        ("initial_batch_size = 128", "initial_batch_size = 0", "field 'models.cifar10.initial_batch_size': found 0"),
+        ("largest_batch_size = 4096", "largest_batch_size = 64", "found 64, expected at least initial_batch_size, 128"),
+        ("accumulation = true", "accumulation = 1", "field 'models.cifar10.accumulation': found 1, expected true or"),
+        ("noise_scale = [", "noise_scale = [-1, ", "field 'models.cifar10.noise_scale': found -1, expected a number"),
+        ("gamma = ", "gamma = 0", "field 'models.cifar10.types.t4.gamma': found 2.073"),
+        ("alpha_grad = ", "alpha_grad = -", "field 'models.cifar10.types.t4.alpha_grad': found -0.01742"),
+        ("beta_node = ", "beta_nodes = ", "found 'beta_nodes', expected one of largest_local_batch_size, alpha_grad"),
+        ("gamma = 2.073", "", "field 'models.cifar10.types.t4.gamma': found nothing, expected this key to be present"),
+        ("= 1024", "= 16", "field 'models.cifar10.types.t4.largest_local_batch_size': found 16, expected a whole"),
+        (
+            "[models.cifar10.types.t4]",
+            "[models.cifar10.types]",
+            "field 'models.cifar10.types.largest_local_batch_size'",
+        ),
+    ],
+)
+def test_bad_profiles(found: str, put: str, message: str, tmp_path: Path) -> None:
+    assert found in GOOD
+    path = tmp_path / "profiles.toml"
+    path.write_text(GOOD.replace(found, put))
+    if put == "gamma = 0":
+        path.write_text(GOOD.replace("gamma = 2.073", "gamma = 0.5"))
+        message = "field 'models.cifar10.types.t4.gamma': found 0.5, expected a number of at least 1"
+    with pytest.raises(InputError) as caught:
+        read_profiles(path)
+    assert message in str(caught.value)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(InputError, match=r"found 'cifar', expected one of .* \(did you mean 'cifar10'\?\)"):
+        default_profiles().find("cifar")
+    with pytest.raises(InputError, match="field 'accelerator type of bert': found 'v100', expected one of t4"):
+        default_profiles().goodput(["bert"], "v100")

@@ -1,0 +1,357 @@
+"""The batch size with the greatest goodput, for every job on every configuration of nodes and GPUs.
+
+Goodput is throughput times statistical efficiency: samples/s, counted as in batches of the initial size. On a
+configuration a job may choose its batch size B = K m (s + 1): K GPUs, m samples on each in a micro-batch, s further
+micro-batches whose gradients are accumulated. Two grids of candidates:
+
+*published* - 50 global batch sizes between the least, max(B0, least_local K), and the largest, in geometric
+progression; for each the fewest accumulation steps whose micro-batches are not above largest_local, and the atomic
+batch size that results, rounded up. Published allocations rest on these, down to their rounding: B may exceed the
+largest by it.
+
+*fine* - every whole atomic batch size between the same bounds, with every number of accumulation steps up to the fewest
+with which the largest batch fits. With s fixed, goodput rises up to its best batch size and falls beyond (the logarithm
+of T/B (phi + B) has one stationary point, as T is convex in B with an elasticity of at most 1), so bisection finds it.
+
+On one GPU the noise of gradients can only be measured with at least two micro-batches, so a batch above the initial one
+is accumulated there. Source: A. Qiao et al., "Pollux", OSDI 2021, section 4.1, and its public artifact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.goodput.efficiency import GradientStatistics, gain
+from throughputs.goodput.model import ThroughputModels, overlapped
+from throughputs.numerics import exp, log
+
+__all__ = ["GRIDS", "BatchSizeLimits", "BestBatchSizes", "GoodputModels", "best_batch_sizes"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+GRIDS = ("published", "fine")
+
+_CANDIDATES = 50
+_ROUNDED = 1e-8
+"""What a number may exceed a whole one by and still count as that: the published rounding up."""
+_CHUNK = 1 << 17
+"""Candidates that are looked at together, for the sake of the caches."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSizeLimits:
+    """What J jobs allow for their batch sizes, in samples.
+
+    Parameters
+    ----------
+    initial : (J,) the batch size B0 that a job was submitted with; a batch is never smaller.
+    largest : (J,) the largest global batch size; `initial` when omitted.
+    least_local : (J,) the fewest samples of a micro-batch on a GPU; 1 when omitted.
+    largest_local : (J,) the most, as memory allows; `largest` when omitted.
+    accumulation : (J,) whether gradients may be accumulated; not when omitted.
+
+    Raises
+    ------
+    InputError
+        Arrays of different length, sizes below 1, or bounds in the wrong order.
+    """
+
+    initial: Array
+    largest: Array
+    least_local: Array
+    largest_local: Array
+    accumulation: NDArray[np.bool_]
+
+    def __init__(
+        self,
+        initial: ArrayLike,
+        largest: ArrayLike | None = None,
+        least_local: ArrayLike | None = None,
+        largest_local: ArrayLike | None = None,
+        accumulation: ArrayLike | None = None,
+    ) -> None:
+        first = np.atleast_1d(np.array(initial, dtype=np.float64))
+        top = first if largest is None else np.array(largest, dtype=np.float64)
+        columns = {
+            "initial": first,
+            "largest": top,
+            "least_local": 1.0 if least_local is None else np.array(least_local, dtype=np.float64),
+            "largest_local": top if largest_local is None else np.array(largest_local, dtype=np.float64),
+            "accumulation": np.array(False if accumulation is None else accumulation, dtype=np.bool_),
+        }
+        try:
+            full = dict(zip(columns, np.broadcast_arrays(first, *list(columns.values())[1:]), strict=True))
+        except ValueError:
+            found = [np.shape(column) for column in columns.values()]
+            raise InputError("batch sizes", found=found, expected=f"{len(first)} of each") from None
+        for name, array in full.items():
+            object.__setattr__(self, name, np.ascontiguousarray(array))
+        for name, lower in (
+            ("initial", np.ones(len(first))),
+            ("largest", self.initial),
+            ("least_local", np.ones(len(first))),
+            ("largest_local", self.least_local),
+        ):
+            array = getattr(self, name)
+            bad = ~(np.isfinite(array) & (array >= lower))
+            if bad.any():
+                row = int(np.argmax(bad))
+                expected = f"at least {lower[row]:g} samples"
+                raise InputError("batch sizes", line=row + 1, field=name, found=float(array[row]), expected=expected)
+
+    def __len__(self) -> int:
+        return len(self.initial)
+
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> BatchSizeLimits:
+        """Those of some of the jobs (positions), in that order."""
+        return BatchSizeLimits(
+            self.initial[rows],
+            self.largest[rows],
+            self.least_local[rows],
+            self.largest_local[rows],
+            self.accumulation[rows],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class GoodputModels:
+    """What the goodput of J jobs, or of J pairs of a job and an accelerator type, follows from.
+
+    Raises
+    ------
+    InputError
+        Parts of different length.
+    """
+
+    throughput: ThroughputModels
+    statistics: GradientStatistics
+    limits: BatchSizeLimits
+
+    def __post_init__(self) -> None:
+        sizes = (len(self.throughput), len(self.statistics), len(self.limits))
+        if len(set(sizes)) > 1:
+            raise InputError("goodput models", found=sizes, expected="as many models as statistics and limits")
+
+    def __len__(self) -> int:
+        return len(self.limits)
+
+    @property
+    def figures(self) -> Array:
+        """(J, 14) all that goodput depends on."""
+        statistics, limits = self.statistics, self.limits
+        columns = (statistics.square_norm, statistics.variance, *(getattr(limits, f.name) for f in fields(limits)))
+        return np.concatenate([self.throughput.parameters, np.stack(columns, axis=1)], axis=1)
+
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> GoodputModels:
+        """Those of some of the jobs (positions), in that order."""
+        return GoodputModels(self.throughput.take(rows), self.statistics.take(rows), self.limits.take(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class BestBatchSizes:
+    """The best batch size of J jobs on C configurations; all 0 where a job cannot run.
+
+    Attributes
+    ----------
+    goodput : (J, C) samples/s, counted as in batches of the initial size.
+    throughput : (J, C) samples/s.
+    atomic_batch_size : (J, C) samples of a micro-batch on one GPU.
+    accumulation_steps : (J, C) micro-batches of a step beyond the one after which gradients are added up.
+    batch_size : (J, C) samples of a step on all GPUs.
+    """
+
+    goodput: Array
+    throughput: Array
+    atomic_batch_size: Whole
+    accumulation_steps: Whole
+    batch_size: Whole
+
+    @property
+    def efficiency(self) -> Array:
+        """(J, C) statistical efficiency, in (0, 1]; 0 where a job cannot run."""
+        runs = self.throughput > 0
+        return np.where(runs, self.goodput / np.where(runs, self.throughput, 1.0), 0.0)
+
+
+def best_batch_sizes(
+    jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, *, grid: str = "published", tune: bool = True
+) -> BestBatchSizes:
+    """The best batch size of J jobs on C configurations.
+
+    Parameters
+    ----------
+    jobs : J models.
+    nodes, gpus : (C,) whole numbers, or (J, C) where each job has configurations of its own; no more nodes than GPUs.
+    grid : "published" or "fine", the candidates (see the top of this module).
+    tune : False: every batch has the largest size, as of jobs whose users fix it.
+
+    Raises
+    ------
+    InputError
+        Another grid, or a configuration that is none.
+    """
+    if grid not in GRIDS:
+        raise InputError("grid", found=grid, expected=f"one of {', '.join(GRIDS)}{did_you_mean(grid, GRIDS)}")
+    if np.ndim(nodes) < 2 and np.ndim(gpus) < 2 and len(jobs) > 1:
+        # jobs of one model at one stage of the training are alike
+        kinds, kind = np.unique(jobs.figures, axis=0, return_index=True, return_inverse=True)[1:]
+        if len(kinds) < len(jobs):
+            best = _best(jobs.take(kinds), nodes, gpus, grid, tune)
+            return BestBatchSizes(*(getattr(best, field.name)[kind.ravel()] for field in fields(best)))
+    return _best(jobs, nodes, gpus, grid, tune)
+
+
+def _best(jobs: GoodputModels, nodes: ArrayLike, gpus: ArrayLike, grid: str, tune: bool) -> BestBatchSizes:
+    J = len(jobs)
+    N, K = np.broadcast_arrays(np.atleast_2d(nodes), np.atleast_2d(gpus))
+    N, K = (np.ascontiguousarray(np.broadcast_to(x, (J, x.shape[1]))) for x in (N, K))
+    sync = jobs.throughput.synchronisation_time(N, K)
+    row = np.repeat(np.arange(J), K.shape[1])
+    entries = _Entries(jobs, row, K.ravel().astype(np.float64), sync.ravel(), tune)
+    size, steps = _on_the_published_grid(entries) if grid == "published" else _on_the_fine_grid(entries)
+    goodput, throughput = entries.goodput(np.arange(len(row)), size, steps)
+    runs = goodput > 0
+    whole = [np.where(runs, x, 0.0).astype(np.int64) for x in (size, steps, entries.gpus * size * (steps + 1.0))]
+    shape = K.shape
+    throughput = np.where(runs, throughput, 0.0)
+    return BestBatchSizes(goodput.reshape(shape), throughput.reshape(shape), *(x.reshape(shape) for x in whole))
+
+
+class _Entries:
+    """E pairs of a job and a configuration, with what the choice of a batch size follows from."""
+
+    def __init__(self, jobs: GoodputModels, row: NDArray[np.intp], gpus: Array, sync: Array, tune: bool) -> None:
+        parameters = jobs.throughput.parameters[row].T
+        self.alpha, self.beta, self.gamma = parameters[0], parameters[1], parameters[6]
+        self.sync, self.gpus = sync, gpus
+        self.square, self.variance = jobs.statistics.square_norm[row], jobs.statistics.variance[row]
+        limits = jobs.limits
+        self.initial, self.largest = limits.initial[row], limits.largest[row]
+        self.least_local, self.largest_local = limits.least_local[row], limits.largest_local[row]
+        self.accumulation = limits.accumulation[row]
+        self.least = np.maximum(self.initial, self.least_local * gpus)
+        if not tune:
+            self.least = np.where(self.least <= self.largest, self.largest, self.least)
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+    def allowed(self, at: NDArray[np.intp], size: Array, batch: Array) -> NDArray[np.bool_]:
+        """Whether micro-batches and batches of these sizes are possible in the entries `at` (shapes broadcast)."""
+        fits = (self.least[at] <= self.largest[at]) & (batch >= self.initial[at] * (1.0 - _ROUNDED))
+        return fits & (size >= self.least_local[at]) & (size <= self.largest_local[at])
+
+    def efficiency(self, at: NDArray[np.intp], batch: Array) -> Array:
+        scale = batch / self.initial[at]
+        return np.asarray(gain(scale, self.square[at], self.variance[at]) / scale)
+
+    def bounds(self, at: NDArray[np.intp], size: Array, steps: Array) -> tuple[Array, Array]:
+        """Goodput if computing and synchronising did not overlap, and if they did wholly; 0 where not allowed."""
+        batch = self.gpus[at] * size * (steps + 1.0)
+        gradient = self.alpha[at] + self.beta[at] * size
+        worth = np.where(self.allowed(at, size, batch), batch * self.efficiency(at, batch), 0.0)
+        sync = self.sync[at]
+        return worth / (steps * gradient + gradient + sync), worth / (steps * gradient + np.maximum(gradient, sync))
+
+    def goodput(self, at: NDArray[np.intp], size: Array, steps: Array) -> tuple[Array, Array]:
+        """Goodput, 0 where a micro-batch is not allowed, and throughput."""
+        batch = self.gpus[at] * size * (steps + 1.0)
+        gradient = self.alpha[at] + self.beta[at] * size
+        throughput = batch / (steps * gradient + overlapped(gradient, self.sync[at], self.gamma[at]))
+        return np.where(self.allowed(at, size, batch), throughput * self.efficiency(at, batch), 0.0), throughput
+
+
+def _on_the_published_grid(entries: _Entries) -> tuple[Array, Array]:
+    """(E,) atomic batch sizes and accumulation steps."""
+    size, steps = np.ones(len(entries)), np.zeros(len(entries))
+    grids, which = _geometric(entries.least, np.maximum(entries.largest, entries.least))
+    for start in range(0, len(entries), _CHUNK // _CANDIDATES):
+        at = np.arange(start, min(start + _CHUNK // _CANDIDATES, len(entries)))
+        local = grids[which[at]] / entries.gpus[at][:, None]
+        more = _fewest_steps(entries, at[:, None], local)
+        atomic = np.ceil(local / (more + 1.0) - _ROUNDED)
+        best = _best_candidate(entries, at, atomic, more)
+        here = np.arange(len(at))
+        size[at], steps[at] = atomic[here, best], more[here, best]
+    return size, steps
+
+
+def _geometric(least: Array, largest: Array) -> tuple[Array, NDArray[np.intp]]:
+    """(G, 50) geometric progressions, and which of them belongs to each pair of ends."""
+    ends, which = np.unique(least + 1j * largest, return_inverse=True)
+    first, last = ends.real[:, None], ends.imag[:, None]
+    grids = first * exp(np.arange(_CANDIDATES) / (_CANDIDATES - 1.0) * log(last / first))
+    grids[:, 0], grids[:, -1] = first[:, 0], last[:, 0]
+    return grids, which.ravel()
+
+
+def _fewest_steps(entries: _Entries, at: NDArray[np.intp], local: Array) -> Array:
+    """The fewest accumulation steps with which so many samples fit on a GPU."""
+    fewest = np.ceil(local / entries.largest_local[at] - _ROUNDED) - 1.0
+    noise_unknown = (entries.gpus[at] == 1) & (local > entries.initial[at] + _ROUNDED)
+    return np.where(
+        entries.accumulation[at], np.maximum(np.where(noise_unknown, np.maximum(fewest, 1.0), fewest), 0), 0
+    )
+
+
+def _best_candidate(entries: _Entries, at: NDArray[np.intp], size: Array, steps: Array) -> NDArray[np.intp]:
+    """(E,) the first candidate of each row that has the greatest goodput.
+
+    Overlap costs a logarithm and an exponential, so it is only worked out for candidates that may win: those that beat,
+    if all overlapped, the best of those that would not overlap at all.
+    """
+    lower, upper = entries.bounds(at[:, None], size, steps)
+    row, column = np.nonzero(upper >= lower.max(axis=1, keepdims=True) * (1.0 - _ROUNDED))
+    found = np.full(size.shape, -1.0)
+    found[row, column] = entries.goodput(at[row], size[row, column], steps[row, column])[0]
+    return np.asarray(np.argmax(found, axis=1))
+
+
+def _on_the_fine_grid(entries: _Entries) -> tuple[Array, Array]:
+    """(E,) atomic batch sizes and accumulation steps."""
+    size, steps = np.ones(len(entries)), np.zeros(len(entries))
+    choices = _fewest_steps(entries, np.arange(len(entries)), entries.largest / entries.gpus).astype(np.int64) + 1
+    # entries in chunks, all their numbers of steps beside each other
+    chunk = np.cumsum(choices) // _CHUNK
+    for start, end in pairwise([0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(entries)]):
+        if start == end:
+            continue
+        offsets = np.cumsum(choices[start:end]) - choices[start:end]
+        at = np.repeat(np.arange(start, end), choices[start:end])
+        more = (np.arange(len(at)) - np.repeat(offsets, choices[start:end])).astype(np.float64)
+        found, whole = _best_whole(entries, at, more)
+        best = np.maximum.reduceat(found, offsets)
+        place = np.where(found == np.repeat(best, choices[start:end]), np.arange(len(at)), len(at))
+        first = np.minimum.reduceat(place, offsets)
+        size[start:end], steps[start:end] = whole[first], more[first]
+    return size, steps
+
+
+def _best_whole(entries: _Entries, at: NDArray[np.intp], steps: Array) -> tuple[Array, Array]:
+    """(P,) the greatest goodput of entries `at` with so many accumulation steps, -1 for none, and its batch size."""
+    parts = entries.gpus[at] * (steps + 1.0)
+    low = np.maximum(np.ceil(entries.least[at] / parts - _ROUNDED), np.ceil(entries.least_local[at]))
+    high = np.minimum(np.ceil(entries.largest[at] / parts - _ROUNDED), np.floor(entries.largest_local[at]))
+    # above the initial batch, one GPU accumulates
+    alone = (entries.gpus[at] == 1) & entries.accumulation[at] & (steps == 0.0)
+    high = np.where(alone, np.minimum(high, np.floor(entries.initial[at] + _ROUNDED)), high)
+    found, size = np.full(len(at), -1.0), np.ones(len(at))
+    possible = np.flatnonzero(low <= high)
+    low, high = low[possible], high[possible]
+    among, more, unsettled = at[possible], steps[possible], np.flatnonzero(high > low)
+    while len(unsettled):
+        middle = np.floor((low[unsettled] + high[unsettled]) / 2.0)
+        here, its = among[unsettled], more[unsettled]
+        rises = entries.goodput(here, middle + 1.0, its)[0] > entries.goodput(here, middle, its)[0]
+        low[unsettled] = np.where(rises, middle + 1.0, low[unsettled])
+        high[unsettled] = np.where(rises, high[unsettled], middle)
+        unsettled = unsettled[high[unsettled] > low[unsettled]]
+    found[possible], size[possible] = entries.goodput(among, low, more)[0], low
+    return found, size

@@ -1,0 +1,90 @@
+"""How much of the progress of a sample is left when the batch grows: statistical efficiency.
+
+The gradient of a batch is its mean, of squared norm mu^2, and noise, of variance sigma^2 at the initial batch size B0.
+A step with a batch of B = s B0 samples makes the progress of
+
+    gain(s) = (sigma^2 + mu^2) / (sigma^2 / s + mu^2)
+
+initial steps, between 1 and s, so a sample makes gain(s) / s of the progress that one makes in a batch of B0: with the
+gradient noise scale phi = B0 sigma^2 / mu^2 that is (phi + B0) / (phi + B).
+
+Source: A. Qiao et al., "Pollux", OSDI 2021, section 3.1; T. Johnson et al., "AdaScale SGD", ICML 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.errors import InputError
+
+__all__ = ["GradientStatistics", "gain"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GradientStatistics:
+    """Statistics of the gradients of J jobs, both at the initial batch size, in one unit of their own for each job.
+
+    Parameters
+    ----------
+    square_norm : (J,) squared norm of the mean gradient.
+    variance : (J,) trace of the covariance of gradients.
+
+    Raises
+    ------
+    InputError
+        Arrays of different length, or a figure that is negative or not finite.
+    """
+
+    square_norm: Array
+    variance: Array
+
+    def __init__(self, square_norm: ArrayLike, variance: ArrayLike) -> None:
+        for name, values in (("square_norm", square_norm), ("variance", variance)):
+            array = np.atleast_1d(np.array(values, dtype=np.float64))
+            good = np.isfinite(array) & (array >= 0)
+            if array.ndim != 1 or not good.all():
+                found = array.shape if array.ndim != 1 else float(array[~good][0])
+                raise InputError("gradient statistics", field=name, found=found, expected="numbers of at least 0")
+            object.__setattr__(self, name, array)
+        if self.square_norm.shape != self.variance.shape:
+            expected = f"{len(self.square_norm)} variances"
+            raise InputError("gradient statistics", found=len(self.variance), expected=expected)
+
+    def __len__(self) -> int:
+        return len(self.variance)
+
+    def take(self, rows: NDArray[np.integer[Any]] | slice) -> GradientStatistics:
+        """Those of some of the jobs (positions), in that order."""
+        return GradientStatistics(self.square_norm[rows], self.variance[rows])
+
+    def gain(self, scale: ArrayLike) -> Array:
+        """(J, ...) initial steps that one step with `scale` times the batch is worth; `scale` has J or 1 rows."""
+        s = np.asarray(scale, dtype=np.float64)
+        square, variance = (x.reshape(-1, *(1,) * max(s.ndim - 1, 0)) for x in (self.square_norm, self.variance))
+        return gain(s, square, variance)
+
+    def efficiency(self, scale: ArrayLike) -> Array:
+        """(J, ...) progress of a sample relative to one in a batch of the initial size; `scale` has J or 1 rows."""
+        return np.asarray(self.gain(scale) / np.asarray(scale, dtype=np.float64))
+
+    def noise_scale(self, initial: ArrayLike) -> Array:
+        """(J,) gradient noise scale in samples, for the initial batch sizes (J,); inf for a mean of 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = np.asarray(initial, dtype=np.float64) * self.variance / self.square_norm
+        return np.where(self.square_norm > 0, scale, np.inf)
+
+
+def gain(scale: Array, square_norm: Array, variance: Array) -> Array:
+    """Initial steps that one step with `scale` times the batch is worth; arrays that broadcast.
+
+    With gradients of which neither mean nor noise is known it is worth one, as in the published code.
+    """
+    worth = variance / scale + square_norm
+    known = worth > 0
+    return np.asarray(np.where(known, (variance + square_norm) / np.where(known, worth, 1.0), 1.0))

@@ -1,0 +1,97 @@
+"""Throughput models from measured steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.goodput.log_errors import Cells, Loss, minimised, starting_points
+from throughputs.goodput.model import ThroughputModels
+from throughputs.goodput.samples import Samples
+
+__all__ = ["Fit", "fit_model", "fit_models", "loss_of"]
+
+_REMEMBERED = 1 << 14
+"""Fits that are kept: a simulation asks for the same again, for jobs of one kind that ran on the same GPUs."""
+
+_ACROSS_NODES = 1.1
+"""How much longer than on one node synchronisation lasts on several, as long as nothing is measured there."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A throughput model and how well it agrees with the samples it was fitted to.
+
+    Attributes
+    ----------
+    parameters : the seven, in the order of `PARAMETERS`.
+    loss : what the fit made small.
+    """
+
+    parameters: tuple[float, ...]
+    loss: float
+
+    @property
+    def model(self) -> ThroughputModels:
+        """The model, as one of a single job."""
+        return ThroughputModels(self.parameters)
+
+    def errors(self, samples: Samples) -> dict[str, float]:
+        """Relative errors of step times: root mean square, mean and largest of ``|fitted - measured| / measured``."""
+        relative = np.abs(self.step_times(samples) / samples.step_time - 1.0)
+        return {
+            "root_mean_square": float(np.sqrt(np.mean(relative * relative))),
+            "mean": float(np.mean(relative)),
+            "largest": float(np.max(relative)),
+        }
+
+    def step_times(self, samples: Samples) -> NDArray[np.float64]:
+        """(S,) seconds of the steps of the samples as the model has them."""
+        return np.asarray(self.model.step_time(samples.nodes, samples.gpus, samples.batch_size)[0])
+
+
+def fit_model(samples: Samples) -> Fit:
+    """The throughput model with the least loss (`throughputs.goodput.log_errors`) for measured steps.
+
+    Parameters that samples say nothing about are held as in the published code, and steps on several nodes, as long
+    as there is no sample of any, are taken to synchronise at least 1.1 times as long as on one. Fits are remembered.
+    """
+    return fit_models([samples])[0]
+
+
+def fit_models(samples: Sequence[Samples]) -> list[Fit]:
+    """`fit_model` of each, those of as many distinct configurations at once; results do not depend on the company."""
+    new = {one.content: one for one in samples if one.content not in _remembered}
+    found = {one.content: _remembered[one.content] for one in samples if one.content in _remembered}
+    by_size: dict[int, list[tuple[bytes, Cells]]] = {}
+    for content, one in new.items():
+        cells = Cells.of(one)
+        by_size.setdefault(cells.weight.shape[1], []).append((content, cells))
+    for problems in by_size.values():
+        for content, fit in zip((p[0] for p in problems), _fitted([p[1] for p in problems]), strict=True):
+            found[content] = _remembered[content] = fit
+    while len(_remembered) > _REMEMBERED:
+        del _remembered[next(iter(_remembered))]
+    return [found[one.content] for one in samples]
+
+
+def _fitted(problems: list[Cells]) -> list[Fit]:
+    """Fits of problems with as many cells."""
+    cells = Cells.together(problems)
+    theta, loss = minimised(cells, starting_points(cells))
+    unmeasured = np.add.reduce(cells.basis[:, 2], axis=1) == 0
+    across = np.maximum(theta[:, 2:4], _ACROSS_NODES * theta[:, 4:6])
+    theta[:, 2:4] = np.where(unmeasured[:, None], across, theta[:, 2:4])
+    return [Fit(tuple(row), value) for row, value in zip(theta.tolist(), loss.tolist(), strict=True)]
+
+
+_remembered: dict[bytes, Fit] = {}
+
+
+def loss_of(model: ThroughputModels, samples: Samples) -> NDArray[np.float64]:
+    """(J,) losses of models for one set of samples."""
+    cells = Cells.of(samples)
+    return Loss(Cells.together([cells] * len(model)))(model.parameters)

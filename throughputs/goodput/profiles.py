@@ -1,0 +1,269 @@
+"""Profiles of models: what is known about a job of which only the model's name and the batch size are.
+
+A file of profiles is TOML:
+
+    source = "where the figures come from"
+
+    [models.NAME]
+    initial_batch_size = 128
+    largest_batch_size = 4096
+    least_local_batch_size = 32      # of a micro-batch on one GPU
+    accumulation = true
+    initial_steps = 39063            # steps of the initial batch size that a training takes
+    noise_scale = [100, 300]         # gradient noise scale in samples, over equal parts of those steps
+
+    [models.NAME.types.t4]           # for each accelerator type: the seven parameters, and what its memory allows
+    largest_local_batch_size = 1024
+    alpha_grad = 0.02                # ...
+
+With the package come six models on one type, fitted by us to the published measurements of Pollux
+(``python -m benchmarks.fit_goodput``); how far they are off is in docs/goodput.md.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.files import parse_toml, read_text
+from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_batch_sizes
+from throughputs.goodput.efficiency import GradientStatistics
+from throughputs.goodput.model import PARAMETERS, ThroughputModels
+
+__all__ = ["Profile", "Profiles", "default_profiles", "read_profiles"]
+
+_SIZES = ("initial_batch_size", "largest_batch_size", "least_local_batch_size")
+_OF_MODEL = (*_SIZES, "accumulation", "initial_steps", "noise_scale", "types")
+_OF_TYPE = ("largest_local_batch_size", *PARAMETERS)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known about the jobs of one model.
+
+    Attributes
+    ----------
+    initial_batch_size, largest_batch_size, least_local_batch_size : samples.
+    accumulation : whether gradients may be accumulated.
+    initial_steps : steps of the initial batch size that a training takes.
+    noise_scale : gradient noise scale in samples, over equal parts of a training.
+    largest_local : the most samples of a micro-batch on a GPU, by accelerator type.
+    parameters : those of the throughput model, by accelerator type.
+    """
+
+    initial_batch_size: int
+    largest_batch_size: int
+    least_local_batch_size: int
+    accumulation: bool
+    initial_steps: float
+    noise_scale: tuple[float, ...]
+    largest_local: Mapping[str, int]
+    parameters: Mapping[str, tuple[float, ...]]
+
+    def noise_at(self, progress: ArrayLike) -> NDArray[np.float64]:
+        """Gradient noise scale in samples after these shares of the training, from 0 to 1."""
+        parts = len(self.noise_scale)
+        part = np.floor(np.asarray(progress, dtype=np.float64) * parts).astype(np.int64)
+        return np.asarray(self.noise_scale)[np.minimum(np.maximum(part, 0), parts - 1)]
+
+    def steps(self, batch_size: float) -> float:
+        """Steps of a training with this batch size throughout."""
+        scale = batch_size / self.initial_batch_size
+        ones = np.ones(len(self.noise_scale))
+        statistics = GradientStatistics(ones, np.asarray(self.noise_scale) / self.initial_batch_size)
+        return float(np.mean(1.0 / statistics.gain(ones * scale)) * self.initial_steps)
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Profiles by the names of models.
+
+    Attributes
+    ----------
+    models : profiles by name.
+    source : where the figures come from.
+    """
+
+    models: Mapping[str, Profile]
+    source: str = "profiles"
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """Accelerator types that some model has figures for."""
+        return tuple(dict.fromkeys(name for profile in self.models.values() for name in profile.parameters))
+
+    def find(self, name: str) -> Profile:
+        """The profile of a model.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        if name not in self.models:
+            expected = f"one of {', '.join(self.models)}{did_you_mean(name, self.models)}"
+            raise InputError(self.source, field="model", found=name, expected=expected)
+        return self.models[name]
+
+    def goodput(self, names: Sequence[str], accelerator: str, progress: ArrayLike = 0.0) -> GoodputModels:
+        """Goodput models of J jobs on one accelerator type.
+
+        Parameters
+        ----------
+        names : J names of models.
+        accelerator : the type.
+        progress : (J,) or one number: the share of each training that is done, from 0 to 1.
+
+        Raises
+        ------
+        InputError
+            There is no profile of a model, or none for the type.
+        """
+        done = np.broadcast_to(np.asarray(progress, dtype=np.float64), (len(names),))
+        found = [self.find(name) for name in names]
+        for name, profile in zip(names, found, strict=True):
+            if accelerator not in profile.parameters:
+                known = ", ".join(profile.parameters)
+                hint = did_you_mean(accelerator, profile.parameters)
+                field = f"accelerator type of {name}"
+                raise InputError(self.source, field=field, found=accelerator, expected=f"one of {known}{hint}")
+        noise = np.array([float(p.noise_at(share)) for p, share in zip(found, done.tolist(), strict=True)])
+        initial = np.array([p.initial_batch_size for p in found], dtype=np.float64)
+        limits = BatchSizeLimits(
+            initial,
+            [p.largest_batch_size for p in found],
+            [p.least_local_batch_size for p in found],
+            [p.largest_local[accelerator] for p in found],
+            [p.accumulation for p in found],
+        )
+        statistics = GradientStatistics(np.ones(len(found)), noise / initial)
+        return GoodputModels(ThroughputModels([p.parameters[accelerator] for p in found]), statistics, limits)
+
+    def step_times(
+        self, names: Sequence[str], accelerator: str, nodes: ArrayLike, gpus: ArrayLike, batch_size: ArrayLike
+    ) -> NDArray[np.float64]:
+        """(J,) seconds of a step of J jobs whose global batch sizes are fixed; nan for less than a sample on each GPU.
+
+        Parameters
+        ----------
+        names, accelerator : as of `goodput`.
+        nodes, gpus, batch_size : (J,) of each job.
+
+        Raises
+        ------
+        InputError
+            As `goodput`, or as `throughputs.goodput.best_batch_sizes`.
+        """
+        jobs, sizes = self.goodput(names, accelerator), np.asarray(batch_size, dtype=np.float64)
+        limits = BatchSizeLimits(sizes, None, None, jobs.limits.largest_local, True)
+        fixed = GoodputModels(jobs.throughput, jobs.statistics, limits)
+        rate = best_batch_sizes(fixed, np.asarray(nodes)[:, None], np.asarray(gpus)[:, None]).throughput[:, 0]
+        return np.where(rate > 0, sizes / np.where(rate > 0, rate, 1.0), np.nan)
+
+
+@cache
+def default_profiles() -> Profiles:
+    """The profiles that come with the package: six models on t4 GPUs, four of them on a node."""
+    resource = files("throughputs") / "goodput" / "data" / "adaptdl_t4.toml"
+    return _parsed(parse_toml(resource.read_text(encoding="utf-8"), resource.name), "default profiles")
+
+
+def read_profiles(path: str | os.PathLike[str]) -> Profiles:
+    """Profiles from a TOML file; see the top of this module.
+
+    Raises
+    ------
+    InputError
+        Names the file and the key that cannot be used.
+    OSError
+        The file cannot be opened.
+    """
+    where = Path(path)
+    return _parsed(parse_toml(read_text(where), where), str(where))
+
+
+def _parsed(content: dict[str, Any], source: str) -> Profiles:
+    _check_keys(content, "", ("source", "models"), ("models",), source)
+    models = _table(content["models"], "models", source)
+    if not models:
+        raise InputError(source, field="models", expected="at least one model, [models.NAME]")
+    return Profiles({name: _profile(value, f"models.{name}", source) for name, value in models.items()}, source)
+
+
+def _profile(value: object, where: str, source: str) -> Profile:
+    table = _table(value, where, source)
+    _check_keys(table, where, _OF_MODEL, tuple(key for key in _OF_MODEL if key != "accumulation"), source)
+    initial, largest, least = (_whole(table[key], f"{where}.{key}", 1, source) for key in _SIZES)
+    if largest < initial:
+        expected = f"at least initial_batch_size, {initial}"
+        raise InputError(source, field=f"{where}.largest_batch_size", found=largest, expected=expected)
+    accumulation = table.get("accumulation", False)
+    if not isinstance(accumulation, bool):
+        raise InputError(source, field=f"{where}.accumulation", found=accumulation, expected="true or false")
+    noise = table["noise_scale"]
+    if not isinstance(noise, list) or not noise:
+        raise InputError(source, field=f"{where}.noise_scale", found=noise, expected="a list of numbers, in samples")
+    types = _table(table["types"], f"{where}.types", source)
+    if not types:
+        raise InputError(
+            source, field=f"{where}.types", expected=f"at least one accelerator type, [{where}.types.NAME]"
+        )
+    local: dict[str, int] = {}
+    parameters: dict[str, tuple[float, ...]] = {}
+    for name, figures in types.items():
+        place = f"{where}.types.{name}"
+        row = _table(figures, place, source)
+        _check_keys(row, place, _OF_TYPE, _OF_TYPE, source)
+        local[name] = _whole(row[_OF_TYPE[0]], f"{place}.{_OF_TYPE[0]}", least, source)
+        parameters[name] = tuple(
+            _number(row[key], f"{place}.{key}", 1.0 if key == "gamma" else 0.0, source) for key in PARAMETERS
+        )
+    return Profile(
+        initial,
+        largest,
+        least,
+        accumulation,
+        _number(table["initial_steps"], f"{where}.initial_steps", 1.0, source),
+        tuple(_number(x, f"{where}.noise_scale", 0.0, source) for x in noise),
+        local,
+        parameters,
+    )
+
+
+def _table(value: object, where: str, source: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(source, field=where, found=value, expected="a table")
+    return value
+
+
+def _check_keys(table: dict[str, Any], where: str, known: Sequence[str], required: Sequence[str], source: str) -> None:
+    for key in table:
+        if key not in known:
+            expected = f"one of {', '.join(known)}{did_you_mean(key, known)}"
+            raise InputError(source, field=where or "top level", found=key, expected=expected)
+    for key in required:
+        if key not in table:
+            raise InputError(source, field=f"{where}.{key}".lstrip("."), expected="this key to be present")
+
+
+def _whole(value: object, where: str, least: int, source: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(source, field=where, found=value, expected=f"a whole number of at least {least}")
+    return value
+
+
+def _number(value: object, where: str, least: float, source: str) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    if not good or not math.isfinite(value) or value < least:  # type: ignore[arg-type, operator]
+        raise InputError(source, field=where, found=value, expected=f"a number of at least {least:g}")
+    return float(value)  # type: ignore[arg-type]
