@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.explanations.run import FinishedRun, Rows
+from allocator.explanations.columns import Rows
+from allocator.explanations.replay import settings_of
+from allocator.explanations.run import FinishedRun
 from allocator.simulator.restarts import RestartCost
-from allocator.simulator.settings import SimulatorSettings
 
 __all__ = ["Interval", "Kind", "life_of", "starting_seconds"]
 
@@ -93,25 +94,20 @@ def starting_seconds(run: FinishedRun, rows: Rows, job: int) -> _Floats:
     not what the run wrote down (`restart_gpu_seconds` in jobs.csv), as with rules of published simulators.
     """
     nothing = np.zeros(len(rows))
-    known = {field.name for field in dataclasses.fields(SimulatorSettings)}
-    told = {name: value for name, value in run.settings.items() if name in known}
-    if not len(rows) or run.ideal or not {"restart_penalty_seconds", "restart_delays"} <= told.keys():
+    if not len(rows) or run.ideal:
         return nothing
-    pairs = {name: tuple(map(tuple, told.get(name) or ())) for name in _PAIRS}
-    settings = SimulatorSettings(**(told | pairs))
+    preset = settings_of(run)
+    settings = preset.simulator
     if run.in_rounds and not settings.restart_delays:
         return nothing
     cost = settings.restart_cost
     lost = np.where(_starts(run, rows, cost), cost.seconds_of(rows.gpus, np.full(len(rows), run.jobs.kind[job])), 0.0)
     if run.in_rounds:
         # a start that takes longer than a round is broken off with it, and made anew in the next one where it goes on
-        lost = np.minimum(lost, float(run.settings["round_seconds"]))
+        lost = np.minimum(lost, preset.mechanism.round_seconds)
     gpu_seconds = float((lost * rows.weighted_gpus).sum())
     written = float(run.jobs.restart_gpu_seconds[job])
     return lost if abs(gpu_seconds - written) <= _TOLERANCE * max(written, 1.0) else nothing
-
-
-_PAIRS = ("restart_penalty_by_gpus", "restart_penalty_by_job_type")
 
 
 def _starts(run: FinishedRun, rows: Rows, cost: RestartCost) -> NDArray[np.bool_]:

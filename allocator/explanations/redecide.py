@@ -13,21 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.explanations.replay import Instant, job_table, mechanism_settings
+from allocator.explanations.columns import Rows
+from allocator.explanations.replay import Instant, job_table, settings_of
 from allocator.explanations.run import FinishedRun
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Need, PlanPolicy, Policy, SharePolicy
-from allocator.simulator.restarts import RestartCost
+from allocator.protocol.policy import Hindrance, Need, PlanPolicy, Policy, SharePolicy
 from throughputs import InputError
 
-__all__ = ["Change", "can_redecide", "changes_that_help", "comes_out_the_same", "decided", "event_instant"]
+__all__ = ["Change", "EventReplay", "can_redecide", "changes_that_help", "comes_out_the_same", "decided"]
 
 _Ints = NDArray[np.int64]
 
 _UNKNOWN = Need.COLOCATION | Need.TRAINING | Need.CONFIGURATIONS | Need.DEADLINE_OPTIONS
 """What a finished run does not tell."""
+
+# Of a row that is all start, seconds.
+_SHORTEST = 1e-12
 
 _EACH = 8
 """Up to so many GPUs more are tried one by one, and so many jobs."""
@@ -72,7 +75,7 @@ def decided(
         return next((step for step in steps if step.seconds > 0), steps[-1]).assignment.named(active)
     assert isinstance(policy, SharePolicy)
     assert at.mechanism is not None
-    mechanism = RoundMechanism(policy, cluster, table, mechanism_settings(run), int(run.settings.get("seed", 0)))
+    mechanism = RoundMechanism(policy, cluster, table, settings_of(run).mechanism, int(run.settings.get("seed", 0)))
     mechanism.restore(_copied(at.mechanism))
     if without >= 0:
         mechanism.left(np.array([without]))
@@ -132,7 +135,9 @@ def _more_gpus(run: FinishedRun, at: Instant, job: int, pool: int) -> Iterator[C
         if rows is not None:
             on = run.cluster.accelerators[int(rows.pool[rows.jobs == job][0])]
             where = "" if on == name else f", on {on}"
-            yield Change("gpus", f"{_gpus(count)} more of {name}{where}", name, count, tried=tuple(counts[:position]))
+            few = f" ({counts[position - 1]} are too few)" if position else ""
+            text = f"{_gpus(count)} more of {name}{few}{where}"
+            yield Change("gpus", text, name, count, tried=tuple(counts[:position]))
             return
 
 
@@ -194,35 +199,54 @@ def _nobody_before(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     return []
 
 
-def event_instant(run: FinishedRun, clock: float) -> Instant | None:
-    """What a policy that decides at events knew at `clock` (seconds); None where the run does not tell."""
-    if run.ideal or run.in_rounds or not can_redecide(run.policy):
-        return None
-    jobs, rows = run.jobs, run.rows
-    table = job_table(run)
-    active = np.flatnonzero((jobs.arrival <= clock) & (jobs.gone > clock))
-    past = rows.take(np.flatnonzero(rows.start < clock))
-    lost = _lost(run)[rows.start < clock]
-    trained = np.clip(np.minimum(past.finish, clock) - past.start - lost, 0.0, None)
-    whole = np.maximum(past.finish - past.start - lost, 1e-12)
-    np.add.at(table.steps_done, past.job, past.steps * np.minimum(trained / whole, 1.0))
-    np.minimum(table.steps_done, table.total_steps, out=table.steps_done)
-    for name, seconds in (("service_seconds", trained), ("service_gpu_seconds", trained * past.gpus)):
-        table.register(name, 0.0)
-        np.add.at(table.columns[name], past.job, seconds)
-    before = past.take((past.finish >= clock) & (jobs.gone[past.job] > clock))
-    after = rows.take((rows.start <= clock) & (rows.finish > clock))
-    order = np.argsort(before.job, kind="stable")
-    running = Assignment(before.job[order], before.pool[order], before.gpus[order], before.partner[order])
-    return Instant(clock, -1, table, active, running, None, np.unique(after.job))
+class EventReplay:
+    """What a policy that decides at events knew at any instant of a finished run.
+
+    Parameters
+    ----------
+    run : one that `can_replay`.
+    """
+
+    def __init__(self, run: FinishedRun) -> None:
+        self._run, self._table = run, job_table(run)
+        cost = settings_of(run).simulator.restart_cost
+        self._lost = cost.seconds_of(run.rows.gpus, run.jobs.kind[run.rows.job])
+
+    @staticmethod
+    def can_replay(run: FinishedRun) -> bool:
+        """Whether the policy decides at events, and the run tells all that it decides from."""
+        return not run.ideal and isinstance(run.policy, PlanPolicy) and can_redecide(run.policy)
+
+    def instant(self, clock: float) -> Instant:
+        """At `clock` (seconds)."""
+        rows, jobs = self._run.rows, self._run.jobs
+        begun = rows.start < clock
+        past, lost = rows.take(begun), self._lost[begun]
+        trained = np.clip(np.minimum(past.finish, clock) - past.start - lost, 0.0, None)
+        whole = np.maximum(past.finish - past.start - lost, _SHORTEST)
+        table, n = copy(self._table), len(jobs)
+        done = np.bincount(past.job, past.steps * np.minimum(trained / whole, 1.0), n)
+        table.steps_done = np.minimum(done, table.total_steps)
+        table.columns = {
+            "service_seconds": np.bincount(past.job, trained, n),
+            "service_gpu_seconds": np.bincount(past.job, trained * past.gpus, n),
+        }
+        before = _by_job(past.take((past.finish >= clock) & (jobs.gone[past.job] > clock)))
+        after = rows.take((rows.start <= clock) & (rows.finish > clock))
+        active = np.flatnonzero((jobs.arrival <= clock) & (jobs.gone > clock))
+        running = Assignment(before.job, before.pool, before.gpus, before.partner)
+        return Instant(clock, -1, table, active, running, None, np.unique(after.job))
+
+    def hindrance(self, at: Instant, job: int) -> Hindrance | None:
+        """What the policy has against the `job` then."""
+        run, policy = self._run, self._run.policy
+        assert policy is not None
+        state = at.table.snapshot(at.active, at.clock, run.cluster, None, policy.needs, at.running)
+        return policy.hindrance(state, int(at.active.searchsorted(job)))
 
 
-def _lost(run: FinishedRun) -> NDArray[np.float64]:
-    """(L,) seconds at the beginning of each row in which its job was being started."""
-    cost = RestartCost(
-        float(run.settings.get("restart_penalty_seconds") or 0.0),
-        float(run.settings.get("restart_penalty_per_doubling_seconds") or 0.0),
-        tuple(map(tuple, run.settings.get("restart_penalty_by_gpus") or ())),
-        tuple(map(tuple, run.settings.get("restart_penalty_by_job_type") or ())),
-    )
-    return cost.seconds_of(run.rows.gpus, run.jobs.kind[run.rows.job])
+def _by_job(rows: Rows) -> Rows:
+    """Ascending by job, of several rows of a job the one that began last."""
+    order = np.lexsort((rows.start, rows.job))
+    last = np.append(rows.job[order][1:] != rows.job[order][:-1], True)[: len(order)]
+    return rows.take(order[last])

@@ -18,13 +18,15 @@ from allocator.explanations.run import FinishedRun
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
+from allocator.presets.preset import Preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.entities import Entities
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Need, SharePolicy
-from throughputs import InputError, Trace
+from allocator.simulator.settings import SimulatorSettings
+from throughputs import Trace
 
-__all__ = ["Instant", "RoundReplay", "Standing", "job_table", "mechanism_settings"]
+__all__ = ["Instant", "RoundReplay", "Standing", "job_table", "settings_of"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -103,20 +105,16 @@ def job_table(run: FinishedRun) -> JobTable:
     return JobTable(trace, jobs.rates, run.cluster, None if given is None else Entities.parse(given))
 
 
-def mechanism_settings(run: FinishedRun) -> MechanismSettings:
-    """The settings of the round mechanism in the run.
+def settings_of(run: FinishedRun) -> Preset:
+    """Settings of mechanism and simulator in the run.
 
     Raises
     ------
     InputError
-        A setting that is missing or out of range.
+        A setting that is out of range.
     """
-    names = [field.name for field in fields(MechanismSettings)]
-    missing = [name for name in names if name not in run.settings]
-    if missing:
-        raise InputError(run.source, field="settings", found="a run without them", expected=", ".join(missing))
-    told = {name: run.settings[name] for name in names}
-    return MechanismSettings(**{k: tuple(v) if isinstance(v, list) else v for k, v in told.items()})
+    names = [field.name for kind in (MechanismSettings, SimulatorSettings) for field in fields(kind)]
+    return Preset().replace(**{name: run.settings[name] for name in names if name in run.settings})
 
 
 class RoundReplay:
@@ -128,9 +126,10 @@ class RoundReplay:
     """
 
     def __init__(self, run: FinishedRun) -> None:
-        assert run.decisions is not None and isinstance(run.policy, SharePolicy)
+        assert run.decisions is not None
+        assert isinstance(run.policy, SharePolicy)
         self.run, self.policy, self.decisions = run, run.policy, run.decisions
-        self.settings = mechanism_settings(run)
+        self.settings = settings_of(run).mechanism
         self.table = job_table(run)
         seed = int(run.settings.get("seed", 0))
         self.mechanism = RoundMechanism(self.policy, run.cluster, self.table, self.settings, seed)
@@ -256,7 +255,8 @@ class RoundReplay:
             priority=np.where(np.isfinite(mine), mine, np.nan),
             last_priority=np.where(np.isinf(last), np.nan, last),
             ahead=np.bincount(rows.pool[before], minlength=types),
-            left_at_turn=self.run.cluster.capacity - np.bincount(rows.pool[before], rows.gpus[before], types).astype(int),
+            left_at_turn=self.run.cluster.capacity
+            - np.bincount(rows.pool[before], rows.gpus[before], types).astype(int),
         )
 
     def _instant(self, clock: float, number: int, position: int | None) -> Instant:
@@ -272,4 +272,3 @@ class RoundReplay:
             mechanism=deepcopy(self.mechanism.state()),
             ran=ran,
         )
-

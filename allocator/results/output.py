@@ -18,8 +18,8 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
 
     If jobs differ in weight there is also priorities.csv, entities.csv if the run has entities, and efficiency.csv if
     jobs have deadlines and their throughput by number of GPUs is known; and for `allocator.explain` rates.parquet, and
-    decisions.parquet and shares.parquet where the policy decided on shares of time. The directory is made if needed. Each file is
-    replaced in one step, the summary last: where it stands, the run is complete.
+    decisions.parquet and shares.parquet where the policy decided on shares of time. The directory is made if needed.
+    Each file is replaced in one step, the summary last: where it stands, the run is complete.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -44,13 +44,13 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
 
 def _save_decisions(result: SimulationResult, directory: Path) -> None:
     """What an explanation reads besides: speeds, and the decisions on shares of time."""
-    decided = [] if result.record is None else result.decisions
-    for name, table, wanted in (
-        ("rates.parquet", lambda: rates_table(result.record), result.record is not None),
-        ("decisions.parquet", lambda: decisions_table(decided, result.cluster), len(decided) > 0),
-        ("shares.parquet", lambda: shares_table(decided, result.cluster), len(decided) > 0),
-    ):
-        if wanted:
-            write_frame(directory / name, table())
+    record, cluster = result.record, result.cluster
+    tables = {} if record is None else {"rates.parquet": rates_table(record)}
+    if record is not None and result.decisions:
+        tables["decisions.parquet"] = decisions_table(result.decisions, cluster)
+        tables["shares.parquet"] = shares_table(result.decisions, cluster)
+    for name in ("rates.parquet", "decisions.parquet", "shares.parquet"):
+        if name in tables:
+            write_frame(directory / name, tables[name])
         else:
             (directory / name).unlink(missing_ok=True)

@@ -201,10 +201,9 @@ def shares_table(decisions: Sequence[tuple[int, float, Allocation]], cluster: Cl
         if allocation.pairs is not None:
             pairs = allocation.pairs
             for one, other in ((pairs.first, pairs.second), (pairs.second, pairs.first)):
-                parts.append(
-                    (np.full(len(pairs), number), labels[one], pairs.accelerator, pairs.share, labels[other])
-                )
-    joined = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.empty(0)] * 5
+                parts.append((np.full(len(pairs), number), labels[one], pairs.accelerator, pairs.share, labels[other]))
+    parts = parts or [tuple(np.empty(0) for _ in range(5))]
+    joined: list[NDArray[Any]] = [np.concatenate(column) for column in zip(*parts, strict=True)]
     decision, job, pool, share, partner = joined
     columns: dict[str, Any] = {
         "decision": decision.astype(np.int32),
