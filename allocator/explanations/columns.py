@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Decisions", "Jobs", "Rows"]
+__all__ = ["LEAST_SHARE", "Decisions", "Jobs", "Rows"]
+
+LEAST_SHARE = 1e-6
+"""Below that a share of time is what a solver leaves of none: a second in eleven days."""
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]

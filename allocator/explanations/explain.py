@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.explanations.columns import LEAST_SHARE
 from allocator.explanations.explanation import Explanation, Moment, Overview, Wait, WaitingJob
 from allocator.explanations.life import Interval, life_of
 from allocator.explanations.occupancy import free_at, free_times, holders
@@ -103,11 +104,12 @@ def _window(
         return (begin, end) if longest is None else (longest.start, longest.end)
     first = begin if since is None else float(since)
     last = end if until is None else float(until)
-    if not first <= last:
+    if first > end:
+        raise InputError("explain", field="since", found=since, expected=there)
+    if last < begin:
+        raise InputError("explain", field="until", found=until, expected=there)
+    if last < first:
         raise InputError("explain", field="until", found=until, expected=f"at least `since`, {first:g} s")
-    if last < begin or first > end:
-        field, found = ("until", until) if last < begin else ("since", since)
-        raise InputError("explain", field=field, found=found, expected=there)
     return first, last
 
 
@@ -202,10 +204,18 @@ def _wait(run: FinishedRun, job: int, wait: Interval, asker: _Asker, moment: flo
         end=wait.end,
         stretches=tuple(stretches_of(run, job, wait.start, wait.end, standings, asker.events)),
         holders=tuple(holders(run, job, wait.start, wait.end)),
+        time_before=_time_before(run, job, wait.start),
         usable_gpu_hours=float((times.in_use[:, usable].sum(axis=1) * hours).sum()),
         free_gpu_hours=float((times.free[:, usable].sum(axis=1) * hours).sum()),
         moment=None if moment is None else _moment(run, job, moment, asker),
     )
+
+
+def _time_before(run: FinishedRun, job: int, time: float) -> float:
+    present = time - float(run.jobs.arrival[job])
+    mine = np.flatnonzero((run.rows.job == job) & (run.rows.start < time))
+    had = float((np.minimum(run.rows.finish[mine], time) - run.rows.start[mine]).sum())
+    return min(had / present, 1.0) if present > 0 else 0.0
 
 
 def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
@@ -231,7 +241,7 @@ def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
         free=free_at(run, time),
         active=len(there),
         waiting=len(np.setdiff1d(there, running)),
-        shares={name: float(share) for name, share in zip(names, shares, strict=True) if share > 0},
+        shares={name: float(share) for name, share in zip(names, shares, strict=True) if share > LEAST_SHARE},
         prices=by_type(prices),
         unit="" if decisions is None or number < 0 else str(decisions.unit[number]),
         promised=_promised(run, job, time),
@@ -276,7 +286,7 @@ def _overview(run: FinishedRun) -> Overview:
     for job, wait in waits.items():
         standings = None if asker.rounds is None else asker.standings[job]
         stretches = tuple(stretches_of(run, job, wait.start, wait.end, standings, asker.events))
-        reasons = Wait(wait.start, wait.end, stretches, (), 0.0, 0.0, None).reasons
+        reasons = Wait(wait.start, wait.end, stretches, (), 0.0, 0.0, 0.0, None).reasons
         found.append(
             WaitingJob(
                 job=job,

@@ -65,6 +65,7 @@ class Wait:
     start, end : seconds.
     stretches : the same time by reasons, in order.
     holders : who held GPUs of the types that the job can use, most GPU hours first.
+    time_before : share of its time in the cluster in which the job had had GPUs before; 0 if it had just come.
     usable_gpu_hours, free_gpu_hours : of these types, in all and free.
     moment : the first decision in it, or the one asked for.
     """
@@ -73,6 +74,7 @@ class Wait:
     end: float
     stretches: tuple[Stretch, ...]
     holders: tuple[Holder, ...]
+    time_before: float
     usable_gpu_hours: float
     free_gpu_hours: float
     moment: Moment | None

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.explanations.columns import LEAST_SHARE
 from allocator.explanations.occupancy import FreeTimes, free_times
 from allocator.explanations.redecide import EventReplay, comes_out_the_same
 from allocator.explanations.replay import Standing
@@ -33,6 +34,9 @@ REASONS: Final = {
     "left_out": "GPUs were free, and the policy did not give them to it",
 }
 """Every reason, and what it means."""
+
+# Seconds; what sums of time leave.
+_ROUNDING = 1e-6
 
 _ASKED = 500
 """In so many stretches at most a policy that decides at events is asked what it had against the job."""
@@ -90,6 +94,9 @@ def stretches_of(
     if run.in_rounds:
         by_clock = None if standings is None else {standing.clock: standing for standing in standings}
         _refine_rounds(run, job, times, by_clock, reasons, free)
+    elif run.ideal:
+        for k, time in enumerate(times.start.tolist()):
+            reasons[k] = _by_shares(run, job, time, reasons[k][0])
     elif events is not None:
         _refine_events(run, job, times, events, reasons)
     found: list[Stretch] = []
@@ -131,11 +138,25 @@ def _refine_rounds(
         clock = float(run.round_start[at])
         if run.jobs.arrival[job] > clock or int(run.round_index[at]) in ran:
             reasons[k] = ("next_round", "")
-        elif standings is not None and clock in standings:
+        elif standings is None:
+            reasons[k] = _by_shares(run, job, clock, reasons[k][0])
+        elif clock in standings:
             standing = standings[clock]
             reasons[k] = _by_standing(run, job, standing, reasons[k][0])
-            if (standing.shares > 0).any():
-                free[k] = standing.left_at_turn[standing.shares > 0].max()
+            if (standing.shares > LEAST_SHARE).any():
+                free[k] = standing.left_at_turn[standing.shares > LEAST_SHARE].max()
+
+
+def _by_shares(run: FinishedRun, job: int, time: float, by_free: str) -> tuple[str, str]:
+    """What the decision in force at `time` says, where nothing else is known of it."""
+    decisions = run.decisions
+    number = -1 if decisions is None else decisions.last_before(time)
+    if decisions is None or number < 0 or decisions.status[number] == "order":
+        return by_free, ""
+    if decisions.time[number] < run.jobs.arrival[job]:
+        return "undecided", ""
+    shares = decisions.shares_of(number, job, len(run.cluster.accelerators))
+    return (by_free if (shares > LEAST_SHARE).any() else "no_share"), ""
 
 
 def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -> tuple[str, str]:
@@ -144,7 +165,7 @@ def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -
     assert policy is not None
     if not standing.decided:
         return "undecided", ""
-    shared = standing.shares > 0
+    shared = standing.shares > LEAST_SHARE
     if not shared.any():
         if decisions.status[decisions.last_before(standing.clock)] != "order":
             return "no_share", ""
@@ -156,7 +177,7 @@ def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -
         return ("ranked_behind", "") if len(before) else (by_free, "")
     if (standing.left_at_turn[shared] > 0).any():
         return "gang_does_not_fit", ""
-    return ("share_met" if standing.owed <= 0 else "ranked_behind"), ""
+    return ("share_met" if standing.owed < -_ROUNDING else "ranked_behind"), ""
 
 
 def _waiting_before(run: FinishedRun, job: int, clock: float) -> _Ints:

@@ -67,7 +67,9 @@ def decided(
     run: FinishedRun, at: Instant, *, cluster: Cluster | None = None, table: JobTable | None = None, without: int = -1
 ) -> Assignment:
     """Who runs by the decision made once more, with other GPUs, other figures of the jobs, or without a job."""
-    policy, cluster, table = run.policy, cluster or run.cluster, table or at.table
+    policy, cluster, table = run.policy, cluster or run.cluster, copy(table or at.table)
+    # a decision notes there which type it gives to whom
+    table.current_accelerator = table.current_accelerator.copy()
     active = at.active[at.active != without]
     state = table.snapshot(active, at.clock, cluster, None, policy.needs, at.running.among(active))  # type: ignore[union-attr]
     if isinstance(policy, PlanPolicy):
@@ -121,13 +123,12 @@ def _gpus(count: int) -> str:
 
 def _more_gpus(run: FinishedRun, at: Instant, job: int, pool: int) -> Iterator[Change]:
     """The least number of further GPUs of a type with which the job would have run, of those that are tried: one by one
-    up to its gang, then twice as many each time, up to what all jobs there would take.
+    up to its gang, then twice as many each time, up to as many as the cluster has.
     """
     name, gang = run.cluster.accelerators[pool], int(run.jobs.gpus[job])
     if run.jobs.rates[job, pool] <= 0:
         return
-    wanted = int(run.jobs.gpus[at.active].sum())
-    doubled = (gang << k for k in range(max(wanted // gang, 1).bit_length()))
+    doubled = (gang << k for k in range(max(run.cluster.total_gpus // gang, 1).bit_length()))
     counts = sorted({*range(1, min(gang, _EACH) + 1), *doubled})
     for position, count in enumerate(counts):
         gpus = dict(run.cluster.gpus) | {name: run.cluster.gpus[name] + count}
@@ -135,7 +136,7 @@ def _more_gpus(run: FinishedRun, at: Instant, job: int, pool: int) -> Iterator[C
         if rows is not None:
             on = run.cluster.accelerators[int(rows.pool[rows.jobs == job][0])]
             where = "" if on == name else f", on {on}"
-            few = f" ({counts[position - 1]} are too few)" if position else ""
+            few = f" (with {counts[position - 1]} it waits)" if position else ""
             text = f"{_gpus(count)} more of {name}{few}{where}"
             yield Change("gpus", text, name, count, tried=tuple(counts[:position]))
             return
@@ -189,7 +190,7 @@ def _nobody_before(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     jobs, usable = run.jobs, np.flatnonzero(run.jobs.rates[job] > 0)
     rows = decided(run, at)
     there = rows.jobs[np.isin(rows.pool, usable)]
-    latest = there[np.lexsort((there, -jobs.arrival[there]))]
+    latest = there[np.lexsort((-there, -jobs.arrival[there]))]
     waiting = at.active[~np.isin(at.active, rows.jobs) & (at.active < job)]
     largest = waiting[np.lexsort((waiting, -jobs.gpus[waiting]))]
     for other in [*latest[:_EACH].tolist(), *largest[:_EACH].tolist()]:

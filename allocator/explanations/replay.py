@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.explanations.columns import LEAST_SHARE
 from allocator.explanations.run import FinishedRun
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.rounds import RoundMechanism
@@ -243,8 +244,9 @@ class RoundReplay:
         theirs = priorities[rows.pool, ledger.jobs.searchsorted(rows.jobs)]
         types = len(mine)
         # of equal ones those that ran came first; what filled idle GPUs without a share came after all that had one
+        mine = np.where(ledger.shares[:, at] > LEAST_SHARE, mine, np.nan)
         before = theirs >= mine[rows.pool]
-        by_share = np.isfinite(theirs)
+        by_share = ledger.shares[rows.pool, ledger.jobs.searchsorted(rows.jobs)] > LEAST_SHARE
         last = np.full(types, np.inf)
         np.minimum.at(last, rows.pool[by_share], theirs[by_share])
         return Standing(

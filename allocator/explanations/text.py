@@ -131,8 +131,11 @@ def _holders(wait: Wait) -> Table:
         table.add_row(*cells)
     left = wait.holders[_HOLDERS:]
     hours = sum(holder.total_gpu_hours for holder in left)
-    rest = f"{len(left)} more jobs had {hours:,.1f} GPU h; " if left else ""
-    table.caption = f"{rest}{wait.free_gpu_hours:,.1f} of {wait.usable_gpu_hours:,.1f} GPU h were free"
+    rest = f"those not shown had {hours:,.1f} GPU h; " if left else ""
+    later = sum(holder.came_later for holder in wait.holders)
+    more = sum(holder.time_before > wait.time_before for holder in wait.holders)
+    of_all = f"{_jobs(len(wait.holders))} in all: {later} came later than it, {more} had had more of their time on GPUs"
+    table.caption = f"{of_all}\n{rest}{wait.free_gpu_hours:,.1f} of {wait.usable_gpu_hours:,.1f} GPU h were free"
     table.caption_justify = "left"
     return table
 
@@ -180,6 +183,10 @@ def _changes(moment: Moment) -> Iterator[str]:
         yield from (f"  - {change.text}" for change in moment.changes)
     else:
         yield "Made once more, the decision is the same; none of the changes that were tried would have let it run."
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'s' * (count != 1)}"
 
 
 def _gpus(count: int) -> str:
