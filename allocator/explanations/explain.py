@@ -141,22 +141,32 @@ class _Asker:
             self.instants = {instant.clock: instant for instant in found}
 
     def moment_of(self, wait: Interval, at: float | None) -> float | None:
-        """The decision in force `at` that time, else the first one in the wait; None: none was made in it."""
-        if self.run.decisions is not None:
-            times = self.run.decisions.time
-            inside = times[(times >= wait.start) & (times < wait.end)]
+        """The last decision or round up to `at`, else the first decision in the wait, or its first round; None: it has
+        none.
+        """
+        if not self.run.in_rounds:
+            times = free_times(self.run, wait.start, wait.end).start
+        elif at is None and len(inside := _inside(self._decided, wait)):
+            times = inside
         else:
-            changes = free_times(self.run, wait.start, wait.end).start
-            inside = changes
+            times = _inside(np.union1d(self._decided, self.run.round_start), wait)
         if at is not None:
-            inside = inside[: max(int(inside.searchsorted(at, "right")), 1)][-1:]
-        return float(inside[0]) if len(inside) else None
+            times = times[: max(int(times.searchsorted(at, "right")), 1)][-1:]
+        return float(times[0]) if len(times) else None
+
+    @property
+    def _decided(self) -> NDArray[np.float64]:
+        return np.empty(0) if self.run.decisions is None else self.run.decisions.time
 
     def instant(self, time: float) -> Instant | None:
         """What the policy knew at a moment."""
         if self.events is not None:
             return self.events.instant(time)
         return self.instants.get(time)
+
+
+def _inside(times: NDArray[np.float64], wait: Interval) -> NDArray[np.float64]:
+    return times[(times >= wait.start) & (times < wait.end)]
 
 
 def _explanation(run: FinishedRun, job: int, since: float, until: float, at: float | None) -> Explanation:
@@ -252,7 +262,9 @@ def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
         ahead={}
         if standing is None
         else {name: int(k) for name, k, p in zip(names, standing.ahead, standing.priority, strict=True) if p == p},
+        priority_unit="GPU-seconds owed" if run.settings.get("priority") == "deficit" else "",
         policy_says="" if says is None else says.text,
+        asked=instant is not None and instant.asked,
         redecided=same,
         changes=tuple(changes_that_help(run, instant, job)) if same and instant is not None else (),
     )

@@ -17,11 +17,12 @@ __all__ = ["Explanation", "Moment", "Overview", "Wait", "WaitingJob"]
 
 @dataclass(frozen=True)
 class Moment:
-    """An instant of a wait at which somebody decided.
+    """An instant of a wait at which the policy decided, or a round was chosen by its decision of before.
 
     Attributes
     ----------
     time : seconds.
+    asked : whether the policy was asked at this instant; only where the decision can be made once more.
     decision, status : number of the decision on shares of time and how it was proven; None and "" where there is none.
     free : GPUs by type.
     active, waiting : jobs in the cluster, and those of them without GPUs.
@@ -31,6 +32,7 @@ class Moment:
     owed : the same as the round mechanism counts it, which forgets some of what is long past; None: not known.
     priority, last_priority, ahead : by type on which it has a share: its priority, the least with which another job ran
         there, and how many ran there that came before it.
+    priority_unit : what priorities count, "GPU-seconds owed" or, as fractions of time do, nothing.
     policy_says : what the policy had against it, in words.
     redecided : whether the decision, made once more, came out as it did in the run; None: it cannot be made once more.
     changes : what would have let the job run, each tried by making the decision once more.
@@ -51,7 +53,9 @@ class Moment:
     priority: dict[str, float]
     last_priority: dict[str, float]
     ahead: dict[str, int]
+    priority_unit: str
     policy_says: str
+    asked: bool
     redecided: bool | None
     changes: tuple[Change, ...]
 

@@ -82,7 +82,8 @@ def decided(
     if without >= 0:
         mechanism.left(np.array([without]))
     mechanism.capacity_changed()
-    mechanism.ask(policy, state, active)
+    if at.asked:
+        mechanism.ask(policy, state, active)
     return mechanism.next(at.clock).assignment
 
 
@@ -122,24 +123,39 @@ def _gpus(count: int) -> str:
 
 
 def _more_gpus(run: FinishedRun, at: Instant, job: int, pool: int) -> Iterator[Change]:
-    """The least number of further GPUs of a type with which the job would have run, of those that are tried: one by one
-    up to its gang, then twice as many each time, up to as many as the cluster has.
+    """A number of further GPUs of a type with which the job would have run, and with one less not.
+
+    Up to its gang one by one, so that it is the least; beyond that twice as many each time, up to as many as the
+    cluster has, and then between the last two.
     """
     name, gang = run.cluster.accelerators[pool], int(run.jobs.gpus[job])
     if run.jobs.rates[job, pool] <= 0:
         return
-    doubled = (gang << k for k in range(max(run.cluster.total_gpus // gang, 1).bit_length()))
-    counts = sorted({*range(1, min(gang, _EACH) + 1), *doubled})
-    for position, count in enumerate(counts):
+
+    def runs_with(count: int) -> Assignment | None:
         gpus = dict(run.cluster.gpus) | {name: run.cluster.gpus[name] + count}
-        rows = _runs(run, at, job, cluster=Cluster(gpus, run.cluster.gpus_per_server))
+        return _runs(run, at, job, cluster=Cluster(gpus, run.cluster.gpus_per_server))
+
+    tried: list[int] = []
+    doubled = (gang << k for k in range(max(run.cluster.total_gpus // gang, 1).bit_length()))
+    for count in sorted({*range(1, min(gang, _EACH) + 1), *doubled}):
+        rows = runs_with(count)
         if rows is not None:
-            on = run.cluster.accelerators[int(rows.pool[rows.jobs == job][0])]
-            where = "" if on == name else f", on {on}"
-            few = f" (with {counts[position - 1]} it waits)" if position else ""
-            text = f"{_gpus(count)} more of {name}{few}{where}"
-            yield Change("gpus", text, name, count, tried=tuple(counts[:position]))
-            return
+            break
+        tried.append(count)
+    else:
+        return
+    while tried and count - max(tried) > 1:
+        between = (count + max(tried)) // 2
+        fewer = runs_with(between)
+        if fewer is None:
+            tried.append(between)
+        else:
+            count, rows = between, fewer
+    on = run.cluster.accelerators[int(rows.pool[rows.jobs == job][0])]
+    where = "" if on == name else f", on {on}"
+    few = f" (with {max(tried)} it waits)" if tried else ""
+    yield Change("gpus", f"{_gpus(count)} more of {name}{few}{where}", name, count, tried=tuple(sorted(tried)))
 
 
 def _smaller_gang(run: FinishedRun, at: Instant, job: int) -> list[Change]:
@@ -158,7 +174,9 @@ def _smaller_gang(run: FinishedRun, at: Instant, job: int) -> list[Change]:
 
 def _another_type(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     """Types on which it may not run though they have enough GPUs."""
-    found = []
+    found: list[Change] = []
+    if not at.asked:
+        return found  # shares are decided on, and none is of a type that was closed
     rates, gang = run.jobs.rates[job], int(run.jobs.gpus[job])
     for pool in np.flatnonzero((rates <= 0) & (run.cluster.capacity >= gang)).tolist():
         table = copy(at.table)
@@ -236,7 +254,7 @@ class EventReplay:
         after = rows.take((rows.start <= clock) & (rows.finish > clock))
         active = np.flatnonzero((jobs.arrival <= clock) & (jobs.gone > clock))
         running = Assignment(before.job, before.pool, before.gpus, before.partner)
-        return Instant(clock, -1, table, active, running, None, np.unique(after.job))
+        return Instant(clock, -1, True, table, active, running, None, np.unique(after.job))
 
     def hindrance(self, at: Instant, job: int) -> Hindrance | None:
         """What the policy has against the `job` then."""

@@ -61,12 +61,13 @@ class Standing:
 
 @dataclass(frozen=True, eq=False)
 class Instant:
-    """All that a policy and the mechanism knew when a decision was made.
+    """All that a policy and the mechanism knew when a decision was made, or a round was chosen by the last one.
 
     Attributes
     ----------
     clock : seconds.
     decision : number of the decision; -1 where the run wrote none down.
+    asked : whether the policy was asked at this instant; otherwise its shares of before hold.
     table : the jobs as they were.
     active : (n,) ids of the active jobs, ascending.
     running : who ran before.
@@ -76,6 +77,7 @@ class Instant:
 
     clock: float
     decision: int
+    asked: bool
     table: JobTable
     active: _Ints
     running: Assignment
@@ -160,8 +162,8 @@ class RoundReplay:
     def follow(
         self, windows: Mapping[int, tuple[float, float]], instants: Collection[float]
     ) -> tuple[dict[int, list[Standing]], list[Instant]]:
-        """Standings by job in the rounds of its window (seconds) in which it waited, and the decisions made at the
-        `instants` (seconds).
+        """Standings by job in the rounds of its window (seconds) in which it waited, and the decisions made, or rounds
+        chosen, at the `instants` (seconds).
         """
         run, decisions = self.run, self.decisions
         wanted = set(instants)
@@ -177,10 +179,12 @@ class RoundReplay:
             self._arrive(clock)
             here = position < len(run.round_start) and run.round_start[position] == clock
             asked = number < len(decisions.time) and decisions.time[number] == clock
+            if here and not asked and clock in wanted:
+                found.append(self._instant(clock, number - 1, position, asked=False))
             while asked:
-                # of several at one instant the last is in force
                 if clock in wanted:
-                    found.append(self._instant(clock, number, position if here else None))
+                    wanted.discard(clock)
+                    found.append(self._instant(clock, number, position if here else None, asked=True))
                 self._decide(clock, number)
                 number += 1
                 asked = number < len(decisions.time) and decisions.time[number] == clock
@@ -261,13 +265,15 @@ class RoundReplay:
             - np.bincount(rows.pool[before], rows.gpus[before], types).astype(int),
         )
 
-    def _instant(self, clock: float, number: int, position: int | None) -> Instant:
+    def _instant(self, clock: float, number: int, position: int | None, *, asked: bool) -> Instant:
         table, isolated = deepcopy((self.table, self._isolated))
-        isolated.advance(self._active)
+        if asked:
+            isolated.advance(self._active)
         ran = np.empty(0, dtype=np.int64) if position is None else np.sort(self._rows_of(position).jobs)
         return Instant(
             clock=clock,
             decision=number,
+            asked=asked,
             table=table,
             active=self._active.copy(),
             running=self._running.among(self._active),

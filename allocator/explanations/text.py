@@ -153,13 +153,18 @@ def _moment(moment: Moment) -> Iterator[str]:
         yield f"  share of its time: {shares or 'none'}; {_balance(moment)}"
     for name, priority in moment.priority.items():
         last = moment.last_priority.get(name)
-        beside = "" if last is None else f", the least of those that ran by their share {last:.4g}"
-        before = f"{moment.ahead[name]} of the jobs that ran there came before it"
-        yield f"  priority on {name}: {priority:.4g}{beside}; {before}"
+        beside = "" if last is None else f"; the least of those that ran by share {_priority(last)}"
+        before = f"{moment.ahead[name]} that ran there came before it"
+        unit = f" {moment.priority_unit}" if moment.priority_unit else ""
+        yield f"  priority on {name}: {_priority(priority)}{unit}{beside}; {before}"
     if any(moment.prices.values()):
         prices = ", ".join(f"{name} {price:.4g}" for name, price in moment.prices.items())
         yield f"  price of one more GPU, {escape(moment.unit)}: {prices}"
     yield from _changes(moment)
+
+
+def _priority(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
 def _free(name: str, free: FreeGpus) -> str:
@@ -176,13 +181,15 @@ def _balance(moment: Moment) -> str:
 def _changes(moment: Moment) -> Iterator[str]:
     if moment.redecided is None:
         yield "The record does not tell all that the policy decides from, so no change was tried."
-    elif not moment.redecided:
-        yield "The decision, made once more from the record, comes out otherwise, so nothing is said of changes."
-    elif moment.changes:
-        yield "Made once more, the decision is the same; it would have run at once with any one of"
-        yield from (f"  - {change.text}" for change in moment.changes)
+        return
+    what, done = ("decision", "Made") if moment.asked else ("round", "Chosen")
+    if not moment.redecided:
+        yield f"{done} once more from the record, the {what} is another one, so nothing is said of changes."
+    elif not moment.changes:
+        yield f"{done} once more, the {what} is the same; no change that was tried would have let it run."
     else:
-        yield "Made once more, the decision is the same; none of the changes that were tried would have let it run."
+        yield f"{done} once more, the {what} is the same; it would have run at once with any one of"
+        yield from (f"  - {change.text}" for change in moment.changes)
 
 
 def _jobs(count: int) -> str:

@@ -1,7 +1,8 @@
-"""On small random runs: lives without gaps, GPUs that add up, states as they were, and changes that do let a job run."""
+"""On small random runs: lives without gaps, GPUs that add up, states as they were, changes that do let a job run."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from allocator.results.output import save_result
 from tests.explanations.worlds import run_of, trace_of
 from throughputs import ThroughputMatrix
 
-POLICIES = ("max_min_fairness_perf", "finish_time_fairness_perf", "isolated", "fifo", "fifo_perf", "srtf", "quotas")
+PROGRAMS = ("max_min_fairness_perf", "finish_time_fairness_perf")
+POLICIES = (*PROGRAMS, "isolated", "fifo", "fifo_perf", "srtf", "quotas")
 
 
 @st.composite
@@ -38,7 +40,7 @@ def runs(draw: Any) -> Any:
     rates = np.array([[draw(st.sampled_from([0.0, 0.5, 1.0, 2.0])) for _ in types] for _ in range(n)])
     policy = draw(st.sampled_from(POLICIES))
     penalty = draw(st.sampled_from([0.0, 20.0]))
-    result = run_of(
+    return run_of(
         trace,
         Cluster(gpus, dict.fromkeys(types, 2)),
         policy,
@@ -46,7 +48,6 @@ def runs(draw: Any) -> Any:
         entities={"a": 1, "b": 2},
         restart_penalty_seconds=penalty,
     )
-    return result
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,11 +60,13 @@ def test_lives_have_no_gaps_and_agree_with_the_table_of_jobs(result: Any) -> Non
             continue
         assert life[0].start == table["arrival_time"][job]
         assert life[-1].end == table["completion_time"][job]
-        assert all(one.end == other.start for one, other in zip(life, life[1:], strict=False))
+        assert all(one.end == other.start for one, other in pairwise(life))
         spent = {kind: sum(p.seconds for p in life if p.kind == kind) for kind in ("waiting", "starting", "running")}
         assert spent["waiting"] == pytest.approx(table["queueing_time"][job], abs=1e-6)
         assert spent["starting"] + spent["running"] == pytest.approx(table["running_time"][job])
-        assert spent["starting"] * run.jobs.gpus[job] == pytest.approx(table["restart_gpu_seconds"][job])
+        # a start that is broken off at an event has cost all of it, and did not take it
+        took, cost = spent["starting"] * run.jobs.gpus[job], table["restart_gpu_seconds"][job]
+        assert took == pytest.approx(cost) if run.in_rounds else took <= cost * (1 + 1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -99,7 +102,12 @@ def test_decisions_come_out_the_same_and_changes_let_the_job_run(result: Any) ->
             moment = wait.moment
             if moment is None:
                 continue
-            assert moment.redecided is True
+            if moment.redecided is not True:
+                # a program that is solved anew, without the prices of the decision before, may end elsewhere within
+                # its tolerance; nothing is said of changes then
+                assert (moment.redecided, moment.changes) == (False, ())
+                assert run.policy_name in PROGRAMS
+                continue
             asker = _Asker(run)
             asker.look({job: (wait.start, wait.end)}, [moment.time])
             instant = asker.instant(moment.time)
@@ -174,7 +182,7 @@ def test_a_change_is_what_a_decision_from_scratch_gives() -> None:
     result = run_of(trace_of([500, 300, 100], [2, 1, 1]), "v100:3", "srtf")
     moment = explain(result, 0).waits[0].moment
     assert moment is not None
-    assert [change.text for change in moment.changes][0] == "1 GPU more of v100"
+    assert next(change.text for change in moment.changes) == "1 GPU more of v100"
     matrix = ThroughputMatrix(np.ones((3, 1)), range(3), ("v100",), [2, 1, 1])
     for gpus, expected in ((3, {1, 2}), (4, {0, 1, 2})):
         state = ClusterState(Cluster({"v100": gpus}), matrix, steps_remaining=np.array([500.0, 300.0, 100.0]))
