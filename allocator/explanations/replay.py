@@ -172,10 +172,10 @@ class RoundReplay:
         standings: dict[int, list[Standing]] = {job: [] for job in windows}
         found: list[Instant] = []
         number = position = 0
-        previous_end = 0.0
+        previous_end, drawn_at = 0.0, -np.inf
         for clock in clocks[clocks <= last].tolist():
-            if self._draws and not len(self._active) and clock > previous_end > 0:
-                self.mechanism.next(previous_end)
+            if self._draws and drawn_at < previous_end < clock:
+                self.mechanism.next(previous_end)  # nobody ran from then on
             self._arrive(clock)
             here = position < len(run.round_start) and run.round_start[position] == clock
             asked = number < len(decisions.time) and decisions.time[number] == clock
@@ -191,6 +191,7 @@ class RoundReplay:
             if self._draws:
                 # the mechanism draws the order of types whenever it chooses, be it from nobody
                 self.mechanism.next(clock)
+                drawn_at = clock
             if not here:
                 continue
             for job, (since, until) in windows.items():
