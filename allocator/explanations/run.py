@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,6 @@ _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 
 _COMMANDS = "allocator simulate, compare or record --out"
-_GONE = ("dropped", "rejected")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +97,8 @@ class FinishedRun:
     def in_rounds(self) -> bool:
         """Whether jobs came and went at the ends of rounds only."""
         at = self.round_index.searchsorted(self.rows.round)
+        if self.settings.get("recorded"):
+            return False
         return not self.ideal and bool((self.rows.start == self.round_start[at]).all())
 
     @property
@@ -167,6 +168,8 @@ def _read(folder: Path) -> FinishedRun:
     if (folder / "decisions.parquet").is_file() and (folder / "shares.parquet").is_file():
         decided = (read_frame(folder / "decisions.parquet")[0], read_frame(folder / "shares.parquet")[0])
     readers = {name: FrameReader(frame, str(folder / name), line) for name, (frame, line) in frames.items()}
+    if (folder / "capacity.parquet").is_file():
+        readers["capacity.parquet"] = FrameReader(read_frame(folder / "capacity.parquet")[0], "capacity.parquet")
     return _run(str(folder), str(summary.get("policy")), settings, cluster, readers, decided)
 
 
@@ -195,6 +198,9 @@ def _run(
     _check(timeline, ("round", "start_time", "end_time"))
     index, end = timeline.whole_numbers("round"), timeline.numbers("end_time")
     rows = _rows(tables["rounds.parquet"], jobs, cluster, index, timeline.numbers("start_time"), end)
+    if settings.get("recorded"):
+        rows = replace(rows, until=rows.finish)
+    times, capacity = _capacity(tables.get("capacity.parquet"), cluster)
     return FinishedRun(
         source=source,
         policy_name=policy,
@@ -206,11 +212,20 @@ def _run(
         round_start=timeline.numbers("start_time"),
         round_end=end,
         round_count=timeline.whole_numbers("rounds") if timeline.has("rounds") else np.ones(len(index), dtype=np.int64),
-        capacity_times=np.array([-np.inf]),
-        capacity=cluster.capacity[None, :],
+        capacity_times=times,
+        capacity=capacity,
         decisions=None if decided is None else _decisions(*decided, cluster),
         given_policy=given,
     )
+
+
+def _capacity(table: FrameReader | None, cluster: Cluster) -> tuple[_Floats, _Ints]:
+    """(K,) and (K, M): from when on how many GPUs were in use; the first time is -inf."""
+    if table is None or not len(table.frame):
+        return np.array([-np.inf]), cluster.capacity[None, :]
+    _check(table, ("time", *cluster.accelerators))
+    times = np.append(-np.inf, table.numbers("time")[1:])
+    return times, np.stack([table.whole_numbers(name) for name in cluster.accelerators], axis=1)
 
 
 def _check(table: FrameReader, required: tuple[str, ...]) -> None:
@@ -228,7 +243,7 @@ def _jobs(table: FrameReader, rates: FrameReader, cluster: Cluster) -> Jobs:
     completion = table.numbers("completion_time", empty=np.nan)
     left = table.numbers("leave_time", empty=np.nan) if table.has("leave_time") else nothing
     status = table.text("status")
-    gone = np.where(np.isin(status, _GONE), left, completion)
+    gone = np.where(np.isnan(completion), left, completion)
     return Jobs(
         kind=table.text("job_type", empty=""),
         status=status,

@@ -82,7 +82,7 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
     columns |= deadline_columns(record)
-    gone = np.isin(jobs.columns["outcome"], (DROPPED, REJECTED))
+    gone = np.isin(jobs.columns["outcome"], (CUT_OFF, DROPPED, REJECTED)) & np.isnan(jobs.completion_time)
     if gone.any():
         columns["leave_time"] = np.where(gone, jobs.columns["leave_time"], np.nan)
     if record.prices is not None:

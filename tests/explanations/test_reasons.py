@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from allocator import Assignment, Cluster, InputError, Plan, PlanPolicy, explain
+from allocator import Assignment, Cluster, InputError, Plan, PlanPolicy, PlanStep, explain
 from allocator.explanations.reasons import REASONS
 from tests.explanations.worlds import run_of, trace_of
 from tests.simulator.worlds import SharesPolicy
@@ -219,3 +219,37 @@ def test_shares_of_a_policy_of_ones_own_are_explained_from_the_result():
 
     result = run_of(trace_of([200, 200], [1, 1]), "v100:1", SharesPolicy(all_to_the_first))
     assert parts(result, 1)[0] == [("no_share", 0.0, 200.0)]
+
+
+def test_nodes_that_were_drained(tmp_path):
+    """A gang of 2 would have had both GPUs from 300 s on, but for the node that was drained from 200 s to 600 s."""
+    import pandas as pd
+
+    from allocator.results.output import save_result
+
+    result = run_of(trace_of([300, 100], [1, 2]), "v100:2", Waits(600.0))
+    save_result(result, tmp_path)
+    in_use = pd.DataFrame({"time": [-5.0, 200.0, 600.0], "v100": [2, 1, 2]})
+    in_use.to_parquet(tmp_path / "capacity.parquet")
+    why, _, told = parts(tmp_path, 1)
+    assert why == [
+        ("gang_does_not_fit", 0.0, 200.0),
+        ("no_gpus_free", 200.0, 300.0),
+        ("capacity_lost", 300.0, 600.0),
+    ]
+    assert told.waits[0].usable_gpu_hours == pytest.approx((200 * 2 + 400) / 3600)
+
+
+class Waits(PlanPolicy):
+    """Runs the second job from a certain time on only, as if a node had not been there before."""
+
+    name = "waits"
+
+    def __init__(self, until):
+        self.until = until
+
+    def plan(self, state, memory):  # noqa: ARG002
+        jobs = [i for i, job in enumerate(state.throughputs.jobs) if job == 0 or state.clock >= self.until]
+        rows = Assignment.of(jobs, [0] * len(jobs), state.scale_factors[jobs])
+        left = self.until - state.clock
+        return Plan((PlanStep(rows, left if left > 0 else np.inf),))
