@@ -124,6 +124,10 @@ def _within(life: list[Interval], since: float, until: float) -> list[Interval]:
     return [part for part in clipped if part.end > part.start]
 
 
+# Seconds; what sums of time leave.
+_ROUNDING = 1e-6
+
+
 class _Asker:
     """What is known beyond who ran, by the way in which the policy of the run decides."""
 
@@ -285,12 +289,17 @@ def _promised(run: FinishedRun, job: int, time: float) -> float | None:
 
 def _overview(run: FinishedRun) -> Overview:
     jobs, rows = run.jobs, run.rows
+    if run.ideal:
+        # with any share of any type a job does not wait; that it has several at once counts once
+        rows = rows.take(np.unique(np.stack([rows.job, rows.round]), axis=1, return_index=True)[1])
     end = np.where(np.isfinite(jobs.gone), jobs.gone, np.maximum(run.end, jobs.arrival))
     seconds = np.minimum(rows.finish, end[rows.job]) - rows.start
-    had = np.bincount(rows.job, np.maximum(seconds, 0.0) * rows.share, len(jobs))
+    had = np.bincount(rows.job, np.maximum(seconds, 0.0), len(jobs))
     served = (jobs.rates > 0).any(axis=1)
     waited = np.where(served, np.maximum(end - jobs.arrival - had, 0.0), 0.0)
-    longest = [job for job in np.lexsort((np.arange(len(jobs)), -waited))[:_LONGEST].tolist() if waited[job] > 0]
+    longest = [
+        job for job in np.lexsort((np.arange(len(jobs)), -waited))[:_LONGEST].tolist() if waited[job] > _ROUNDING
+    ]
     waits = {job: max(_waits(life_of(run, job)), key=lambda part: part.seconds) for job in longest}
     asker = _Asker(run)
     asker.look({job: (wait.start, wait.end) for job, wait in waits.items()}, [])

@@ -253,3 +253,13 @@ class Waits(PlanPolicy):
         rows = Assignment.of(jobs, [0] * len(jobs), state.scale_factors[jobs])
         left = self.until - state.clock
         return Plan((PlanStep(rows, left if left > 0 else np.inf),))
+
+
+def test_without_rounds_a_job_waits_while_it_has_no_share_of_anything():
+    """All the time goes to the jobs of one GPU until they are through; both types at once are no wait."""
+    result = run_of(trace_of([300, 300, 100], [1, 1, 2]), "v100:2", "max_sum_throughput_perf", ideal=True)
+    told = explain(result, 2)
+    assert {reason for wait in told.waits for reason in wait.reasons} <= {"no_share"}
+    shared = run_of(trace_of([300, 300], [1, 1]), "v100:1,k80:1", "max_min_fairness_perf", [[2, 1], [2, 1]], ideal=True)
+    assert explain(shared).longest == ()
+    assert explain(shared, 0).waits == ()
