@@ -110,7 +110,7 @@ class Explanation:
     since, until : the time that was asked about, seconds.
     waited, ran, started : seconds of its whole life that it waited, trained and was being started.
     intervals : its life within that time.
-    waits : its waits within that time, in order; those before and after `shown` without holders and moments.
+    waits : its waits within that time, in order.
     """
 
     run: str
