@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from allocator.api import load_throughputs, solve
     from allocator.cluster import Cluster
     from allocator.cluster_spec import read_cluster
+    from allocator.explanations.explain import explain
     from allocator.policies.base.convex import ConvexPolicy
     from allocator.policies.base.ordering import OrderPolicy
     from allocator.policies.base.programs import ProgramPolicy
@@ -69,6 +70,7 @@ __all__ = [
     "Trigger",
     "UpcomingRounds",
     "default_table",
+    "explain",
     "get_policy",
     "list_policies",
     "load_throughputs",
@@ -109,6 +111,7 @@ _HOME = {
     "Trigger": "allocator.protocol",
     "UpcomingRounds": "allocator.protocol",
     "default_table": "throughputs",
+    "explain": "allocator.explanations.explain",
     "get_policy": "allocator.registry",
     "list_policies": "allocator.registry",
     "load_throughputs": "allocator.api",

@@ -76,6 +76,14 @@ class Queues:
         digits = self.settings.priority_digits
         return values if digits is None else _round_significant(values, digits)
 
+    def priorities(self, clock: float) -> _Floats:
+        """(M, n) in the order of the ledger, the highest first served; nan for rows that may not be chosen."""
+        found = np.empty(self._rows.shape)
+        found.ravel()[self._rows] = -self._negated_priorities(clock)
+        eligible = found > -np.inf
+        # behind all with a share
+        return np.where(eligible, np.where(found <= -0.5 * _LAST, -np.inf, found), np.nan)
+
     def per_type(self, clock: float) -> list[list[int]]:
         """For each type the eligible rows, as positions in the ledger, highest priority first."""
         order = self._negated_priorities(clock).argsort(axis=1, kind="stable")

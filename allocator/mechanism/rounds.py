@@ -96,6 +96,23 @@ class RoundMechanism(Executor[SharePolicy]):
         self._ledger.set_shares(shares, pairs)
         return answer
 
+    def decided(self, clock: float, shares: NDArray[np.float64]) -> None:
+        """Take over (n, M) `shares` of the active jobs that were decided at `clock` (seconds) in a run of the past."""
+        self._start_count(clock)
+        self._ledger.set_shares(shares)
+
+    @property
+    def ledger(self) -> TimeLedger:
+        """Shares, and the time received."""
+        return self._ledger
+
+    def priorities(self, clock: float) -> NDArray[np.float64]:
+        """(M, rows) priority of each row of the ledger on each type for a round at `clock`; nan where it may not run.
+
+        Rows without a share have -inf where they may fill idle GPUs.
+        """
+        return (self._queues or self._prepare_queues()).priorities(clock)
+
     def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
         """Enter the time of a round."""
         self._ledger.record(assignment, seconds)

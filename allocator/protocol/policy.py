@@ -23,7 +23,7 @@ from allocator.protocol.state import ClusterState
 from formulations import Pairs
 from throughputs import InputError
 
-__all__ = ["Need", "PlanPolicy", "Policy", "SharePolicy", "Trigger", "checked_policy"]
+__all__ = ["Hindrance", "Need", "PlanPolicy", "Policy", "SharePolicy", "Trigger", "checked_policy"]
 
 
 class Need(Flag):
@@ -67,6 +67,20 @@ class Trigger(Flag):
     USUAL = ARRIVAL | COMPLETION | RATES | CAPACITY | TROUBLE
 
 
+@dataclasses.dataclass(frozen=True)
+class Hindrance:
+    """What a policy has against running a job that waits.
+
+    Attributes
+    ----------
+    reason : "ranked_behind" others, "queue_blocked" by a gang that lets nobody pass, or beyond a "quota".
+    text : that in words, with figures.
+    """
+
+    reason: Literal["ranked_behind", "queue_blocked", "quota"]
+    text: str
+
+
 class Policy(ABC):
     """Decides who runs; a subclass answers with shares of time (`SharePolicy`) or with plans (`PlanPolicy`).
 
@@ -104,6 +118,13 @@ class Policy(ABC):
         """The settings by name: the fields of a policy that is a dataclass, nothing of any other."""
         own: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
         return {field.name: getattr(self, field.name) for field in own if field.init}
+
+    def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:  # noqa: ARG002
+        """What keeps a job (its position in `state`) from running, beyond a lack of GPUs; None: nothing of its own.
+
+        For people who ask why it waited (`allocator.explain`); decisions do not read it.
+        """
+        return None
 
     @abstractmethod
     def allocate(self, state: ClusterState) -> Allocation:

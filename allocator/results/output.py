@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.results.result import SimulationResult
+from allocator.results.tables import decisions_table, rates_table, shares_table
 from throughputs.files import write_frame, write_text
 
 __all__ = ["save_result"]
@@ -16,8 +17,9 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
 
     If jobs differ in weight there is also priorities.csv, entities.csv if the run has entities, and efficiency.csv if
-    jobs have deadlines and their throughput by number of GPUs is known. The directory is made if needed. Each file is
-    replaced in one step, the summary last: where it stands, the run is complete.
+    jobs have deadlines and their throughput by number of GPUs is known; and for `allocator.explain` rates.parquet, and
+    decisions.parquet and shares.parquet where the policy decided on shares of time. The directory is made if needed.
+    Each file is replaced in one step, the summary last: where it stands, the run is complete.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -33,6 +35,22 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
             write_frame(directory / name, table)
         else:
             (directory / name).unlink(missing_ok=True)
-    summary = result.summary() | {"settings": result.settings}
+    _save_decisions(result, directory)
+    servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
+    summary = result.summary() | servers | {"settings": result.settings}
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary
+
+
+def _save_decisions(result: SimulationResult, directory: Path) -> None:
+    """What an explanation reads besides: speeds, and the decisions on shares of time."""
+    record, cluster = result.record, result.cluster
+    tables = {} if record is None else {"rates.parquet": rates_table(record)}
+    if record is not None and result.decisions:
+        tables["decisions.parquet"] = decisions_table(result.decisions, cluster)
+        tables["shares.parquet"] = shares_table(result.decisions, cluster)
+    for name in ("rates.parquet", "decisions.parquet", "shares.parquet"):
+        if name in tables:
+            write_frame(directory / name, tables[name])
+        else:
+            (directory / name).unlink(missing_ok=True)

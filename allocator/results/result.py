@@ -7,6 +7,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from allocator.explanations.explain import explain
 from allocator.results.efficiency import efficiency_table
 from allocator.results.entity_metrics import entities_table
 from allocator.results.metrics import deadline_measure, described, priorities_table, summarize
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from allocator.cluster import Cluster
+    from allocator.explanations.explanation import Explanation, Overview
     from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
 
@@ -154,6 +156,17 @@ class SimulationResult:
     def summary(self) -> dict[str, Any]:
         """Figures of the run, ready for JSON."""
         return summarize(self)
+
+    def explain(
+        self,
+        job: int | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        at: float | None = None,
+    ) -> Explanation | Overview:
+        """Why a job waited, who ran instead, and what would have let it run, see `allocator.explain`."""
+        return explain(self, job, since=since, until=until, at=at)
 
     def __str__(self) -> str:
         """The figures that matter most, in a few lines."""

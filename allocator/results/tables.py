@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.results.deadlines import deadline_columns
-from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
+from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["jobs_table", "rounds_table", "timeline_table"]
+    from allocator.cluster import Cluster
+    from allocator.protocol.allocation import Allocation
+
+__all__ = ["decisions_table", "jobs_table", "rates_table", "rounds_table", "shares_table", "timeline_table"]
 
 _Ints = NDArray[np.int64]
 
@@ -78,6 +82,9 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
     columns |= deadline_columns(record)
+    gone = np.isin(jobs.columns["outcome"], (CUT_OFF, DROPPED, REJECTED)) & np.isnan(jobs.completion_time)
+    if gone.any():
+        columns["leave_time"] = np.where(gone, jobs.columns["leave_time"], np.nan)
     if record.prices is not None:
         columns["cost"] = np.bincount(record.row_job, record.row_cost, n)
     if record.window is not None:
@@ -144,3 +151,66 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
         }
         | extra
     )
+
+
+def rates_table(record: RunRecord) -> pd.DataFrame:
+    """One row per job: job_id, and under the name of each accelerator type what its gang does there alone, steps/s.
+
+    0 where it cannot run. Of jobs whose batch size changed, what they did last.
+    """
+    import pandas as pd
+
+    names, rates = record.cluster.accelerators, record.jobs.rates
+    return pd.DataFrame({"job_id": np.arange(len(rates))} | {name: rates[:, j] for j, name in enumerate(names)})
+
+
+def decisions_table(decisions: Sequence[tuple[int, float, Allocation]], cluster: Cluster) -> pd.DataFrame:
+    """One row per decision on shares of time: decision (its number), round, time (seconds), status, objective_unit, and
+    ``price TYPE`` for each type, in that unit per GPU; nan where there is no price.
+    """
+    import pandas as pd
+
+    names = cluster.accelerators
+    prices = [np.full(len(names), np.nan) if a.prices is None else a.prices for _, _, a in decisions]
+    table = np.array(prices, dtype=np.float64).reshape(len(decisions), len(names))
+    return pd.DataFrame(
+        {
+            "decision": np.arange(len(decisions), dtype=np.int32),
+            "round": np.array([number for number, _, _ in decisions], dtype=np.int64),
+            "time": np.array([clock for _, clock, _ in decisions], dtype=np.float64),
+            "status": pd.Categorical([a.status for _, _, a in decisions]),
+            "objective_unit": pd.Categorical([a.objective_unit for _, _, a in decisions]),
+        }
+        | {f"price {name}": table[:, j] for j, name in enumerate(names)}
+    )
+
+
+def shares_table(decisions: Sequence[tuple[int, float, Allocation]], cluster: Cluster) -> pd.DataFrame:
+    """One row per decision, job and type on which the decision gave the job a share of time: decision, job_id,
+    accelerator (category), share; under policies that pack also partner, the job on the same GPUs.
+    """
+    import pandas as pd
+
+    parts: list[tuple[NDArray[Any], ...]] = []
+    packed = any(a.pairs is not None for _, _, a in decisions)
+    for number, (_, _, allocation) in enumerate(decisions):
+        job, pool = np.nonzero(allocation.shares)
+        share, nobody = allocation.shares[job, pool], np.full(len(job), -1)
+        labels = np.array(allocation.throughputs.jobs, dtype=np.int64)
+        parts.append((np.full(len(job), number), labels[job], pool, share, nobody))
+        if allocation.pairs is not None:
+            pairs = allocation.pairs
+            for one, other in ((pairs.first, pairs.second), (pairs.second, pairs.first)):
+                parts.append((np.full(len(pairs), number), labels[one], pairs.accelerator, pairs.share, labels[other]))
+    parts = parts or [tuple(np.empty(0) for _ in range(5))]
+    joined: list[NDArray[Any]] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    decision, job, pool, share, partner = joined
+    columns: dict[str, Any] = {
+        "decision": decision.astype(np.int32),
+        "job_id": job.astype(np.int32),
+        "accelerator": pd.Categorical.from_codes(pool.astype(np.int64), pd.Index(cluster.accelerators)),
+        "share": share.astype(np.float64),
+    }
+    if packed:
+        columns["partner"] = pd.arrays.IntegerArray(partner.astype(np.int64), partner < 0)
+    return pd.DataFrame(columns)

@@ -207,6 +207,8 @@ def _policy_settings(policy: Policy) -> dict[str, Any]:
 def _as_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_as_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else str(value)
 

@@ -107,6 +107,11 @@ def test_a_service_is_recorded_and_compared(tmp_path: Path) -> None:
     options = ["--cluster", "v100:1", "--policy", "fifo_perf", "--throughputs", str(out / "throughputs.csv")]
     allocator("simulate", "--trace", str(out / "trace.csv"), *options, "--out", str(tmp_path / "again"))
     assert "average" in allocator("record", "--state", str(state), "--out", str(out))
+    # and why jobs waited is told of real runs, too
+    told = json.loads(allocator("explain", str(out), "--job", "1", "--since", "0", "--json"))
+    assert {reason["reason"] for wait in told["waits"] for reason in wait["reasons"]} <= {"no_gpus_free", "left_out"}
+    assert told["waited"] + told["ran"] + told["started"] == pytest.approx(told["completion"] - told["arrival"])
+    assert "max_min_fairness_perf" in allocator("explain", str(out))
 
 
 def test_admission_on_a_running_service(tmp_path: Path) -> None:

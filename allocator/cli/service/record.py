@@ -21,7 +21,7 @@ from allocator.runtime.recorded.leases import Leases
 from allocator.runtime.recorded.run import THROUGHPUTS_FILE, RecordedRun
 from allocator.runtime.records.journal import ReadOnlyJournal
 from throughputs import read_table, write_table, write_trace
-from throughputs.files import write_text
+from throughputs.files import write_frame, write_text
 
 
 def record_command(
@@ -46,9 +46,10 @@ def record_command(
         Leases.of_events(ReadOnlyJournal(state).events()), read_table(known) if throughputs or known.exists() else None
     )
     chosen = preset_of(run)
-    told = chosen.as_dict() | {"seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}
+    told = chosen.as_dict() | {"recorded": True, "seed": run.told.run.get("seed", 0), "trace": f"recorded from {state}"}
     result = run.result(told | {"policy_settings": run.told.run.get("policy_settings", {})})
     summary = save_result(result, out)
+    write_frame(out / "capacity.parquet", run.capacity())
     write_trace(run.trace, out / "trace.csv")
     write_table(run.table, out / "throughputs.csv")
     if not simulate:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
+from allocator.protocol.policy import Hindrance
 from throughputs import InputError
 
 __all__ = ["OrderPolicy", "fill_in_order"]
@@ -39,13 +40,35 @@ class OrderPolicy(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
         """Who runs from now on."""
+        order = self._order(state)
+        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity, self.strict_queue)
+        return Plan.until_next_event(Assignment.of(chosen, pool, state.scale_factors[chosen]))
+
+    def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
+        """Its place in line, and whether a gang before it lets nobody pass."""
+        order = self._order(state)
+        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity, self.strict_queue)
+        place = int((order == job).argmax())
+        if job in chosen or not place:
+            return None
+        labels, gpus = state.throughputs.jobs, state.scale_factors
+        behind = f"place {place + 1} of {state.n_jobs} in line"
+        free = state.capacity - np.bincount(pool, gpus[chosen], len(state.capacity)).astype(np.int64)
+        able = state.runnable_rates > 0
+        stuck = [i for i in order[:place].tolist() if i not in chosen and able[i].any()]
+        if self.strict_queue and stuck and ((free >= gpus[job]) & able[job]).any():
+            first = stuck[0]
+            text = f"{behind}; job {labels[first]} before it needs {gpus[first]} GPUs, and lets nobody pass"
+            return Hindrance("queue_blocked", text)
+        return Hindrance("ranked_behind", behind)
+
+    def _order(self, state: ClusterState) -> _Ids:
+        """(N,) positions, the first in line first."""
         key = np.asarray(self.key(state))
         if key.shape != (state.n_jobs,) or np.count_nonzero(key != key):
             expected = f"shape ({state.n_jobs},), one number for each job"
             raise InputError(f"policy {self.name}", field="key", found=key.tolist(), expected=expected)
-        order = key.argsort(kind="stable")
-        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity, self.strict_queue)
-        return Plan.until_next_event(Assignment.of(chosen, pool, state.scale_factors[chosen]))
+        return np.asarray(key.argsort(kind="stable"))
 
 
 def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:

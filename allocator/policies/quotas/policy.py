@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from allocator.policies.quotas.limits import Limits, Usage
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
 from allocator.protocol.entities import arrival_ranks
+from allocator.protocol.policy import Hindrance
 from allocator.registry import register
 
 __all__ = ["Quotas"]
@@ -66,15 +67,35 @@ class Quotas(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
         """Who runs from now on."""
+        line = self._line(state)
+        chosen = np.array(list(line.pool_of), dtype=np.int64)
+        pools = np.array(list(line.pool_of.values()), dtype=np.int64)
+        return Plan.until_next_event(Assignment.of(chosen, pools, state.scale_factors[chosen]))
+
+    def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
+        """A type with GPUs to spare of which its entity may use no more."""
+        line = self._line(state)
+        usage, gpus, entity = line.usage, line.gpus[job], line.entity[job]
+        free = state.capacity - usage.gpus.sum(axis=0)
+        for pool in () if job in line.pool_of else line.pools[job]:
+            if free[pool] >= gpus and not usage.fits(entity, pool, gpus):
+                names = () if state.membership is None else state.membership.entities.names
+                who = f"entity {names[entity]}" if entity < len(names) else "jobs without an entity"
+                used, quota = int(usage.gpus[entity, pool]), int(usage.limits.nominal[entity, pool])
+                name = state.cluster.accelerators[pool]
+                text = f"{who}: {used} GPUs of {name} in use, a quota of {quota}, and {gpus} more cannot be borrowed"
+                return Hindrance("quota", text)
+        return None
+
+    def _line(self, state: ClusterState) -> _Line:
+        """Jobs as they are let in."""
         limits = Limits.of(state, self.quotas, self.lending, self.borrowing, self.cohorts)
         line = _Line(state, limits, running_first=not self.preempt)
         if not self.reclaim:
             line.keep_held()
         line.within_quotas()
         line.borrow(dominant=self.sharing == "dominant")
-        chosen = np.array(list(line.pool_of), dtype=np.int64)
-        pools = np.array(list(line.pool_of.values()), dtype=np.int64)
-        return Plan.until_next_event(Assignment.of(chosen, pools, state.scale_factors[chosen]))
+        return line
 
 
 class _Line:

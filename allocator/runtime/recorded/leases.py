@@ -56,6 +56,7 @@ class Leases:
     changes : when it began to run with something else while jobs were there, seconds on the clock, and what is other
         than before, in words.
     capacity_changed : whether GPUs came or went, or were drained, while jobs were there.
+    capacity : from when on how many GPUs of each type were on nodes that were up and not drained; seconds on the clock.
     decisions, policy_seconds : decisions for which the policy was asked, and what they took.
     since, until : clock at the first submission and at the last event, seconds.
     """
@@ -68,6 +69,7 @@ class Leases:
     run: dict[str, Any]
     changes: tuple[tuple[float, str], ...] = ()
     capacity_changed: bool = False
+    capacity: tuple[tuple[float, dict[str, int]], ...] = ()
     decisions: int = 0
     policy_seconds: float = 0.0
     since: float = 0.0
@@ -94,6 +96,7 @@ class _Reader:
     run: dict[str, Any] = field(default_factory=dict)
     changes: list[tuple[float, str]] = field(default_factory=list)
     capacity_changed: bool = False
+    capacity: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     decided: list[float] = field(default_factory=list)
     decisions: int = 0
     policy_seconds: float = 0.0
@@ -107,6 +110,7 @@ class _Reader:
             before = dict(self.book.nodes), set(self.book.drained)
             self.book.apply(event)
             self.capacity_changed |= bool(self.book.active) and before != (self.book.nodes, self.book.drained)
+            self._note_capacity(event.clock)
         else:
             self.book.apply(event)
             job = self.book.jobs[event.job]
@@ -125,6 +129,15 @@ class _Reader:
             self.decided.append(event.clock)
             self.decisions += bool(event.get("asked"))
             self.policy_seconds += float(event.get("seconds", 0.0))
+
+    def _note_capacity(self, clock: float) -> None:
+        """How many GPUs may be used from now on."""
+        gpus: dict[str, int] = {}
+        for node in self.book.nodes.values():
+            usable = node.up and node.name not in self.book.drained
+            gpus[node.accelerator] = gpus.get(node.accelerator, 0) + node.gpus * usable
+        if gpus and (not self.capacity or self.capacity[-1][1] != gpus):
+            self.capacity.append((clock, gpus))
 
     def _submitted(self, job: Job, event: Event) -> None:
         self.scale_factor.append(job.gpus)
@@ -177,6 +190,7 @@ class _Reader:
             self.run,
             tuple(self.changes),
             self.capacity_changed,
+            tuple(self.capacity),
             self.decisions,
             self.policy_seconds,
             self.since or 0.0,

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from allocator.runtime.records.book import Job
 from allocator.simulator.truth import Truth
 from throughputs import ThroughputTable, Trace
 from throughputs.tables.builder import TableBuilder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["THROUGHPUTS_FILE", "RecordedRun"]
 
@@ -196,6 +199,14 @@ class RecordedRun:
             started=np.array([lease.start - since for lease in ended]),
             running=running,
         )
+
+    def capacity(self) -> pd.DataFrame:
+        """One row per change: time (seconds), and by type the GPUs of nodes that were up and not drained from then."""
+        import pandas as pd
+
+        told, names = self.told, self.cluster.accelerators
+        rows = {name: [gpus.get(name, 0) for _, gpus in told.capacity] for name in names}
+        return pd.DataFrame({"time": [clock - told.since for clock, _ in told.capacity]} | rows)
 
     def result(self, settings: Mapping[str, Any]) -> SimulationResult:
         """The run with the `settings` that it had, as a simulation leaves it behind."""

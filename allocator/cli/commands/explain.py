@@ -1,0 +1,57 @@
+"""``allocator explain``: why a job of a finished run waited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.service.options import duration
+from allocator.explanations.explain import explain
+from allocator.explanations.explanation import Explanation
+from allocator.explanations.run import FinishedRun
+from allocator.explanations.text import explanation_text, overview_text
+
+
+def explain_command(
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a run: what simulate, compare or record wrote.", metavar="DIR")
+    ],
+    job: Annotated[
+        str | None, typer.Option("--job", help="Its id; the jobs that waited longest if omitted.", metavar="ID")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="From then on, on the clock of the run: 5400, 90m, 1.5h.", metavar="TIME"),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Up to then.", metavar="TIME")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="The wait at that time, and the decision in force.", metavar="TIME")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Why did a job of a finished run wait, who ran instead, and what would have let it run?
+
+    Without a time: the longest wait of the job. What would have let it run is tried: where the policy, asked once more
+    as things stood, decides as it did, it is asked with GPUs more, a job less, a smaller gang, or another type.
+    docs/explain.md has the reasons and an example.
+    """
+    times = {
+        name: None if text is None else _clock(text, f"--{name}")
+        for name, text in (("since", since), ("until", until), ("at", at))
+    }
+    number = None if job is None else FinishedRun.of(run).job_number(job)
+    told = explain(run, number, **times)
+    if as_json:
+        print_json(told.as_dict())
+        return
+    screen = console()
+    for part in explanation_text(told) if isinstance(told, Explanation) else overview_text(told):
+        screen.print(part, soft_wrap=isinstance(part, str), highlight=False)
+
+
+def _clock(text: str, option: str) -> float:
+    """Seconds on the clock of the run, which begins with 0."""
+    return 0.0 if text in ("0", "0s") else duration(text, option)

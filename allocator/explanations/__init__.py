@@ -1,0 +1,1 @@
+"""Why jobs of finished runs waited."""

@@ -1,0 +1,205 @@
+"""Why a job waited: a small closed set of reasons, and which of them held when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.explanations.columns import LEAST_SHARE
+from allocator.explanations.occupancy import FreeTimes, free_times
+from allocator.explanations.redecide import EventReplay, comes_out_the_same
+from allocator.explanations.replay import Standing
+from allocator.explanations.run import FinishedRun
+
+__all__ = ["REASONS", "Stretch", "stretches_of"]
+
+_Ints = NDArray[np.int64]
+
+REASONS: Final = {
+    "next_round": "jobs come and go at the ends of rounds only",
+    "undecided": "the policy had not been asked since it arrived",
+    "excluded": "no type of the cluster can run its gang",
+    "rejected": "it was not admitted",
+    "no_share": "the decision in force gave it no share of time",
+    "share_met": "it had received its share of time",
+    "ranked_behind": "others came before it",
+    "queue_blocked": "a gang before it did not fit and lets nobody pass",
+    "quota": "its entity may not use more",
+    "gang_does_not_fit": "fewer GPUs were free than its gang needs",
+    "no_gpus_free": "no GPU that it can use was free",
+    "capacity_lost": "nodes were down or drained",
+    "left_out": "GPUs were free, and the policy did not give them to it",
+}
+"""Every reason, and what it means."""
+
+# Seconds; what sums of time leave.
+_ROUNDING = 1e-6
+
+_ASKED = 500
+"""In so many stretches at most a policy that decides at events is asked what it had against the job."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Part of a wait in which one reason held.
+
+    Attributes
+    ----------
+    reason : one of `REASONS`.
+    start, end : seconds.
+    least_free, most_free : GPUs that were free of the type of which most were, of those that the job can use; in rounds
+        in which it had a share, those that were left when its turn came.
+    text : what else there is to say, in words.
+    """
+
+    reason: str
+    start: float
+    end: float
+    least_free: float = 0.0
+    most_free: float = 0.0
+    text: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return self.end - self.start
+
+
+def stretches_of(
+    run: FinishedRun,
+    job: int,
+    start: float,
+    end: float,
+    standings: list[Standing] | None,
+    events: EventReplay | None,
+) -> list[Stretch]:
+    """A wait from `start` to `end` (seconds), by reasons, without gaps.
+
+    Parameters
+    ----------
+    standings : of the job in the rounds of that time; None where they are not known.
+    events : asks a policy that decides at events; None: there is none to ask.
+    """
+    usable = np.flatnonzero(run.jobs.rates[job] > 0)
+    if run.jobs.status[job] == "rejected":
+        return [Stretch("rejected", start, end)]
+    if not len(usable):
+        return [Stretch("excluded", start, end)]
+    times = free_times(run, start, end)
+    free = times.free[:, usable].max(axis=1)
+    reasons: list[tuple[str, str]] = [(_by_free_gpus(run, job, times, usable, k), "") for k in range(len(free))]
+    if run.in_rounds:
+        by_clock = None if standings is None else {standing.clock: standing for standing in standings}
+        _refine_rounds(run, job, times, by_clock, reasons, free)
+    elif run.ideal:
+        for k, time in enumerate(times.start.tolist()):
+            reasons[k] = _by_shares(run, job, time, reasons[k][0])
+    elif events is not None:
+        _refine_events(run, job, times, events, reasons)
+    found: list[Stretch] = []
+    for k, (reason, text) in enumerate(reasons):
+        part = Stretch(reason, float(times.start[k]), float(times.end[k]), float(free[k]), float(free[k]), text)
+        last = found[-1] if found else None
+        if last is not None and (last.reason, last.text) == (reason, text):
+            least, most = min(last.least_free, part.least_free), max(last.most_free, part.most_free)
+            found[-1] = replace(last, end=part.end, least_free=least, most_free=most)
+        else:
+            found.append(part)
+    return found
+
+
+def _by_free_gpus(run: FinishedRun, job: int, times: FreeTimes, usable: _Ints, k: int) -> str:
+    gang, free = run.jobs.gpus[job], times.free[k, usable]
+    if (free >= gang).any():
+        return "left_out"
+    missing = run.cluster.capacity[usable] - times.in_use[k, usable]
+    if (free + missing >= gang).any():
+        return "capacity_lost"
+    return "gang_does_not_fit" if (free >= 1).any() else "no_gpus_free"
+
+
+def _refine_rounds(
+    run: FinishedRun,
+    job: int,
+    times: FreeTimes,
+    standings: dict[float, Standing] | None,
+    reasons: list[tuple[str, str]],
+    free: NDArray[np.float64],
+) -> None:
+    """What the round mechanism knew, in the rounds in which the job waited from the start."""
+    ran = set(run.rows.round[run.rows.job == job].tolist())
+    position = run.round_start.searchsorted(times.start, "right") - 1
+    for k, at in enumerate(position.tolist()):
+        if at < 0 or run.round_end[at] <= times.start[k]:
+            continue
+        clock = float(run.round_start[at])
+        if run.jobs.arrival[job] > clock or int(run.round_index[at]) in ran:
+            reasons[k] = ("next_round", "")
+        elif standings is None:
+            reasons[k] = _by_shares(run, job, clock, reasons[k][0])
+        elif clock in standings:
+            standing = standings[clock]
+            reasons[k] = _by_standing(run, job, standing, reasons[k][0])
+            if (standing.shares > LEAST_SHARE).any():
+                free[k] = standing.left_at_turn[standing.shares > LEAST_SHARE].max()
+
+
+def _by_shares(run: FinishedRun, job: int, time: float, by_free: str) -> tuple[str, str]:
+    """What the decision in force at `time` says, where nothing else is known of it."""
+    decisions = run.decisions
+    number = -1 if decisions is None else decisions.last_before(time)
+    if decisions is None or number < 0 or decisions.status[number] == "order":
+        return by_free, ""
+    if decisions.time[number] < run.jobs.arrival[job]:
+        return "undecided", ""
+    shares = decisions.shares_of(number, job, len(run.cluster.accelerators))
+    return (by_free if (shares > LEAST_SHARE).any() else "no_share"), ""
+
+
+def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -> tuple[str, str]:
+    decisions, policy = run.decisions, run.policy
+    assert decisions is not None
+    assert policy is not None
+    if not standing.decided:
+        return "undecided", ""
+    shared = standing.shares > LEAST_SHARE
+    if not shared.any():
+        if decisions.status[decisions.last_before(standing.clock)] != "order":
+            return "no_share", ""
+        if not policy.in_order_of_rows:
+            return ("no_share", "") if by_free == "left_out" else (by_free, "")
+        before = _waiting_before(run, job, standing.clock)
+        if by_free == "left_out" and len(before):
+            return "queue_blocked", f"job {before[0]} needs {run.jobs.gpus[before[0]]}"
+        return ("ranked_behind", "") if len(before) else (by_free, "")
+    if (standing.left_at_turn[shared] > 0).any():
+        return "gang_does_not_fit", ""
+    return ("share_met" if standing.owed < -_ROUNDING else "ranked_behind"), ""
+
+
+def _waiting_before(run: FinishedRun, job: int, clock: float) -> _Ints:
+    """Ids, ascending, of the jobs that arrived before, waited in the round from `clock`, and could run somewhere."""
+    jobs, at = run.jobs, int(run.round_start.searchsorted(clock))
+    ran = run.rows.job[run.rows.round == run.round_index[at]]
+    before = np.flatnonzero((jobs.gone[:job] > clock) & (jobs.rates[:job] > 0).any(axis=1))
+    return np.setdiff1d(before, ran)
+
+
+def _refine_events(
+    run: FinishedRun, job: int, times: FreeTimes, events: EventReplay, reasons: list[tuple[str, str]]
+) -> None:
+    """What the policy itself had against the job, where its decision can be made once more as it was."""
+    assert run.policy is not None
+    for k, (reason, _) in enumerate(reasons[:_ASKED]):
+        if reason not in ("left_out", "no_gpus_free"):
+            continue
+        instant = events.instant(float(times.start[k]))
+        if job not in instant.active or not comes_out_the_same(run, instant):
+            continue
+        hindrance = events.hindrance(instant, job)
+        if hindrance is not None:
+            # a place in line changes all the time
+            reasons[k] = hindrance.reason, "" if hindrance.reason == "ranked_behind" else hindrance.text

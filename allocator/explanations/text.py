@@ -1,0 +1,208 @@
+"""An explanation in words and a table, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from allocator.explanations.explanation import Explanation, Moment, Overview, Wait
+from allocator.explanations.occupancy import FreeGpus
+from allocator.explanations.reasons import REASONS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+__all__ = ["explanation_text", "overview_text"]
+
+_WAITS = 3
+"""Waits that are shown with all there is to say, the longest ones."""
+
+_HOLDERS = 6
+"""Jobs that are shown by name among those that ran instead."""
+
+_LINES = 12
+"""Shorter waits that have a line each."""
+
+_TEXTS = 3
+"""Differing remarks on one reason that are shown."""
+
+
+def overview_text(overview: Overview) -> Iterator[RenderableType]:
+    """The jobs that waited longest, a line each."""
+    from rich import box
+    from rich.table import Table
+
+    unserved = f"; {overview.unserved:,} more have no type that can run them" if overview.unserved else ""
+    waited = f"{overview.jobs:,} jobs waited {_hours(overview.waited)}"
+    yield f"{overview.run}: {overview.policy} on {overview.cluster}; {waited}{unserved}"
+    if not overview.longest:
+        yield "No job waited."
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    entities = any(job.entity for job in overview.longest)
+    for heading in ("job", "GPUs", "waited", "longest", "from (s)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if entities:
+        table.add_column("entity", overflow="fold")
+    table.add_column("most of its longest wait", overflow="fold")
+    for job in overview.longest:
+        cells = [str(job.job), str(job.gpus), _hours(job.waited), _hours(job.end - job.start), f"{job.start:,.0f}"]
+        table.add_row(*cells, *[job.entity] * entities, REASONS[job.reason])
+    yield table
+    yield f"More: --job {overview.longest[0].job}"
+
+
+def explanation_text(told: Explanation) -> Iterator[RenderableType]:
+    """One job: what happened to it, and of its longest waits why, who ran instead and what would have let it run."""
+    kind = ", ".join(filter(None, (told.job_type, _gpus(told.gpus), told.entity and f"of {told.entity}")))
+    yield f"Job {told.job} ({kind}) under {told.policy} on {told.cluster}: {told.status}"
+    ended = "" if told.completion is None else f", completed at {_time(told.completion)}"
+    parts = [f"waited {_hours(told.waited)}", f"ran {_hours(told.ran)}"]
+    if told.started:
+        parts.append(f"{_hours(told.started)} of starts")
+    yield f"Arrived at {_time(told.arrival)}{ended}; in all {', '.join(parts)}."
+    if not told.waits:
+        yield f"It did not wait between {_time(told.since)} and {_time(told.until)}."
+        return
+    longest = sorted(told.waits, key=lambda wait: -wait.seconds)[:_WAITS]
+    for wait in told.waits:
+        if wait in longest:
+            yield from _wait(told, wait)
+    others = [wait for wait in told.waits if wait not in longest]
+    if others:
+        yield ""
+        seconds = sum(wait.seconds for wait in others)
+        yield f"{len(others)} shorter waits, {_hours(seconds)} in all:"
+    for wait in others[:_LINES]:
+        yield f"  {_time(wait.start)} to {_time(wait.end)}: {REASONS[next(iter(wait.reasons))]}"
+    if len(others) > _LINES:
+        yield "  ..."
+
+
+def _wait(told: Explanation, wait: Wait) -> Iterator[RenderableType]:
+    yield ""
+    yield f"[bold]Waited {_hours(wait.seconds)}, from {_time(wait.start)} to {_time(wait.end)}[/]"
+    for reason, seconds in wait.reasons.items():
+        yield f"  {_hours(seconds):>8}  {_sentence(told, wait, reason)}"
+    if wait.holders:
+        yield _holders(wait)
+    if wait.moment is not None and told.types:
+        yield from _moment(wait.moment)
+
+
+def _sentence(told: Explanation, wait: Wait, reason: str) -> str:
+    """A reason with its figures."""
+    from rich.markup import escape
+
+    mine = [stretch for stretch in wait.stretches if stretch.reason == reason]
+    words = REASONS[reason]
+    if reason == "gang_does_not_fit":
+        least, most = min(s.least_free for s in mine), max(s.most_free for s in mine)
+        free = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        words += f": it needs {told.gpus}, and had at most {free} of one type"
+    elif reason == "excluded":
+        words += f" of {_gpus(told.gpus)}"
+    texts = list(dict.fromkeys(stretch.text for stretch in mine if stretch.text))
+    if texts:
+        words += ": " + escape("; ".join(texts[:_TEXTS])) + ("; ..." if len(texts) > _TEXTS else "")
+    return words
+
+
+def _holders(wait: Wait) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title="Who ran on GPUs that it can use", title_justify="left")
+    entities = any(holder.entity for holder in wait.holders)
+    weights = len({holder.weight for holder in wait.holders}) > 1
+    table.add_column("job", justify="right")
+    if entities:
+        table.add_column("entity", overflow="fold")
+    if weights:
+        table.add_column("weight", justify="right")
+    for heading in ("GPUs", "GPU h then", "arrived", "GPU h before", "of its time"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("on", overflow="fold")
+    for holder in wait.holders[:_HOLDERS]:
+        cells = [str(holder.job), *[holder.entity] * entities, *[f"{holder.weight:g}"] * weights]
+        cells += [str(holder.gpus), f"{holder.total_gpu_hours:,.2f}", "later" if holder.came_later else "before"]
+        cells += [f"{holder.gpu_hours_before:,.1f}", f"{100 * holder.time_before:.0f} %", ", ".join(holder.gpu_hours)]
+        table.add_row(*cells)
+    left = wait.holders[_HOLDERS:]
+    hours = sum(holder.total_gpu_hours for holder in left)
+    rest = f"those not shown had {hours:,.1f} GPU h; " if left else ""
+    later = sum(holder.came_later for holder in wait.holders)
+    more = sum(holder.time_before > wait.time_before for holder in wait.holders)
+    of_all = f"{_jobs(len(wait.holders))} in all: {later} came later than it, {more} had had more of their time on GPUs"
+    table.caption = f"{of_all}\n{rest}{wait.free_gpu_hours:,.1f} of {wait.usable_gpu_hours:,.1f} GPU h were free"
+    table.caption_justify = "left"
+    return table
+
+
+def _moment(moment: Moment) -> Iterator[str]:
+    from rich.markup import escape
+
+    number = "" if moment.decision is None else f", decision {moment.decision + 1}"
+    yield f"At {_time(moment.time)}{number}: {moment.active:,} jobs there, {moment.waiting:,} of them waiting."
+    yield "  " + "; ".join(_free(name, free) for name, free in moment.free.items())
+    if moment.policy_says:
+        yield f"  the policy: {escape(moment.policy_says)}"
+    if moment.decision is not None and moment.status != "order":
+        shares = ", ".join(f"{100 * share:.1f} % of {name}" for name, share in moment.shares.items())
+        yield f"  share of its time: {shares or 'none'}; {_balance(moment)}"
+    for name, priority in moment.priority.items():
+        last = moment.last_priority.get(name)
+        beside = "" if last is None else f"; the least of those that ran by share {_priority(last)}"
+        before = f"{moment.ahead[name]} that ran there came before it"
+        unit = f" {moment.priority_unit}" if moment.priority_unit else ""
+        yield f"  priority on {name}: {_priority(priority)}{unit}{beside}; {before}"
+    if any(moment.prices.values()):
+        prices = ", ".join(f"{name} {price:.4g}" for name, price in moment.prices.items())
+        yield f"  price of one more GPU, {escape(moment.unit)}: {prices}"
+    yield from _changes(moment)
+
+
+def _priority(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def _free(name: str, free: FreeGpus) -> str:
+    servers = free.servers
+    where = "" if not free.gpus or servers is None else f" on {servers} server{'s' * (servers != 1)}"
+    return f"{free.gpus:g} of {free.in_use} {name} free{where}"
+
+
+def _balance(moment: Moment) -> str:
+    had = f"it had had {_hours(moment.received)}"
+    return had if moment.promised is None else f"{had} of {_hours(moment.promised)} that decisions had promised"
+
+
+def _changes(moment: Moment) -> Iterator[str]:
+    if moment.redecided is None:
+        yield "The record does not tell all that the policy decides from, so no change was tried."
+        return
+    what, done = ("decision", "Made") if moment.asked else ("round", "Chosen")
+    if not moment.redecided:
+        yield f"{done} once more from the record, the {what} is another one, so nothing is said of changes."
+    elif not moment.changes:
+        yield f"{done} once more, the {what} is the same; no change that was tried would have let it run."
+    else:
+        yield f"{done} once more, the {what} is the same; it would have run at once with any one of"
+        yield from (f"  - {change.text}" for change in moment.changes)
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'s' * (count != 1)}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count != 1)}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:,.2f} h" if seconds >= 360 else f"{seconds:,.0f} s"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:,.0f} s"

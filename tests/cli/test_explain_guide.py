@@ -1,0 +1,100 @@
+"""The commands of docs/explain.md, one after the other, and the errors of `allocator explain`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+
+import pytest
+
+from tests.cli.test_own_cluster_guide import ROOT, run
+
+PAGE = (ROOT / "docs" / "explain.md").read_text()
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+(SAID,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory):
+    """The folder in which all commands ran, and what each of them said."""
+    folder = tmp_path_factory.mktemp("explain")
+    said = {}
+    for command in COMMANDS:
+        program, *arguments = shlex.split(command)
+        assert program == "allocator"
+        done = run(*arguments, cwd=folder)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        said[command] = done.stdout
+    return folder, said
+
+
+def test_the_answer_is_as_printed(guide):
+    _, said = guide
+    printed = said["allocator explain shared --job 95"]
+    assert [line.rstrip() for line in printed.splitlines()] == [line.rstrip() for line in SAID.splitlines()]
+
+
+def test_the_overview_names_those_that_waited_longest(guide):
+    _, said = guide
+    assert re.search(r"^ +95 +2 +4\.19 h", said["allocator explain shared"], re.MULTILINE)
+    assert "More: --job 95" in said["allocator explain shared"]
+
+
+def test_json_has_all_of_it(guide):
+    _, said = guide
+    told = json.loads(next(text for command, text in said.items() if command.endswith("--json")))
+    assert told["job"] == 95
+    assert len(told["waits"]) > 5
+    for wait in told["waits"]:
+        assert sum(reason["seconds"] for reason in wait["reasons"]) == pytest.approx(wait["end"] - wait["start"])
+        assert {"holders", "moment", "stretches"} <= wait.keys()
+
+
+def spoilt(folder, name, spoil):
+    """A copy of a run with something wrong."""
+    copy = folder / name
+    shutil.copytree(folder / "shared", copy, dirs_exist_ok=True)
+    spoil(copy)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "error: nowhere: found 'no such folder', expected the folder of a run"),
+        (["share"], "error: share: found 'no such folder', expected the folder of a run (did you mean 'shared'?)"),
+        (["."], "error: .: found 'no summary.json', expected one of the runs in it: shared, shortest"),
+        (["shared", "--job", "2000"], "the id of a job, 0 to 192 (did you mean '20'?)"),
+        (["shared", "--job", "x"], "error: shared: field 'job': found 'x', expected the id of a job, 0 to 192"),
+        (["shared", "--at", "5h"], "field 'job': found nothing, expected the id of a job, where a time is given"),
+        (["shared", "--job", "3", "--at", "soon"], "error: --at: found 'soon', expected a length of time"),
+    ],
+)
+def test_errors_are_one_line(guide, arguments, message):
+    folder, _ = guide
+    done = run("explain", *arguments, cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+def test_a_run_of_an_older_version_says_what_is_missing(guide):
+    folder, _ = guide
+    name = spoilt(folder, "old", lambda copy: (copy / "rates.parquet").unlink())
+    done = run("explain", name, "--job", "3", cwd=folder)
+    shutil.rmtree(folder / name)
+    assert done.returncode == 2
+    expected = "rates.parquet, which older versions did not write: run it again"
+    assert done.stderr == f"error: old: found 'a run without it', expected {expected}\n"
+
+
+def test_a_spoilt_file_is_named(guide):
+    folder, _ = guide
+    lines = (folder / "shared" / "jobs.csv").read_text().splitlines()
+    lines[3] = lines[3].replace(",", ",many,", 1)
+    name = spoilt(folder, "cut", lambda copy: (copy / "jobs.csv").write_text("\n".join(lines)))
+    done = run("explain", name, cwd=folder)
+    shutil.rmtree(folder / name)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: cut/jobs.csv:4: ")
