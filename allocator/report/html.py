@@ -12,9 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.report.payload import build_payload, to_script_json
+from allocator.report.page.payload import build_payload, to_script_json
 from allocator.report.presentation import Presentation
-from allocator.report.sections import (
+from allocator.report.page.sections import (
     allocation_section,
     bars_section,
     comparison_section,

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from allocator.report import payload as payload_module
+from allocator.report.page import payload as payload_module
 from allocator.report import render_report, write_report
 from allocator.report.charts import ecdf
-from allocator.report.payload import build_payload, fair_limit, queue_series
+from allocator.report.page.payload import build_payload, fair_limit, queue_series
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import POLICIES, changed, make_result, make_results
 
