@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.report.page.payload import build_payload, to_script_json
-from allocator.report.presentation import Presentation
 from allocator.report.page.sections import (
     allocation_section,
     bars_section,
@@ -27,6 +26,7 @@ from allocator.report.page.sections import (
     timeline_section,
     utilization_section,
 )
+from allocator.report.presentation import Presentation
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult

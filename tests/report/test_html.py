@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from allocator.report.page import payload as payload_module
 from allocator.report import render_report, write_report
 from allocator.report.charts import ecdf
+from allocator.report.page import payload as payload_module
 from allocator.report.page.payload import build_payload, fair_limit, queue_series
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import POLICIES, changed, make_result, make_results
