@@ -39,7 +39,8 @@ def test_the_script_fills_the_page(results: list[SimulationResult], tmp_path: Pa
     text = open_page(write_report(results, tmp_path / "report.html"), tmp_path / "profile")
     middle = results[0].decisions[len(results[0].decisions) // 2]
     assert f"round {middle[0]}, " in text
-    assert text.count('<th class="text" scope="row">') == middle[2].throughputs.n_jobs
+    matrix = text.partition('id="allocation-table"')[2]
+    assert matrix.count('<th class="text" scope="row">') == middle[2].throughputs.n_jobs
     assert "Shown: 0 h to" in text
     assert "GPU timeline of fifo. Shown: 0 h to" in text
 
