@@ -137,7 +137,9 @@ def _breakdown(summaries: Sequence[Mapping[str, Any]], of: _Breakdown) -> str:
         return ""
     found = [row for _, row in parts]
     figures = [_OF_PART[name] for name in of.figures if any(row.get(name) is not None for row in found)]
-    heads = _head("policy") + _head(of.heading) + _head("jobs") + "".join(_head(f.heading, f) for f in figures)
+    heads = (
+        _head("policy") + _head(of.heading, kind="text") + _head("jobs") + "".join(_head(f.heading, f) for f in figures)
+    )
     columns = [_cells(figure, found, None) for figure in figures]
     rows = []
     for at, (position, row) in enumerate(parts):
@@ -155,12 +157,14 @@ def _table(heads: str, rows: Sequence[str], *, tall: bool = False) -> str:
     return f'<div class="scroll{" tall" if tall else ""}" tabindex="0" role="region" aria-label="Table">{table}</div>'
 
 
-def _head(text: str, figure: Figure | None = None, about: str = "") -> str:
+def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = "") -> str:
     if figure is not None:
         about = figure.about
     better = "" if figure is None or figure.key in _NEITHER else f' data-better="{figure.better}"'
     unit = f" ({figure.unit})" if figure is not None and figure.unit else ""
-    return f'<th scope="col"{better}><button type="button" title="{escape(about)}">{escape(text + unit)}</button></th>'
+    kind = f' class="{kind}"' if kind else ""
+    sort = f'<button type="button" title="{escape(about)}">{escape(text + unit)}</button>'
+    return f'<th scope="col"{kind}{better}>{sort}</th>'
 
 
 def _row(position: int, name: str, cells: Sequence[str], part: str = "") -> str:
