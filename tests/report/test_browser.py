@@ -183,6 +183,16 @@ def test_a_click_on_a_job_shows_it_in_the_timelines(results: list[SimulationResu
     assert float(address["from"]) < job["arrival_time"] < job["completion_time"] < float(address["to"])
 
 
+def test_a_job_in_the_address_is_in_view(results: list[SimulationResult], drive: Drive) -> None:
+    told = drive('tell({ note: texts("#timeline-note")[0] });', job=9, first="fifo", second="none")
+    job = results[0].jobs.iloc[9]
+    found = re.match(r"Shown: ([\d.]+) h to ([\d.]+) h", told["note"])
+    assert found is not None
+    start, end = (3600 * float(text) for text in found.groups())
+    life = job["completion_time"] - job["arrival_time"]
+    assert start < job["arrival_time"] < job["completion_time"] < end < job["completion_time"] + life
+
+
 def test_only_the_rows_in_view_are_in_the_document(drive: Drive) -> None:
     many = make_result(n_jobs=3000, n_rounds=30, cluster="v100:64", decide_every=0)
     script = """

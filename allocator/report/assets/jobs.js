@@ -158,19 +158,12 @@ function setUpJobs() {
     body.replaceChildren(spacer(first), ...rows, spacer(found.length - last));
   }
 
-  // Its life in the timelines, the whole of it with a margin; in that of this run, if no other shows the trace.
+  // Its life in the timelines; in that of this run, if none shows it.
   function jump(job) {
-    const trace = traceOf(run);
-    const ends = data.runs.filter((each) => each.trace === run.trace && each.read).map((each) => each.completion[job]);
-    const end = Math.max(...ends.filter(known), trace.arrival[job] + 3600);
-    const margin = 0.1 * (end - trace.arrival[job]);
-    const there = ["first", "second"].some((place) => view.get(place) === run.name) || (index === 0 && !view.has("first"));
-    show({
-      job: trace.id[job],
-      from: Math.max(Math.floor(trace.arrival[job] - margin), 0),
-      to: Math.ceil(end + margin),
-      ...(there ? {} : { first: run.name }),
-    });
+    const runs = ["first", "second"].map((place) => view.get(place));
+    const there = runs.includes(run.name) || (index === 0 && runs[0] === null);
+    const read = data.runs.filter((each) => each.trace === run.trace && each.read);
+    show({ job: traceOf(run).id[job], ...lifeOf(job, read), ...(there ? {} : { first: run.name }) });
     byId("timeline").scrollIntoView({ block: "start" });
   }
 

@@ -59,6 +59,15 @@ function whereabouts(run, job, seconds) {
   return gpus ? `on ${gpus} ${kind} ${gpus === 1 ? "GPU" : "GPUs"}` : "waiting";
 }
 
+// The stretch of time of a job's life in some runs of its trace, with a margin.
+function lifeOf(job, runs) {
+  const arrival = traceOf(runs[0]).arrival[job];
+  const ends = runs.map((run) => run.completion[job]).filter(known);
+  const end = Math.max(...ends, arrival + 3600);
+  const margin = 0.1 * (end - arrival);
+  return { from: Math.max(Math.floor(arrival - margin), 0), to: Math.ceil(end + margin) };
+}
+
 // What became of a job, in words.
 function outcome(run, job) {
   const [arrival, done, running] = [traceOf(run).arrival[job], run.completion[job], run.running?.[job]];

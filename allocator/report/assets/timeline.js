@@ -18,7 +18,8 @@ function setUpTimelines() {
     to: 1,
   }));
   const shown = () => panes.filter((pane) => pane.run !== null);
-  let [pointedJob, pointedTrace, cursor, whole, start, waiting] = [-1, -1, null, 1, 1, 0];
+  let [pointedJob, pointedTrace, cursor, whole, waiting] = [-1, -1, null, 1, 0];
+  let usual = { from: 0, to: 1 };
 
   function choose() {
     for (const pane of panes) {
@@ -30,13 +31,18 @@ function setUpTimelines() {
     const room = shown().length > 1 ? 400 : 760;
     for (const pane of shown()) pane.layout = layOut(pane.run, room);
     whole = Math.max(...shown().map((pane) => pane.run.busyUntil), 1);
-    start = Math.max(...shown().map((pane) => timeOfBars(pane.run, FEW_BARS)), 1);
+    const few = shown().map((pane) => timeOfBars(pane.run, FEW_BARS)).filter((time) => time > 0);
+    usual = { from: 0, to: few.length ? Math.min(...few) : whole };
     setStretch();
   }
 
+  // The one in the address; else that of the chosen job; else as much as can be told apart.
   function setStretch() {
-    const from = clamp(viewNumber("from", 0), 0, whole);
-    const to = clamp(viewNumber("to", start), from + Math.min(60, whole - from), whole);
+    const found = shown().map((pane) => pane.run).filter((run) => jobAt(run) >= 0);
+    const alive = found.filter((run) => run.trace === found[0].trace);
+    const otherwise = alive.length ? lifeOf(jobAt(alive[0]), alive) : usual;
+    const from = clamp(viewNumber("from", otherwise.from), 0, whole);
+    const to = clamp(viewNumber("to", otherwise.to), from + Math.min(60, whole - from), whole);
     for (const pane of panes) [pane.from, pane.to] = to > from ? [from, to] : [0, whole];
     describe();
     draw();
