@@ -99,7 +99,7 @@ def _mean(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     for name, first in summaries[0].items():
         values = [summary.get(name) for summary in summaries]
         numbers = _numbers(values)
-        if name in _ROW_KEYS:
+        if name in _ROW_KEYS or all(value == first for value in values):
             merged[name] = first
         elif numbers:
             merged[name] = math.fsum(numbers) / len(numbers)

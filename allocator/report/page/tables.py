@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from allocator.report.charts import policy_class
-from allocator.report.figures import FIGURES, MISSING, Figure, best_rows, format_column, format_number, value_of
+from allocator.report.figures import (
+    FIGURES,
+    MISSING,
+    Figure,
+    best_rows,
+    format_column,
+    format_count,
+    format_number,
+    value_of,
+)
 from allocator.report.page.markup import section
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation, free_restarts
@@ -145,7 +154,7 @@ def _breakdown(summaries: Sequence[Mapping[str, Any]], of: _Breakdown) -> str:
     for at, (position, row) in enumerate(parts):
         part = escape(row[of.key])
         name = f'<td class="text" data-value="{part}">{part or of.nameless}</td>'
-        jobs = f'<td data-value="{row["jobs"]}">{_count(row["jobs"])}</td>'
+        jobs = f'<td data-value="{row["jobs"]}">{format_count(row["jobs"])}</td>'
         rows.append(
             _row(position, names[position], [name, jobs, *(column[at] for column in columns)], part=row[of.key])
         )
@@ -197,9 +206,4 @@ def _done(summary: Mapping[str, Any]) -> str:
     if done is None:
         return f'<td data-value="">{MISSING}</td>'
     of = summary.get("jobs")
-    return f'<td data-value="{done}">{_count(done)} / {MISSING if of is None else _count(of)}</td>'
-
-
-def _count(number: float) -> str:
-    """A mean of counts needs its fraction."""
-    return str(int(number)) if number == int(number) else f"{number:.1f}"
+    return f'<td data-value="{done}">{format_count(done)} / {MISSING if of is None else format_count(of)}</td>'
