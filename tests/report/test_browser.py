@@ -240,6 +240,9 @@ def test_figures_come_as_svg_with_their_style(drive: Drive, section: str) -> Non
     else:
         drawn = {node.get("stroke") for node in root.iter() if node.get("data-policy")}
         assert len(drawn) == 2  # of three policies, one of them hidden
+        names = {node.text for node in root.iter() if node.text}
+        assert {"fifo", "max_min_fairness"} <= names
+        assert "isolated" not in names
         assert all((colour or "").startswith("rgb(") for colour in drawn)
 
 

@@ -16,7 +16,7 @@ from allocator.report.page.payload import build_payload, fair_limit, queue_serie
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import POLICIES, changed, make_result, make_results
 
-VOID = {"meta", "input", "br", "link", "img", "hr"}
+VOID = {"meta", "input", "br", "link", "img", "hr", "wbr"}
 
 
 class Page(HTMLParser):

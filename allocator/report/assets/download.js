@@ -33,10 +33,32 @@ function onWhitePaper(node, use) {
   return result;
 }
 
-// The chart as it is shown, on white; hidden curves and the cursor are left out.
+function svgNode(tag, attributes, text = "") {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.textContent = text;
+  return node;
+}
+
+// Lines and names of the policies whose curves are shown, in columns from `top` on; returns their height.
+function addLegend(chart, width, top) {
+  const curves = [...chart.querySelectorAll(".curve:not(.off)")].map((curve) => Number(curve.dataset.policy));
+  const shown = data.policies.map((name, policy) => ({ name, policy })).filter(({ policy }) => curves.includes(policy));
+  const columns = Math.max(Math.floor(width / 310), 1);
+  shown.forEach(({ name, policy }, position) => {
+    const [x, y] = [58 + (position % columns) * 300, top + 16 + 18 * Math.floor(position / columns)];
+    chart.append(svgNode("path", { d: `M${x} ${y - 4}h26`, class: `curve c${policy}` }));
+    chart.append(svgNode("text", { x: x + 34, y, class: "name" }, name));
+  });
+  return shown.length ? 26 + 18 * Math.floor((shown.length - 1) / columns) : 0;
+}
+
+// The chart as it is shown, on white and with a legend; hidden curves and the cursor are left out.
 function svgOf(chart) {
   const copy = chart.cloneNode(true);
   return onWhitePaper(copy, () => {
+    const { width, height } = copy.viewBox.baseVal;
+    const more = addLegend(copy, width, height);
     for (const node of [...copy.querySelectorAll("*")]) {
       const style = getComputedStyle(node);
       if (style.display === "none" || node.matches(".cursor, .stretch")) {
@@ -50,8 +72,7 @@ function svgOf(chart) {
       node.removeAttribute("class");
       node.removeAttribute("style");
     }
-    const { width, height } = copy.viewBox.baseVal;
-    return svgFile(width, height, [...copy.children].map(xmlOf).join(""));
+    return svgFile(width, height + more, [...copy.children].map(xmlOf).join(""));
   });
 }
 

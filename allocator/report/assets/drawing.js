@@ -153,11 +153,9 @@ class SvgPen {
 
   fillText(text, x, y) {
     const anchor = { left: "start", center: "middle", right: "end" }[this.textAlign];
-    const node = document.createElementNS(SVG, "text");
-    const attributes = { x: x.toFixed(1), y, fill: this.fillStyle, "text-anchor": anchor, "font-family": "sans-serif" };
-    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-    node.setAttribute("font-size", "12");
-    node.textContent = text;
+    const node = svgNode("text", {
+      x: x.toFixed(1), y, fill: this.fillStyle, "text-anchor": anchor, "font-family": "sans-serif", "font-size": 12,
+    }, text);
     this.parts.push(xmlOf(node));
   }
 }
@@ -166,7 +164,8 @@ class SvgPen {
 function svgOfPanes(panes, jobsOf) {
   return onWhitePaper(make("i"), (paper) => {
     const paints = paintsOf(paper);
-    let top = 0;
+    const margin = 10;
+    let top = margin;
     const drawn = panes.map((pane) => {
       const pen = new SvgPen();
       pen.textAlign = "left";
@@ -176,11 +175,11 @@ function svgOfPanes(panes, jobsOf) {
       const below = new SvgPen();
       drawPane(below, pane, paints);
       if (jobs.size) drawJobs(below, pane, jobs, chosen, paints);
-      const content = `<g transform="translate(0 ${top})">${pen.parts.join("")}` +
+      const content = `<g transform="translate(${margin} ${top})">${pen.parts.join("")}` +
         `<g transform="translate(0 22)">${below.parts.join("")}</g></g>`;
       top += pane.layout.total + 34;
       return content;
     });
-    return svgFile(Math.round(panes[0].width), Math.round(top), drawn.join(""));
+    return svgFile(Math.round(panes[0].width + 2 * margin), Math.round(top), drawn.join(""));
   });
 }

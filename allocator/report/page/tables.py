@@ -178,7 +178,8 @@ def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = 
 
 def _row(position: int, name: str, cells: Sequence[str], part: str = "") -> str:
     swatch = f'<i class="swatch {policy_class(position)}" aria-hidden="true"></i>'
-    head = f'<th scope="row" data-value="{escape(name)}">{swatch}{escape(name)}</th>'
+    breakable = escape(name).replace("_", "_<wbr>")
+    head = f'<th scope="row" data-value="{escape(name)}">{swatch}{breakable}</th>'
     return f'<tr data-policy="{position}" data-part="{escape(part)}">{head}{"".join(cells)}</tr>'
 
 
