@@ -168,7 +168,10 @@ def format_number(value: float, decimals: int) -> str:
     """Fixed-point text; `MISSING` for nan."""
     if math.isnan(value):
         return MISSING
-    return ("∞" if value > 0 else "-∞") if math.isinf(value) else f"{value:,.{decimals}f}"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    text = f"{value:,.{decimals}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text  # no minus before a rounded zero
 
 
 def format_count(number: float) -> str:

@@ -94,6 +94,7 @@ def render_report(
     names, of_run = policies.run_names(shown.names, summaries), policies.of_run
     payload = build_payload(results, names=names, policies=shown.names, of_run=of_run, rho=shown.rho)
     runs = payload["runs"]
+    colours = style_rules(str(summary.get("policy")) for summary in policies.summaries)
     body = [heading(results, policies, title, description)]
     if results:
         body += [
@@ -114,7 +115,7 @@ def render_report(
         ]
     else:
         body.append('<main><p class="empty">There are no results to compare.</p></main>')
-    return _document(title, "\n".join(body), style_rules(shown.names), script_elements(payload))
+    return _document(title, "\n".join(body), colours, script_elements(payload))
 
 
 def _document(title: str, body: str, colours: str, data: str) -> str:

@@ -5,7 +5,9 @@ import pytest
 from numpy.typing import NDArray
 
 from allocator.presets import preset, preset_names
+from allocator.report import render_report
 from allocator.report.colours import DARK, LIGHT, policy_colour, policy_looks
+from tests.report.synthetic import changed, make_result
 
 # What is left of linear red, green and blue without one kind of cones (Machado, Oliveira, Fernandes, TVCG 2009).
 VISIONS = {
@@ -74,3 +76,10 @@ def test_settings_and_company_do_not_change_the_colour() -> None:
     assert two.colour != one.colour
     alone, beside = policy_looks(["fifo"])[0], policy_looks(["a new one", "fifo"])[1]
     assert alone == beside
+
+
+def test_the_page_colours_a_policy_by_its_name_whatever_it_is_called_there() -> None:
+    result = changed(make_result("themis", n_jobs=4, n_rounds=30, cluster="v100:4"), settings={"preset": "elasticflow"})
+    page = render_report([result])
+    assert "themis (Themis)" in page
+    assert f"--c0: {policy_colour('themis')};" in page
