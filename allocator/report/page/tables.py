@@ -115,7 +115,7 @@ _BREAKDOWNS = (
         "user",
         "user",
         "By user",
-        f"What the jobs of each user got, of the {MOST_USERS} with the most GPU time; summary.json has all of them.",
+        f"What the jobs of each user got, most GPU time first; beyond {MOST_USERS} users the rest is in summary.json.",
         ("gpu_hours", "gpu_share", *_COMPLETION),
         "(none)",
         MOST_USERS,
