@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element, step_path
 
-__all__ = ["N_COLOURS", "cdf_chart", "ecdf", "efficiency_chart", "policy_class", "queue_chart", "utilization_chart"]
+__all__ = ["cdf_chart", "ecdf", "efficiency_chart", "policy_class", "queue_chart", "utilization_chart"]
 
-N_COLOURS = 10
 HOUR = 3600.0
 
 
 def policy_class(position: int) -> str:
-    """CSS classes of a policy: one of ten colours, and a dash as a second means to tell curves apart."""
-    dash = position // 5 if position < N_COLOURS else min(position // N_COLOURS + 1, 3)
-    return f"c{position % N_COLOURS} dash{dash}"
+    """CSS class of a policy: `colours.style_rules` gives it a colour, and dashes to tell curves apart without it."""
+    return f"c{position}"
 
 
 def ecdf(values: Sequence[float] | NDArray[np.float64], n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -102,7 +100,7 @@ def _cdf_view(
     return "".join(parts)
 
 
-def queue_chart(queues: Sequence[Mapping[str, Any]], *, title: str) -> str:
+def queue_chart(queues: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
     """Queued jobs over time as steps; `queues` as `payload.queue_series` gives them, times in seconds."""
     drawn = [queue for queue in queues if queue["value"]]
     if not drawn:
@@ -110,34 +108,35 @@ def queue_chart(queues: Sequence[Mapping[str, Any]], *, title: str) -> str:
     last = max(_last_wait(queue) for queue in drawn) / HOUR
     most = max(max(queue["value"]) for queue in drawn)
     labels = f"time (hours); no job waited after {last:.1f} h", "jobs in the queue"
-    described = f"{len(drawn)} policies; longest queue {most:g} jobs, none after {last:.1f} hours"
-    return _steps_chart("queue", queues, (last, max(most * 1.05, 1.0)), labels, title, described)
+    described = f"{len(drawn)} runs; longest queue {most:g} jobs, none after {last:.1f} hours"
+    return _steps_chart("queue", queues, of_run, (last, max(most * 1.05, 1.0)), labels, title, described)
 
 
-def efficiency_chart(series: Sequence[Mapping[str, Any]], *, title: str) -> str:
+def efficiency_chart(series: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
     """Cluster efficiency over time as steps; `series` as `payload.efficiency_series` gives them, times in seconds."""
     drawn = [each for each in series if each["value"]]
     last = max(each["time"][-1] for each in drawn) / HOUR
     most = max(max(each["value"]) for each in drawn)
-    described = f"{len(drawn)} policies; at most {100 * most:.1f} %"
+    described = f"{len(drawn)} runs; at most {100 * most:.1f} %"
     labels = "time (hours)", "cluster efficiency"
-    return _steps_chart("efficiency", series, (last, most * 1.05), labels, title, described, y_percent=True)
+    return _steps_chart("efficiency", series, of_run, (last, most * 1.05), labels, title, described, y_percent=True)
 
 
-def utilization_chart(series: Sequence[Mapping[str, Any]], *, title: str) -> str:
+def utilization_chart(series: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
     """Busy part of the cluster over time; `series` as `payload.utilization_series` gives them, times in seconds."""
     drawn = [each for each in series if each["value"]]
     if not drawn:
         return '<p class="empty">No round was simulated.</p>'
     last = max(each["time"][-1] for each in drawn) / HOUR
-    described = f"{len(drawn)} policies; at most {100 * max(max(each['value']) for each in drawn):.1f} %"
+    described = f"{len(drawn)} runs; at most {100 * max(max(each['value']) for each in drawn):.1f} %"
     labels = "time (hours)", "busy GPUs of all GPUs"
-    return _steps_chart("utilization", series, (last, 1.0), labels, title, described, y_percent=True)
+    return _steps_chart("utilization", series, of_run, (last, 1.0), labels, title, described, y_percent=True)
 
 
 def _steps_chart(
     name: str,
     series: Sequence[Mapping[str, Any]],
+    of_run: Sequence[int],
     ends: tuple[float, float],
     labels: tuple[str, str],
     title: str,
@@ -145,17 +144,17 @@ def _steps_chart(
     *,
     y_percent: bool = False,
 ) -> str:
-    """Steps over time of all policies that have any; `ends` of the axes (hours, value)."""
+    """Steps over time of all runs that have any, in the looks of their policies; `ends` of the axes (hours, value)."""
     frame = Frame(height=280)
     x, y = Axis(0.0, _above(ends[0]), *frame.x), Axis(0.0, ends[1], *frame.y)
     parts = [axes(frame, x, y, *labels, y_percent=y_percent)]
-    for position, each in enumerate(series):
+    for position, each in zip(of_run, series, strict=True):
         if not each["value"]:
             continue
         times = x.pixels(np.minimum(np.array(each["time"]) / HOUR, x.high))
         values = y.pixels(np.array([*each["value"], each["value"][-1]], dtype=np.float64))
         parts.append(_curve(position, step_path(times, values)))
-    return _svg(name, frame, title, described, _view(x, y, "".join(parts), shown=True))
+    return _svg(name, frame, title, described, _view(x, y, "".join(parts), shown=True), over_time=True)
 
 
 def _last_wait(queue: Mapping[str, Any]) -> float:
@@ -186,11 +185,13 @@ def _view(x: Axis, y: Axis, content: str, *, shown: bool) -> str:
     )
 
 
-def _svg(name: str, frame: Frame, title: str, described: str, content: str) -> str:
+def _svg(name: str, frame: Frame, title: str, described: str, content: str, *, over_time: bool = False) -> str:
     head = element("title", escape(title), id=f"{name}-title") + element("desc", escape(described), id=f"{name}-desc")
     left, right = frame.x
     bottom, top = frame.y
     cursor = element("path", d=f"M0 {bottom}V{top}", class_="cursor", style="display:none")
+    if over_time:  # the stretch that the timelines show
+        cursor += element("rect", y=top, height=bottom - top, x=left, width=0, class_="stretch")
     svg = element(
         "svg",
         head + content + cursor,
@@ -201,5 +202,6 @@ def _svg(name: str, frame: Frame, title: str, described: str, content: str) -> s
         aria_labelledby=f"{name}-title {name}-desc",
         data_left=left,
         data_right=right,
+        data_over="time" if over_time else None,
     )
     return element("div", svg, class_="scroll")

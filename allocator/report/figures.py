@@ -14,6 +14,7 @@ __all__ = [
     "Figure",
     "best_rows",
     "format_column",
+    "format_count",
     "format_number",
     "value_of",
 ]
@@ -167,7 +168,15 @@ def format_number(value: float, decimals: int) -> str:
     """Fixed-point text; `MISSING` for nan."""
     if math.isnan(value):
         return MISSING
-    return ("∞" if value > 0 else "-∞") if math.isinf(value) else f"{value:,.{decimals}f}"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    text = f"{value:,.{decimals}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text  # no minus before a rounded zero
+
+
+def format_count(number: float) -> str:
+    """A count as it is, and a mean of counts with a digit of its fraction."""
+    return str(int(number)) if number == int(number) else f"{number:.1f}"
 
 
 def format_column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -12,28 +12,40 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allocator.report.payload import build_payload, to_script_json
-from allocator.report.presentation import Presentation
-from allocator.report.sections import (
+from allocator.report.colours import style_rules
+from allocator.report.page.heading import heading, legend
+from allocator.report.page.payload import build_payload, script_elements
+from allocator.report.page.sections import (
     allocation_section,
     bars_section,
-    comparison_section,
     distribution_sections,
     efficiency_section,
-    heading,
-    legend,
+    jobs_section,
     queue_section,
-    sizes_section,
     timeline_section,
     utilization_section,
 )
+from allocator.report.page.seeds import Policies
+from allocator.report.page.tables import breakdown_sections, comparison_section
+from allocator.report.presentation import Presentation
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
 __all__ = ["render_report", "write_report"]
 
-SCRIPTS = ("core.js", "charts.js", "timeline.js", "allocation.js")
+SCRIPTS = (
+    "core.js",
+    "address.js",
+    "download.js",
+    "tables.js",
+    "charts.js",
+    "runs.js",
+    "drawing.js",
+    "timeline.js",
+    "jobs.js",
+    "allocation.js",
+)
 # A second lock on the promise in the module's first line: the browser refuses whatever is not in the file.
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -47,11 +59,12 @@ def write_report(
     summaries: Sequence[Mapping[str, Any]] | None = None,
     sections: Sequence[str] = (),
 ) -> Path:
-    """Write the report on `results`, one per policy, and return where it is.
+    """Write the report on `results` and return where it is.
 
     Parameters
     ----------
-    results : finished simulations, in the order in which they are shown.
+    results : finished simulations, in the order in which they are shown. Those with the same label and different seeds
+        become one policy: its figures are means, with 95 % intervals.
     path : file to write; its folder is made if needed.
     title, description : heading of the page, and a paragraph below it.
     summaries : figures of each result, with its settings under "settings", as `save_result` returns them; made of the
@@ -76,32 +89,36 @@ def render_report(
     """The text of the report; parameters as for `write_report`."""
     if summaries is None:
         summaries = [result.summary() | {"settings": result.settings} for result in results]
-    shown = Presentation.of(summaries)
-    payload = build_payload(results, rho=shown.rho)
-    names = [result.label for result in results]
-    body = [heading(results, title, description)]
+    policies = Policies.of(summaries)
+    shown = Presentation.of(policies.summaries)
+    names, of_run = policies.run_names(shown.names, summaries), policies.of_run
+    payload = build_payload(results, names=names, policies=shown.names, of_run=of_run, rho=shown.rho)
+    runs = payload["runs"]
+    colours = style_rules(str(summary.get("policy")) for summary in policies.summaries)
+    body = [heading(results, policies, title, description)]
     if results:
         body += [
             legend(shown.names),
             "<main>",
             *sections,
-            comparison_section(summaries),
-            bars_section(summaries),
-            *distribution_sections(results, rho=shown.rho, meaning=shown.meaning),
+            comparison_section(policies),
+            bars_section(policies.summaries),
+            *distribution_sections(results, of_run, rho=shown.rho, meaning=shown.meaning),
+            queue_section([run["queue"] for run in runs], of_run),
+            utilization_section([run["utilization"] for run in runs], of_run),
+            efficiency_section([run["efficiency"] for run in runs], of_run),
             timeline_section(names),
-            queue_section([policy["queue"] for policy in payload["policies"]]),
-            utilization_section([policy["utilization"] for policy in payload["policies"]]),
-            efficiency_section([policy["efficiency"] for policy in payload["policies"]]),
-            sizes_section(summaries),
+            jobs_section(names),
+            *breakdown_sections(policies.summaries),
             allocation_section(names),
             "</main>",
         ]
     else:
         body.append('<main><p class="empty">There are no results to compare.</p></main>')
-    return _document(title, "\n".join(body), to_script_json(payload))
+    return _document(title, "\n".join(body), colours, script_elements(payload))
 
 
-def _document(title: str, body: str, data: str) -> str:
+def _document(title: str, body: str, colours: str, data: str) -> str:
     assets = files("allocator.report") / "assets"
     style = (assets / "style.css").read_text(encoding="utf-8")
     script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -114,12 +131,12 @@ def _document(title: str, body: str, data: str) -> str:
 <meta http-equiv="Content-Security-Policy" content="{CONTENT_POLICY}">
 <title>{escape(title)}</title>
 <style>
-{style}</style>
+{colours}{style}</style>
 </head>
 <body>
 {body}
 <div id="tip" role="status" hidden></div>
-<script type="application/json" id="report-data">{data}</script>
+{data}
 <script>
 (() => {{
 "use strict";

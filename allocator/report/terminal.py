@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.report.figures import MISSING, best_rows, format_column
+from allocator.report.figures import MISSING, best_rows, format_column, format_count
 from allocator.report.presentation import Presentation, ended_otherwise, free_restarts
 
 if TYPE_CHECKING:
@@ -123,22 +123,23 @@ def extra_figures(summary: Mapping[str, Any]) -> list[str]:
     """Lines for what only some runs have: a limit that was met, cost, deadlines, weights."""
     lines = []
     if summary["status"] != "completed":
-        lines.append(f"{summary['status']}: {summary['status_detail']}; {summary['unfinished_jobs']} jobs unfinished")
+        unfinished = format_count(summary["unfinished_jobs"])
+        lines.append(f"{summary['status']}: {summary['status_detail']}; {unfinished} jobs unfinished")
     if words := ended_otherwise(summary):
         lines.append(words)
     if summary["cost"] is not None:
         lines.append(f"cost ${summary['cost']:,.2f}")
     if count := summary.get("deadline_jobs"):
-        lines.append(f"{summary['deadline_ratio']:.1%} of {count} job{'s' * (count > 1)} with a deadline in time")
-        counts = ", ".join(f"{summary[name]} {name}" for name in ("admitted", "rejected", "met", "late"))
+        jobs = f"{format_count(count)} job{'s' * (count > 1)}"
+        lines.append(f"{summary['deadline_ratio']:.1%} of {jobs} with a deadline in time")
+        counts = ", ".join(f"{format_count(summary[name])} {name}" for name in ("admitted", "rejected", "met", "late"))
         lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")
     if count := summary.get("fallback_decisions"):
-        lines.append(
-            f"{count} of {summary['policy_calls']} decisions were left to another solver or rule, see warnings"
-        )
+        decisions = f"{format_count(count)} of {format_count(summary['policy_calls'])} decisions"
+        lines.append(f"{decisions} were left to another solver or rule, see warnings")
     for row in summary.get("by_priority", []):
         jct = _hours(row["average_jct"], " h")
-        lines.append(f"weight {row['priority_weight']:g}: {row['jobs']} jobs, average JCT {jct}")
+        lines.append(f"weight {row['priority_weight']:g}: {format_count(row['jobs'])} jobs, average JCT {jct}")
     return lines
 
 
@@ -173,7 +174,7 @@ def _part(share: float | None) -> str:
 
 _ENTITY_FIGURES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "weight": lambda row: MISSING if row["weight"] is None else f"{row['weight']:g}",
-    "jobs\ndone": lambda row: f"{row['completed_jobs']}/{row['jobs']}",
+    "jobs\ndone": lambda row: f"{format_count(row['completed_jobs'])}/{format_count(row['jobs'])}",
     "average\nJCT (h)": lambda row: _hours(row["average_jct"]),
     "p99\nJCT (h)": lambda row: _hours(row["p99_jct"]),
     "worst\nrho": lambda row: MISSING if row["worst_rho"] is None else f"{row['worst_rho']:.2f}",
@@ -249,7 +250,10 @@ def _incomplete(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     counts = [(summary.get("completed_jobs"), summary.get("jobs")) for summary in summaries]
     if all(done is None or jobs is None or done >= jobs for done, jobs in counts):
         return []
-    return [MISSING if done is None else f"{done}/{MISSING if jobs is None else jobs}" for done, jobs in counts]
+    return [
+        MISSING if done is None else f"{format_count(done)}/{MISSING if jobs is None else format_count(jobs)}"
+        for done, jobs in counts
+    ]
 
 
 def _shortened(n_rows: int, max_rows: int) -> tuple[list[int | None], int]:

@@ -28,6 +28,7 @@ __all__ = [
     "priorities_table",
     "sizes_table",
     "summarize",
+    "users_table",
 ]
 
 # A job counts as treated unfairly when it took this much longer than on its isolated share: 1 with a margin for
@@ -79,6 +80,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
     - fallback_decisions: those that the solver asked first failed to make, or to prove: another one or a rule did.
     - by_priority: the rows of `priorities_table`, when jobs differ in weight.
     - by_size: the rows of `sizes_table`, when jobs differ in their number of GPUs.
+    - by_user: the rows of `users_table`, when the jobs name their users.
     - by_entity: the rows of `entity_metrics.entities_table`, when the run has entities.
 
     With a window all of these but makespan, utilization, leases and cost are of its jobs, and of the time from the
@@ -139,6 +141,8 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         summary["by_priority"] = _rows(priorities_table(every_job, deadline_measure(result)))
     if jobs["scale_factor"].nunique() > 1:
         summary["by_size"] = _rows(sizes_table(every_job))
+    if "user" in jobs:
+        summary["by_user"] = _rows(users_table(jobs))
     if len(result.entities):
         summary["by_entity"] = _rows(result.entities)
     return summary
@@ -214,6 +218,48 @@ def sizes_table(jobs: pd.DataFrame) -> pd.DataFrame:
         rows.append(figures | {"restart_gpu_hours": restarts})
     columns = ["gpus", "jobs", *completion_figures(jobs.iloc[:0]), "restart_gpu_hours"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def users_table(jobs: pd.DataFrame) -> pd.DataFrame:
+    """One row per user of some of a run's jobs, those with the most GPU time first.
+
+    Columns user (empty: jobs that name none), jobs, completed_jobs, gpu_hours, gpu_share (of the GPU time of all these
+    jobs), and of the completed jobs average_jct, average_queueing_time (seconds; without GPUs, from arrival on and
+    whenever preempted), average_rho and worst_rho; nan where there is nothing to measure.
+
+    Parameters
+    ----------
+    jobs : rows of `SimulationResult.jobs`, with its column user.
+    """
+    import pandas as pd
+
+    users, of = np.unique(jobs["user"].to_numpy(dtype=np.str_), return_inverse=True)
+    n = len(users)
+    used = np.bincount(of, jobs["gpu_seconds"].to_numpy(np.float64), n)
+    jct, rho = jobs["jct"].to_numpy(np.float64), jobs["rho"].to_numpy(np.float64)
+    worst = np.full(n, np.nan)
+    np.fmax.at(worst, of, rho)
+    columns = {
+        "user": users,
+        "jobs": np.bincount(of, minlength=n),
+        "completed_jobs": np.bincount(of[~np.isnan(jct)], minlength=n),
+        "gpu_hours": used / HOUR,
+        "gpu_share": used / max(float(used.sum()), 1e-300),
+        "average_jct": _means(jct, of, n),
+    }
+    if "queueing_time" in jobs:
+        columns["average_queueing_time"] = _means(jobs["queueing_time"].to_numpy(np.float64) + 0 * jct, of, n)
+    columns |= {"average_rho": _means(rho, of, n), "worst_rho": worst}
+    return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
+
+
+def _means(values: NDArray[np.float64], of: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    """(n,) means of the values of each part, without nan; nan where there are none."""
+    there = ~np.isnan(values)
+    counts = np.bincount(of[there], minlength=n)
+    sums = np.bincount(of[there], values[there], n)
+    means: NDArray[np.float64] = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
+    return means
 
 
 def _knows_restarts(jobs: pd.DataFrame) -> bool:

@@ -81,6 +81,8 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["steps_done"] = np.where(cut_off, jobs.columns["steps_trained"], jobs.steps_done)
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
+    if (jobs.user != "").any():
+        columns["user"] = jobs.user
     columns |= deadline_columns(record)
     gone = np.isin(jobs.columns["outcome"], (CUT_OFF, DROPPED, REJECTED)) & np.isnan(jobs.completion_time)
     if gone.any():

@@ -130,3 +130,30 @@ def test_what_fails_is_named_and_the_others_are_compared(tmp_path):
 def test_where_all_fail_the_first_error_is_that_of_the_comparison(tmp_path):
     done = CliRunner().invoke(app, ["compare", "--policies", "idle", *JOBS, "--out", str(tmp_path)])
     assert isinstance(done.exception, SimulationStalledError)
+
+
+def test_several_runs_of_each_policy(tmp_path):
+    shown, _ = compared("fifo,elasticflow", tmp_path, "--runs", "2", "--seed", "3")
+    assert "means of 2 runs, seeds 3 to 4" in " ".join(shown.split())
+    rows = json.loads((tmp_path / "comparison.json").read_text())
+    assert [(row["policy"], row["settings"]["seed"]) for row in rows] == [
+        (policy, seed) for seed in (3, 4) for policy in ("fifo", "elasticflow")
+    ]
+    for row in rows:
+        folder = tmp_path / f"seed-{row['settings']['seed']}" / row["policy"]
+        assert json.loads((folder / "summary.json").read_text())["average_jct"] == row["average_jct"]
+    assert rows[0]["average_jct"] != rows[2]["average_jct"]
+    mean = (rows[0]["average_jct"] + rows[2]["average_jct"]) / 2 / 3600
+    assert f"{mean:.4g}"[:4] in shown
+    assert "half-width" in (tmp_path / "report.html").read_text()
+    alone = tmp_path / "alone"
+    compared("fifo", alone, "--seed", "4")
+    (row,) = json.loads((alone / "comparison.json").read_text())
+    assert row["average_jct"] == rows[2]["average_jct"]
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_run_that_fails_is_named_with_its_seed(tmp_path):
+    _, told = compared("fifo,idle", tmp_path, "--runs", "2", code=1)
+    assert "idle, seed 0 failed: " in told
+    assert "idle, seed 1 failed: " in told

@@ -152,7 +152,7 @@ def test_the_page_has_panels_names_and_the_same_rho(static_results: list[Simulat
     assert "finish_time_fairness (Themis)" in page
     assert "jobs of the trace per GPU" in page
     worst = max(static_results[0].jobs["rho_static"].dropna())
-    embedded = re.search(r'"rho":\{"count":\d+,"values":\[([^\]]*)\]', page)
+    embedded = re.search(r'"rhoValues":\{"count":\d+,"values":\[([^\]]*)\]', page)
     assert embedded is not None
     assert float(embedded[1].split(",")[-1]) == pytest.approx(worst, abs=1e-4)
 

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from allocator.report import payload as payload_module
 from allocator.report import render_report, write_report
 from allocator.report.charts import ecdf
-from allocator.report.payload import build_payload, fair_limit, queue_series
+from allocator.report.page import payload as payload_module
+from allocator.report.page.payload import build_payload, fair_limit, queue_series
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import POLICIES, changed, make_result, make_results
 
-VOID = {"meta", "input", "br", "link", "img", "hr"}
+VOID = {"meta", "input", "br", "link", "img", "hr", "wbr"}
 
 
 class Page(HTMLParser):
@@ -52,7 +52,10 @@ class Page(HTMLParser):
         return " ".join(self.words)
 
     def data(self) -> dict[str, Any]:
+        """The payload, with that of each run put back in its place."""
         found: dict[str, Any] = json.loads(self.scripts[0])
+        for run, own in zip(found["runs"], self.scripts[1:-1], strict=True):
+            run |= json.loads(own)
         return found
 
 
@@ -103,10 +106,10 @@ def test_table_marks_the_best_and_keeps_the_values(results: list[SimulationResul
 
 def test_embedded_distributions_match_the_tables(results: list[SimulationResult]) -> None:
     data = Page(render_report(results)).data()
-    for policy, result in zip(data["policies"], results, strict=True):
+    for policy, result in zip(data["runs"], results, strict=True):
         completed = result.jobs["jct"].dropna().sort_values()
-        assert policy["jct"] == {"count": len(completed), "values": completed.round().astype(int).tolist()}
-        np.testing.assert_allclose(policy["rho"]["values"], result.jobs["rho"].dropna().sort_values(), atol=5e-5)
+        assert policy["jctValues"] == {"count": len(completed), "values": completed.round().astype(int).tolist()}
+        np.testing.assert_allclose(policy["rhoValues"]["values"], result.jobs["rho"].dropna().sort_values(), atol=5e-5)
         assert policy["jobs"] == len(result.jobs)
 
 
@@ -125,7 +128,7 @@ def test_ecdf_against_pandas(results: list[SimulationResult]) -> None:
 def test_curve_ends_at_the_right_pixel() -> None:
     result = make_result(n_jobs=10, n_rounds=400, cluster="v100:8")
     text = render_report([result])
-    curve = re.search(r'<path d="([^"]*)" class="curve c0 dash0" data-policy="0">', text)
+    curve = re.search(r'<path d="([^"]*)" class="curve c0" data-policy="0">', text)
     assert curve is not None
     completed = result.jobs["jct"].notna().mean()
     last = float(re.findall(r"V([\d.]+)", curve[1])[-1])
@@ -133,7 +136,7 @@ def test_curve_ends_at_the_right_pixel() -> None:
 
 
 def test_embedded_bars_are_the_rounds(results: list[SimulationResult]) -> None:
-    for policy, result in zip(build_payload(results)["policies"], results, strict=True):
+    for policy, result in zip(build_payload(results)["runs"], results, strict=True):
         numbers = {number: at for at, number in enumerate(sorted(result.rounds["round"].unique().tolist()))}
         expected = {
             (int(gpu), job, numbers[number])
@@ -146,10 +149,10 @@ def test_embedded_bars_are_the_rounds(results: list[SimulationResult]) -> None:
 
 
 def test_too_many_bars_are_cut_at_one_time(results: list[SimulationResult], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = build_payload(results)["policies"][-1]
+    whole = build_payload(results)["runs"][-1]
     limit = 200
-    monkeypatch.setattr(payload_module, "BARS_PER_POLICY", limit)
-    cut = build_payload(results)["policies"][-1]
+    monkeypatch.setattr(payload_module, "BARS_PER_RUN", limit)
+    cut = build_payload(results)["runs"][-1]
     count = sum(len(flat) // 3 for flat in cut["bars"])
     assert 0 < count <= limit < whole["barCount"] == cut["barCount"]
     assert decode(cut) <= decode(whole)
@@ -161,14 +164,14 @@ def test_too_many_bars_are_cut_at_one_time(results: list[SimulationResult], monk
 
 
 def test_busy_gpus_add_up_to_the_gpu_seconds(results: list[SimulationResult]) -> None:
-    for policy, result in zip(build_payload(results)["policies"], results, strict=True):
+    for policy, result in zip(build_payload(results)["runs"], results, strict=True):
         bin_seconds = policy["busyUntil"] / len(policy["busy"][0])
         assert np.sum(policy["busy"]) * bin_seconds == pytest.approx(result.jobs["gpu_seconds"].sum(), rel=0.01)
 
 
 def test_embedded_decisions(results: list[SimulationResult]) -> None:
     result = results[-1]
-    policy = build_payload(results)["policies"][-1]
+    policy = build_payload(results)["runs"][-1]
     assert policy["decisionCount"] == len(result.decisions)
     for row in policy["decisions"]:
         number, clock, allocation = result.decisions[row["number"] - 1]
@@ -189,8 +192,8 @@ def test_nothing_waits_between_rounds_that_do_not_touch() -> None:
 def test_many_decisions_are_thinned_with_both_ends_kept(
     results: list[SimulationResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(payload_module, "DECISIONS_PER_POLICY", 5)
-    policy = build_payload(results)["policies"][0]
+    monkeypatch.setattr(payload_module, "DECISIONS_PER_RUN", 5)
+    policy = build_payload(results)["runs"][0]
     numbers = [row["number"] for row in policy["decisions"]]
     assert len(numbers) == 5
     assert (numbers[0], numbers[-1]) == (1, policy["decisionCount"])
@@ -199,7 +202,7 @@ def test_many_decisions_are_thinned_with_both_ends_kept(
 def test_policies_on_one_trace_share_its_table(results: list[SimulationResult]) -> None:
     other = make_result("other", n_jobs=5, n_rounds=50, seed=9)
     data = build_payload([*results, other])
-    assert [policy["trace"] for policy in data["policies"]] == [0, 0, 0, 1]
+    assert [policy["trace"] for policy in data["runs"]] == [0, 0, 0, 1]
     types = data["traces"][0]
     assert [types["types"][k] for k in types["type"]] == results[0].jobs["job_type"].tolist()
 
@@ -226,12 +229,12 @@ def test_labels_are_escaped_everywhere() -> None:
     result = changed(result, settings={NASTY: NASTY, "trace": NASTY, "nested": {"a": NASTY}})
     text = render_report([result], title=NASTY, description=NASTY)
     page = Page(text)
-    assert len(page.scripts) == 2
+    assert len(page.scripts) == 3
     assert "<b>" not in text
-    assert "alert(" not in page.scripts[1]
+    assert "alert(" not in page.scripts[-1]
     data = page.data()
     assert data["traces"][0]["types"] == [NASTY]
-    assert data["policies"][0]["name"] == NASTY
+    assert data["runs"][0]["name"] == NASTY
 
 
 def test_script_builds_no_markup_from_text() -> None:
@@ -265,7 +268,7 @@ def edge_cases() -> dict[str, list[SimulationResult]]:
 def test_edge_cases_give_a_valid_page(case: str) -> None:
     given = edge_cases()[case]
     page = Page(render_report(given))
-    assert len(page.data()["policies"]) == len(given)
+    assert len(page.data()["runs"]) == len(given)
     assert "nan" not in re.findall(r"\w+", page.text)
     assert not any("nan" in (a.get("d") or "") for tag, a in page.elements if tag == "path")
 
@@ -289,7 +292,7 @@ def test_size_stays_bounded() -> None:
     assert sum(len(result.decisions) for result in results) > 5000
     text = render_report(results)
     assert len(text.encode()) < 5_000_000
-    policies = build_payload(results)["policies"]
+    policies = build_payload(results)["runs"]
     shown = sum(len(flat) // 3 for policy in policies for flat in policy["bars"])
     assert shown <= payload_module.TOTAL_BARS < sum(policy["barCount"] for policy in policies)
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from allocator.protocol.allocation import Allocation
 from allocator.report import allocation_table, comparison_table, policy_progress
-from allocator.report.figures import FIGURES, best_rows, format_column
+from allocator.report.figures import FIGURES, best_rows, format_column, format_number
 from throughputs import ThroughputMatrix
 
 FAST = {
@@ -166,3 +166,9 @@ def test_progress_is_silent_by_default_off_a_terminal() -> None:
     with policy_progress(["fifo"], console=console) as progress:
         progress("fifo")(60.0, 1, 1)
     assert file.getvalue() == ""
+
+
+def test_a_zero_has_no_sign() -> None:
+    assert [format_number(value, 2) for value in (-1e-12, 0.0, -0.004, -0.006, -12.0)] == [
+        "0.00", "0.00", "0.00", "-0.01", "-12.00",
+    ]  # fmt: skip

@@ -13,7 +13,7 @@ from allocator.cluster import Cluster
 from allocator.presets import preset
 from allocator.registry import get_policy
 from allocator.report.html import render_report
-from allocator.report.payload import efficiency_series
+from allocator.report.page.payload import efficiency_series
 from allocator.report.terminal import comparison_table, extra_figures
 from allocator.results.deadlines import deadline_figures
 from allocator.results.efficiency import efficiency_table, single_gpu_rates

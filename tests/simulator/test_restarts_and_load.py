@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from allocator import Cluster, default_table, get_policy, simulate
 from allocator.presets import Preset
 from allocator.presets.default import DEFAULT
+from allocator.results.metrics import users_table
 from allocator.simulator import SimulationResult
 from tests.simulator.event_policies import OrderPolicy
 from tests.simulator.worlds import SharesPolicy, make_trace
-from throughputs import gavel_trace
+from throughputs import Trace, gavel_trace
 
 ONE = Cluster({"v100": 1})
 SMALL = Cluster({"v100": 4, "p100": 4, "k80": 12})
@@ -97,3 +99,32 @@ def test_rows_by_size() -> None:
     assert rows[0]["average_jct"] == pytest.approx(alone["jct"].mean())
     assert rows[0]["restart_gpu_hours"] == pytest.approx(alone["restart_gpu_seconds"].sum() / 3600)
     assert "by_size" not in simulate(make_trace([10.0, 20.0]), ONE, OrderPolicy(), np.ones((2, 1))).summary()
+
+
+def test_rows_by_user() -> None:
+    trace = make_trace([1000.0, 200.0, 3000.0, 400.0, 500.0], sizes=[1, 2, 1, 1, 1])
+    told = Trace.from_frame(trace.to_frame().assign(user=["ann", "bob", "ann", "", "bob"]))
+    result = simulate(told, Cluster({"v100": 2}), OrderPolicy(), np.ones((5, 1)))
+    jobs, rows = result.jobs, result.summary()["by_user"]
+    assert [row["user"] for row in rows] == ["ann", "bob", ""]
+    assert [row["jobs"] for row in rows] == [2, 2, 1]
+    for row in rows:
+        own = jobs[jobs["user"] == row["user"]]
+        assert row["gpu_hours"] == pytest.approx(own["gpu_seconds"].sum() / 3600)
+        assert row["gpu_share"] == pytest.approx(own["gpu_seconds"].sum() / jobs["gpu_seconds"].sum())
+        for name, column in (("jct", "jct"), ("queueing_time", "queueing_time"), ("rho", "rho")):
+            assert row[f"average_{name}"] == pytest.approx(own[column].mean())
+        assert row["worst_rho"] == pytest.approx(own["rho"].max())
+    plain = simulate(trace, Cluster({"v100": 2}), OrderPolicy(), np.ones((5, 1)))
+    assert "user" not in plain.jobs
+    assert "by_user" not in plain.summary()
+
+
+def test_users_whose_jobs_did_not_complete_have_no_completion_times() -> None:
+    jobs = pd.DataFrame(
+        {"user": ["ann", "bob", "ann"], "jct": [np.nan, 5.0, np.nan], "rho": [np.nan, 2.0, np.nan],
+         "gpu_seconds": [10.0, 20.0, 0.0], "queueing_time": [np.nan, 1.0, np.nan]}
+    )  # fmt: skip
+    table = users_table(jobs).set_index("user")
+    assert table["completed_jobs"].to_dict() == {"bob": 1, "ann": 0}
+    assert table.loc["ann", ["average_jct", "average_queueing_time", "average_rho", "worst_rho"]].isna().all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from allocator.cli.options.shared import JsonOption, console, print_json
 from allocator.presets import preset
 from allocator.report.bar_charts import terminal_bars
 from allocator.report.html import write_report
+from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
@@ -70,6 +71,16 @@ def compare_command(
             metavar="SECONDS",
         ),
     ] = None,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            "--runs",
+            help="Runs of each policy, with seeds SEED, SEED + 1, ..., on jobs drawn with them: table and report show "
+            "means, the report with 95 % intervals.",
+            metavar="COUNT",
+            min=1,
+        ),
+    ] = 1,
     out: Annotated[Path, typer.Option("--out", help="Folder for report.html and the results.", metavar="DIR")] = Path(
         "comparison"
     ),
@@ -85,32 +96,49 @@ def compare_command(
     variants = _variants(policies, run.preset)
     runs = run.runs(variants, "--policies")
     usual = runs.preset.comparison
-    drawn = replace(
-        usual,
-        jobs=usual.jobs if jobs is None else jobs,
-        mean_interarrival_seconds=usual.mean_interarrival_seconds if mean_interarrival is None else mean_interarrival,
-        seed=usual.seed if run.seed is None else run.seed,
-    )
-    workload = runs.workload(_drawn(drawn, runs.table) if trace is None else runs.read(trace))
-    ran = _simulated(variants, runs, workload, out, plain_lines=not as_json)
-    described = f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
-    failed = [f"{row.get('label', row['policy'])} failed: {row['status_detail']}" for row in ran.failed]
+    mean_seconds = usual.mean_interarrival_seconds if mean_interarrival is None else mean_interarrival
+    first_seed = usual.seed if run.seed is None else run.seed
+    ran, described = _Ran(), ""
+    for seed in range(first_seed, first_seed + repeats):
+        if repeats > 1:
+            runs = replace(run, seed=seed).runs(variants, "--policies")
+        drawn = replace(
+            usual,
+            jobs=usual.jobs if jobs is None else jobs,
+            mean_interarrival_seconds=mean_seconds,
+            seed=seed,
+        )
+        workload = runs.workload(_drawn(drawn, runs.table) if trace is None else runs.read(trace))
+        described = (
+            described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
+        )
+        ran.add(
+            _simulated(variants, runs, workload, _folder(out, seed, repeats), plain_lines=not as_json),
+            told=f", seed {seed}" if repeats > 1 else "",
+        )
+    if repeats > 1:
+        described += f"; means of {repeats} runs, seeds {first_seed} to {seed}"
     summaries = ran.summaries
     report = write_report(
-        ran.results, out / "report.html", description="; ".join([described, *failed]), summaries=summaries
+        ran.results, out / "report.html", description="; ".join([described, *ran.failures]), summaries=summaries
     )
     write_text(out / "comparison.json", json.dumps([*summaries, *ran.failed], indent=2, allow_nan=False) + "\n")
     if as_json:
         print_json([*summaries, *ran.failed])
     else:
-        _show(summaries, described)
+        _show(Policies.of(summaries).summaries, described)
         if trace is None and usual.generator == "shockwave" and run.throughputs is None:
             console().print(STEPS_OF_THE_PAPER, style="dim", soft_wrap=True)
         console().print(f"Report: {report}", soft_wrap=True)
-    for line in failed:
+    for line in ran.failures:
         typer.echo(line, err=True)
-    if failed:
+    if ran.failed:
         raise typer.Exit(1)
+
+
+def _folder(out: Path, seed: int, repeats: int) -> Path:
+    """Where the runs with a seed are saved: a folder of its own where there are several."""
+    return out if repeats == 1 else out / f"seed-{seed}"
 
 
 @dataclass
@@ -121,11 +149,22 @@ class _Ran:
     ----------
     results, summaries : of those that came through; what was written is complete.
     failed : of each of the others policy, label where it has one, status "failed", and the reason in status_detail.
+    failures : the same as lines.
     """
 
     results: list[SimulationResult] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, more: _Ran, told: str) -> None:
+        """What came of further runs; `told` tells their failures apart."""
+        self.results += more.results
+        self.summaries += more.summaries
+        self.failed += more.failed
+        self.failures += [
+            f"{row.get('label', row['policy'])}{told} failed: {row['status_detail']}" for row in more.failed
+        ]
 
 
 def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Path, *, plain_lines: bool) -> _Ran:
@@ -178,7 +217,7 @@ def _told(error: Exception) -> str:
     return said if isinstance(error, (InputError, *EXPECTED)) else f"{type(error).__name__}: {said}"
 
 
-def _show(summaries: Sequence[dict[str, Any]], title: str) -> None:
+def _show(summaries: Sequence[Mapping[str, Any]], title: str) -> None:
     """Print the comparison."""
     screen = console()
     screen.print(comparison_table(summaries, title=title, width=screen.width))

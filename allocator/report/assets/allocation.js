@@ -1,9 +1,9 @@
 // The allocation matrix of one decision, as a heat map that is a table.
 const MOST_ROWS = 400;
 
-function jobCells(policy, job) {
+function jobCells(run, job) {
   if (typeof job === "string") return [job, "", ""]; // a label that is not in the trace
-  const trace = data.traces[policy.trace];
+  const trace = traceOf(run);
   return [trace.id[job], trace.types[trace.type[job]], String(trace.gpus[job])];
 }
 
@@ -33,7 +33,7 @@ function headRow(decision) {
   return { row, priced };
 }
 
-function describeDecision(policy, decision, priced) {
+function describeDecision(run, decision, priced) {
   const parts = [`Status: ${decision.status}`];
   if (decision.objective !== null) parts.push(`objective ${number(decision.objective)} ${decision.unit}`.trim());
   if (decision.gap !== null) parts.push(`relative gap ${number(decision.gap)}`);
@@ -42,38 +42,39 @@ function describeDecision(policy, decision, priced) {
   if (priced) parts.push(`prices in ${decision.unit || "the objective's unit"} per GPU`);
   if (decision.unserved.length) parts.push(`cannot be served: ${decision.unserved.join(", ")}`);
   if (decision.jobs.length > MOST_ROWS) parts.push(`first ${MOST_ROWS} of ${decision.jobs.length} jobs`);
-  if (policy.decisionCount > policy.decisions.length) {
-    const all = policy.decisionCount.toLocaleString("en");
-    parts.push(`${policy.decisions.length} of ${all} decisions are in this file, evenly spaced`);
+  if (run.decisionCount > run.decisions.length) {
+    const all = run.decisionCount.toLocaleString("en");
+    parts.push(`${run.decisions.length} of ${all} decisions are in this file, evenly spaced`);
   }
   return `${parts.join("; ")}.`;
 }
 
 function setUpAllocation() {
-  const [select, slider, table] = ["allocation-policy", "allocation-decision", "allocation-table"].map(byId);
+  const [select, slider, table] = ["allocation-run", "allocation-decision", "allocation-table"].map(byId);
   if (!table) return;
 
+  let run = null;
+
   function draw() {
-    const policy = data.policies[Number(select.value)];
-    const decision = policy.decisions[Number(slider.value)];
+    const decision = run.decisions[Number(slider.value)];
     if (!decision) {
       byId("allocation-where").textContent = "";
       byId("allocation-note").textContent = "This run recorded no decisions.";
       table.replaceChildren();
       return;
     }
-    const count = policy.decisionCount.toLocaleString("en");
+    const count = run.decisionCount.toLocaleString("en");
     const where = `${decision.number.toLocaleString("en")} of ${count}: round ${decision.round}, ${hours(decision.clock, 1)}`;
     byId("allocation-where").textContent = where;
     slider.setAttribute("aria-valuetext", where);
     const { row, priced } = headRow(decision);
-    byId("allocation-note").textContent = describeDecision(policy, decision, priced);
+    byId("allocation-note").textContent = describeDecision(run, decision, priced);
     const [head, body] = [make("thead"), make("tbody")];
     head.append(row);
     const types = decision.accelerators.length;
     decision.jobs.slice(0, MOST_ROWS).forEach((job, position) => {
       const line = make("tr");
-      const [id, type, gpus] = jobCells(policy, job);
+      const [id, type, gpus] = jobCells(run, job);
       const label = make("th", id, "text");
       label.scope = "row";
       line.append(label, make("td", type, "text"), make("td", gpus));
@@ -84,17 +85,29 @@ function setUpAllocation() {
   }
 
   function choose() {
-    const { decisions } = data.policies[Number(select.value)];
+    run = detailOf(Math.max(runAt("decisions", 0), 0));
+    const { decisions } = run;
     slider.max = String(Math.max(decisions.length - 1, 0));
     slider.disabled = decisions.length < 2;
-    // The middle of the run: the first decision often has one job, and the last one too.
-    slider.value = String(Math.floor(decisions.length / 2));
+    // Without a wish the middle of the run: the first decision often has one job, and the last one too.
+    const wanted = decisions.findIndex(({ number: each }) => String(each) === view.get("decision"));
+    slider.value = String(wanted < 0 ? Math.floor(decisions.length / 2) : wanted);
     draw();
   }
 
-  select.addEventListener("change", choose);
-  slider.addEventListener("input", draw);
+  slider.addEventListener("input", () => show({ decision: run.decisions[Number(slider.value)].number }, { step: false }));
+  addDownload(byId("allocation"), "CSV", "Allocation matrix as CSV", () => {
+    const decision = run.decisions[Number(slider.value)];
+    if (!decision) return;
+    const types = decision.accelerators.length;
+    const rows = decision.jobs.map((job, at) => [
+      ...jobCells(run, job), ...decision.shares.slice(at * types, (at + 1) * types).map((share) => share / 1000),
+    ]);
+    download("allocation.csv", csv([["job", "type", "GPUs", ...decision.accelerators], ...rows]), "text/csv");
+  });
+  chooseRun(byId("allocation-run"), "decisions", 0);
+  watch(["decisions", "decision"], choose);
   choose();
 }
 
-setUpAllocation();
+if (data.runs.length) setUpAllocation();

@@ -1,20 +1,26 @@
-// Shared by the other scripts: the data, the tooltip, hidden policies, the sortable table.
-const data = JSON.parse(document.getElementById("report-data").textContent);
-const tip = document.getElementById("tip");
-const hidden = new Set();
-
+// Shared by the other scripts: the data, how it is written, and the tooltip.
 const byId = (id) => document.getElementById(id);
+const data = JSON.parse(byId("report-data").textContent);
+const tip = byId("tip");
+
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
-const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const known = (value) => value !== null && value !== undefined;
 
 function hours(seconds, digits = 2) {
   return `${(seconds / 3600).toLocaleString("en", { maximumFractionDigits: digits })} h`;
 }
 
 function number(value) {
-  if (value === null || value === undefined) return "-";
+  if (!known(value)) return "-";
   const size = Math.abs(value);
   return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(5)));
+}
+
+const percent = (fraction) => `${(100 * fraction).toFixed(1)}%`;
+
+// Colours and fonts as the style sheet has them, on the page or as if on white paper.
+function styleOf(name, element = document.documentElement) {
+  return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
 function make(tag, text = "", className = "") {
@@ -22,6 +28,33 @@ function make(tag, text = "", className = "") {
   if (text !== "") node.textContent = text;
   if (className) node.className = className;
   return node;
+}
+
+function button(text, label, action) {
+  const node = make("button", text);
+  node.type = "button";
+  node.setAttribute("aria-label", label);
+  node.addEventListener("click", action);
+  return node;
+}
+
+function swatch(policy) {
+  return make("i", "", `swatch c${policy}`);
+}
+
+// The runs of each policy: several where they differ in their seed.
+const runsOf = data.policies.map(() => []);
+data.runs.forEach((run) => runsOf[run.policy].push(run));
+
+// How many of the ascending values are at most x.
+function countUpTo(values, x) {
+  let [low, high] = [0, values.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= x) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function showTip(event, ...nodes) {
@@ -35,34 +68,4 @@ function showTip(event, ...nodes) {
 
 function hideTip() {
   tip.hidden = true;
-}
-
-for (const key of document.querySelectorAll(".key")) {
-  key.addEventListener("click", () => {
-    const policy = Number(key.dataset.policy);
-    const off = !hidden.delete(policy);
-    if (off) hidden.add(policy);
-    key.setAttribute("aria-pressed", String(!off));
-    for (const curve of document.querySelectorAll(`.chart [data-policy="${policy}"]`)) curve.classList.toggle("off", off);
-  });
-}
-
-function compareCells(column, sign) {
-  const value = (row) => row.cells[column].dataset.value;
-  return (a, b) => {
-    const [x, y] = [value(a), value(b)];
-    if (x === "" || y === "") return (x === "") - (y === ""); // missing values last, whichever the direction
-    return sign * (column === 0 ? x.localeCompare(y) : Number(x) - Number(y));
-  };
-}
-
-for (const table of document.querySelectorAll(".figures")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
-    const ascending = head.getAttribute("aria-sort") !== "ascending";
-    for (const other of heads) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-    const rows = [...table.tBodies[0].rows].sort(compareCells(column, ascending ? 1 : -1));
-    table.tBodies[0].append(...rows);
-  }));
 }

@@ -81,6 +81,7 @@ class RecordedRun:
             priority_weight=[job.weight for job in jobs],
             deadline=[np.nan if job.deadline is None else job.deadline - since for job in jobs],
             entity=[job.entity for job in jobs],
+            user=[job.user for job in jobs],
             command=[shlex.join(job.command) for job in jobs],
             working_directory=[job.working_directory for job in jobs],
             source="recorded run",

@@ -1,14 +1,14 @@
 """The data embedded in a report: what the page's script needs, and no more.
 
 Times are whole seconds, shares whole thousandths; jobs are positions in the trace, written once for all
-policies that ran the same trace.
+runs of the same trace.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.report.bars import Bars, interval_means, merge_rounds
+from allocator.report.page.job_columns import outcome_columns, trace_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,37 +24,83 @@ if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from allocator.results.result import SimulationResult
 
-__all__ = ["build_payload", "to_script_json"]
+__all__ = ["build_payload", "script_elements", "to_script_json"]
 
 # Sizes that keep a page of ten policies below about 5 MB; a bar takes about 8 characters, a share about 3.
 TOTAL_BARS = 360_000
-BARS_PER_POLICY = 120_000
+BARS_PER_RUN = 120_000
 TOTAL_SHARES = 240_000
-DECISIONS_PER_POLICY = 200
+DECISIONS_PER_RUN = 200
 CDF_POINTS = 2000
 QUEUE_POINTS = 150
 UTILIZATION_BINS = 200
 OCCUPANCY_BINS = 300
 
+# What is needed of a run only once it is chosen; all of it is in the table of jobs, the timelines or the matrix.
+_OF_ONE_RUN = (
+    "completion",
+    "running",
+    "rho",
+    "preemptions",
+    "status",
+    "statuses",
+    "met",
+    "roundStart",
+    "roundEnd",
+    "bars",
+    "busy",
+    "decisions",
+)
 
-def build_payload(results: Sequence[SimulationResult], *, rho: str = "rho") -> dict[str, Any]:
-    """Everything the script of the page draws from, ready for JSON; `rho` is the column of finish-time fairness."""
+
+def build_payload(
+    results: Sequence[SimulationResult],
+    *,
+    names: Sequence[str] | None = None,
+    policies: Sequence[str] | None = None,
+    of_run: Sequence[int] | None = None,
+    rho: str = "rho",
+) -> dict[str, Any]:
+    """Everything the script of the page draws from, ready for JSON.
+
+    Parameters
+    ----------
+    results : R runs.
+    names : of the runs; their labels when omitted.
+    policies, of_run : (P,) names of the policies, and (R,) position of the policy of each run; every run is a policy
+        of its own when omitted.
+    rho : column of finish-time fairness.
+    """
     traces: list[dict[str, Any]] = []
-    policies = []
+    runs = []
+    names = [result.label for result in results] if names is None else names
+    of_run = range(len(results)) if of_run is None else of_run
     positions = [_job_positions(result) for result in results]
     bars = [merge_rounds(result.rounds, job) for result, job in zip(results, positions, strict=True)]
-    most_bars = min(BARS_PER_POLICY, fair_limit([len(each) for each in bars], TOTAL_BARS))
-    for result, job, own_bars in zip(results, positions, bars, strict=True):
-        trace = _trace(result.jobs)
+    most_bars = min(BARS_PER_RUN, fair_limit([len(each) for each in bars], TOTAL_BARS))
+    for run, (result, job, own_bars) in enumerate(zip(results, positions, bars, strict=True)):
+        trace = trace_columns(result.jobs)
         if trace not in traces:
             traces.append(trace)
-        policies.append(
-            _figures(result, traces.index(trace), rho)
+        runs.append(
+            {"name": names[run], "policy": of_run[run], "trace": traces.index(trace)}
+            | _figures(result, rho)
+            | outcome_columns(result.jobs, rho)
             | _busy_gpus(result, job)
             | _gpu_timeline(result, own_bars, most_bars)
             | _decisions(result, TOTAL_SHARES // len(results))
         )
-    return {"traces": traces, "policies": policies}
+    return {"traces": traces, "policies": list(names if policies is None else policies), "runs": runs}
+
+
+def script_elements(payload: Mapping[str, Any]) -> str:
+    """The data as script elements: one with what every visitor sees, and one per run, read when it is looked at."""
+    runs = [{name: value for name, value in run.items() if name not in _OF_ONE_RUN} for run in payload["runs"]]
+    details = [{name: run[name] for name in _OF_ONE_RUN if name in run} for run in payload["runs"]]
+    parts = {"report-data": {**payload, "runs": runs}} | {f"run-{at}": detail for at, detail in enumerate(details)}
+    return "\n".join(
+        f'<script type="application/json" id="{name}">{to_script_json(part)}</script>' for name, part in parts.items()
+    )
 
 
 def fair_limit(counts: Sequence[int], total: int) -> int:
@@ -80,37 +127,22 @@ def to_script_json(payload: object) -> str:
     return text.translate(str.maketrans(escapes))
 
 
-def _trace(jobs: pd.DataFrame) -> dict[str, Any]:
-    types = [str(name) for name in jobs["job_type"]]
-    distinct = sorted(set(types))
-    position = {name: index for index, name in enumerate(distinct)}
-    return {
-        "id": [str(label) for label in jobs["job_id"]],
-        "types": distinct,
-        "type": [position[name] for name in types],
-        "gpus": [int(size) for size in jobs["scale_factor"]],
-    }
-
-
 def _job_positions(result: SimulationResult) -> NDArray[np.int64]:
     """Position in the table of jobs of each row of the table of rounds."""
     position = {label: index for index, label in enumerate(result.jobs["job_id"].tolist())}
     return np.array([position[label] for label in result.rounds["job_id"].tolist()], dtype=np.int64)
 
 
-def _figures(result: SimulationResult, trace: int, rho_column: str) -> dict[str, Any]:
+def _figures(result: SimulationResult, rho_column: str) -> dict[str, Any]:
     jobs = result.jobs
     jct = _finite_sorted(jobs["jct"])
     rho = _finite_sorted(jobs[rho_column])
     return {
-        "name": result.label,
-        "trace": trace,
         "accelerators": list(result.cluster.accelerators),
         "capacity": [int(count) for count in result.cluster.capacity],
         "jobs": len(jobs),
-        "jct": {"count": len(jct), "values": [round(value) for value in _thinned(jct)]},
-        "rho": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},
-        "completion": [_whole(value) for value in jobs["completion_time"].tolist()],
+        "jctValues": {"count": len(jct), "values": [round(value) for value in _thinned(jct)]},
+        "rhoValues": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},
         "queue": queue_series(result.timeline),
         "utilization": utilization_series(result.timeline, result.cluster.total_gpus),
         "efficiency": efficiency_series(result.efficiency),
@@ -225,7 +257,7 @@ def _decisions(result: SimulationResult, share_limit: int) -> dict[str, Any]:
     decisions = result.decisions
     shares = sum(allocation.shares.size for _, _, allocation in decisions)
     affordable = len(decisions) if shares <= share_limit else max(1, len(decisions) * share_limit // shares)
-    count = min(len(decisions), DECISIONS_PER_POLICY, affordable)
+    count = min(len(decisions), DECISIONS_PER_RUN, affordable)
     kept = sorted({round(index) for index in np.linspace(0, len(decisions) - 1, count).tolist()}) if count else []
     position = {label: index for index, label in enumerate(result.jobs["job_id"].tolist())}
     rows = []

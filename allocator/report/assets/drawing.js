@@ -1,0 +1,185 @@
+// Who ran where, drawn with a pen: that of a canvas, or one that writes SVG.
+const LABEL_WIDTH = 92;
+const AXIS_HEIGHT = 26;
+const BAND_HEIGHT = 30;
+const GROUP_GAP = 10;
+
+// Hues a golden angle apart, so that neighbours in the trace differ; lightness varies too, for the colour-blind.
+const jobColours = [];
+function jobColour(job) {
+  jobColours[job] ??= `hsl(${(job * 137.508) % 360} ${[52, 62, 42][job % 3]}% ${[46, 62, 70][(job >> 1) % 3]}%)`;
+  return jobColours[job];
+}
+
+// Vertical layout of about so many pixels: for each accelerator type a band, then its GPUs.
+function layOut(run, room) {
+  const gpus = run.capacity.reduce((sum, count) => sum + count, 0);
+  const tall = run.lanes.length ? clamp(Math.floor(room / Math.max(gpus, 1)), 1, 16) : 0;
+  let [top, first] = [AXIS_HEIGHT, 0];
+  const groups = run.accelerators.map((name, position) => {
+    const count = run.capacity[position];
+    const group = { name, position, count, first, band: top, rows: top + BAND_HEIGHT + 2 };
+    top = group.rows + count * tall + GROUP_GAP;
+    first += count;
+    return group;
+  });
+  return { groups, tall, total: top };
+}
+
+// Where times stand in a pane: `run`, `layout`, `width`, and the stretch `from` to `to` that is shown.
+const timeAt = (pane, x) => pane.from + ((x - LABEL_WIDTH) / (pane.width - LABEL_WIDTH)) * (pane.to - pane.from);
+const pixelAt = (pane, time) => LABEL_WIDTH + ((time - pane.from) / (pane.to - pane.from)) * (pane.width - LABEL_WIDTH);
+
+function paintsOf(element) {
+  const names = ["ink", "soft", "line", "veil", "busy", "paper", "accent"];
+  return Object.fromEntries(names.map((name) => [name, styleOf(`--${name}`, element)]));
+}
+
+function timeTicks(from, to, room) {
+  const raw = (to - from) / 3600 / Math.max(2, Math.floor(room / 90));
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= raw * 0.999);
+  const ticks = [];
+  for (let tick = Math.ceil(from / 3600 / step); tick * step * 3600 <= to; tick += 1) ticks.push(tick * step);
+  return { ticks, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
+}
+
+function drawTimeAxis(pen, pane, paints) {
+  const { ticks, digits } = timeTicks(pane.from, pane.to, pane.width - LABEL_WIDTH);
+  pen.textAlign = "center";
+  for (const tick of ticks) {
+    const x = pixelAt(pane, tick * 3600);
+    pen.fillStyle = paints.line;
+    pen.fillRect(x, AXIS_HEIGHT - 6, 1, pane.layout.total - AXIS_HEIGHT);
+    pen.fillStyle = paints.soft;
+    if (x < pane.width - 20) pen.fillText(`${tick.toFixed(digits)} h`, Math.max(x, LABEL_WIDTH + 12), 14);
+  }
+}
+
+function drawBand(pen, pane, group, paints) {
+  const { run, width } = pane;
+  pen.textAlign = "left";
+  pen.fillStyle = paints.ink;
+  pen.fillText(group.name.slice(0, 14), 0, group.band + 12);
+  pen.fillStyle = paints.soft;
+  pen.fillText(`${group.count} GPUs`, 0, group.band + 27);
+  pen.fillStyle = paints.veil;
+  pen.fillRect(LABEL_WIDTH, group.band, width - LABEL_WIDTH, BAND_HEIGHT);
+  const busy = run.busy[group.position] ?? [];
+  const bin = run.busyUntil / busy.length;
+  pen.fillStyle = paints.busy;
+  busy.forEach((gpus, index) => {
+    const x0 = Math.max(pixelAt(pane, index * bin), LABEL_WIDTH);
+    const x1 = Math.min(pixelAt(pane, (index + 1) * bin), width);
+    const tall = group.count ? (BAND_HEIGHT * gpus) / group.count : 0;
+    if (x1 > x0) pen.fillRect(x0, group.band + BAND_HEIGHT - tall, x1 - x0 + 0.5, tall);
+  });
+}
+
+// The bars of all jobs, or of some alone. Of several within half a pixel the first is drawn.
+function drawBars(pen, pane, group, jobs = null) {
+  const { run, layout, width, from, to } = pane;
+  const tall = layout.tall > 4 ? layout.tall - 1 : layout.tall > 2 ? layout.tall - 0.5 : layout.tall;
+  for (let gpu = 0; gpu < group.count; gpu += 1) {
+    const y = group.rows + gpu * layout.tall;
+    const lane = run.lanes[group.first + gpu];
+    let drawnTo = -1;
+    for (let bar = Math.max(countUpTo(lane.from, from) - 2, 0); bar < lane.from.length && lane.from[bar] < to; bar += 1) {
+      if (lane.to[bar] <= from || (jobs && !jobs.has(lane.job[bar]))) continue;
+      const x0 = Math.max(pixelAt(pane, lane.from[bar]), LABEL_WIDTH);
+      const x1 = Math.min(pixelAt(pane, lane.to[bar]), width);
+      if (x1 - drawnTo < 0.5) continue;
+      drawnTo = x1;
+      pen.fillStyle = jobColour(lane.job[bar]);
+      pen.fillRect(x0, y, Math.max(x1 - x0 - (x1 - x0 > 4 ? 0.7 : 0), jobs ? 1.5 : 0.6), tall);
+    }
+  }
+}
+
+function drawPane(pen, pane, paints) {
+  const { run, layout, width } = pane;
+  drawTimeAxis(pen, pane, paints);
+  for (const group of layout.groups) {
+    drawBand(pen, pane, group, paints);
+    if (!run.lanes.length) continue;
+    pen.fillStyle = paints.veil;
+    pen.fillRect(LABEL_WIDTH, group.rows, width - LABEL_WIDTH, group.count * layout.tall);
+    drawBars(pen, pane, group);
+  }
+  if (known(run.until) && run.until < pane.to) {
+    const x = Math.max(pixelAt(pane, run.until), LABEL_WIDTH);
+    pen.textAlign = "left";
+    pen.fillStyle = paints.soft;
+    for (const group of layout.groups) pen.fillText("left out, see the note", x + 8, group.rows + 16);
+  }
+}
+
+// Some jobs alone, over what was drawn; and when the chosen one came and went.
+function drawJobs(pen, pane, jobs, chosen, paints) {
+  const { run, layout, width } = pane;
+  for (const group of layout.groups) {
+    if (!run.lanes.length) continue;
+    pen.globalAlpha = 0.8;
+    pen.fillStyle = paints.paper;
+    pen.fillRect(LABEL_WIDTH, group.rows, width - LABEL_WIDTH, group.count * layout.tall);
+    pen.globalAlpha = 1;
+    drawBars(pen, pane, group, jobs);
+  }
+  if (chosen < 0) return;
+  const marks = [["arrived", traceOf(run).arrival[chosen], "left"], ["done", run.completion[chosen], "right"]];
+  for (const [word, time, side] of marks) {
+    if (!known(time) || time < pane.from || time > pane.to) continue;
+    const x = pixelAt(pane, time);
+    pen.fillStyle = paints.accent;
+    pen.fillRect(x - 0.75, AXIS_HEIGHT - 6, 1.5, layout.total - AXIS_HEIGHT);
+    pen.textAlign = x > width - 60 ? "right" : x < LABEL_WIDTH + 60 ? "left" : side === "left" ? "right" : "left";
+    pen.fillText(word, x + (pen.textAlign === "left" ? 4 : -4), AXIS_HEIGHT + 8);
+  }
+}
+
+// A pen with what of a canvas's the drawing uses; it writes rectangles and texts.
+class SvgPen {
+  constructor(font) {
+    this.parts = [];
+    this.font = font;
+    this.globalAlpha = 1;
+  }
+
+  fillRect(x, y, width, height) {
+    const at = [x, y, width, height].map((value) => value.toFixed(1));
+    const alpha = this.globalAlpha < 1 ? ` fill-opacity="${this.globalAlpha}"` : "";
+    this.parts.push(`<rect x="${at[0]}" y="${at[1]}" width="${at[2]}" height="${at[3]}" fill="${this.fillStyle}"${alpha}/>`);
+  }
+
+  fillText(text, x, y) {
+    const anchor = { left: "start", center: "middle", right: "end" }[this.textAlign];
+    const node = svgNode("text", {
+      x: x.toFixed(1), y, fill: this.fillStyle, "text-anchor": anchor, "font-family": "sans-serif", "font-size": 12,
+    }, text);
+    this.parts.push(xmlOf(node));
+  }
+}
+
+// The panes below each other on white paper.
+function svgOfPanes(panes, jobsOf) {
+  return onWhitePaper(make("i"), (paper) => {
+    const paints = paintsOf(paper);
+    const margin = 10;
+    let top = margin;
+    const drawn = panes.map((pane) => {
+      const pen = new SvgPen();
+      pen.textAlign = "left";
+      pen.fillStyle = paints.ink;
+      pen.fillText(pane.run.name, 0, 14);
+      const { jobs, chosen } = jobsOf(pane);
+      const below = new SvgPen();
+      drawPane(below, pane, paints);
+      if (jobs.size) drawJobs(below, pane, jobs, chosen, paints);
+      const content = `<g transform="translate(${margin} ${top})">${pen.parts.join("")}` +
+        `<g transform="translate(0 22)">${below.parts.join("")}</g></g>`;
+      top += pane.layout.total + 34;
+      return content;
+    });
+    return svgFile(Math.round(panes[0].width + 2 * margin), Math.round(top), drawn.join(""));
+  });
+}

@@ -1,0 +1,60 @@
+"""The columns of the table of jobs on the page: what was submitted, once for each trace, and what became of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["outcome_columns", "trace_columns"]
+
+
+def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
+    """Ids, types, GPUs, arrivals (whole seconds), and users and deadlines where there are any, of N jobs."""
+    columns = {
+        "id": [str(label) for label in jobs["job_id"]],
+        **_coded("type", "types", jobs["job_type"]),
+        "gpus": [int(size) for size in jobs["scale_factor"]],
+        "arrival": whole_numbers(jobs["arrival_time"]),
+    }
+    if "user" in jobs:
+        columns |= _coded("user", "users", jobs["user"])
+    if "deadline" in jobs:
+        columns["deadline"] = whole_numbers(jobs["deadline"])
+    return columns
+
+
+def outcome_columns(jobs: pd.DataFrame, rho: str) -> dict[str, Any]:
+    """Completions and seconds on GPUs (whole), rho (thousandths), preemptions and status, and which deadlines were met.
+
+    A column is left out where the table of jobs lacks it; `rho` is the one of finish-time fairness.
+    """
+    columns: dict[str, Any] = {
+        "completion": whole_numbers(jobs["completion_time"]),
+        "rho": whole_numbers(1000 * jobs[rho]),
+        **_coded("status", "statuses", jobs["status"]),
+    }
+    if "running_time" in jobs:
+        columns["running"] = whole_numbers(jobs["running_time"])
+    if "preemptions" in jobs:
+        columns["preemptions"] = [int(count) for count in jobs["preemptions"]]
+    if "met" in jobs:
+        columns["met"] = [None if value is None or value != value else int(bool(value)) for value in jobs["met"]]
+    return columns
+
+
+def whole_numbers(values: pd.Series[float]) -> list[int | None]:
+    """Rounded; None where there is none."""
+    return [round(value) if math.isfinite(value) else None for value in values.to_numpy(np.float64).tolist()]
+
+
+def _coded(name: str, plural: str, values: pd.Series[Any]) -> dict[str, Any]:
+    """Texts as positions in a list of the different ones."""
+    texts = [str(value) for value in values]
+    distinct = sorted(set(texts))
+    position = {text: index for index, text in enumerate(distinct)}
+    return {plural: distinct, name: [position[text] for text in texts]}

@@ -1,0 +1,24 @@
+"""Pieces of markup that all sections are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+__all__ = ["choice", "section"]
+
+
+def section(name: str, title: str, how: str, body: str) -> str:
+    """A section with its heading and a line on how to read it; `body` is markup."""
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-heading">\n'
+        f'<div class="head"><h2 id="{name}-heading">{escape(title)}</h2></div>\n'
+        f'<p class="how">{escape(how)}</p>\n{body}\n</section>'
+    )
+
+
+def choice(name: str, label: str, options: Sequence[str], *, none: str | None = None) -> str:
+    """A labelled list to choose one of the options from, or none where that has a name."""
+    first = "" if none is None else f'<option value="">{escape(none)}</option>'
+    rest = "".join(f'<option value="{index}">{escape(option)}</option>' for index, option in enumerate(options))
+    return f'<label>{escape(label)} <select id="{name}">{first}{rest}</select></label>'

@@ -1,0 +1,184 @@
+"""The sections of the report, as markup. Every text that comes from outside goes through `escape`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from allocator.report.bar_charts import bar_panels
+from allocator.report.charts import HOUR, cdf_chart, efficiency_chart, queue_chart, utilization_chart
+from allocator.report.page.markup import choice, section
+from allocator.report.presentation import Presentation
+
+if TYPE_CHECKING:
+    from allocator.results.result import SimulationResult
+
+__all__ = [
+    "allocation_section",
+    "bars_section",
+    "distribution_sections",
+    "efficiency_section",
+    "jobs_section",
+    "queue_section",
+    "timeline_section",
+    "utilization_section",
+]
+
+
+def bars_section(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """The figures that the preset shows as bars, a panel each; nothing where it shows none."""
+    panels = bar_panels(summaries)
+    if not panels:
+        return ""
+    how = (
+        "The figures by which the paper compares its policies, under its names. Shorter is better. Behind each value "
+        f"its ratio to that of {Presentation.of(summaries).labels[0]}, the first of them."
+    )
+    return section("bars", "Side by side", how, f'<div class="panels">{"".join(panels)}</div>')
+
+
+def distribution_sections(
+    results: Sequence[SimulationResult], of_run: Sequence[int], *, rho: str = "rho", meaning: str = ""
+) -> list[str]:
+    """Distributions of completion time and of finish-time fairness, over the jobs of all runs of a policy.
+
+    Parameters
+    ----------
+    results : (R,) runs.
+    of_run : (R,) position of the policy of each.
+    rho, meaning : column of the table of jobs, and what it is.
+    """
+    n_policies = max(of_run) + 1
+    n_jobs, jct, rhos = [0] * n_policies, *([np.empty(0)] * n_policies for _ in range(2))
+    for policy, result in zip(of_run, results, strict=True):
+        n_jobs[policy] += len(result.jobs)
+        jct[policy] = np.append(jct[policy], result.jobs["jct"].to_numpy(np.float64) / HOUR)
+        rhos[policy] = np.append(rhos[policy], result.jobs[rho].to_numpy(np.float64))
+    jct_title, rho_title = "Job completion time", "Finish-time fairness"
+    jct_chart = cdf_chart("jct", jct, n_jobs, title=jct_title, x_label="job completion time (hours)")
+    rho_label = f"rho: {meaning or 'job completion time / the same on an isolated share of the cluster'}"
+    rho_chart = cdf_chart("rho", rhos, n_jobs, title=rho_title, x_label=rho_label, reference=1.0)
+    how_jct = (
+        "At each time, the fraction of all jobs of the trace that took at most so long from arrival to "
+        "completion. Further left and higher is better; the end of the curve is the slowest job."
+    )
+    how_rho = (
+        "Below 1 (dashed line) a job finished sooner than with an equal share of the cluster; "
+        "above 1 it was treated unfairly. A fair policy is a steep curve left of the line with a short tail."
+    )
+    return [
+        section("jct", jct_title, how_jct, _scale_switch("jct") + jct_chart),
+        section("rho", rho_title, how_rho, _scale_switch("rho") + rho_chart),
+    ]
+
+
+def timeline_section(names: Sequence[str]) -> str:
+    """Who ran where, in one run or in two beside each other; drawn by the script, anew at each zoom."""
+    how = (
+        "One row per GPU, one bar per stretch in which a job kept the GPU, one colour per job, the same in both "
+        "timelines. The band above the rows of an accelerator type shows how many of its GPUs were busy. Point at a "
+        "bar to follow its job, click to keep it; drag to move; zoom with the buttons, the keys ← → + −, two fingers, "
+        "or Ctrl and the wheel. Dragging over the queue or the utilisation chooses the same stretch of time."
+    )
+    buttons = "".join(
+        f'<button type="button" data-move="{move}" aria-label="{label}">{sign}</button>'
+        for move, label, sign in (
+            ("left", "earlier", "←"),
+            ("right", "later", "→"),
+            ("in", "zoom in", "+"),
+            ("out", "zoom out", "−"),
+            ("all", "whole run", "whole run"),
+        )
+    )
+    second = choice("timeline-second", "Second", names, none="none") if len(names) > 1 else ""
+    panes = "".join(
+        f'<figure class="pane" id="pane-{place}"><figcaption id="pane-{place}-name"></figcaption>'
+        f'<canvas tabindex="0" role="img" aria-label="GPU timeline">GPU timeline</canvas></figure>'
+        for place in ("first", "second")
+    )
+    body = (
+        f'<div class="controls">{choice("timeline-first", "First", names)}{second}'
+        f'<span class="buttons">{buttons}</span></div>'
+        '<p id="timeline-note" class="note" aria-live="polite"></p>'
+        f'<p id="timeline-job" class="note" aria-live="polite" hidden></p>{panes}'
+        "<noscript><p>The timeline needs JavaScript.</p></noscript>"
+    )
+    return section("timeline", "GPU timelines", how, body)
+
+
+def jobs_section(names: Sequence[str]) -> str:
+    """All jobs of one run; filled by the script, as much of it as is in view."""
+    how = (
+        "All jobs of one policy, times in hours. Search for words in id, type, user and status, or in one column, as "
+        "in type:resnet, status:completed, jct>10 or rho<1. Click a heading to sort, and a job to see it in the "
+        "timelines."
+    )
+    body = (
+        f'<div class="controls">{choice("jobs-run", "Policy", names)}'
+        '<label>Search <input type="search" id="jobs-search" autocomplete="off" spellcheck="false"></label>'
+        '<output id="jobs-count" for="jobs-search jobs-run"></output></div>'
+        '<div id="jobs-view" class="scroll tall jobs" tabindex="0" role="region" aria-label="Jobs">'
+        '<table id="jobs-table"><thead></thead><tbody></tbody></table></div>'
+        "<noscript><p>The table of jobs needs JavaScript.</p></noscript>"
+    )
+    return section("jobs", "Jobs", how, body)
+
+
+def queue_section(queues: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
+    """Queue length of all policies over time."""
+    how = (
+        "Jobs that had arrived, were not finished and did not run in the round, averaged over short stretches "
+        "where it changes often. A short queue is better."
+    )
+    return section("queue", "Queue", how, queue_chart(queues, of_run, title="Jobs in the queue over time"))
+
+
+def utilization_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
+    """Busy part of the cluster of all policies over time."""
+    how = (
+        "GPUs that jobs had, of all GPUs of the cluster. Once the last job has arrived the cluster runs dry, and how "
+        "long that takes is a matter of the longest jobs: the table has the utilisation up to the last arrival, too."
+    )
+    chart = utilization_chart(series, of_run, title="Busy GPUs over time")
+    return section("utilization", "Utilisation", how, chart)
+
+
+def efficiency_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
+    """Cluster efficiency of all policies over time; nothing where no run has deadlines, or none knows it."""
+    if not any(each["value"] for each in series):
+        return ""
+    how = (
+        "What the running jobs make of the cluster: the sum of their speedups over one GPU, over all GPUs. A job that "
+        "is given GPUs on which it hardly goes faster adds little. More is better."
+    )
+    chart = efficiency_chart(series, of_run, title="Cluster efficiency over time")
+    return section("efficiency", "Cluster efficiency", how, chart)
+
+
+def allocation_section(names: Sequence[str]) -> str:
+    """The allocation matrix of one decision; filled by the script."""
+    how = (
+        "What the policy decided: the share of time each job gets on each accelerator type, 1 being always. "
+        "The price of a type is what one more GPU of it would add to the objective: 0 where something else, often a "
+        "job that already runs all the time, holds the objective where it is."
+    )
+    body = (
+        f'<div class="controls">{choice("allocation-run", "Policy", names)}'
+        '<label>Decision <input type="range" id="allocation-decision" min="0" max="0" value="0"></label>'
+        '<output id="allocation-where" for="allocation-decision"></output></div>'
+        '<p id="allocation-note" class="note" aria-live="polite"></p>'
+        '<div class="scroll tall" tabindex="0" role="region" aria-label="Allocation matrix">'
+        '<table id="allocation-table" class="heat"></table></div>'
+        "<noscript><p>The allocation matrix needs JavaScript.</p></noscript>"
+    )
+    return section("allocation", "Allocation matrix", how, body)
+
+
+def _scale_switch(name: str) -> str:
+    return (
+        f'<div class="controls switch" role="group" aria-label="Scale of the x axis" data-chart="{name}">'
+        '<button type="button" data-scale="log" aria-pressed="true">log</button>'
+        '<button type="button" data-scale="linear" aria-pressed="false">linear</button></div>'
+    )

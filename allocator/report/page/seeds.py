@@ -1,0 +1,130 @@
+"""Runs of one policy that differ in their seed: their means, and how sure these are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Policies", "half_width"]
+
+_CONFIDENCE = 0.95
+# What tells the rows of the tables within a summary apart.
+_ROW_KEYS = ("gpus", "user", "entity", "priority_weight")
+
+
+@dataclass(frozen=True, eq=False)
+class Policies:
+    """P policies of R runs.
+
+    Attributes
+    ----------
+    of_run : (R,) position of the policy of each run.
+    summaries : (P,) figures of each policy, means over its runs.
+    half_widths : (P,) by figure, half the width of its 95 % interval; empty for a policy with one run.
+    """
+
+    of_run: tuple[int, ...]
+    summaries: tuple[Mapping[str, Any], ...]
+    half_widths: tuple[Mapping[str, float], ...]
+
+    @classmethod
+    def of(cls, summaries: Sequence[Mapping[str, Any]]) -> Policies:
+        """Put runs together that have the same label and preset, and a seed each; all others stand alone.
+
+        Parameters
+        ----------
+        summaries : of the runs, each with its settings under "settings".
+        """
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        for run, summary in enumerate(summaries):
+            settings = summary.get("settings", {})
+            known = alike.setdefault((_label(summary), settings.get("preset"), summary.get("cluster")), [])
+            known.append(run)
+        groups = [group for runs in alike.values() for group in _of_seeds(runs, summaries)]
+        groups.sort()
+        of_run = {run: position for position, group in enumerate(groups) for run in group}
+        return cls(
+            of_run=tuple(of_run[run] for run in range(len(summaries))),
+            summaries=tuple(_mean([summaries[run] for run in group]) for group in groups),
+            half_widths=tuple(_half_widths([summaries[run] for run in group]) for group in groups),
+        )
+
+    @property
+    def most_runs(self) -> int:
+        """Runs of the policy with the most."""
+        return max(map(self.of_run.count, self.of_run), default=0)
+
+    def run_names(self, names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Names of the runs, from the (P,) names of the policies: with the seed where a policy has several."""
+        alone = [self.of_run.count(policy) == 1 for policy in range(len(names))]
+        return [
+            names[policy] if alone[policy] else f"{names[policy]}, seed {_seed(summary)}"
+            for policy, summary in zip(self.of_run, summaries, strict=True)
+        ]
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half the width of the 95 % interval of a mean of n values, t_(0.975, n - 1) s / sqrt(n); nan of fewer than 2."""
+    n = len(values)
+    if n < 2:
+        return math.nan
+    from scipy.special import stdtrit
+
+    mean = math.fsum(values) / n
+    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+    return float(stdtrit(n - 1, (1 + _CONFIDENCE) / 2)) * math.sqrt(variance / n)
+
+
+def _of_seeds(runs: list[int], summaries: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    seeds = [_seed(summaries[run]) for run in runs]
+    different = None not in seeds and len(set(map(str, seeds))) == len(seeds)
+    return [runs] if different else [[run] for run in runs]
+
+
+def _label(summary: Mapping[str, Any]) -> Any:
+    return summary.get("label", summary.get("policy"))
+
+
+def _seed(summary: Mapping[str, Any]) -> Any:
+    return summary.get("settings", {}).get("seed")
+
+
+def _mean(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The first summary with the means of its numbers, and of those of the tables in it, over all of them."""
+    if len(summaries) == 1:
+        return summaries[0]
+    merged: dict[str, Any] = {}
+    for name, first in summaries[0].items():
+        values = [summary.get(name) for summary in summaries]
+        numbers = _numbers(values)
+        if name in _ROW_KEYS or all(value == first for value in values):
+            merged[name] = first
+        elif numbers:
+            merged[name] = math.fsum(numbers) / len(numbers)
+        elif isinstance(first, list):
+            merged[name] = _mean_rows([value or [] for value in values])
+        else:
+            merged[name] = first
+    return merged
+
+
+def _mean_rows(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """One row per key that any of the tables has."""
+    alike: dict[Any, list[Mapping[str, Any]]] = {}
+    for table in tables:
+        for row in table:
+            alike.setdefault(next((row[key] for key in _ROW_KEYS if key in row), None), []).append(row)
+    return [_mean(rows) for rows in alike.values()]
+
+
+def _half_widths(summaries: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+    if len(summaries) == 1:
+        return {}
+    columns = {name: _numbers([summary.get(name) for summary in summaries]) for name in summaries[0]}
+    return {name: half_width(numbers) for name, numbers in columns.items() if len(numbers) == len(summaries)}
+
+
+def _numbers(values: Sequence[Any]) -> list[float]:
+    return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]

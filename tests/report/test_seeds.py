@@ -1,0 +1,61 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from allocator.report.page.seeds import Policies, half_width
+
+
+def run(policy: str, seed: int | None, **figures: Any) -> dict[str, Any]:
+    return {"policy": policy, "cluster": "v100:8", **figures, "settings": {"preset": "default", "seed": seed}}
+
+
+def test_half_width_is_that_of_students_interval() -> None:
+    values = [3.0, 4.5, 5.0, 9.0]
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    assert half_width(values) == pytest.approx((high - low) / 2)
+    assert half_width([2.0, 2.0]) == 0
+    assert np.isnan(half_width([3.0]))
+
+
+def test_runs_with_seeds_of_their_own_are_one_policy() -> None:
+    runs = [run("fifo", 0, average_jct=10.0), run("srtf", 0, average_jct=5.0), run("fifo", 1, average_jct=20.0)]
+    policies = Policies.of(runs)
+    assert policies.of_run == (0, 1, 0)
+    assert [summary["average_jct"] for summary in policies.summaries] == [15.0, 5.0]
+    assert policies.half_widths[0]["average_jct"] == pytest.approx(half_width([10.0, 20.0]))
+    assert policies.half_widths[1] == {}
+    assert policies.most_runs == 2
+    assert policies.run_names(["fifo", "srtf"], runs) == ["fifo, seed 0", "srtf", "fifo, seed 1"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        run("fifo", 0, average_jct=20.0),
+        run("fifo", None, average_jct=20.0),
+        run("fifo", 1, average_jct=20.0, label="fifo:age=2"),
+        run("fifo", 1, average_jct=20.0) | {"cluster": "v100:16"},
+    ],
+)
+def test_runs_that_differ_in_anything_else_stand_alone(other: dict[str, Any]) -> None:
+    policies = Policies.of([run("fifo", 0, average_jct=10.0), other])
+    assert policies.of_run == (0, 1)
+    assert policies.half_widths == ({}, {})
+
+
+def test_a_figure_that_some_runs_lack_has_a_mean_and_no_interval() -> None:
+    policies = Policies.of([run("fifo", seed, p99_jct=value) for seed, value in enumerate((4.0, None, 8.0))])
+    assert policies.summaries[0]["p99_jct"] == 6.0
+    assert "p99_jct" not in policies.half_widths[0]
+
+
+def test_rows_of_the_same_part_are_averaged() -> None:
+    small = [{"gpus": "1", "jobs": 4, "average_jct": 2.0}]
+    both = [{"gpus": "1", "jobs": 6, "average_jct": 4.0}, {"gpus": "2-4", "jobs": 1, "average_jct": 9.0}]
+    (summary,) = Policies.of([run("fifo", 0, by_size=small), run("fifo", 1, by_size=both)]).summaries
+    assert summary["by_size"] == [
+        {"gpus": "1", "jobs": 5.0, "average_jct": 3.0},
+        {"gpus": "2-4", "jobs": 1, "average_jct": 9.0},
+    ]
