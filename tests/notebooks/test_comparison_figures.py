@@ -56,7 +56,7 @@ def test_a_bar_is_the_mean_over_seeds(axes):
     low, high = axes.get_ylim()
     assert low > high  # the first one is on top
     colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
-    assert colours == [figures.COLOURS[0].lower(), figures.COLOURS[1].lower()]
+    assert colours == [style["color"] for style in figures.looks(["first", "second", "third"]).values()][:2]
 
 
 def test_whiskers_are_confidence_intervals(axes):
