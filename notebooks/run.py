@@ -55,7 +55,7 @@ TABLE = FOLDER.parent / "docs" / "notebooks.md"
 
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _BEGIN, _END = "<!-- python notebooks/run.py --table -->", "<!-- end -->"
-_PALETTE = 256
+_PALETTE = 64
 _STORED_TYPES = ("image/png", "text/html", "text/markdown", "text/plain")
 _FULL_SECONDS, _SMALL_SECONDS = 7 * 24 * 3600, 600
 

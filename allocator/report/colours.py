@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from zlib import crc32
 
-__all__ = ["DARK", "LIGHT", "Look", "policy_colour", "policy_looks"]
+__all__ = ["DARK", "LIGHT", "Look", "policy_colour", "policy_looks", "style_rules"]
 
 LIGHT = (
     "#0072b2",
@@ -44,7 +44,7 @@ DARK = (
 """The same on dark paper."""
 
 _SOLID = 5
-_DASHES = 4
+_DASHES = ("none", "7 3", "2 3", "9 3 2 3")
 
 # Policies that are often compared differ in their colour; a policy that is blind to accelerator types has a relative
 # of the colour of the one that is not.
@@ -104,6 +104,11 @@ class Look:
         """The colour on dark paper."""
         return DARK[self.colour]
 
+    @property
+    def dashes(self) -> str:
+        """The dashes, as SVG has them."""
+        return _DASHES[self.dash]
+
 
 def policy_colour(name: str) -> str:
     """The colour of a policy on white paper, from its name alone: the same in every picture.
@@ -126,10 +131,23 @@ def policy_looks(names: Iterable[str]) -> list[Look]:
     return [Look(colour, colour // _SOLID) if own else next(others) for colour, own in zip(wanted, first, strict=True)]
 
 
+def style_rules(names: Iterable[str]) -> str:
+    """CSS that gives the class ``c<position>`` of each policy its colour ``--own`` and its dashes ``--dash``.
+
+    Paper is dark where the reader wants it on a screen; inside of the class ``light``, and in print, it is white.
+    """
+    looks = policy_looks(names)
+    light = " ".join(f"--c{at}: {look.light};" for at, look in enumerate(looks))
+    dark = " ".join(f"--c{at}: {look.dark};" for at, look in enumerate(looks))
+    own = "\n".join(f".c{at} {{ --own: var(--c{at}); --dash: {look.dashes} }}" for at, look in enumerate(looks))
+    on_screen = "@media screen and (prefers-color-scheme: dark)"
+    return f":root, .light {{ {light} }}\n{on_screen} {{ :root {{ {dark} }} }}\n{own}\n"
+
+
 def _further(count: int) -> list[Look]:
     """Looks beyond the ten colours; after thirty, the last dashes stay."""
     places = range(len(LIGHT), len(LIGHT) + count)
-    return [Look(place % len(LIGHT), min(place // len(LIGHT) + 1, _DASHES - 1)) for place in places]
+    return [Look(place % len(LIGHT), min(place // len(LIGHT) + 1, len(_DASHES) - 1)) for place in places]
 
 
 def _own(name: str) -> int:

@@ -47,8 +47,7 @@ def shockwave_canonical(results: pd.DataFrame) -> list[str]:
         _against_best(results, RHO, 1.0, "", "worst rho"),
         sentence(f"no policy is better in all four figures in any draw{_but_for(_beaten(results))}"),
         "The artifact's own run on the draw of seed 25 has 5.0 % of unfair jobs beside 22.5 % under Themis, a "
-        "makespan of "
-        "6.72 h beside 6.72 h under OSSP, and an average JCT of 2.77 h beside 2.68 h under MST.",
+        "makespan of 6.72 h beside 6.72 h under OSSP, and an average JCT of 2.77 h beside 2.68 h under MST.",
     ]
 
 
@@ -103,22 +102,19 @@ def shockwave_contention(results: pd.DataFrame) -> list[str]:
     return [
         sentence(
             f"at {high:g} jobs per GPU {OWN} treats {plus_minus(pair.first)} % of the jobs unfairly, "
-            f"{_rank(most, UNFAIR)}, "
-            f"and {second}, the best of the others, {plus_minus(pair.second)} % (means over {few(len(pair.first))} "
-            "draws of jobs, 95 % intervals)"
+            f"{_rank(most, UNFAIR)}, and {second}, the best of the others, {plus_minus(pair.second)} % (means over "
+            f"{few(len(pair.first))} draws of jobs, 95 % intervals)"
         ),
         sentence(f"at {low:g} jobs per GPU it is {easy:.1f} %, {_rank(least, UNFAIR)}"),
         sentence(
             f"between the policies with the longest and the shortest average JCT lie {spreads[0]:.0f} % at {low:g} "
-            "jobs per "
-            f"GPU and {spreads[1]:.0f} % at {high:g}"
+            f"jobs per GPU and {spreads[1]:.0f} % at {high:g}"
             + (": the more jobs wait, the more it matters which" if spreads[1] > spreads[0] else "")
         ),
         _against_best(most, "makespan", HOUR, "h", f"makespan at {high:g} jobs per GPU"),
         _against_best(most, "average_jct", HOUR, "h", f"average JCT at {high:g} jobs per GPU"),
         "The paper varies contention on 14 GPUs (figure 16) and finds the same tendency; its figures are not in the "
-        "public "
-        "artifact.",
+        "public artifact.",
     ]
 
 
@@ -144,26 +140,26 @@ def shockwave_scale(results: pd.DataFrame) -> list[str]:
     return [
         sentence(
             f"{OWN} has the fewest unfair jobs on {few(len(fewest))} of {few(len(sizes))} clusters; on {sizes[-1]} "
-            "GPUs it "
-            f"treats {plus_minus(pair.first)} % of the jobs unfairly and {second} {plus_minus(pair.second)} % (means "
-            "over "
-            f"{few(len(pair.first))} draws of jobs, 95 % intervals)"
+            f"GPUs it treats {plus_minus(pair.first)} % of the jobs unfairly and {second} {plus_minus(pair.second)} % "
+            f"(means over {few(len(pair.first))} draws of jobs, 95 % intervals)"
         ),
         _against_best(largest, "makespan", HOUR, "h", f"makespan on {sizes[-1]} GPUs"),
         _against_best(largest, "average_jct", HOUR, "h", f"average JCT on {sizes[-1]} GPUs"),
         sentence(
-            f"its worst rho is {listed(f'{figure:.2f} on {size} GPUs' for size, figure in rho.items())}; the more jobs "
-            "there are, the worse the worst of them tends to fare, whoever decides"
+            f"its worst rho is {listed(f'{figure:.2f} on {size} GPUs' for size, figure in rho.items())}"
+            + (": the more jobs there are, the worse the worst of them fares" if _rising(rho) else "")
         ),
         sentence(
             f"a simulation of {sizes[-1]} GPUs costs {seconds[OWN]:.1f} s of processor time under {OWN}, which plans, "
-            "and "
-            f"{seconds.drop(OWN).median():.1f} s under the median of the others"
+            f"and {seconds.drop(OWN).median():.1f} s under the median of the others"
         ),
         "The paper compares the same four figures on 64, 128 and 256 GPUs (figure 9); its results are not in the "
-        "public "
-        "artifact.",
+        "public artifact.",
     ]
+
+
+def _rising(figures: dict[int, float]) -> bool:
+    return list(figures.values()) == sorted(figures.values())
 
 
 def shockwave_tradeoff(means: pd.DataFrame) -> list[str]:
@@ -204,12 +200,10 @@ def shockwave_tradeoff(means: pd.DataFrame) -> list[str]:
         ),
         sentence(
             f"the 95 % interval of a combination's share of unfair jobs is \N{PLUS-MINUS SIGN} {width:.1f} points "
-            "(median), "
-            f"and all of them lie within {distance:.1f}: "
+            f"(median), and all of them lie within {distance:.1f}: "
             + (
                 "the draws differ from each other more than the weights do, and a single combination of the front is "
-                "no "
-                "recommendation"
+                "no recommendation"
                 if width > distance / 2
                 else "the weights matter more than the draws"
             )
@@ -231,16 +225,13 @@ def shockwave_fairness_rows(results: pd.DataFrame) -> list[str]:
     return [
         sentence(
             f"stage 1 finds a plan that is fair to everyone in {share['published', low]:.0f} % of its plans at {low:g} "
-            "jobs "
-            f"per GPU and in {share['published', high]:.0f} % at {high:g} as published, and in "
+            f"jobs per GPU and in {share['published', high]:.0f} % at {high:g} as published, and in "
             f"{share['own finish', low]:.0f} and {share['own finish', high]:.0f} % if jobs are held to their own "
-            "finish "
-            f"(means over {few(counts)} draws of jobs and three forecasts)"
+            f"finish (means over {few(counts)} draws of jobs and three forecasts)"
         ),
         sentence(
             f"whether it is asked, and how, moves the share of unfair jobs by at most {moved['own finish']:.1f} "
-            "percentage "
-            f"points with the other rule and {moved['off']:.1f} without any, at any load"
+            f"percentage points with the other rule and {moved['off']:.1f} without any, at any load"
         ),
         sentence(
             f"a forecast that knows only the batch sizes seen so far moves it by up to {causal:.1f} points"
@@ -251,8 +242,7 @@ def shockwave_fairness_rows(results: pd.DataFrame) -> list[str]:
             )
         ),
         "Plans that are fair to everyone exist when few jobs are left and none is late; all priorities are 1 then, "
-        "and stage "
-        "2 gives mostly the same rounds without being told to.",
+        "and stage 2 gives mostly the same rounds without being told to.",
         "The paper describes the published rule (section 5) and has no figure of it.",
     ]
 

@@ -33,8 +33,7 @@ def las_multi_gpu(results: pd.DataFrame) -> list[str]:
     return [
         *_attained_service(results),
         "The paper's notebooks print 26.1 h without and 18.5 h with throughputs at 1.0 jobs per hour on 108 GPUs; at "
-        "2.6, "
-        "70.5 and 36.4 h, and 30.5 h with space sharing.",
+        "2.6, 70.5 and 36.4 h, and 30.5 h with space sharing.",
     ]
 
 
@@ -56,20 +55,17 @@ def _attained_service(results: pd.DataFrame) -> list[str]:
     return [
         sentence(
             f"with throughputs known, average JCT is {compared(*pair.means, more='longer', less='shorter')} than "
-            "without at "
-            f"{load:g} jobs per hour, the largest load that all policies bear: {plus_minus(pair.first)} h under "
-            f"`{aware}` "
-            f"and {plus_minus(pair.second)} h under `{blind}` (means over {few(len(pair.first))} seeds, 95 % intervals)"
+            f"without at {load:g} jobs per hour, the largest load that all policies bear: {plus_minus(pair.first)} h "
+            f"under `{aware}` and {plus_minus(pair.second)} h under `{blind}` (means over {few(len(pair.first))} "
+            "seeds, 95 % intervals)"
         ),
         sentence(
             f"it is {'shorter' if pair.means[0] < pair.means[1] else 'longer'} {pair.on_same_jobs()}, since types "
-            "differ "
-            "in how much faster they make a job, and the blind policy hands out GPUs as if they did not"
+            "differ in how much faster they make a job, and the blind policy hands out GPUs as if they did not"
         ),
         sentence(
             f"with space sharing as well (`{packed}`) it is {lightly} than with throughputs alone at {lightest:g} jobs "
-            "per "
-            f"hour, where few jobs wait, and {heavily} at {load:g}"
+            f"per hour, where few jobs wait, and {heavily} at {load:g}"
         ),
         sentence(f"beside `{aware}`, {listed(beside)}"),
         _saturation(results),
@@ -103,8 +99,7 @@ def finish_time_fairness(results: pd.DataFrame) -> list[str]:
     return [
         sentence(
             f"with throughputs known, {plus_minus(unfair.first, digits=0)} % of the jobs take over 5 % longer than "
-            "alone on "
-            f"their share of the cluster, and without, {plus_minus(unfair.second, digits=0)} % (means over "
+            f"alone on their share of the cluster, and without, {plus_minus(unfair.second, digits=0)} % (means over "
             f"{few(len(unfair.first))} seeds, 95 % intervals), at {load:g} jobs per hour, the largest load that both "
             "bear"
         ),
@@ -117,11 +112,9 @@ def finish_time_fairness(results: pd.DataFrame) -> list[str]:
             f"throughputs ({pair.means[0]:.1f} and {pair.means[1]:.1f} h), {pair.on_same_jobs()}"
         ),
         "The share that a job is compared with has GPUs of all types; who is given the types that suit beats it, "
-        "while the "
-        "blind policy may give a job its least suitable type and count it as served.",
-        "The paper's notebooks print 18.5 h with and 26.1 h without throughputs at 1.0 jobs per hour on 108 GPUs, and "
-        "33.9 "
-        "and 64.4 h at 2.6.",
+        "while the blind policy may give a job its least suitable type and count it as served.",
+        "The paper's notebooks print 18.5 h with and 26.1 h without throughputs at 1.0 jobs per hour on 108 GPUs, "
+        "and 33.9 and 64.4 h at 2.6.",
     ]
 
 
@@ -136,10 +129,9 @@ def makespan(results: pd.DataFrame) -> list[str]:
     return [
         sentence(
             f"with throughputs known, {n} jobs have a makespan {compared(*pair.means, more='longer', less='shorter')} "
-            "than "
-            f"without: {plus_minus(pair.first, digits=0)} h under `{aware}` and {plus_minus(pair.second, digits=0)} h "
-            "under "
-            f"`{blind}` (means over {few(len(pair.first))} seeds, 95 % intervals)"
+            f"than without: {plus_minus(pair.first, digits=0)} h under `{aware}` and "
+            f"{plus_minus(pair.second, digits=0)} h under `{blind}` (means over {few(len(pair.first))} seeds, 95 % "
+            "intervals)"
         ),
         sentence(f"it is {'shorter' if pair.means[0] < pair.means[1] else 'longer'} {pair.on_same_jobs(digits=0)}"),
         sentence(
@@ -164,9 +156,8 @@ def makespan(results: pd.DataFrame) -> list[str]:
                 else ""
             )
         ),
-        "The paper's notebooks print 426.6 h for FIFO, 263.9 h for Gandiva, 169.4 h with throughputs and 168.1 h with "
-        "space "
-        "sharing, for 500 jobs on 108 GPUs.",
+        "The paper's notebooks print 426.6 h for FIFO, 263.9 h for Gandiva, 169.4 h with throughputs and 168.1 h "
+        "with space sharing, for 500 jobs on 108 GPUs.",
     ]
 
 
@@ -181,10 +172,9 @@ def priorities(results: pd.DataFrame) -> list[str]:
     growth = {weight: figures[load] / figures[lightest] for weight, figures in means.items()}
     return [
         sentence(
-            f"with throughputs known, average JCT of jobs of weight 5 is "
+            "with throughputs known, average JCT of jobs of weight 5 is "
             f"{compared(*heavy.means, more='longer', less='shorter')} than without at {load:g} jobs per hour, the "
-            "largest "
-            f"load that both bear: {plus_minus(heavy.first)} and {plus_minus(heavy.second)} h (means over "
+            f"largest load that both bear: {plus_minus(heavy.first)} and {plus_minus(heavy.second)} h (means over "
             f"{few(len(heavy.first))} seeds, 95 % intervals)"
         ),
         sentence(f"it is {'shorter' if heavy.means[0] < heavy.means[1] else 'longer'} {heavy.on_same_jobs()}"),
@@ -202,6 +192,5 @@ def priorities(results: pd.DataFrame) -> list[str]:
             )
         ),
         "A fifth of the jobs has weight 5, and a few long ones make their average, which is why its intervals are "
-        "wide; "
-        "there is no recorded figure of the paper to compare with.",
+        "wide; there is no recorded figure of the paper to compare with.",
     ]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["estimation", "hierarchical", "mechanism_fidelity", "policy_runtimes"]
 
-PERCENT = 0.01
+HOUR, PERCENT = 3600.0, 0.01
 
 
 def mechanism_fidelity(results: pd.DataFrame) -> list[str]:
@@ -32,9 +32,8 @@ def mechanism_fidelity(results: pd.DataFrame) -> list[str]:
     light, heavy = (sum(above["gavel", "360 s", at]) / len(above["gavel", "360 s", at]) for at in (lightest, load))
     return [
         sentence(
-            f"rounds of 6 minutes make average JCT {_percent_above(short)} that of shares carried out exactly, and "
-            "rounds "
-            f"of 48 minutes {_percent_above(long)} (preset `default`, {load:g} jobs per hour, means over "
+            f"rounds of 6 minutes leave average JCT {_percent_above(short)} that of shares carried out exactly, and "
+            f"rounds of 48 minutes {_percent_above(long)} (preset `default`, {load:g} jobs per hour, means over "
             f"{few(len(short))} seeds, 95 % intervals of the difference on the same jobs)"
         ),
         sentence(
@@ -45,8 +44,7 @@ def mechanism_fidelity(results: pd.DataFrame) -> list[str]:
         ),
         sentence(
             f"under the preset `gavel`, rounds of 6 minutes are {light:.1f} % above the ideal at {lightest:g} jobs per "
-            "hour "
-            f"and {heavy:.1f} % at {load:g}"
+            f"hour and {heavy:.1f} % at {load:g}"
             + (
                 ": there types choose their jobs one after the other, v100 first, and with little load take jobs that "
                 "would be faster elsewhere"
@@ -80,7 +78,7 @@ def estimation(results: pd.DataFrame) -> list[str]:
     aware, known = "max_min_fairness_perf", "max_min_fairness_packed"
     load = busiest(summary(results, load="jobs_per_hour", value="average_jct", series="run"), "jobs_per_hour")
     rows = results[results["jobs_per_hour"] == load]
-    gain = paired(rows, value="average_jct", series="run", first=known, second=aware)
+    gain = paired(rows, value="average_jct", series="run", first=known, second=aware, unit=HOUR)
     estimated = rows[rows["estimation_error"].notna()]
     errors = estimated.groupby(["profiling_percentage", "reference_models"])["estimation_error"].mean()
     least, most = (errors.index.get_level_values(i) for i in (0, 1))
@@ -93,25 +91,22 @@ def estimation(results: pd.DataFrame) -> list[str]:
     own = 100.0 * (costs[dearest].first / costs[dearest].second - 1.0)
     return [
         sentence(
-            f"beginning with estimates costs little: average JCT with the worst of them "
-            f"({dearest.partition(', ')[2]}) is {plus_minus(own)} % above that with throughputs known from the start, "
-            "at "
-            f"{load:g} jobs per hour (mean over {few(len(own))} seeds, 95 % interval)"
+            f"beginning with estimates costs little: average JCT with the worst of them ({dearest.partition(', ')[2]}) "
+            f"is {plus_minus(own)} % above that with throughputs known from the start, at {load:g} jobs per hour (mean "
+            f"over {few(len(own))} seeds, 95 % interval)"
             if own.mean() < 5.0
             else f"estimates cost: with the worst of them ({dearest.partition(', ')[2]}) average JCT is "
-            f"{plus_minus(own)} % "
-            f"above that with throughputs known from the start, at {load:g} jobs per hour (mean over {few(len(own))} "
-            "seeds, 95 % interval)"
+            f"{plus_minus(own)} % above that with throughputs known from the start, at {load:g} jobs per hour (mean "
+            f"over {few(len(own))} seeds, 95 % interval)"
         ),
         sentence(
-            f"space sharing with known throughputs makes average JCT "
-            f"{compared(*gain.means, more='longer', less='shorter')} than without sharing, {gain.on_same_jobs('s', 0)}"
+            "space sharing with known throughputs makes average JCT "
+            f"{compared(*gain.means, more='longer', less='shorter')} than without sharing, {gain.on_same_jobs()}"
         ),
         sentence(
             f"the error before anything has run falls from {errors.max():.3f} to {errors.min():.3f} with profiling and "
             f"reference models together; with everything profiled it is still {few_all:.3f} with {most.min():g} "
-            "reference "
-            f"models and {many_all:.3f} with {most.max():g}"
+            f"reference models and {many_all:.3f} with {most.max():g}"
         ),
         sentence(
             "more reference models are worth more than more profiling"
@@ -146,8 +141,7 @@ def hierarchical(results: pd.DataFrame) -> list[str]:
     return [
         sentence(
             f"once all {n} jobs are there, entities of weight 1, 2 and 3 have {listed(shares)} % of the throughput "
-            "(means "
-            f"over {few(len(fair))} draws, 95 % intervals), where their weights ask for "
+            f"(means over {few(len(fair))} draws, 95 % intervals), where their weights ask for "
             f"{listed(f'{weight:.1f}' for weight in weights)} %"
         ),
         sentence(
@@ -160,8 +154,7 @@ def hierarchical(results: pd.DataFrame) -> list[str]:
             f"the throughput of all jobs together, beside the policy that takes all GPUs for equal, is {listed(gains)}"
         ),
         "The paper's figure 11 shows the same steps; the stored outputs of its notebook are those of a run in which "
-        "the "
-        "integer program had failed, and ours fill what these leave.",
+        "the integer program had failed, and ours fill what these leave.",
     ]
 
 
@@ -207,7 +200,6 @@ def policy_runtimes(results: pd.DataFrame) -> list[str]:
     )
     lines.append(
         "The original's public code, on a loaded machine with ECOS, took 0.2 s for 256 jobs with max-min fairness, "
-        "8.7 s "
-        "with water filling and 21 s with pairs; the paper's figure 12 has the same order."
+        "8.7 s with water filling and 21 s with pairs; the paper's figure 12 has the same order."
     )
     return lines

@@ -133,6 +133,18 @@ def test_the_front_may_be_of_some_points_only(axes):
     assert len(points) == 3
 
 
+def test_intervals_of_a_trade_off_are_crosses_that_do_not_widen_it(axes):
+    wide = CHOICES.assign(hours_width=[0.5, 100.0, np.nan])
+    figures.trade_off(axes, wide, x="hours", y="rho", colour="k", marker="k", widths={"hours": "hours_width"})
+    _front, *rest = axes.get_lines()
+    points, crosses = rest[:3], rest[3:]
+    assert [list(line.get_xdata()) for line in crosses[:2]] == [[2.5, 3.5], [-99.0, 101.0]]
+    assert [set(line.get_ydata()) for line in crosses[:2]] == [{1.0}, {3.0}]
+    assert crosses[0].get_color() == points[0].get_color()
+    assert axes.get_xlim()[0] > 0
+    assert axes.get_xlim()[1] < 4
+
+
 def test_keys_name_every_colour_and_marker(axes):
     figures.trade_off(axes, CHOICES, x="hours", y="rho", colour="k", marker="power")
     figures.key_beside(axes, CHOICES, colour="k", marker="power", titles=("k of it", "power"))

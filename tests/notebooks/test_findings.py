@@ -149,6 +149,107 @@ def test_planning_is_praised_only_where_it_is_better(multiple, words):
     assert f"on {'two' if multiple < 1 else 'none'} of two clusters" in first
 
 
+def frame(columns: str, *rows: tuple[object, ...]) -> pd.DataFrame:
+    """Rows for each of three seeds, all completed."""
+    found = pd.concat([pd.DataFrame(rows, columns=columns.split()).assign(seed=seed) for seed in range(3)])
+    return found.assign(status="completed")
+
+
+@pytest.mark.parametrize(("long", "words"), [(1.10, "grows with"), (1.01, "does not here")])
+def test_rounds_are_compared_with_the_ideal(long, words):
+    columns, jct = "preset case jobs_per_hour average_jct", {"ideal": 1.0, "360 s": 1.02, "2880 s": long}
+    rows = [(preset, case, load, jct[case]) for preset in ("default", "gavel") for case in jct for load in (0.2, 0.8)]
+    first, second, *_ = findings.mechanism_fidelity(frame(columns, *rows))
+    assert "2.0 \N{PLUS-MINUS SIGN} 0.0 % above" in first
+    assert f"{100 * long - 100:.1f} \N{PLUS-MINUS SIGN} 0.0 % above" in first
+    assert words in second
+
+
+@pytest.mark.parametrize(("worst", "words"), [(1.02, "costs little"), (1.2, "Estimates cost:")])
+def test_estimates_are_compared_with_what_is_known(worst, words):
+    known = "max_min_fairness_packed"
+    rows = [("max_min_fairness_perf", 2.0, None, None, None), (known, 1.0, None, None, None)]
+    for part, references, error in ((0.1, 4, 0.2), (0.1, 26, 0.05), (1.0, 4, 0.1), (1.0, 26, 0.0)):
+        run = f"{known}, {part:.0%}, {references} references"
+        rows.append((run, worst if error == 0.2 else 1.001, part, references, error))
+    results = frame("run average_jct profiling_percentage reference_models estimation_error", *rows)
+    text = " ".join(findings.estimation(results.assign(jobs_per_hour=0.7)))
+    assert words in text
+    assert f"(10%, 4 references) is {100 * worst - 100:.1f}" in text or "(10%, 4 references) average JCT" in text
+    assert "50 % shorter than without sharing" in text
+    assert "More reference models are worth more than more profiling." in text  # 0.05 beside 0.1
+
+
+def test_entities_are_compared_with_their_weights():
+    shares = {"throughput_share_entity_1": 0.1, "throughput_share_entity_2": 0.3, "throughput_share_entity_3": 0.6}
+    rows = [(policy, case, total) for case in ("fairness", "fifo")
+            for policy, total in (("max_min_fairness_water_filling", 9.0),
+                                  ("max_min_fairness_water_filling_perf", 10.8))]  # fmt: skip
+    results = frame("policy case total_normalised_throughput", *rows).assign(submitted_jobs=18, **shares)
+    text = " ".join(findings.hierarchical(results))
+    assert "10.0 \N{PLUS-MINUS SIGN} 0.0, 30.0 \N{PLUS-MINUS SIGN} 0.0 and 60.0 \N{PLUS-MINUS SIGN} 0.0 %" in text
+    assert "within 10.0 percentage points" in text
+    assert "20.0 \N{PLUS-MINUS SIGN} 0.0 % more with `fairness`" in text
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_times_of_decisions_are_those_measured(plain):
+    names = ("max_min_fairness_perf", "max_min_fairness_water_filling_perf", "max_min_fairness_packed")
+    rows = [(name, "this library", n, n * 1e-5) for name in names for n in (32, 256)]
+    rows += [(names[0], "cvxpy + ECOS", n, n * 4e-5) for n in (32, 256)] * plain
+    text = " ".join(findings.policy_runtimes(frame("policy path submitted_jobs decision_seconds", *rows)))
+    assert "about 256 jobs takes 2.6 ms" in text
+    assert ("takes 4.0 times as long for 256 jobs" in text) == plain
+    assert "to the power of 1.0" in text
+
+
+@pytest.mark.parametrize(("width", "words"), [(30.0, "no recommendation"), (1.0, "the weights matter more")])
+def test_weights_are_weighed_against_the_draws(width, words):
+    columns = "label draws makespan average_jct unfair unfair_width worst_rho_static k exponent"
+    own = [(8.0, 10.0, "0", "1"), (6.0, 20.0, "1", "3"), (9.0, 25.0, "0", "3")]
+    rows = [("Shockwave", 3, span, 2.0, unfair, width, 2.0, k, exponent) for span, unfair, k, exponent in own]
+    rows.append(("Gavel", 3, 9.0, 2.0, 22.0, width, 2.0, "nan", "nan"))
+    text = " ".join(findings.shockwave_tradeoff(pd.DataFrame(rows, columns=columns.split())))
+    assert "Two of three combinations" in text
+    assert "from 6.00 h with 20.0 % to 8.00 h with 10.0 %" in text
+    assert "Gavel has the fewest unfair jobs, 22.0 %; two of the three combinations have fewer, at best 10.0 %" in text
+    assert words in text
+
+
+def test_a_rule_that_changes_nothing_is_said_to_change_nothing():
+    variants = {("published", "oracle"): ("as published", 0.1), ("own finish", "oracle"): ("own finish", 0.1),
+                ("off", "oracle"): ("off", 0.1), ("published", "causal"): ("causal forecast", 0.3)}  # fmt: skip
+    rows = [(rule, forecast, load, f"{load:g} jobs per GPU", variant, unfair, 0.02 * (rule == "own finish"))
+            for (rule, forecast), (variant, unfair) in variants.items() for load in (0.5, 3.75)]  # fmt: skip
+    columns = "rule forecast contention case variant unfair_fraction_static fair_plans"
+    text = " ".join(findings.shockwave_fairness_rows(frame(columns, *rows)))
+    assert "at most 0.0 percentage points with the other rule and 0.0 without any" in text
+    assert "up to 20.0 points: what is known of the jobs matters more" in text
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_promises_that_are_broken_are_counted(late):
+    ratios = {"elasticflow, published": 0.7, "elasticflow, ours": 0.9, "edf": 0.1, "tiresias": 0.4, "chronus": 0.5,
+              "edf_admission": 0.3, "elasticflow_no_admission": 0.35}  # fmt: skip
+    ends = frame("label deadline_ratio late", *((label, ratio, late / 2) for label, ratio in ratios.items()))
+    tight = frame("label deadline_ratio case", *((label, 0.5 * ("elastic" in label), "0.5") for label in ratios))
+    parts = frame("label deadline_ratio case", *((label, ratio, "nothing") for label, ratio in ratios.items()))
+    text = " ".join(findings.deadlines(ends, tight, parts.assign(cluster="v100:16", submitted_jobs=20)))
+    assert "completes 90 \N{PLUS-MINUS SIGN} 0 % of the jobs by their deadlines as it is here and 70" in text
+    assert "`chronus`, 50 % (means over three draws" in text
+    assert ("none is late" in text) == (late == 0)
+    assert "none has any, since" in text
+    assert (
+        "10 % in time, with admission 30 %, with elastic numbers of GPUs but no admission 35 %, and with both 90 %"
+        in text
+    )
+    one = ends[ends["seed"] == 0]
+    assert (
+        "one trace, so no intervals"
+        in findings.deadlines(one, tight, parts.assign(cluster="v100:16", submitted_jobs=20))[0]
+    )
+
+
 def test_a_notebook_shows_them_under_a_heading():
     shown = findings.show(["First.", "Second.", "Third."])
     assert shown.data == "## Findings\n\nFirst.\n\nSecond. Third."

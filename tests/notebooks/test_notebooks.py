@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from pathlib import Path
 
 import matplotlib.image
@@ -13,7 +14,20 @@ import pandas as pd
 import pytest
 
 from benchmarks.figures import STUDIES
-from notebooks.run import FOLDER, STORED_BYTES, cleaned, execute, notebooks, pictures, read, write
+from notebooks.run import (
+    FOLDER,
+    STORED_BYTES,
+    TABLE,
+    cleaned,
+    execute,
+    findings,
+    notebooks,
+    pictures,
+    question,
+    read,
+    with_table,
+    write,
+)
 from throughputs import InputError
 
 # Pictures of each notebook.
@@ -66,6 +80,8 @@ def test_notebook_runs_and_draws(name, results):
     assert table.exists() == (STUDIES / f"{name}.toml").exists()
     if table.exists():
         assert set(pd.read_parquet(table)["status"]) <= {"completed", "saturated"}
+    assert 3 <= len(re.findall(r"[.](?: |\n|$)", findings(executed))) <= 9
+    assert not re.search(r"\bnan\b|\binf\b", findings(executed))
     assert path.read_bytes() == before
     assert len(nbformat.writes(cleaned(executed, outputs=True))) < STORED_BYTES
 
@@ -90,6 +106,30 @@ def test_stored_notebook_is_small_and_clean(path):
     assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_stored_notebook_asks_and_says_what_it_found(path):
+    notebook = read(path)
+    title, asked, compare = question(notebook)
+    assert title
+    assert asked.endswith("?")
+    assert re.search(r"20\d\d", compare)
+    assert len(findings(notebook)) > 300
+    assert notebook.cells[-1].source.startswith("findings.show(")
+
+
+def test_the_page_of_notebooks_lists_them_all_with_what_is_stored():
+    page = TABLE.read_text(encoding="utf-8")
+    assert page == with_table(page), "python notebooks/run.py --table writes it anew"
+    for path in notebooks():
+        assert f"(../notebooks/{path.name})" in page
+
+
+def test_a_notebook_without_a_question_is_told():
+    with pytest.raises(InputError, match="Question"):
+        question(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title")]))
+    assert findings(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])) == ""
 
 
 def gradient() -> bytes:
