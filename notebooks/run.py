@@ -57,7 +57,7 @@ _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _BEGIN, _END = "<!-- python notebooks/run.py --table -->", "<!-- end -->"
 _PALETTE = 64
 _STORED_TYPES = ("image/png", "text/html", "text/markdown", "text/plain")
-_FULL_SECONDS, _SMALL_SECONDS = 7 * 24 * 3600, 600
+_FULL_SECONDS, _SMALL_SECONDS = 7 * 24 * 3600, 1200
 
 
 def notebooks(names: list[str] | None = None) -> list[Path]:
