@@ -59,8 +59,11 @@ HEADING = "## Findings"
 
 
 def show(sentences: Sequence[str]) -> Markdown:
-    """The sentences under their heading, for the last cell of a notebook: the first by itself, the rest below it."""
+    """The sentences under their heading, for the last cell of a notebook: the first by itself, the rest below it.
+
+    Empty ones, which a run gave no reason to say, are left out.
+    """
     from IPython.display import Markdown
 
     first, *rest = sentences
-    return Markdown(f"{HEADING}\n\n{first}\n\n{' '.join(rest)}")
+    return Markdown(f"{HEADING}\n\n{first}\n\n{' '.join(filter(None, rest))}")

@@ -93,6 +93,7 @@ def test_attained_service_follows_the_runs(aware, words):
     assert f"{aware:.1f} \N{PLUS-MINUS SIGN}" in first or f"{aware - 0.1:.1f}" in first
     assert "at 0.8 jobs per hour" in first
     assert second.startswith(f"It is {'shorter' if aware < 20 else 'longer'} in each of the three draws")
+    assert ("since types differ" in second) == (aware < 20)
 
 
 def test_saturation_is_told():
