@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -191,6 +193,32 @@ def test_policies_of_one_picture_differ_in_colour_and_marker(study):
     styles = figures.looks(compared()[study])
     for key in ("color", "marker"):
         assert len({style[key] for style in styles.values()}) == len(styles)
+
+
+# How colours are seen, in linear light: without red, green and blue cones (Machado, Oliveira, Fernandes, 2009).
+VISION = {
+    "all cones": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "no red": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "no green": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "no blue": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+
+
+def lab(colour, vision):
+    """Lightness and two opponent colours (CIE 1976), as somebody sees them."""
+    light = np.array(to_rgb(colour))
+    light = np.where(light <= 0.04045, light / 12.92, ((light + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(VISION[vision]) @ light, 0, 1)
+    xyz = np.array([[0.434, 0.376, 0.190], [0.2126, 0.7152, 0.0722], [0.018, 0.109, 0.873]]) @ seen
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_colours_of_one_picture_can_be_told_apart(vision):
+    for names in compared().values():
+        seen = [lab(style["color"], vision) for style in figures.looks(names).values()]
+        assert all(np.linalg.norm(a - b) > 8 for a, b in itertools.combinations(seen, 2))
 
 
 def test_studies_have_policies_in_one_order():
