@@ -174,16 +174,15 @@ def pictures(notebook: NotebookNode) -> Iterator[bytes]:
 
 
 def findings(notebook: NotebookNode) -> str:
-    """The text of its cell of findings, without the heading; empty where none is stored.
+    """The text of its last cell without the heading; empty where no findings are stored.
 
-    It stands in a Markdown output that begins with `HEADING`; the first paragraph says the most.
+    The text is that of a Markdown cell, or a Markdown output, which begins with `HEADING`; its first paragraph says the
+    most.
     """
-    for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
-            text = str(output.get("data", {}).get("text/markdown", ""))
-            if text.startswith(HEADING):
-                return text.removeprefix(HEADING).strip()
-    return ""
+    last = notebook.cells[-1]
+    shown = [output.get("data", {}).get("text/markdown", "") for output in last.get("outputs", ())]
+    text = next((str(given) for given in (last.source, *shown) if str(given).startswith(HEADING)), "")
+    return text.removeprefix(HEADING).strip()
 
 
 def question(notebook: NotebookNode) -> tuple[str, str, str]:
