@@ -50,6 +50,7 @@ lint: $(VENV)/.dev
 
 tables: $(VENV)/.dev
 	$(BIN)/python -m tests.tables
+	$(BIN)/python notebooks/run.py --table
 
 bench: $(VENV)/.run
 	$(BIN)/python -m benchmarks

@@ -4,6 +4,7 @@
     python notebooks/run.py las_single_gpu --full    # the published cluster, rates, window and seeds: hours
     python notebooks/run.py --store                  # the same, and the notebooks keep the pictures and tables
     python notebooks/run.py --strip                  # nothing is executed; stored outputs are removed
+    python notebooks/run.py --table                  # nothing is executed; docs/notebooks.md lists what is stored
 
 The notebooks are the source: edit them in Jupyter. What is stored are pictures and tables, no progress, no times of
 execution, no names of kernels or machines. Sweeps are resumable, so a second call draws without simulating.
@@ -16,27 +17,47 @@ import base64
 import copy
 import io
 import os
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.findings import HEADING
 from throughputs import InputError
 from throughputs.files import write_text
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-__all__ = ["FOLDER", "STORED_BYTES", "cleaned", "execute", "notebooks", "pictures", "read", "write"]
+__all__ = [
+    "FOLDER",
+    "STORED_BYTES",
+    "TABLE",
+    "cleaned",
+    "execute",
+    "findings",
+    "notebooks",
+    "pictures",
+    "question",
+    "read",
+    "table",
+    "with_table",
+    "write",
+]
 
 FOLDER = Path(__file__).resolve().parent
 STORED_BYTES = 100_000
 """A stored notebook is at most this large, pictures included."""
 
+TABLE = FOLDER.parent / "docs" / "notebooks.md"
+"""The page that lists all notebooks."""
+
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-_PALETTE = 256
-_STORED_TYPES = ("image/png", "text/html", "text/plain")
-_FULL_SECONDS, _SMALL_SECONDS = 7 * 24 * 3600, 600
+_BEGIN, _END = "<!-- python notebooks/run.py --table -->", "<!-- end -->"
+_PALETTE = 64
+_STORED_TYPES = ("image/png", "text/html", "text/markdown", "text/plain")
+_FULL_SECONDS, _SMALL_SECONDS = 7 * 24 * 3600, 1200
 
 
 def notebooks(names: list[str] | None = None) -> list[Path]:
@@ -152,6 +173,50 @@ def pictures(notebook: NotebookNode) -> Iterator[bytes]:
                 yield base64.b64decode(picture)
 
 
+def findings(notebook: NotebookNode) -> str:
+    """The text of its last cell without the heading; empty where no findings are stored.
+
+    The text is that of a Markdown cell, or a Markdown output, which begins with `HEADING`; its first paragraph says the
+    most.
+    """
+    last = notebook.cells[-1]
+    shown = [output.get("data", {}).get("text/markdown", "") for output in last.get("outputs", ())]
+    text = next((str(given) for given in (last.source, *shown) if str(given).startswith(HEADING)), "")
+    return text.removeprefix(HEADING).strip()
+
+
+def question(notebook: NotebookNode) -> tuple[str, str, str]:
+    """Title, question, and what to compare with, from the first cell.
+
+    Raises
+    ------
+    InputError
+        The cell has no line ``*Question:* ... *Compare:* ...``.
+    """
+    source = notebook.cells[0].source
+    found = re.search(r"^\*Question:\* (.+?) \*Compare:\* (.+?)\.$", source, re.MULTILINE)
+    if found is None:
+        raise InputError("notebooks", field="first cell", found=source[:60], expected="a line *Question:* *Compare:*")
+    return source.splitlines()[0].removeprefix("# "), found[1], found[2]
+
+
+def table() -> str:
+    """All notebooks: question, what to compare with, and what was found, as stored."""
+    lines = ["| notebook | question | compare | finding |", "|---|---|---|---|"]
+    for path in notebooks():
+        notebook = read(path)
+        title, asked, compare = question(notebook)
+        finding = findings(notebook).partition("\n")[0]
+        lines.append(f"| [{title}](../notebooks/{path.name}) | {asked} | {compare} | {finding} |")
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """The page of notebooks with its table as it is to be."""
+    before, _, rest = page.partition(_BEGIN)
+    return f"{before}{_BEGIN}\n{table()}\n{_END}{rest.partition(_END)[2]}"
+
+
 def main() -> None:
     """The command line."""
     from rich.console import Console
@@ -161,6 +226,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the published setting instead of the small one")
     parser.add_argument("--store", action="store_true", help="keep pictures and tables in the notebooks")
     parser.add_argument("--strip", action="store_true", help="execute nothing, remove stored outputs")
+    parser.add_argument("--table", action="store_true", help="execute nothing, write the table of docs/notebooks.md")
     parser.add_argument("--out", type=Path, default=FOLDER / "results", help="folder for results and pictures")
     chosen = parser.parse_args()
     console = Console()
@@ -168,6 +234,9 @@ def main() -> None:
         paths = notebooks(chosen.names)
     except InputError as error:
         parser.error(str(error))
+    if chosen.table:
+        write_text(TABLE, with_table(TABLE.read_text(encoding="utf-8")))
+        return
     for path in paths:
         if chosen.strip:
             write(path, cleaned(read(path), outputs=False))

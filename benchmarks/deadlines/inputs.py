@@ -48,11 +48,13 @@ class Inputs:
     accelerator : the one type of the clusters.
     throughputs : folder of the throughputs; None: the embedded table.
     traces : folder of the unpacked public traces; None: jobs are drawn.
+    draws : how many times jobs are drawn, each with a seed of its own.
     """
 
     accelerator: str = "v100"
     throughputs: Path | None = None
     traces: Path | None = None
+    draws: int = 1
 
     @classmethod
     def found(cls, cache: Path, data: str | os.PathLike[str] | None = None) -> Inputs:
@@ -74,6 +76,11 @@ class Inputs:
     def public(self) -> bool:
         """Whether the jobs are those of the public traces."""
         return self.traces is not None
+
+    @property
+    def seeds(self) -> list[int]:
+        """Draws of the jobs; a recorded trace is what it is."""
+        return [0] if self.public else list(range(self.draws))
 
     def cluster(self, gpus: int) -> dict[str, str]:
         """A cluster of so many GPUs in servers of 8, as a sweep has it."""

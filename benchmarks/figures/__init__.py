@@ -6,9 +6,10 @@
     fig, axes = figures.panels(1)
     figures.curves(axes[0], results, load="jobs_per_hour", value="average_jct", unit=3600)
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; every line has a marker of its own as well, and
-its name beside it. Lines are means over seeds with the 95 % confidence interval of the mean (Student's t) as a band. A
-load at which a seed has saturated is marked and has no mean: what happened to complete by then says little.
+A policy has one colour and one marker in all of them; its variants are darker or lighter, and settings have shades.
+Colours can be told apart with any kind of colour vision, and every line has its name beside it. Lines are means over
+seeds with the 95 % confidence interval of the mean (Student's t) as a band. A load at which a seed has saturated is
+marked and has no mean: what happened to complete by then says little.
 """
 
 from __future__ import annotations
@@ -16,24 +17,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.figures.comparison import bars, differences, key_beside, paired_differences, pareto_front, trade_off
-from benchmarks.figures.curves import cumulative, curves
+from benchmarks.figures.curves import by_draw, cumulative, curves
 from benchmarks.figures.labels import LineEnd, key, name_lines
-from benchmarks.figures.means import busiest, summary
+from benchmarks.figures.means import busiest, half_width, summary
 from benchmarks.figures.published import published_curves, recorded_decision_times
 from benchmarks.figures.published_dynamic import published_comparison
-from benchmarks.figures.style import COLOURS, FAINT, INK, looks, panels, use_style
+from benchmarks.figures.style import FAINT, INK, SHADES, looks, panels, policy_of, use_style
 
 __all__ = [
-    "COLOURS",
     "FAINT",
     "INK",
+    "SHADES",
     "STUDIES",
     "LineEnd",
     "bars",
     "busiest",
+    "by_draw",
     "cumulative",
     "curves",
     "differences",
+    "half_width",
     "key",
     "key_beside",
     "looks",
@@ -41,6 +44,7 @@ __all__ = [
     "paired_differences",
     "panels",
     "pareto_front",
+    "policy_of",
     "published_comparison",
     "published_curves",
     "recorded_decision_times",

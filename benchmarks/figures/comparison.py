@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,7 +113,15 @@ def pareto_front(points: Any) -> NDArray[np.intp]:
 
 
 def trade_off(
-    axes: Axes, table: pd.DataFrame, *, x: str, y: str, colour: str, marker: str, front: Any | None = None
+    axes: Axes,
+    table: pd.DataFrame,
+    *,
+    x: str,
+    y: str,
+    colour: str,
+    marker: str,
+    front: Any | None = None,
+    widths: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """One figure against another, less being better: a point per row, and a stepped line along the Pareto front.
 
@@ -124,6 +133,7 @@ def trade_off(
     colour, marker : columns whose values have a colour and a marker each, in the order in which they come; `key_beside`
         names them.
     front : (N,) flags of the rows among which the front is sought; None: all.
+    widths : columns with half widths of confidence intervals, by `x` and `y`: thin lines, which may be cut.
 
     Raises
     ------
@@ -147,6 +157,19 @@ def trade_off(
             alpha=0.85,
         )
     axes.margins(0.08)
+    if widths:
+        _crosses(axes, table, x, y, widths, [colours[name]["color"] for name in table[colour]])
+
+
+def _crosses(axes: Axes, table: pd.DataFrame, x: str, y: str, widths: Mapping[str, str], colours: list[str]) -> None:
+    """Intervals through points, under limits that hold the points."""
+    axes.set_xlim(axes.get_xlim())
+    axes.set_ylim(axes.get_ylim())
+    for (_, row), colour in zip(table.iterrows(), colours, strict=True):
+        for column in (name for name in (x, y) if name in widths):
+            ends = row[column] + np.array([-1.0, 1.0]) * row[widths[column]]
+            across = [row[y if column == x else x]] * 2
+            axes.plot(*((ends, across) if column == x else (across, ends)), color=colour, linewidth=0.7, alpha=0.4)
 
 
 def key_beside(axes: Axes, table: pd.DataFrame, *, colour: str, marker: str, titles: Sequence[str] = ("", "")) -> None:
@@ -156,7 +179,7 @@ def key_beside(axes: Axes, table: pd.DataFrame, *, colour: str, marker: str, tit
     colours, markers = looks(table[colour]), looks(table[marker])
 
     def handle(name: Any, **style: Any) -> Line2D:
-        return Line2D([], [], linestyle="none", label=name, **style)
+        return Line2D([], [], label=name, **{**style, "linestyle": "none"})
 
     if colour == marker:
         handles = [handle(name, **style) for name, style in colours.items()]
@@ -239,7 +262,7 @@ def differences(axes: Axes, table: pd.DataFrame, *, rows: str, series: str, unit
         at = places[row[rows]] + shifts[row[series]]
         if np.isfinite(width):
             axes.plot([mean - width, mean + width], [at, at], color=style["color"], linewidth=1.1)
-        axes.plot(mean, at, linestyle="none", markersize=6, **style)
+        axes.plot(mean, at, **{**style, "linestyle": "none"}, markersize=6)
     axes.set_yticks(range(len(places)), list(places))
     axes.set_ylim(len(places) - 0.4, -0.6)
     reach, widest = (float(np.nanmax([0.0, *figures / unit])) for figures in _reaches(table))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.figures.labels import LineEnd, key, name_lines
-from benchmarks.figures.means import summary
+from benchmarks.figures.means import intervals, summary
 from benchmarks.figures.style import looks
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["cumulative", "curves"]
+__all__ = ["by_draw", "cumulative", "curves"]
+
+WHISKERS = 6
+"""Up to so many loads intervals are lines beside each other, since bands of several series would hide each other."""
 
 
 def curves(
@@ -28,10 +31,11 @@ def curves(
     series: str = "policy",
     published: pd.DataFrame | None = None,
     top: float | None = None,
+    bottom: float | None = 0.0,
     names: bool = True,
     logarithmic: bool = False,
 ) -> pd.DataFrame:
-    """A line per series: `value` against `load`, with bands, saturated loads and names.
+    """A line per series: `value` against `load`, with intervals, saturated loads and names.
 
     Parameters
     ----------
@@ -39,7 +43,7 @@ def curves(
     results, load, value, unit, series : see `summary`.
     published : figures to compare with, columns `series`, `load` and ``value`` (in the unit of the axis): hollow
         markers.
-    top : upper end of the axis; None: what the lines need, bands may be cut.
+    top, bottom : ends of the axis; None: what the lines need, intervals may be cut.
     names : whether lines are named.
     logarithmic : a logarithmic vertical axis, from below the lowest figure; else it begins at 0.
 
@@ -49,34 +53,54 @@ def curves(
         What was drawn, as `summary` gives it.
     """
     table = summary(results, load=load, value=value, unit=unit, series=series)
+    bottom = min(0.0, 1.15 * float(np.nanmin([0.0, *table["mean"]]))) if bottom is None else bottom
     styles = looks(table[series])
     ends = []
-    for label, style in styles.items():
+    loads = table[load].unique()
+    for position, (label, style) in enumerate(styles.items()):
         rows = table[table[series] == label]
         done = rows[(rows["status"] == "completed") & rows["mean"].notna()]
         axes.plot(done[load], done["mean"], **style, zorder=4)
-        band = done[done["half_width"].notna()]
-        if len(band):
-            low = np.maximum(band["mean"] - band["half_width"], 0.0)
+        known = done[done["half_width"].notna()]
+        if len(known) and len(loads) <= WHISKERS:
+            aside = 0.012 * (position - (len(styles) - 1) / 2)
+            at = known[load]
+            at = at * (loads.max() / loads.min()) ** aside if axes.get_xscale() == "log" else at + aside * np.ptp(loads)
+            low = known["mean"] - known["half_width"]
+            axes.vlines(
+                at,
+                low,
+                known["mean"] + known["half_width"],
+                color=style["color"],
+                linewidth=1,
+                alpha=0.7,
+            )
+        elif len(known):
+            low = np.maximum(known["mean"] - known["half_width"], bottom)
             axes.fill_between(
-                band[load], low, band["mean"] + band["half_width"], color=style["color"], alpha=0.15, linewidth=0
+                known[load], low, known["mean"] + known["half_width"], color=style["color"], alpha=0.15, linewidth=0
             )
         if len(done):
             ends.append(LineEnd(label, style["color"], float(done[load].iloc[-1]), float(done["mean"].iloc[-1])))
         if published is not None:
-            known = published[published[series] == label]
+            printed = published[published[series] == label]
             axes.plot(
-                known[load], known["value"], linestyle="none", markerfacecolor="none", markersize=7, alpha=0.8, **style
+                printed[load],
+                printed["value"],
+                **{**style, "linestyle": "none"},
+                markerfacecolor="none",
+                markersize=7,
+                alpha=0.8,
             )
     top = _top(table, published) if top is None else top
     if logarithmic:
         _logarithmic(axes, 0.7 * float(table["mean"].min()), 1.2 * top)
     else:
-        axes.set_ylim(0, top)
+        axes.set_ylim(bottom, top)
     crossed = [
         _mark_saturation(axes, table[table[series] == label], load, style, top) for label, style in styles.items()
     ]
-    notes = ["dashed, \N{MULTIPLICATION SIGN}: saturated"] if any(crossed) else []
+    notes = ["dotted, \N{MULTIPLICATION SIGN}: saturated"] if any(crossed) else []
     if (table["status"] == "failed").any():
         notes.append("gaps: runs that failed")
     if published is not None and len(published):
@@ -117,26 +141,44 @@ def _mark_saturation(axes: Axes, rows: pd.DataFrame, load: str, style: Mapping[s
     before = rows[(rows["status"] == "completed") & (rows[load] < at)]
     if len(before):
         last = before.iloc[-1]
-        axes.plot([last[load], at], [last["mean"], height], linestyle=(0, (3, 2)), linewidth=1.1, color=style["color"])
+        axes.plot(
+            [last[load], at], [last["mean"], height], linestyle=(0, (1, 1.5)), linewidth=1.1, color=style["color"]
+        )
     axes.plot([at], [height], marker="x", markersize=7, markeredgewidth=2, color=style["color"], zorder=5)
     return True
 
 
-def cumulative(axes: Axes, values: Mapping[str, Any], *, unit: float = 1.0, logarithmic: bool = False) -> None:
+def by_draw(table: pd.DataFrame, value: str, *, series: str = "policy", draw: str = "seed") -> dict[str, list[Any]]:
+    """A column as `cumulative` takes it: for each series, in the order in which they come, its figures draw by draw."""
+    return {
+        name: [figures[value].to_numpy() for _, figures in rows.groupby(draw)]
+        for name, rows in table.groupby(series, sort=False)
+    }
+
+
+def cumulative(
+    axes: Axes, values: Mapping[str, Sequence[Any]], *, unit: float = 1.0, logarithmic: bool = False
+) -> None:
     """Cumulative distributions, one line per name, with a key in which the names stand in their colours.
 
     Parameters
     ----------
     axes : where to draw.
-    values : by name, figures in any order; nan (jobs that did not complete) count as never reached.
+    values : by name, the figures of each draw (`by_draw`), in any order; nan (jobs that did not complete) count as
+        never reached. A line is the mean over draws, its band the 95 % confidence interval of that mean.
     unit : what the figures are divided by.
     """
     styles = looks(values)
-    for name, figures in values.items():
-        given = np.asarray(figures, dtype=np.float64) / unit
-        known = np.sort(given[~np.isnan(given)])
-        share = np.arange(1, len(known) + 1) / max(len(given), 1)
-        axes.step(known, share, where="post", color=styles[name]["color"])
+    for name, draws in values.items():
+        given = [np.sort(np.asarray(draw, dtype=np.float64) / unit) for draw in draws]
+        together = np.unique(np.concatenate(given))
+        known = together[~np.isnan(together)]
+        shares = np.array([np.searchsorted(draw, known, side="right") / max(len(draw), 1) for draw in given])
+        mean, half_width = intervals(shares)
+        axes.step(known, mean, where="post", color=styles[name]["color"], linestyle=styles[name]["linestyle"])
+        if len(given) > 1:
+            low, high = np.maximum(mean - half_width, 0.0), np.minimum(mean + half_width, 1.0)
+            axes.fill_between(known, low, high, step="post", color=styles[name]["color"], alpha=0.12, linewidth=0)
     axes.set_ylim(0, 1.02)
     if logarithmic:
         axes.set_xscale("log")

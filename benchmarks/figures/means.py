@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from throughputs import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["busiest", "interval", "summary"]
+__all__ = ["busiest", "half_width", "interval", "intervals", "summary"]
 
 CONFIDENCE = 0.95
 
@@ -54,15 +56,27 @@ def summary(results: pd.DataFrame, *, load: str, value: str, unit: float = 1.0, 
     return table.assign(_rank=rank).sort_values(["_rank", load]).drop(columns="_rank").reset_index(drop=True)
 
 
-def interval(figures: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
+def interval(figures: NDArray[np.float64]) -> tuple[float, float]:
     """Mean and half width of its confidence interval; nan for a single figure."""
-    n = len(figures)
+    mean, half_width = intervals(figures[:, None])
+    return float(mean[0]), float(half_width[0])
+
+
+def half_width(figures: Iterable[float]) -> float:
+    """Half width of the confidence interval of the mean; nan for a single figure."""
+    return interval(np.asarray(list(figures), dtype=np.float64))[1]
+
+
+def intervals(draws: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means over draws and half widths of their confidence intervals, nan for a single draw; draws is (S, K)."""
+    n = len(draws)
+    mean = draws.mean(axis=0)
     if n < 2:
-        return float(figures.mean()), np.nan
+        return mean, np.full(mean.shape, np.nan)
     from scipy.stats import t
 
-    error = figures.std(ddof=1) / np.sqrt(n)
-    return float(figures.mean()), float(t.ppf((1 + CONFIDENCE) / 2, n - 1) * error)
+    error = draws.std(axis=0, ddof=1) / np.sqrt(n)
+    return mean, t.ppf((1 + CONFIDENCE) / 2, n - 1) * error
 
 
 def busiest(table: pd.DataFrame, load: str) -> float:

@@ -37,6 +37,12 @@ def test_every_study_can_be_defined(name, small):
     assert all(point.make_policy() and point.chosen for point in points)
 
 
+def test_jobs_are_drawn_as_often_as_asked_and_a_trace_is_one(tmp_path):
+    drawn = deadlines.STUDIES["end_to_end"](deadlines.Inputs(draws=3), small=True)
+    assert {sweep.seeds for sweep in drawn} == {(0, 1, 2)}
+    assert deadlines.Inputs(traces=tmp_path, draws=3).seeds == [0]
+
+
 def test_rows_and_tables(end_to_end):
     rows = rows_of("end_to_end", end_to_end)
     assert json.loads(json.dumps(rows))[0]["best_effort_average_jct"] is None
@@ -46,7 +52,7 @@ def test_rows_and_tables(end_to_end):
     assert " | 0.667 | " in lines[2]
     clusters = end_to_end.assign(case="cluster10")
     row = markdown_of_clusters(clusters, ["cluster10"]).splitlines()[-1]
-    assert row.startswith("| cluster10 | 30 | ")
+    assert row.startswith("| cluster10 | 20 | ")
     assert f"/ {CLUSTER_RATIOS['cluster10']['themis']:.3f}" in row
 
 

@@ -56,7 +56,7 @@ def test_a_bar_is_the_mean_over_seeds(axes):
     low, high = axes.get_ylim()
     assert low > high  # the first one is on top
     colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
-    assert colours == [figures.COLOURS[0].lower(), figures.COLOURS[1].lower()]
+    assert colours == [style["color"] for style in figures.looks(["first", "second", "third"]).values()][:2]
 
 
 def test_whiskers_are_confidence_intervals(axes):
@@ -131,6 +131,18 @@ def test_the_front_may_be_of_some_points_only(axes):
     front, *points = axes.get_lines()
     assert list(front.get_xdata()) == [2.0, 3.0]
     assert len(points) == 3
+
+
+def test_intervals_of_a_trade_off_are_crosses_that_do_not_widen_it(axes):
+    wide = CHOICES.assign(hours_width=[0.5, 100.0, np.nan])
+    figures.trade_off(axes, wide, x="hours", y="rho", colour="k", marker="k", widths={"hours": "hours_width"})
+    _front, *rest = axes.get_lines()
+    points, crosses = rest[:3], rest[3:]
+    assert [list(line.get_xdata()) for line in crosses[:2]] == [[2.5, 3.5], [-99.0, 101.0]]
+    assert [set(line.get_ydata()) for line in crosses[:2]] == [{1.0}, {3.0}]
+    assert crosses[0].get_color() == points[0].get_color()
+    assert axes.get_xlim()[0] > 0
+    assert axes.get_xlim()[1] < 4
 
 
 def test_keys_name_every_colour_and_marker(axes):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from scipy.optimize import minimize
 from scipy.stats import t
 
+from allocator.sweep import Sweep
 from benchmarks import figures
+from benchmarks.deadlines.studies import AS_PUBLISHED, BASELINES, OURS, REPAIR
 from benchmarks.figures.labels import apart
 from throughputs import InputError
 
@@ -101,9 +105,20 @@ def test_curves_draw_means_bands_and_saturation(axes):
     crosses = [line for line in axes.get_lines() if line.get_marker() == "x"]
     assert [list(line.get_xdata()) for line in crosses] == [[3.0]]
     assert to_hex(crosses[0].get_color()) == to_hex(lines[1.0, 2.0].get_color())
-    assert len(axes.collections) == 2
+    whiskers = [np.array([segment[:, 1] for segment in lines.get_segments()]) for lines in axes.collections]
+    assert [spans.mean(axis=1).tolist() for spans in whiskers] == [[12.0, 40.0], [8.0, 10.0, 20.0]]
+    assert np.ptp(whiskers[0][0]) == pytest.approx(2 * t.ppf(0.975, 1) * 2.0)  # two figures that are 4 apart
     assert {text.get_text() for text in axes.texts} == {"blind", "aware"}
     assert "saturated" in axes.get_title("right")
+
+
+def test_intervals_at_many_loads_are_bands(axes):
+    runs = pd.DataFrame([("a", rate, seed, "completed", rate + seed) for rate in range(1, 9) for seed in (0, 1)])
+    figures.curves(axes, runs.set_axis(RUNS.columns, axis=1), load="rate", value="jct", bottom=None)
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices
+    assert heights[:, 0].min() == 1
+    assert heights[:, 1].max() == pytest.approx(8.5 + t.ppf(0.975, 1) * 0.5)
 
 
 def test_curves_without_saturation_say_nothing_of_it(axes):
@@ -143,14 +158,91 @@ def test_looks_are_distinct_and_stable():
     assert list(styles) == ["a", "b", "c"]
     assert len({style["color"] for style in styles.values()}) == 3
     assert len({style["marker"] for style in styles.values()}) == 3
-    assert len(set(figures.COLOURS)) == len(figures.COLOURS)
+    assert len(set(figures.SHADES)) == len(figures.SHADES)
+
+
+def test_a_policy_looks_the_same_beside_whatever_others():
+    alone = figures.looks(["allox"])["allox"]
+    assert figures.looks(["max_min_fairness_perf", "360 s", "allox"])["allox"] == alone
+    assert figures.looks(["AlloX"])["AlloX"] == alone
+    assert (figures.policy_of("Themis"), figures.policy_of("elasticflow, ours")) == (
+        "finish_time_fairness",
+        "elasticflow",
+    )
+    assert figures.policy_of("360 s") is None
+
+
+def test_variants_of_a_policy_are_darker_or_lighter():
+    first, second, third = figures.looks(
+        ["elasticflow, published", "elasticflow, ours", "elasticflow, repair"]
+    ).values()
+    assert first["color"] == figures.looks(["elasticflow"])["elasticflow"]["color"]
+    dark, own, light = (sum(to_rgb(style["color"])) for style in (second, first, third))
+    assert dark < own < light
+    assert len({style["marker"] for style in (first, second, third)}) == 3
+
+
+def compared():
+    """Policies by study, as notebooks draw them."""
+    found = {path.stem: [name for name, _ in Sweep.from_toml(path).policies] for path in figures.STUDIES.glob("*.toml")}
+    return found | {"deadlines": [*BASELINES, "chronus", AS_PUBLISHED, OURS, REPAIR, "elasticflow_no_admission"]}
+
+
+@pytest.mark.parametrize("study", compared())
+def test_policies_of_one_picture_differ_in_colour_and_marker(study):
+    styles = figures.looks(compared()[study])
+    for key in ("color", "marker"):
+        assert len({style[key] for style in styles.values()}) == len(styles)
+
+
+# How colours are seen, in linear light: without red, green and blue cones (Machado, Oliveira, Fernandes, 2009).
+VISION = {
+    "all cones": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "no red": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "no green": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "no blue": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+
+
+def lab(colour, vision):
+    """Lightness and two opponent colours (CIE 1976), as somebody sees them."""
+    light = np.array(to_rgb(colour))
+    light = np.where(light <= 0.04045, light / 12.92, ((light + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(VISION[vision]) @ light, 0, 1)
+    xyz = np.array([[0.434, 0.376, 0.190], [0.2126, 0.7152, 0.0722], [0.018, 0.109, 0.873]]) @ seen
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_colours_of_one_picture_can_be_told_apart(vision):
+    for names in compared().values():
+        seen = [lab(style["color"], vision) for style in figures.looks(names).values()]
+        assert all(np.linalg.norm(a - b) > 8 for a, b in itertools.combinations(seen, 2))
+
+
+def test_studies_have_policies_in_one_order():
+    before = {(a, b) for names in compared().values() for i, a in enumerate(names) for b in names[i + 1 :] if a != b}
+    assert not {(a, b) for a, b in before if (b, a) in before}
 
 
 def test_cumulative_counts_jobs_that_did_not_complete(axes):
-    figures.cumulative(axes, {"a": [7200.0, np.nan, 3600.0, 3600.0]}, unit=3600.0)
+    figures.cumulative(axes, {"a": [[7200.0, np.nan, 3600.0, 3600.0]]}, unit=3600.0)
     (line,) = axes.get_lines()
-    assert list(line.get_xdata()) == [1.0, 1.0, 2.0]
-    assert line.get_ydata().tolist() == [0.25, 0.5, 0.75]
+    assert list(line.get_xdata()) == [1.0, 2.0]
+    assert line.get_ydata().tolist() == [0.5, 0.75]
+    assert not axes.collections
+
+
+def test_cumulative_is_a_mean_over_draws_with_its_interval(axes):
+    jobs = pd.DataFrame({"policy": "a", "seed": [0, 0, 1, 1], "jct": [1.0, 3.0, 1.0, 1.0]})
+    figures.cumulative(axes, figures.by_draw(jobs, "jct"))
+    (line,) = axes.get_lines()
+    assert (list(line.get_xdata()), line.get_ydata().tolist()) == ([1.0, 3.0], [0.75, 1.0])
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() == 0.0  # two draws half apart: the interval of 0.75 is wider than a share may be
+    assert heights.max() == 1.0
 
 
 @given(st.lists(st.floats(0, 1), max_size=9), st.floats(0.01, 0.2))

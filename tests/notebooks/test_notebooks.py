@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from pathlib import Path
 
 import matplotlib.image
@@ -13,7 +14,20 @@ import pandas as pd
 import pytest
 
 from benchmarks.figures import STUDIES
-from notebooks.run import FOLDER, STORED_BYTES, cleaned, execute, notebooks, pictures, read, write
+from notebooks.run import (
+    FOLDER,
+    STORED_BYTES,
+    TABLE,
+    cleaned,
+    execute,
+    findings,
+    notebooks,
+    pictures,
+    question,
+    read,
+    with_table,
+    write,
+)
 from throughputs import InputError
 
 # Pictures of each notebook.
@@ -49,6 +63,28 @@ def test_every_study_has_a_notebook():
     assert names >= {path.stem for path in STUDIES.glob("*.toml")}
 
 
+def claims(name: str, results: pd.DataFrame) -> list[str]:
+    """What the findings of some notebooks have to say, reckoned from the runs in another way."""
+    aware_and_blind = {
+        "las_single_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
+        "las_multi_gpu": ("jobs_per_hour", "average_jct", "max_min_fairness_perf", "max_min_fairness"),
+        "makespan": ("submitted_jobs", "makespan", "min_total_duration_perf", "min_total_duration"),
+        "priorities": ("jobs_per_hour", "average_jct_weight_5", "max_min_fairness_perf", "max_min_fairness"),
+    }
+    if name in aware_and_blind:
+        load, value, aware, blind = aware_and_blind[name]
+        completed = results.groupby(load)["status"].agg(lambda states: set(states) == {"completed"})
+        heaviest = results[results[load] == completed[completed].index.max()]
+        sums = heaviest.groupby("policy")[value].sum()
+        ratio = sums[aware] / sums[blind]
+        return [f"{100 * abs(ratio - 1):.0f} % {'shorter' if ratio < 1 else 'longer'} than without"]
+    if name == "shockwave_canonical":
+        unfair = results.groupby("policy")["unfair_fraction_static"].mean()
+        least = "the fewest of all policies" if unfair.idxmin() == "shockwave" else "of the other policies having fewer"
+        return [f"{100 * unfair['shockwave']:.1f} \N{PLUS-MINUS SIGN}", least]
+    return []
+
+
 @pytest.mark.parametrize(
     "name", [name if name == SHORTEST else pytest.param(name, marks=pytest.mark.exhaustive) for name in PICTURES]
 )
@@ -65,7 +101,12 @@ def test_notebook_runs_and_draws(name, results):
     table = results / "small" / name / "results.parquet"
     assert table.exists() == (STUDIES / f"{name}.toml").exists()
     if table.exists():
-        assert set(pd.read_parquet(table)["status"]) <= {"completed", "saturated"}
+        runs = pd.read_parquet(table)
+        assert set(runs["status"]) <= {"completed", "saturated"}
+        for claim in claims(name, runs):
+            assert claim in findings(executed)
+    assert 3 <= len(re.findall(r"[.](?: |\n|$)", findings(executed))) <= 9
+    assert not re.search(r"\bnan\b|\binf\b", findings(executed))
     assert path.read_bytes() == before
     assert len(nbformat.writes(cleaned(executed, outputs=True))) < STORED_BYTES
 
@@ -90,6 +131,37 @@ def test_stored_notebook_is_small_and_clean(path):
     assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_stored_notebook_asks_and_says_what_it_found(path):
+    notebook = read(path)
+    title, asked, compare = question(notebook)
+    assert title
+    assert asked.endswith("?")
+    assert re.search(r"20\d\d", compare)
+    assert len(findings(notebook)) > 300
+
+
+def test_the_page_of_notebooks_lists_them_all_with_what_is_stored():
+    page = TABLE.read_text(encoding="utf-8")
+    assert page == with_table(page), "python notebooks/run.py --table writes it anew"
+    for path in notebooks():
+        assert f"(../notebooks/{path.name})" in page
+
+
+def test_a_notebook_without_a_question_is_told():
+    with pytest.raises(InputError, match="Question"):
+        question(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title")]))
+    assert findings(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])) == ""
+
+
+def test_findings_are_those_of_the_last_cell():
+    written = nbformat.v4.new_markdown_cell("## Findings\n\nFirst.\n\nSecond.")
+    shown = nbformat.v4.new_output("display_data", {"text/markdown": "## Findings\n\nThird."})
+    made = nbformat.v4.new_code_cell("findings.show(...)", outputs=[shown])
+    assert findings(nbformat.v4.new_notebook(cells=[written])) == "First.\n\nSecond."
+    assert findings(nbformat.v4.new_notebook(cells=[written, made])) == "Third."
 
 
 def gradient() -> bytes:

@@ -41,6 +41,20 @@ def test_both_variants_are_sweeps(path):
         assert {p.cluster for p in full.points()} == {"v100:36,p100:36,k80:36"}
 
 
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_all_are_compared_on_the_same_three_draws_or_more(path, small):
+    seeds: dict[tuple[object, ...], set[int]] = {}
+    for point in Sweep.from_toml(path, small=small).points():
+        others = tuple(sorted({**point.policy_settings}.items(), key=str))
+        seeds.setdefault((point.case, point.cluster, point.load, point.preset, point.policy, others), set()).add(
+            point.seed
+        )
+    assert min(map(len, seeds.values())) >= 3
+    by_load = {(case, cluster, load): found for (case, cluster, load, *_), found in seeds.items()}
+    assert all(found == by_load[key[:3]] for key, found in seeds.items())
+
+
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_the_heaviest_policy_of_the_small_variant_completes(path):
     point = Sweep.from_toml(path, small=True).points()[-1]
