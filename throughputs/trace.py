@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from throughputs.deadlines import OptionRow, checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import FrameReader
+from throughputs.notebook import html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,11 @@ MODES = ("static", "accordion", "gns")
 
 OWNERS = ("user", "partition")
 """Columns of which the names may become entities."""
+
+# Rows of a trace that a notebook shows.
+_SHOWN_JOBS = 10
+
+_STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
 _REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
@@ -267,6 +273,19 @@ class Trace:
         frame.index.name = "job_id"
         return frame
 
+    def _repr_html_(self) -> str:
+        """The columns that a job must have, and those in which jobs differ; without how they are started."""
+        described = [name for name in self.column_names() if name not in _STARTING]
+        columns = [name for name in described if name in _REQUIRED or _differs(getattr(self, name))]
+        shown = self.head(_SHOWN_JOBS)
+        texts = {name: getattr(shown, name).tolist() for name in columns}
+        if "deadline_options" in texts:
+            texts["deadline_options"] = [option_text(row) for row in shown.deadline_options]
+        rows = zip(range(len(shown)), *texts.values(), strict=True)
+        hidden = len(self) - len(shown)
+        caption = f"{self.source}: {len(self):,} jobs" + (f", {hidden:,} of them not shown" if hidden else "")
+        return html_table(("job_id", *columns), rows, caption=caption)
+
     def head(self, n: int) -> Trace:
         """The first `n` jobs."""
         return self.take(slice(n))
@@ -296,6 +315,10 @@ class Trace:
 
 def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.isfinite(values) & (values > 0)
+
+
+def _differs(column: NDArray[Any]) -> bool:
+    return len(set(column) if column.dtype == object else np.unique(column)) > 1
 
 
 def _check_job_ids(reader: FrameReader) -> None:

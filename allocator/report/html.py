@@ -75,7 +75,7 @@ def render_report(
 ) -> str:
     """The text of the report; parameters as for `write_report`."""
     if summaries is None:
-        summaries = [result.summary() | {"settings": result.settings} for result in results]
+        summaries = [result.summary().to_dict() | {"settings": result.settings} for result in results]
     shown = Presentation.of(summaries)
     payload = build_payload(results, rho=shown.rho)
     names = [result.label for result in results]

@@ -33,6 +33,6 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
             write_frame(directory / name, table)
         else:
             (directory / name).unlink(missing_ok=True)
-    summary = result.summary() | {"settings": result.settings}
+    summary = result.summary().to_dict() | {"settings": result.settings}
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary

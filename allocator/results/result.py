@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -9,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.results.efficiency import efficiency_table
 from allocator.results.entity_metrics import entities_table
-from allocator.results.metrics import deadline_measure, described, priorities_table, summarize
+from allocator.results.metrics import deadline_measure, priorities_table, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
+from allocator.results.views.plots import plot
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from allocator.cluster import Cluster
     from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
+    from allocator.results.views.summary import Summary
 
 __all__ = ["SimulationResult"]
 
@@ -151,17 +155,35 @@ class SimulationResult:
         assert self.record is not None
         return self.record
 
-    def summary(self) -> dict[str, Any]:
-        """Figures of the run, ready for JSON."""
+    def summary(self) -> Summary:
+        """The figures of the run."""
         return summarize(self)
+
+    def plot(self, *kinds: str, axes: Axes | Sequence[Axes] | None = None) -> list[Axes]:
+        """Pictures of the run with matplotlib, side by side.
+
+        Parameters
+        ----------
+        kinds : "completion_times" (their distribution over all jobs), "timeline" (who ran when, on which type) and
+            "queue" (jobs that wait, over time); all three if none is named.
+        axes : where to draw, one for each picture, say those of another run: completion times and queues of several
+            runs may share axes. None: new ones.
+
+        Returns
+        -------
+        The axes; ``result.plot()[0].figure.savefig("run.png")`` keeps the picture.
+
+        Raises
+        ------
+        InputError
+            matplotlib is not installed (the extra ``plot``), a picture that there is not, or too few axes.
+        """
+        return plot(self, kinds, axes)
 
     def __str__(self) -> str:
         """The figures that matter most, in a few lines."""
-        return "\n".join(self._described())
+        return str(self.summary())
 
     def _repr_html_(self) -> str:
-        lines = self._described()
-        return f"<b>{escape(lines[0])}</b><br>" + "<br>".join(map(escape, lines[1:]))
-
-    def _described(self) -> list[str]:
-        return described(self.summary() | {"label": self.label})
+        first, *others = map(escape, str(self).splitlines())
+        return f"<b>{first}</b><br>" + "<br>".join(others)
