@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.deadlines import OptionRow, checked_options, option_row, option_text
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.frames import FrameReader
 from throughputs.notebook import html_table
 
@@ -299,8 +299,7 @@ class Trace:
             Another column, or one that says nothing of any job.
         """
         if column not in OWNERS:
-            expected = f"one of {', '.join(OWNERS)}{did_you_mean(column, OWNERS)}"
-            raise InputError(self.source, field="owner", found=column, expected=expected)
+            raise InputError(self.source, field="owner", found=column, expected=one_of(column, OWNERS))
         names = getattr(self, column)
         if len(self) and not (names != "").any():
             raise InputError(self.source, field=column, expected=f"jobs with their {column}")

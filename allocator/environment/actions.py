@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from allocator.protocol import Allocation, Assignment, ClusterState, Plan, PlanPolicy, SharePolicy, Trigger
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import one_of
 
 __all__ = ["ACTIONS", "AnsweredPolicy", "ScoresPolicy", "SharesPolicy", "answered", "chosen_by_scores", "into_polytope"]
 
@@ -155,8 +155,7 @@ def answered(kind: str, decide_every: float) -> AnsweredPolicy:
         There are no such actions, or the time is not positive.
     """
     if kind not in ACTIONS:
-        expected = f"one of {', '.join(ACTIONS)}{did_you_mean(kind, ACTIONS)}"
-        raise InputError("environment", field="action", found=kind, expected=expected)
+        raise InputError("environment", field="action", found=kind, expected=one_of(kind, ACTIONS))
     if not decide_every > 0:
         raise InputError("environment", field="decide_every", found=decide_every, expected="seconds above 0")
     base = ACTIONS[kind]

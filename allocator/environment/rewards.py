@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from allocator.results.fairness import isolated_jct
 from allocator.simulator.world import World
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import one_of
 
 __all__ = ["REWARDS", "Figure", "Progress", "figure_of"]
 
@@ -140,6 +140,6 @@ def figure_of(reward: str | Figure) -> Figure:
     if not isinstance(reward, str):
         return reward
     if reward not in REWARDS:
-        expected = f"one of {', '.join(REWARDS)}, or a function{did_you_mean(reward, REWARDS)}"
+        expected = f"{one_of(reward, REWARDS)}, or a function"
         raise InputError("environment", field="reward", found=reward, expected=expected)
     return REWARDS[reward]

@@ -56,7 +56,11 @@ def compare_command(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", help="Jobs; drawn by the generator of the preset if omitted.", metavar="FILE"),
+        typer.Option(
+            "--trace",
+            help="Jobs; drawn by the generator of the preset if omitted; -: standard input.",
+            metavar="FILE|-",
+        ),
     ] = None,
     jobs: Annotated[
         int | None,

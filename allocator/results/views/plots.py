@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +28,7 @@ def plot(result: SimulationResult, kinds: Sequence[str], axes: Axes | Sequence[A
     chosen = list(kinds or PLOTS)
     for kind in chosen:
         if kind not in PLOTS:
-            expected = f"one of {', '.join(PLOTS)}{did_you_mean(kind, list(PLOTS))}"
-            raise InputError("plot", field="kind", found=kind, expected=expected)
+            raise InputError("plot", field="kind", found=kind, expected=one_of(kind, PLOTS))
     places = _new_axes(len(chosen)) if axes is None else list(np.atleast_1d(np.asarray(axes, dtype=object)))
     if len(places) != len(chosen):
         raise InputError("plot", field="axes", found=len(places), expected=f"{len(chosen)}, one for each picture")
