@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from throughputs import InputError
-from throughputs.errors import one_of
+from throughputs.errors import did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 __all__ = ["MOST_VALUES", "Definition", "is_number", "merged", "setting_value"]
@@ -77,8 +77,8 @@ class Definition:
         if value is None and default is None:
             return None
         if not isinstance(value, str) or (allowed and value not in allowed):
-            expected = one_of(value, allowed) if allowed else "text"
-            raise self.error(key, value, expected)
+            hint, listed = did_you_mean(value, allowed), " or ".join(allowed) or "text"
+            raise self.error(key, value, f"a known name{hint}: {listed}" if hint else listed)
         return value
 
     def flag(self, key: str, default: bool) -> bool:
