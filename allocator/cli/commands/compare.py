@@ -14,7 +14,7 @@ import typer
 from allocator.cli.failures import EXPECTED
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions, Runs
-from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
 from allocator.presets import preset
 from allocator.report.bar_charts import terminal_bars
 from allocator.report.html import write_report
@@ -97,6 +97,8 @@ def compare_command(
     )
     workload = runs.workload(_drawn(drawn, runs.table) if trace is None else runs.read(trace))
     ran = _simulated(variants, runs, workload, out, plain_lines=not as_json)
+    for result in ran.results:
+        warn_of_fallbacks(result)
     described = f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
     failed = [f"{row.get('label', row['policy'])} failed: {row['status_detail']}" for row in ran.failed]
     summaries = ran.summaries

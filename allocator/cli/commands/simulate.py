@@ -9,7 +9,7 @@ import typer
 
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions
-from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.output import save_result
@@ -64,6 +64,7 @@ def simulate_command(
     with policy_progress([label]) as progress:
         result = runs.simulate(workload, runs.policies[0], progress(label), label=variants[0].run_label, **kept)
     summary = save_result(result, out)
+    warn_of_fallbacks(result)
     if as_json:
         print_json(summary)
         return

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options.shared import SolverOption, console, print_json
+from allocator.cli.options.shared import SolverOption, console, print_json, warn
 from allocator.cli.options.values import make_policy
 from allocator.instance import allocation_to_json, read_instance
 from allocator.report.terminal import allocation_table
+from allocator.results.views.fallbacks import fallbacks_told
 from throughputs.files import write_text
 
 
@@ -40,6 +41,7 @@ def solve_command(
     """
     acting = make_policy(policy, solver, choice)
     allocation = acting.allocate(read_instance(instance))
+    warn(fallbacks_told(policy, [allocation], 1))
     answer = allocation_to_json(allocation)
     if out is not None:
         write_text(out, json.dumps(answer, indent=2, allow_nan=False) + "\n")
