@@ -64,6 +64,11 @@ def solve(
     ------
     InputError
         Names of types, jobs or entities that do not match, or values that cannot be used.
+
+    >>> speeds = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
+    >>> answer = solve("max_sum_throughput_perf", speeds, "v100:1,k80:1")
+    >>> answer.status, answer.objective_unit, answer.effective_throughput.round(6).tolist()
+    ('optimal', 'steps/s', [4.0, 1.0])
     """
     cluster = Cluster.of(cluster)
     colocation = throughputs if isinstance(throughputs, PackedColumns) else None
@@ -111,6 +116,9 @@ def load_throughputs(
 
     With `colocated` the embedded table comes with estimates for jobs that share GPUs, `throughputs.default_colocation`,
     gangs of all sizes included: a gang is taken to lose what one of its GPUs does.
+
+    >>> load_throughputs().accelerators
+    ('v100', 'p100', 'k80')
     """
     if source is not None:
         return read_table(source, accelerator)

@@ -18,6 +18,11 @@ class InputError(ValueError):
     found : the offending value; shown with ``repr``.
     line : line (or row) number, counted from 1.
     field : name of the field, column or key.
+
+    >>> raise InputError("jobs.csv", line=3, field="total_steps", found="many", expected="a whole number")
+    Traceback (most recent call last):
+        ...
+    throughputs.errors.InputError: jobs.csv:3: field 'total_steps': found 'many', expected a whole number
     """
 
     def __init__(

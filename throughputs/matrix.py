@@ -42,6 +42,10 @@ class ThroughputMatrix:
     InputError
         A shape does not fit its labels, a label is repeated, a rate is negative or not finite, or a scale
         factor is not a positive whole number.
+
+    >>> matrix = ThroughputMatrix([[4.0, 1.0], [2.0, 1.0]], jobs=["resnet", "lstm"], accelerators=["v100", "k80"])
+    >>> matrix.to_frame().loc["lstm", "v100"].item()
+    2.0
     """
 
     rates: NDArray[np.float64]

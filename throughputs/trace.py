@@ -66,6 +66,10 @@ class Trace:
         Arrays of different length, an empty job type, an unknown mode, a scale factor below 1, non-positive
         steps, SLOs or durations, times that are negative or not finite, arrivals that are not in order, a job with
         two kinds of deadline, or a deadline before its arrival.
+
+    >>> trace = Trace(["A3C", "LSTM"], scale_factor=[1, 4], total_steps=[1000, 2000], arrival_time=[0, 60])
+    >>> len(trace), trace.head(1).scale_factor.tolist()
+    (2, [1])
     """
 
     job_type: NDArray[np.object_]

@@ -58,6 +58,9 @@ class Entity:
     ------
     InputError
         A name that is no text, a weight that is not positive, or an unknown policy.
+
+    >>> Entity("vision", weight=2.0, policy="fifo").weight
+    2.0
     """
 
     name: str

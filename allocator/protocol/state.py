@@ -123,6 +123,12 @@ class ClusterState:
     ------
     InputError
         The accelerator types of cluster and matrix differ, or a column has the wrong shape or an impossible value.
+
+    >>> from throughputs import ThroughputMatrix
+    >>> matrix = ThroughputMatrix([[4.0, 1.0], [2.0, 1.0]], jobs=["resnet", "lstm"], accelerators=["v100", "k80"])
+    >>> state = ClusterState(Cluster({"v100": 1, "k80": 1}), matrix, steps_remaining=[100.0, 50.0])
+    >>> state.n_jobs, state.steps_remaining.tolist(), state.deadlines.tolist()
+    (2, [100.0, 50.0], [inf, inf])
     """
 
     cluster: Cluster

@@ -65,6 +65,14 @@ class SimulationResult:
     entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
     efficiency : cluster efficiency over time, see `efficiency.efficiency_table`; empty without deadlines, and where
         throughput by number of GPUs is not known.
+
+    >>> import allocator
+    >>> trace = allocator.Trace(["a", "b"], scale_factor=[1, 1], total_steps=[360.0, 720.0], arrival_time=[0.0, 0.0])
+    >>> result = allocator.simulate(trace, "v100:2", allocator.get_policy("fifo"), [[1.0], [1.0]])
+    >>> print(str(result).splitlines()[0])
+    fifo on v100:2: completed, 2 of 2 jobs completed
+    >>> result.summary().completed_jobs, result.rounds["job_id"].nunique()
+    (2, 2)
     """
 
     policy: str

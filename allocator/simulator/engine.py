@@ -106,6 +106,12 @@ def simulate(
         beyond the trace, or a checkpoint of another run.
     SimulationStalledError
         No job made progress for `max_rounds_without_progress` rounds.
+
+    >>> import allocator
+    >>> trace = allocator.Trace(["a", "b"], scale_factor=[1, 1], total_steps=[360.0, 720.0], arrival_time=[0.0, 0.0])
+    >>> result = simulate(trace, {"v100": 1}, allocator.get_policy("fifo"), [[1.0], [1.0]])
+    >>> result.jobs["jct"].tolist()
+    [390.0, 1470.0]
     """
     _check_checkpoint(checkpoint, checkpoint_every, resume)
     run = Simulation(

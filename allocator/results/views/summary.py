@@ -89,7 +89,7 @@ class Summary(Mapping[str, Any]):
     >>> policy = allocator.get_policy("max_min_fairness")
     >>> summary = allocator.simulate(trace, {"v100": 1}, policy, [[1.0], [1.0]]).summary()
     >>> summary.makespan, summary.completed_jobs, summary.cost is None
-    (460.0, 2, True)
+    (490.0, 2, True)
     """
 
     policy: str
