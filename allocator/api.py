@@ -74,9 +74,7 @@ def solve(
     colocation = throughputs if isinstance(throughputs, PackedColumns) else None
     if isinstance(throughputs, PackedColumns):
         throughputs = throughputs.plain.matrix
-    if isinstance(throughputs, Mapping):
-        throughputs = _frame_of(throughputs)
-    matrix = throughputs if isinstance(throughputs, ThroughputMatrix) else ThroughputMatrix.from_frame(throughputs)
+    matrix = ThroughputMatrix.of(throughputs).on_types(cluster.accelerators)
     if isinstance(policy, str):
         policy = get_policy(policy, **settings)
     elif settings:
@@ -86,7 +84,7 @@ def solve(
             found="settings beside a policy object",
             expected="a policy by name",
         )
-    matrix, columns = _in_cluster_order(matrix, cluster), _job_columns(jobs, matrix)
+    columns = _job_columns(jobs, matrix)
     membership = _membership(jobs, matrix, entities, columns.get("elapsed_seconds"))
     if colocation is not None:
         colocation = on_types(colocation, cluster.accelerators)
@@ -94,17 +92,6 @@ def solve(
     return policy.allocate(
         ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
     )
-
-
-def _frame_of(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """The table of columns by name, each a mapping by job or a sequence."""
-    import pandas as pd
-
-    try:
-        return pd.DataFrame(dict(columns))
-    except ValueError as error:
-        expected = "columns of one length, as in {'v100': [4.0, 2.0], 'k80': [1.0, 1.0]}"
-        raise InputError("throughputs", found=str(error), expected=expected) from None
 
 
 def load_throughputs(
@@ -124,23 +111,6 @@ def load_throughputs(
         return read_table(source, accelerator)
     table = default_table()
     return table.with_colocation(default_colocation(), table.scale_factors) if colocated else table
-
-
-def _in_cluster_order(matrix: ThroughputMatrix, cluster: Cluster) -> ThroughputMatrix:
-    if matrix.accelerators == cluster.accelerators:
-        return matrix
-    missing = [name for name in cluster.accelerators if name not in matrix.accelerators]
-    if missing:
-        raise InputError(
-            "throughputs",
-            field="accelerators",
-            found=matrix.accelerators,
-            expected=f"also a column {missing[0]!r}, as in the cluster",
-        )
-    columns = [matrix.accelerators.index(name) for name in cluster.accelerators]
-    return ThroughputMatrix(
-        matrix.rates[:, columns], matrix.jobs, cluster.accelerators, matrix.scale_factors, matrix.unit
-    )
 
 
 def _priced(gpu_prices: Mapping[str, float], cluster: Cluster) -> NDArray[np.float64]:

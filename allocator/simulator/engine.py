@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
-from throughputs import InputError, ThroughputTable, Trace
+from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.estimator.believed import BelievedColocation, Estimation
 
@@ -45,7 +46,7 @@ def simulate(
     trace: Trace,
     cluster: Cluster | str | Mapping[str, int],
     policy: Policy,
-    throughputs: ThroughputTable | PackedColumns | ArrayLike | None = None,
+    throughputs: ThroughputTable | PackedColumns | ThroughputMatrix | Mapping[str, Any] | ArrayLike | None = None,
     *,
     preset: str | Preset = "default",
     seed: int = 0,
@@ -68,7 +69,8 @@ def simulate(
     trace : N jobs in the order of their arrival.
     cluster : of M types: a cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
     policy : decides on shares of time, or on plans of who runs as what.
-    throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster. A policy
+    throughputs : a throughput table, or the (N, M) true rates in steps/s: an array with the types in the order of the
+        cluster, or with their names a DataFrame, a mapping of columns, or a `ThroughputMatrix`. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
         embedded table. Jobs of known duration that a table does not have need none where it does not know the types of
         the cluster, or there is only one: they go at their steps over their duration.
@@ -152,7 +154,7 @@ class Simulation:
         trace: Trace,
         cluster: Cluster | str | Mapping[str, int],
         policy: Policy,
-        throughputs: ThroughputTable | PackedColumns | ArrayLike | None = None,
+        throughputs: ThroughputTable | PackedColumns | ThroughputMatrix | Mapping[str, Any] | ArrayLike | None = None,
         *,
         preset: str | Preset = "default",
         seed: int = 0,
@@ -165,16 +167,15 @@ class Simulation:
         observers: Sequence[Observer] = (),
     ) -> None:
         checked_policy(policy).prepare()
-        throughputs = (
-            load_throughputs(colocated=Need.COLOCATION in policy.needs) if throughputs is None else throughputs
-        )
         cluster = Cluster.of(cluster)
+        colocated = Need.COLOCATION in policy.needs
+        known = load_throughputs(colocated=colocated) if throughputs is None else _in_order_of(cluster, throughputs)
         self.started = time.perf_counter()
         chosen = find_preset(preset).in_run(policy.name, cluster)
         _check_window(trace, window, extend)
         priced = None if prices is None else price_table(prices, cluster.accelerators)
         owners = None if entities is None else Entities.parse(entities)
-        adaptation = _adaptation(trace, throughputs, policy, chosen)
+        adaptation = _adaptation(trace, known, policy, chosen)
         # The world itself follows how jobs train where batch sizes change, or jobs are cut off by their profiles.
         follows_training = adaptation != "off" or chosen.simulator.overtime_factor is not None
         needs = policy.needs | Need.TRAINING if follows_training else policy.needs
@@ -182,26 +183,26 @@ class Simulation:
         def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
             table = JobTable.from_trace(
                 some,
-                throughputs,
+                known,
                 cluster,
                 needs=needs,
                 entities=whose,
                 published_profiles=adaptation == "published",
                 by_duration=chosen.simulator.gang_rates == "duration",
             )
-            return table, Truth.from_trace(some, throughputs, cluster, table, chosen.simulator, adaptation)
+            return table, Truth.from_trace(some, known, cluster, table, chosen.simulator, adaptation)
 
         jobs, self._truth = build(trace, owners)
         if estimation is not None and jobs.colocation is not None:
             jobs.believed = BelievedColocation(jobs.colocation, estimation, seed)
-        if extend is not None and not isinstance(throughputs, ThroughputTable):
+        if extend is not None and not isinstance(known, ThroughputTable):
             raise InputError("extend", found="throughputs as an array", expected="a throughput table")
         self.settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
         if owners is not None:
             self.settings["entities"] = owners.to_dict()
         if estimation is not None:
             self.settings["estimation"] = estimation.as_dict()
-        self._trace, self._cluster, self._policy, self._throughputs = trace, cluster, policy, throughputs
+        self._trace, self._cluster, self._policy, self._throughputs = trace, cluster, policy, known
         self._window, self._prices, self._fluid = window, priced, chosen.simulator.ideal
         self.recorder = Recorder()
         self.world = World(
@@ -252,6 +253,15 @@ class Simulation:
             status_detail=world.stop_reason,
             label=label,
         )
+
+
+def _in_order_of(cluster: Cluster, throughputs: Any) -> Any:
+    """Rates that come with the names of their types as an array, in the order of the cluster; others as they are."""
+    # Nothing is a table of pandas before pandas is there.
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", ThroughputMatrix)
+    if not isinstance(throughputs, ThroughputMatrix | Mapping | frame):
+        return throughputs
+    return ThroughputMatrix.of(throughputs).on_types(cluster.accelerators).rates
 
 
 def _by_gpus(trace: Trace, throughputs: Any, cluster: Cluster) -> Callable[[], Configurations] | None:
