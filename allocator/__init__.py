@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
     from allocator.results.result import SimulationResult
+    from allocator.results.views.summary import Summary
     from allocator.scenarios import whatif
     from allocator.simulator.engine import simulate
     from throughputs import InputError, ThroughputMatrix, Trace, default_table, read_table, read_trace
@@ -65,6 +66,7 @@ __all__ = [
     "ProgramPolicy",
     "SharePolicy",
     "SimulationResult",
+    "Summary",
     "ThroughputMatrix",
     "Trace",
     "Trigger",
@@ -106,6 +108,7 @@ _HOME = {
     "ProgramPolicy": "allocator.policies.base.programs",
     "SharePolicy": "allocator.protocol",
     "SimulationResult": "allocator.results.result",
+    "Summary": "allocator.results.views.summary",
     "ThroughputMatrix": "throughputs",
     "Trace": "throughputs",
     "Trigger": "allocator.protocol",

@@ -8,6 +8,7 @@ would do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -66,7 +67,7 @@ class AdmissionTest:
     ----------
     jobs : those that run or wait, admitted before; their steps are those left, their scale factors the GPUs that they
         have now. Arrivals are not looked at.
-    cluster : of one accelerator type.
+    cluster : of one accelerator type, in any form that `Cluster.of` takes.
     throughputs : steps/s by number of GPUs.
     clock : now, seconds.
     slot_seconds : GPUs of a job that ends are free at the end of its slot; 0: at once.
@@ -84,7 +85,7 @@ class AdmissionTest:
     def __init__(
         self,
         jobs: Trace,
-        cluster: Cluster,
+        cluster: Cluster | str | Mapping[str, int],
         throughputs: Throughputs,
         *,
         clock: float = 0.0,
@@ -93,6 +94,7 @@ class AdmissionTest:
         margin_seconds: float = 0.0,
         repair: Repair = NO_REPAIR,
     ) -> None:
+        cluster = Cluster.of(cluster)
         if len(cluster.accelerators) != 1:
             raise InputError("cluster", found=str(cluster), expected="GPUs of one accelerator type")
         for name, seconds in (

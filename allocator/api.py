@@ -64,14 +64,17 @@ def solve(
     ------
     InputError
         Names of types, jobs or entities that do not match, or values that cannot be used.
+
+    >>> speeds = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
+    >>> answer = solve("max_sum_throughput_perf", speeds, "v100:1,k80:1")
+    >>> answer.status, answer.objective_unit, answer.effective_throughput.round(6).tolist()
+    ('optimal', 'steps/s', [4.0, 1.0])
     """
     cluster = Cluster.of(cluster)
     colocation = throughputs if isinstance(throughputs, PackedColumns) else None
     if isinstance(throughputs, PackedColumns):
         throughputs = throughputs.plain.matrix
-    if isinstance(throughputs, Mapping):
-        throughputs = _frame_of(throughputs)
-    matrix = throughputs if isinstance(throughputs, ThroughputMatrix) else ThroughputMatrix.from_frame(throughputs)
+    matrix = ThroughputMatrix.of(throughputs).on_types(cluster.accelerators)
     if isinstance(policy, str):
         policy = get_policy(policy, **settings)
     elif settings:
@@ -81,7 +84,7 @@ def solve(
             found="settings beside a policy object",
             expected="a policy by name",
         )
-    matrix, columns = _in_cluster_order(matrix, cluster), _job_columns(jobs, matrix)
+    columns = _job_columns(jobs, matrix)
     membership = _membership(jobs, matrix, entities, columns.get("elapsed_seconds"))
     if colocation is not None:
         colocation = on_types(colocation, cluster.accelerators)
@@ -89,17 +92,6 @@ def solve(
     return policy.allocate(
         ClusterState(cluster, matrix, **columns, gpu_prices=prices, membership=membership, colocation=colocation)
     )
-
-
-def _frame_of(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """The table of columns by name, each a mapping by job or a sequence."""
-    import pandas as pd
-
-    try:
-        return pd.DataFrame(dict(columns))
-    except ValueError as error:
-        expected = "columns of one length, as in {'v100': [4.0, 2.0], 'k80': [1.0, 1.0]}"
-        raise InputError("throughputs", found=str(error), expected=expected) from None
 
 
 def load_throughputs(
@@ -111,28 +103,14 @@ def load_throughputs(
 
     With `colocated` the embedded table comes with estimates for jobs that share GPUs, `throughputs.default_colocation`,
     gangs of all sizes included: a gang is taken to lose what one of its GPUs does.
+
+    >>> load_throughputs().accelerators
+    ('v100', 'p100', 'k80')
     """
     if source is not None:
         return read_table(source, accelerator)
     table = default_table()
     return table.with_colocation(default_colocation(), table.scale_factors) if colocated else table
-
-
-def _in_cluster_order(matrix: ThroughputMatrix, cluster: Cluster) -> ThroughputMatrix:
-    if matrix.accelerators == cluster.accelerators:
-        return matrix
-    missing = [name for name in cluster.accelerators if name not in matrix.accelerators]
-    if missing:
-        raise InputError(
-            "throughputs",
-            field="accelerators",
-            found=matrix.accelerators,
-            expected=f"also a column {missing[0]!r}, as in the cluster",
-        )
-    columns = [matrix.accelerators.index(name) for name in cluster.accelerators]
-    return ThroughputMatrix(
-        matrix.rates[:, columns], matrix.jobs, cluster.accelerators, matrix.scale_factors, matrix.unit
-    )
 
 
 def _priced(gpu_prices: Mapping[str, float], cluster: Cluster) -> NDArray[np.float64]:

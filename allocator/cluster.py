@@ -37,6 +37,11 @@ class Cluster:
 
     >>> Cluster.parse("v100:4,k80:8").capacity
     array([4, 8])
+
+    >>> Cluster({"v100": 4, "k80": 8}) == Cluster.parse("v100:4,k80:8")
+    True
+    >>> Cluster.parse("v100:4,k80:8").total_gpus
+    12
     """
 
     gpus: Mapping[str, int]

@@ -105,7 +105,8 @@ def _told(read: Callable[[Any, Any], Any], given: Any, kind: Any, source: object
     except _RefusedError as refused:
         found = refused.args[0]
         hint = did_you_mean(found, _choices(kind)) if isinstance(found, str) else ""
-        raise InputError(source, field=field, found=found, expected=expectation(kind) + hint) from None
+        expected = f"a known value{hint}: {expectation(kind)}" if hint else expectation(kind)
+        raise InputError(source, field=field, found=found, expected=expected) from None
 
 
 def _value(value: Any, kind: Any) -> Any:

@@ -1,6 +1,6 @@
 """Allocation problems and their answers as JSON, for scripts and for `allocator solve`.
 
-The schema is described in docs/formats.md. An instance holds the cluster and the jobs of one decision::
+An instance holds the cluster and the jobs of one decision::
 
     {"cluster": {"v100": 4, "k80": 8},
      "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1, "k80": 0.9}, "scale_factor": 1,
@@ -25,14 +25,14 @@ from allocator.protocol.allocation import Allocation
 from allocator.protocol.colocated import from_json
 from allocator.protocol.entities import Entities, Membership, arrival_ranks
 from throughputs import InputError, ThroughputMatrix
-from throughputs.files import read_json
+from throughputs.files import read_json, source_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 __all__ = ["allocation_to_json", "read_instance", "state_from_json"]
 
 
 def read_instance(path: str | Path) -> ClusterState:
-    """State of the instance in a JSON file (``.json`` or ``.json.gz``).
+    """State of the instance in a JSON file (``.json`` or ``.json.gz``; ``-``: standard input).
 
     Raises
     ------
@@ -46,7 +46,7 @@ def read_instance(path: str | Path) -> ClusterState:
         raise InputError(path, found="no such file", expected="an instance in JSON") from None
     except OSError as error:
         raise InputError(path, found=str(error), expected="a readable file of JSON") from None
-    return state_from_json(data, source=str(path))
+    return state_from_json(data, source=source_of(path))
 
 
 def state_from_json(data: Any, *, source: str = "instance") -> ClusterState:

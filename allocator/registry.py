@@ -123,7 +123,11 @@ def register(name: str, *, paper: str, program: str) -> Callable[[Factory], Fact
 
 
 def list_policies() -> tuple[PolicyEntry, ...]:
-    """Every policy, own and of installed plugins, by name."""
+    """Every policy, own and of installed plugins, by name.
+
+    >>> "max_min_fairness_perf" in [entry.name for entry in list_policies()]
+    True
+    """
     _load()
     return tuple(_ENTRIES[name] for name in sorted(_ENTRIES))
 
@@ -136,6 +140,9 @@ def get_policy(name: str, **settings: Any) -> Policy:
     InputError
         Unknown name (with the nearest known one), a setting that the policy does not have, or a value of the wrong
         type.
+
+    >>> get_policy("max_min_fairness_perf", solver="highs").settings()["solver"]
+    'highs'
     """
     known = kinds_of_settings(name)
     source = f"policy {name}"

@@ -18,7 +18,7 @@ from typing import Any
 from allocator.conversion import convert_text
 from allocator.registry import kinds_of_settings
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import one_of
 
 __all__ = ["Variant", "read_variants"]
 
@@ -67,7 +67,7 @@ class Variant:
         known = kinds_of_settings(self.name)
         for setting, text in self.settings.items():
             if setting not in known:
-                expected = f"one of {', '.join(known)}{did_you_mean(setting, known)}" if known else "no settings"
+                expected = one_of(setting, known) if known else "no settings"
                 raise InputError(source, field=f"{self.name}:{setting}", found=text, expected=expected)
         return {
             setting: convert_text(text, known[setting], source=source, field=f"{self.name}:{setting}")

@@ -34,6 +34,33 @@ def test_what_is_no_cluster_is_refused(cluster, told):
         allocator.simulate(make_trace([10.0]), cluster, allocator.get_policy("fifo"), np.ones((1, 1)))
 
 
+def test_rates_with_names_are_taken_by_name():
+    """Whatever the order of their columns."""
+    trace = make_trace([3600.0, 3600.0])
+    policy = allocator.get_policy("max_sum_throughput_perf")
+    array = allocator.simulate(trace, "v100:1,k80:2", policy, [[4.0, 1.0], [3.0, 1.0]]).jobs["jct"].tolist()
+    columns = {"k80": [1.0, 1.0], "v100": [4.0, 3.0]}
+    for table in (columns, pd.DataFrame(columns), allocator.ThroughputMatrix.of(columns)):
+        assert allocator.simulate(trace, "v100:1,k80:2", policy, table).jobs["jct"].tolist() == array
+    assert allocator.simulate(trace, "k80:2,v100:1", policy, [[4.0, 1.0], [3.0, 1.0]]).jobs["jct"].tolist() != array
+    with pytest.raises(allocator.InputError, match="also a column 'a100'"):
+        allocator.simulate(trace, "v100:1,a100:1", policy, columns)
+
+
+def test_states_and_admission_take_them_too():
+    state = allocator.ClusterState(GPUS, SPEEDS)
+    assert (state.n_jobs, state.cluster) == (2, allocator.Cluster(GPUS))
+    for cluster in ("v100:8", {"v100": 8}):
+        test = allocator.AdmissionTest(allocator.Trace([], [], [], []), cluster, allocator.default_table())
+        assert test.cluster.total_gpus == 8
+
+
+@pytest.mark.parametrize("table", [np.ones((2, 2)), make_trace([1.0]), "v100"])
+def test_what_is_no_table_is_refused(table):
+    with pytest.raises(allocator.InputError, match="a DataFrame or a mapping"):
+        allocator.solve("max_min_fairness_perf", table, GPUS)
+
+
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(allocator.InputError, match="columns of one length"):
         allocator.solve("max_min_fairness_perf", {"v100": [1.0], "k80": [1.0, 2.0]}, GPUS)

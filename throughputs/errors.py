@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["InputError", "did_you_mean", "nearest_names"]
+__all__ = ["InputError", "did_you_mean", "nearest_names", "one_of"]
 
 
 class InputError(ValueError):
@@ -13,11 +13,16 @@ class InputError(ValueError):
 
     Parameters
     ----------
-    source : file name or the name of the argument.
+    source : file name or the name of the argument; ``-`` is the standard input.
     expected : what would have been accepted, in words.
     found : the offending value; shown with ``repr``.
     line : line (or row) number, counted from 1.
     field : name of the field, column or key.
+
+    >>> raise InputError("jobs.csv", line=3, field="total_steps", found="many", expected="a whole number")
+    Traceback (most recent call last):
+        ...
+    throughputs.errors.InputError: jobs.csv:3: field 'total_steps': found 'many', expected a whole number
     """
 
     def __init__(
@@ -29,7 +34,7 @@ class InputError(ValueError):
         line: int | None = None,
         field: str | None = None,
     ) -> None:
-        self.source = str(source)
+        self.source = "standard input" if str(source) == "-" else str(source)
         self.expected = expected
         self.found = found
         self.line = line
@@ -49,6 +54,14 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     """`` (did you mean '...'?)`` with the closest of the known names, or nothing."""
     close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def one_of(name: object, known: Iterable[object]) -> str:
+    """What is expected where `name` is none of those `known`: the closest one, if any is close, and then all."""
+    names = [str(k) for k in known]
+    hint = did_you_mean(name, names)
+    listed = f"one of {', '.join(names)}"
+    return f"a known name{hint}: {listed}" if hint else listed
 
 
 def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -1,5 +1,6 @@
 """Opening, reading and replacing files: plain or gzip, CSV, Parquet, JSON or TOML, never left half written.
 
+Where a file is to be read, the name ``-`` stands for the standard input; what it holds is told by its contents then.
 Whatever a file holds, a reader raises `InputError` with its name, or `OSError` where it cannot be opened.
 """
 
@@ -10,12 +11,14 @@ import io
 import json
 import os
 import re
+import sys
 import tomllib
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from throughputs.errors import InputError
 
@@ -31,6 +34,7 @@ __all__ = [
     "read_json",
     "read_text",
     "read_toml",
+    "source_of",
     "write_frame",
     "write_text",
 ]
@@ -44,9 +48,42 @@ _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def file_kind(path: Path) -> str:
-    """Lower-case extension without the dot and without ``.gz``: ``"csv"`` for ``jobs.csv.gz``."""
+    """Lower-case extension without the dot and without ``.gz``: ``"csv"`` for ``jobs.csv.gz``.
+
+    Of the standard input: ``"json"``, ``"parquet"`` or ``"csv"``; empty where columns are between tabs.
+    """
+    if _is_standard_input(path):
+        return _kind_of(_contents(path))
     name = path.name.lower().removesuffix(".gz")
     return name.rpartition(".")[2] if "." in name else ""
+
+
+def source_of(path: Path) -> str:
+    """What a file is called in messages."""
+    return "standard input" if _is_standard_input(path) else str(path)
+
+
+def _is_standard_input(path: Path) -> bool:
+    return str(path) == "-"
+
+
+def _contents(path: Path) -> bytes:
+    return _whole(sys.stdin) if _is_standard_input(path) else path.read_bytes()
+
+
+@lru_cache(maxsize=1)
+def _whole(stream: TextIO) -> bytes:
+    """All that comes; kept, as some files are looked at before they are read."""
+    return stream.buffer.read()
+
+
+def _kind_of(contents: bytes) -> str:
+    if contents.startswith(b"PAR1"):
+        return "parquet"
+    if contents[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        return "json"
+    first = next((line for line in contents.splitlines() if not line.startswith(b"#")), b"")
+    return "" if b"\t" in first else "csv"
 
 
 def read_text(path: Path) -> str:
@@ -59,7 +96,7 @@ def read_text(path: Path) -> str:
     OSError
         The file cannot be opened.
     """
-    raw = path.read_bytes()
+    raw = _contents(path)
     try:
         if path.suffix.lower() == ".gz":
             raw = gzip.decompress(raw)
@@ -187,7 +224,7 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
 def _read_parquet(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    raw = path.read_bytes()  # what the system has against the file is an OSError; the rest is about its contents
+    raw = _contents(path)  # what the system has against the file is an OSError; the rest is about its contents
     try:
         return pd.read_parquet(io.BytesIO(raw))
     except Exception as error:

@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,10 @@ class ThroughputMatrix:
     InputError
         A shape does not fit its labels, a label is repeated, a rate is negative or not finite, or a scale
         factor is not a positive whole number.
+
+    >>> matrix = ThroughputMatrix([[4.0, 1.0], [2.0, 1.0]], jobs=["resnet", "lstm"], accelerators=["v100", "k80"])
+    >>> matrix.to_frame().loc["lstm", "v100"].item()
+    2.0
     """
 
     rates: NDArray[np.float64]
@@ -131,6 +135,46 @@ class ThroughputMatrix:
         return self.trusted(
             rates, jobs=self.jobs, accelerators=self.accelerators, scale_factors=self.scale_factors, unit=self.unit
         )
+
+    @classmethod
+    def of(cls, table: ThroughputMatrix | pd.DataFrame | Mapping[str, Any]) -> ThroughputMatrix:
+        """A matrix however it is given: as it is, as a DataFrame, or as columns by type that pandas makes one of.
+
+        Raises
+        ------
+        InputError
+            It is something else, or not a matrix.
+
+        >>> ThroughputMatrix.of({"v100": {"a": 4.0, "b": 2.0}, "k80": {"a": 1.0, "b": 0.5}}).jobs
+        ('a', 'b')
+        """
+        if isinstance(table, ThroughputMatrix):
+            return table
+        import pandas as pd
+
+        given: object = table
+        if isinstance(given, Mapping):
+            try:
+                given = pd.DataFrame(dict(given))
+            except ValueError as error:
+                expected = "columns of one length, as in {'v100': [4.0, 2.0], 'k80': [1.0, 1.0]}"
+                raise InputError("throughputs", found=str(error), expected=expected) from None
+        if not isinstance(given, pd.DataFrame):
+            expected = "a DataFrame or a mapping with a column for each type, or a ThroughputMatrix"
+            raise InputError("throughputs", found=type(given).__name__, expected=expected)
+        return cls.from_frame(given)
+
+    def on_types(self, accelerators: Sequence[str]) -> ThroughputMatrix:
+        """The same jobs on these types alone, in this order; InputError where one of them is missing."""
+        names = tuple(accelerators)
+        if names == self.accelerators:
+            return self
+        for name in names:
+            if name not in self.accelerators:
+                expected = f"also a column {name!r}, as in the cluster"
+                raise InputError("throughputs", field="accelerators", found=self.accelerators, expected=expected)
+        columns = [self.accelerators.index(name) for name in names]
+        return ThroughputMatrix(self.rates[:, columns], self.jobs, names, self.scale_factors, self.unit)
 
     @classmethod
     def from_frame(

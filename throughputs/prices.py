@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from throughputs.errors import InputError, did_you_mean
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, write_frame
+from throughputs.errors import InputError, one_of
+from throughputs.files import TABLE_KINDS, file_kind, read_frame, source_of, write_frame
 from throughputs.frames import FrameReader
 
 if TYPE_CHECKING:
@@ -196,8 +196,7 @@ class PriceTable:
 
     def _known(self, accelerator: str) -> str:
         if accelerator not in self._times:
-            hint = did_you_mean(accelerator, self._times)
-            expected = f"one of {', '.join(self._times)}{hint}"
+            expected = one_of(accelerator, self._times)
             raise InputError(self.source, field="accelerator", found=accelerator, expected=expected)
         return accelerator
 
@@ -280,7 +279,7 @@ def read_prices(path: str | os.PathLike[str]) -> PriceTable:
     if file_kind(path) not in TABLE_KINDS:
         raise InputError(path, found=path.name, expected=_KINDS)
     frame, first_line = read_frame(path)
-    return PriceTable.from_frame(frame, str(path), first_line)
+    return PriceTable.from_frame(frame, source_of(path), first_line)
 
 
 def write_prices(prices: PriceTable, path: str | os.PathLike[str]) -> None:

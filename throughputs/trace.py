@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.deadlines import OptionRow, checked_options, option_row, option_text
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.frames import FrameReader
+from throughputs.notebook import html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,11 @@ CATEGORIES = ("adaptive", "scale-gpus", "rigid")
 
 OWNERS = ("user", "partition")
 """Columns of which the names may become entities."""
+
+# Rows of a trace that a notebook shows.
+_SHOWN_JOBS = 10
+
+_STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
 _REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
@@ -65,6 +71,10 @@ class Trace:
         Arrays of different length, an empty job type, an unknown mode or category, a scale factor below 1, non-positive
         steps, SLOs or durations, times that are negative or not finite, arrivals that are not in order, a job with
         two kinds of deadline, or a deadline before its arrival.
+
+    >>> trace = Trace(["A3C", "LSTM"], scale_factor=[1, 4], total_steps=[1000, 2000], arrival_time=[0, 60])
+    >>> len(trace), trace.head(1).scale_factor.tolist()
+    (2, [1])
     """
 
     job_type: NDArray[np.object_]
@@ -291,6 +301,19 @@ class Trace:
         frame.index.name = "job_id"
         return frame
 
+    def _repr_html_(self) -> str:
+        """The columns that a job must have, and those in which jobs differ; without how they are started."""
+        described = [name for name in self.column_names() if name not in _STARTING]
+        columns = [name for name in described if name in _REQUIRED or _differs(getattr(self, name))]
+        shown = self.head(_SHOWN_JOBS)
+        texts = {name: getattr(shown, name).tolist() for name in columns}
+        if "deadline_options" in texts:
+            texts["deadline_options"] = [option_text(row) for row in shown.deadline_options]
+        rows = zip(range(len(shown)), *texts.values(), strict=True)
+        hidden = len(self) - len(shown)
+        caption = f"{self.source}: {len(self):,} jobs" + (f", {hidden:,} of them not shown" if hidden else "")
+        return html_table(("job_id", *columns), rows, caption=caption)
+
     def head(self, n: int) -> Trace:
         """The first `n` jobs."""
         return self.take(slice(n))
@@ -304,8 +327,7 @@ class Trace:
             Another column, or one that says nothing of any job.
         """
         if column not in OWNERS:
-            expected = f"one of {', '.join(OWNERS)}{did_you_mean(column, OWNERS)}"
-            raise InputError(self.source, field="owner", found=column, expected=expected)
+            raise InputError(self.source, field="owner", found=column, expected=one_of(column, OWNERS))
         names = getattr(self, column)
         if len(self) and not (names != "").any():
             raise InputError(self.source, field=column, expected=f"jobs with their {column}")
@@ -345,6 +367,10 @@ class Trace:
 
 def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.isfinite(values) & (values > 0)
+
+
+def _differs(column: NDArray[Any]) -> bool:
+    return len(set(column) if column.dtype == object else np.unique(column)) > 1
 
 
 def _check_job_ids(reader: FrameReader) -> None:

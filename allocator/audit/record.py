@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from allocator.audit.report import explanations_table, properties_table
+from throughputs.notebook import html_table
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
 __all__ = ["Audit", "Explanation", "Property"]
+
+_VERDICT = {True: "yes", False: "no", None: ""}
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,10 @@ class Audit:
             "price_unit": self.price_unit,
             "explanations": [_plain(asdict(each)) for each in self.explanations],
         }
+
+    def _repr_html_(self) -> str:
+        rows = [(each.name, _VERDICT[each.holds], each.value, each.worst_job, each.detail) for each in self.properties]
+        return html_table(("property", "holds", "value", "worst job", ""), rows, caption=f"Audit of {self.policy}")
 
     def tables(self, *, jobs: int = 10) -> tuple[Table, Table]:
         """The properties, and the explanations of the first `jobs` that are slowest beside their fastest type, for

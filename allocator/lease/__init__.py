@@ -1,4 +1,18 @@
-"""The trainer's side of a lease: no dependency, and nothing to do outside the scheduler (docs/leases.md)."""
+"""The trainer's side of a lease: no dependency, and nothing to do outside the scheduler.
+
+A job holds its GPUs under a lease. When the scheduler wants them for another job, the lease ends: the process saves a
+checkpoint at its next step boundary and exits, and a later start goes on from there::
+
+    from allocator.lease import Lease
+
+    lease = Lease()
+    lease.restore(load)  # load(folder) reads what save has written
+    for batch in lease(loader):  # any iterable, a DataLoader for example
+        train(batch)
+        lease.checkpoint_if_ending(save)  # save(folder) writes files into an empty folder
+
+A program without it runs, but begins anew whenever it has made room, unless it saves on SIGTERM by itself.
+"""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ It does not know whether the world is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,15 +30,18 @@ from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.policy import Need, Policy, SharePolicy, Trigger
+from allocator.protocol.state import ClusterState
 from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
     from throughputs.prices import PriceTable
 
-__all__ = ["DecisionCore"]
+__all__ = ["DecisionCore", "finished"]
 
 _Ids = NDArray[np.int64]
+
+Returned = TypeVar("Returned")
 
 
 class DecisionCore:
@@ -202,6 +205,10 @@ class DecisionCore:
 
         With `waive_interval` the policy is asked about any news since its last call, however recent that was.
         """
+        return finished(self.deciding(clock, waive_interval=waive_interval))
+
+    def deciding(self, clock: float, *, waive_interval: bool = False) -> Generator[ClusterState, None, Decision]:
+        """`next` in steps: stops before each call of the policy, with the state that it is about to be asked about."""
         if clock >= self.next_price_change:
             assert self._prices is not None
             self.next_price_change = self._prices.next_change(clock, self.cluster.accelerators)
@@ -211,14 +218,14 @@ class DecisionCore:
         executor, calls = self._executor, self.policy_calls
         rejected = _NOBODY
         if executor.due(clock, self._news, waive_interval):
-            rejected = self._ask(clock)
+            rejected = yield from self._ask(clock)
         step = executor.next(clock)
         if executor.starved(step, self._news):
-            rejected = self._ask(clock)
+            rejected = yield from self._ask(clock)
             step = executor.next(clock)
         return self._placed(step, clock, self.policy_calls != calls, rejected)
 
-    def _ask(self, clock: float) -> _Ids:
+    def _ask(self, clock: float) -> Generator[ClusterState, None, _Ids]:
         """Ask the policy about the active jobs; returns those that it rejected, who are gone then."""
         self._news, self._asked_at = False, clock
         active = self.active
@@ -234,7 +241,9 @@ class DecisionCore:
         state.restart_seconds = self.restart_seconds
         state.rates_version = self._rates_version
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
-        answer = self._executor.ask(self.policy, state.after(self.allocation), active)
+        state = state.after(self.allocation)
+        yield state
+        answer = self._executor.ask(self.policy, state, active)
         self.policy_seconds += answer.seconds
         self.policy_calls += 1
         self.allocation = answer.allocation
@@ -331,6 +340,16 @@ _NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 # Columns of the job table that are kept for policies with Need.SERVICE.
 _SERVICE = ("service_seconds", "service_gpu_seconds")
+
+
+def finished(steps: Generator[Any, None, Returned]) -> Returned:
+    """What `steps` returns when it is not stopped anywhere."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            returned: Returned = end.value
+            return returned
 
 
 def _executor(

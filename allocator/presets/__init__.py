@@ -10,9 +10,10 @@ from allocator.presets.chronus import CHRONUS, CHRONUS_ELASTICFLOW
 from allocator.presets.default import DEFAULT
 from allocator.presets.elasticflow import ELASTICFLOW
 from allocator.presets.gavel import GAVEL
-from allocator.presets.preset import Comparison, FairnessYardstick, Preset, nearest
+from allocator.presets.preset import Comparison, FairnessYardstick, Preset
 from allocator.presets.shockwave import SHOCKWAVE, SHOCKWAVE_PUBLISHED
 from throughputs import InputError
+from throughputs.errors import one_of
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
 
@@ -36,5 +37,5 @@ def preset(name: str | Preset) -> Preset:
     if isinstance(name, Preset):
         return name
     if name not in _PRESETS:
-        raise InputError("preset", found=name, expected=nearest(name, list(_PRESETS)))
+        raise InputError("preset", found=name, expected=one_of(name, _PRESETS))
     return _PRESETS[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -13,8 +12,9 @@ from allocator.conversion import convert, kinds_of
 from allocator.mechanism.settings import MechanismSettings
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
+from throughputs.errors import one_of
 
-__all__ = ["Comparison", "FairnessYardstick", "Preset", "nearest"]
+__all__ = ["Comparison", "FairnessYardstick", "Preset"]
 
 FairnessYardstick = Literal["isolated", "static", "themis"]
 """What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
@@ -106,7 +106,7 @@ class Preset:
         kinds = {**mechanism, **simulator}
         for name, value in changes.items():
             if name not in kinds:
-                raise InputError("settings", found=name, expected=nearest(name, sorted(kinds)))
+                raise InputError("settings", found=name, expected=one_of(name, sorted(kinds)))
             changes[name] = convert(value, kinds[name], source="settings", field=name)
         penalty = self.simulator.restart_penalty_seconds
         if changes.get("restart_penalty_seconds", penalty) != penalty:
@@ -149,10 +149,3 @@ def _of_size(by_gpus: Mapping[int, Mapping[str, Any]], cluster: Cluster) -> dict
 def _without(settings: Mapping[Any, Mapping[str, Any]], names: Mapping[str, Any]) -> dict[Any, Mapping[str, Any]]:
     """All but those with these names."""
     return {key: {k: v for k, v in of_key.items() if k not in names} for key, of_key in settings.items()}
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """What was expected, with the nearest of the `known` names."""
-    close = difflib.get_close_matches(name, known, n=1)
-    listed = f"one of {', '.join(known)}"
-    return f"{listed}; did you mean {close[0]!r}?" if close else listed

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from allocator.audit import audit
 from formulations import Pairs
 from throughputs import ThroughputMatrix
+from throughputs.notebook import html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +26,9 @@ __all__ = ["CLAIMED", "Allocation"]
 
 CLAIMED = "claimed: "
 """What a status begins with that nobody has proven."""
+
+# Rows of an allocation that a notebook shows.
+_SHOWN_JOBS = 20
 
 _CLAIMS_NOTHING = ("closed form", "order", "plan", "empty")
 
@@ -62,6 +66,12 @@ class Allocation:
         program by other means has nothing to set here.
     state, decided_by : what the policy knew, and the policy; what `audit` reads. Kept neither in a checkpoint nor in a
         pickle.
+
+    >>> import allocator
+    >>> speeds = {"v100": {"resnet": 4.0, "lstm": 2.0}, "k80": {"resnet": 1.0, "lstm": 1.0}}
+    >>> allocation = allocator.solve("max_sum_throughput_perf", speeds, "v100:1,k80:1")
+    >>> allocation.to_frame().loc["resnet", "v100"].item(), allocation.price_series().index.tolist()
+    (1.0, ['v100', 'k80'])
     """
 
     policy: str
@@ -143,6 +153,32 @@ class Allocation:
         accelerators = list(self.throughputs.accelerators)
         values = np.full(len(accelerators), np.nan) if self.prices is None else self.prices
         return pd.Series(values, index=accelerators, name=f"price ({self.objective_unit or '-'} per GPU)")
+
+    def _repr_html_(self) -> str:
+        names = self.throughputs.accelerators
+        rows = [
+            (label, int(gpus), *shares, throughput)
+            for label, gpus, shares, throughput in zip(
+                self.throughputs.jobs,
+                self.throughputs.scale_factors[:_SHOWN_JOBS],
+                self.shares[:_SHOWN_JOBS].tolist(),
+                self.effective_throughput[:_SHOWN_JOBS].tolist(),
+                strict=False,
+            )
+        ]
+        if self.prices is not None:
+            rows.append(("price of a GPU", None, *self.prices.tolist(), None))
+        caption = f"{self.policy}: {self.status}"
+        if not np.isnan(self.objective):
+            caption += f", objective {self.objective:.6g} {self.objective_unit}".rstrip()
+        if not np.isnan(self.gap):
+            caption += f", gap {self.gap:.1e}"
+        hidden = self.throughputs.n_jobs - _SHOWN_JOBS
+        if hidden > 0:
+            caption += f"; {hidden:,} more jobs"
+        if self.pairs is not None and len(self.pairs):
+            caption += f"; {len(self.pairs):,} shares of pairs are in pairs_frame()"
+        return html_table(("job", "GPUs", *names, "steps/s"), rows, caption=caption)
 
     def audit(self, *, seed: int = 0, probed_jobs: int = 8, misreports: int = 8) -> Audit:
         """What the allocation is worth: sharing incentive, envy, efficiency, strategy, utilisation, prices.

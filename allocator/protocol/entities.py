@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations import Hierarchy
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, read_toml
 from throughputs.frames import FrameReader
 from throughputs.tie_order import tie_order
@@ -58,6 +58,9 @@ class Entity:
     ------
     InputError
         A name that is no text, a weight that is not positive, or an unknown policy.
+
+    >>> Entity("vision", weight=2.0, policy="fifo").weight
+    2.0
     """
 
     name: str
@@ -73,8 +76,7 @@ class Entity:
         if not number or not 0 < self.weight <= sys.float_info.max:
             raise InputError(source, field="weight", found=self.weight, expected="a positive number")
         if self.policy not in ENTITY_POLICIES:
-            expected = f"one of {', '.join(ENTITY_POLICIES)}{did_you_mean(self.policy, ENTITY_POLICIES)}"
-            raise InputError(source, field="policy", found=self.policy, expected=expected)
+            raise InputError(source, field="policy", found=self.policy, expected=one_of(self.policy, ENTITY_POLICIES))
         if self.parent is not None and (not isinstance(self.parent, str) or not self.parent):
             raise InputError(source, field="parent", found=self.parent, expected="the name of an entity, or none")
         object.__setattr__(self, "weight", float(self.weight))

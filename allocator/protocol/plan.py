@@ -24,6 +24,9 @@ class UpcomingRounds:
     ----------
     number : of the first of them; so many rounds are over.
     seconds : length of a round.
+
+    >>> UpcomingRounds(number=10, seconds=360.0).seconds
+    360.0
     """
 
     number: int
@@ -42,6 +45,10 @@ class PlanStep:
         stops whom it does not name, who may start anew in the next.
     head_start : (K,) seconds for which a row that starts counts as running already; None: none does. No real world
         gives that: some published simulators count time in the queue.
+
+    >>> first = PlanStep(Assignment.of([0], pool=[0], gpus=[4]), seconds=600.0)
+    >>> len(first.assignment), first.seconds
+    (1, 600.0)
     """
 
     assignment: Assignment
@@ -66,6 +73,10 @@ class Plan:
     hold : (H,) positions of running jobs that must keep their GPUs in the first step; the others may be moved when the
         placement has to make room.
     allocation : shares of time with objective, bound and gap, for a planner that has them; None: not kept.
+
+    >>> plan = Plan.until_next_event(Assignment.of([0, 1], pool=[0, 1], gpus=[1, 2]), rejected=np.array([2]))
+    >>> plan.steps[0].seconds, plan.rejected.tolist()
+    (inf, [2])
     """
 
     steps: tuple[PlanStep, ...]

@@ -35,6 +35,9 @@ class Need(Flag):
     SERVICE : how long each job has trained, and on how many GPUs (`ClusterState.run_seconds`, `gpu_seconds`).
     DEADLINE_OPTIONS : all deadlines of jobs that have several, with values (`ClusterState.deadline_options`).
     ISOLATED_TIME : what the work done so far would have taken on isolated shares (`ClusterState.isolated_seconds`).
+
+    >>> Need.SERVICE in (Need.SERVICE | Need.TRAINING)
+    True
     """
 
     NOTHING = 0
@@ -54,6 +57,9 @@ class Trigger(Flag):
     PRICES : the price of a GPU changed.
     CAPACITY : GPUs were lost or came back.
     TROUBLE : nothing moved, such as a round without a single step.
+
+    >>> Trigger.PRICES in Trigger.USUAL, Trigger.ARRIVAL in Trigger.USUAL
+    (False, True)
     """
 
     NEVER = 0
@@ -151,6 +157,16 @@ class SharePolicy(Policy):
 
     A policy that is not `heterogeneity_aware` leaves the choice of type to the mechanism, which may draw it at random,
     as Gavel does for its baselines.
+
+    >>> class FirstTypeOnly(SharePolicy):
+    ...     name = "first_type_only"
+    ...     def allocate(self, state):
+    ...         shares = np.zeros(state.rates.shape)
+    ...         shares[:, 0] = min(1.0, state.capacity[0] / state.scale_factors.sum())
+    ...         return Allocation(self.name, state.throughputs, shares, "closed form")
+    >>> import allocator
+    >>> allocator.solve(FirstTypeOnly(), {"v100": [3.0, 1.0]}, "v100:1").shares.tolist()
+    [[0.5], [0.5]]
     """
 
     answers: ClassVar[Literal["shares", "plan"]] = "shares"
@@ -169,6 +185,14 @@ class PlanPolicy(Policy):
     in_rounds : whether the steps of a plan are the rounds of the world. Otherwise a step ends early when something
         happens that the policy chose as a trigger.
     replan_steps : a plan is replaced after so many steps even when nothing happened; None: it is played to its end.
+
+    >>> class OneAfterTheOther(PlanPolicy):
+    ...     name = "one_after_the_other"
+    ...     def plan(self, state, memory):
+    ...         return Plan.until_next_event(Assignment.of([0], pool=[0], gpus=[state.scale_factors[0]]))
+    >>> import allocator
+    >>> allocator.solve(OneAfterTheOther(), {"v100": [3.0, 1.0]}, "v100:8").shares.tolist()
+    [[1.0], [0.0]]
     """
 
     answers: ClassVar[Literal["shares", "plan"]] = "plan"

@@ -17,6 +17,8 @@ from allocator.protocol.colocated import take, without_sharing
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from allocator.protocol.allocation import Allocation
     from allocator.protocol.entities import Membership
     from allocator.protocol.plan import UpcomingRounds
@@ -78,8 +80,9 @@ class ClusterState:
 
     Parameters
     ----------
-    cluster : the cluster; its types are the columns of `throughputs`.
-    throughputs : (N, M) steps/s of each job's own gang, with scale factors; its labels are the job ids.
+    cluster : the cluster, in any form that `Cluster.of` takes; its types are the columns of `throughputs`.
+    throughputs : (N, M) steps/s of each job's own gang, with scale factors; its labels are the job ids. In any form
+        that `ThroughputMatrix.of` takes.
     clock : seconds since the start.
     columns : any of the columns and views below; what is missing takes its default.
 
@@ -123,6 +126,12 @@ class ClusterState:
     ------
     InputError
         The accelerator types of cluster and matrix differ, or a column has the wrong shape or an impossible value.
+
+    >>> from throughputs import ThroughputMatrix
+    >>> matrix = ThroughputMatrix([[4.0, 1.0], [2.0, 1.0]], jobs=["resnet", "lstm"], accelerators=["v100", "k80"])
+    >>> state = ClusterState(Cluster({"v100": 1, "k80": 1}), matrix, steps_remaining=[100.0, 50.0])
+    >>> state.n_jobs, state.steps_remaining.tolist(), state.deadlines.tolist()
+    (2, [100.0, 50.0], [inf, inf])
     """
 
     cluster: Cluster
@@ -160,8 +169,8 @@ class ClusterState:
 
     def __init__(
         self,
-        cluster: Cluster,
-        throughputs: ThroughputMatrix,
+        cluster: Cluster | str | Mapping[str, int],
+        throughputs: ThroughputMatrix | pd.DataFrame | Mapping[str, Any],
         *,
         clock: float = 0.0,
         colocation: PackedColumns | None = None,
@@ -179,6 +188,7 @@ class ClusterState:
         warm_start: WarmStart | None = None,
         **columns: Any,
     ) -> None:
+        cluster, throughputs = Cluster.of(cluster), ThroughputMatrix.of(throughputs)
         if throughputs.accelerators != cluster.accelerators:
             expected = f"the types of the cluster, {cluster.accelerators}"
             raise InputError("cluster state", field="accelerators", found=throughputs.accelerators, expected=expected)

@@ -88,7 +88,7 @@ def render_report(
 ) -> str:
     """The text of the report; parameters as for `write_report`."""
     if summaries is None:
-        summaries = [result.summary() | {"settings": result.settings} for result in results]
+        summaries = [result.summary().to_dict() | {"settings": result.settings} for result in results]
     policies = Policies.of(summaries)
     shown = Presentation.of(policies.summaries)
     names, of_run = policies.run_names(shown.names, summaries), policies.of_run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from allocator.results.cost import owned_cost
 from allocator.results.deadlines import deadline_figures
 from allocator.results.efficiency import average_efficiency, loaded_utilization
 from allocator.results.fairness import pairwise_envy
+from allocator.results.views.summary import Summary
 from throughputs.numerics import exp, log
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ __all__ = [
     "VERY_UNFAIR_RHO",
     "completion_figures",
     "deadline_measure",
-    "described",
     "priorities_table",
     "sizes_table",
     "summarize",
@@ -39,7 +38,6 @@ UNFAIR_RHO = 1.05
 VERY_UNFAIR_RHO = 1.1
 
 HOUR = 3600.0
-_MISSING = "-"
 
 # Smallest gang of each size class: one GPU, part of a server, a server, several.
 SIZE_CLASSES = (1, 2, 5, 9)
@@ -47,45 +45,8 @@ SIZE_CLASSES = (1, 2, 5, 9)
 _DEADLINES_BY_WEIGHT = ("deadline_jobs", "deadline_ratio")
 
 
-def summarize(result: SimulationResult) -> dict[str, Any]:
-    """Figures of a run, ready for JSON; times in seconds, None where there is nothing to measure.
-
-    - label: what the run is called, where that is not the name of its policy.
-    - status: "completed", or "saturated" with the reason in status_detail.
-    - average_jct, median_jct, p99_jct, worst_rho, average_rho: over completed jobs; rho is jct / isolated_jct.
-    - unfair_fraction, very_unfair_fraction: share of the completed jobs with rho above `UNFAIR_RHO`, and above
-      `VERY_UNFAIR_RHO`.
-    - the same with the ending _static and _themis, where profiles of the jobs are known: rho with the denominators of
-      Shockwave (`fairness.static_contention`, `fairness.round_contention`).
-    - the same with the ending _isolated, where the table of jobs has a column rho_isolated (`fairness.isolated_rho`).
-    - geometric_mean_jct, harmonic_mean_jct: of the completed jobs.
-    - mean_envy, largest_envy: difference between two jobs in the fraction of their rounds in which they ran, over all
-      pairs; where profiles are known.
-    - average_queueing_time, average_running_time: parts of the average jct, of the completed jobs: waiting, from
-      arrival on and whenever it was preempted, and on GPUs, with what starts took.
-    - makespan, utilization: as in `SimulationResult`.
-    - loaded_utilization: as `efficiency.loaded_utilization`, up to the last arrival.
-    - average_queue, average_active: jobs that waited and jobs in the cluster, time average over the rounds.
-    - completed_jobs (those that were cut off included), unserved_jobs (no accelerator type can run them), dropped_jobs
-      (given up), rejected_jobs (not admitted), cut_off_jobs (taken off by a rule before their last step),
-      unfinished_jobs, jobs.
-    - preemptions: times a job was not given the GPUs it had before; migrations: those in which it went on at once with
-      others.
-    - restart_gpu_hours: GPU hours that starts and restarts took; 0 where they are free.
-    - lease_extensions, lease_opportunities, lease_extension_rate: rounds in which a job kept the GPUs of the round
-      before, rounds in which it could have, and their ratio.
-    - where jobs have deadlines, those of `deadlines.deadline_figures`, and cluster_efficiency: the time average of
-      `efficiency.efficiency_table`; None where throughput by number of GPUs is not known.
-    - cost, owned_cost: dollars for busy GPUs, and for all of them as long as the run took; None without prices.
-    - fallback_decisions: those that the solver asked first failed to make, or to prove: another one or a rule did.
-    - by_priority: the rows of `priorities_table`, when jobs differ in weight.
-    - by_size: the rows of `sizes_table`, when jobs differ in their number of GPUs.
-    - by_user: the rows of `users_table`, when the jobs name their users.
-    - by_entity: the rows of `entity_metrics.entities_table`, when the run has entities.
-
-    With a window all of these but makespan, utilization, leases and cost are of its jobs, and of the time from the
-    first arrival among them to the last completion; window_start, window_end and window_utilization come on top.
-    """
+def summarize(result: SimulationResult) -> Summary:
+    """The figures of a run."""
     every_job, timeline = result.jobs, result.timeline
     windowed = "measured" in every_job
     jobs = every_job[every_job["measured"]] if windowed else every_job
@@ -145,35 +106,7 @@ def summarize(result: SimulationResult) -> dict[str, Any]:
         summary["by_user"] = _rows(users_table(jobs))
     if len(result.entities):
         summary["by_entity"] = _rows(result.entities)
-    return summary
-
-
-def described(summary: Mapping[str, Any]) -> list[str]:
-    """A summary in at most ten lines, with the name of the run under `label`."""
-
-    def hours(key: str) -> str:
-        return _MISSING if summary.get(key) is None else f"{summary[key] / HOUR:,.2f} h"
-
-    def percent(key: str) -> str:
-        return _MISSING if summary.get(key) is None else f"{100 * summary[key]:.1f} %"
-
-    rho = summary["worst_rho"]
-    lines = [
-        f"{summary['label']} on {summary['cluster']}: {summary['status']}, "
-        f"{summary['completed_jobs']:,} of {summary['jobs']:,} jobs completed",
-        f"average JCT {hours('average_jct')}, median {hours('median_jct')}, 99th percentile {hours('p99_jct')}",
-        f"on average {hours('average_queueing_time')} without GPUs, {hours('average_running_time')} on them",
-        f"makespan {hours('makespan')}, GPUs busy {percent('utilization')} of it, "
-        f"{percent('loaded_utilization')} up to the last arrival",
-        f"worst rho {_MISSING if rho is None else f'{rho:.2f}'}, {percent('unfair_fraction')} of jobs unfairly treated",
-        f"{summary['preemptions']:,} preemptions, {summary['restart_gpu_hours'] or 0.0:,.1f} GPU hours for starts",
-    ]
-    if summary.get("deadline_jobs"):
-        lines.append(f"{percent('deadline_ratio')} of {summary['deadline_jobs']:,} jobs with a deadline in time")
-    if summary["cost"] is not None:
-        lines.append(f"${summary['cost']:,.2f} for busy GPUs")
-    lines.append(f"{summary['policy_calls']:,} decisions in {summary['policy_seconds']:.2f} s")
-    return lines
+    return Summary.of(summary)
 
 
 def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:

@@ -37,7 +37,7 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
             (directory / name).unlink(missing_ok=True)
     _save_decisions(result, directory)
     servers = {"gpus_per_server": dict(result.cluster.gpus_per_server)}
-    summary = result.summary() | servers | {"settings": result.settings}
+    summary = result.summary().to_dict() | servers | {"settings": result.settings}
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary
 

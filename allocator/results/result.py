@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -10,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 from allocator.explanations.explain import explain
 from allocator.results.efficiency import efficiency_table
 from allocator.results.entity_metrics import entities_table
-from allocator.results.metrics import deadline_measure, described, priorities_table, summarize
+from allocator.results.metrics import deadline_measure, priorities_table, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
+from allocator.results.views.plots import plot
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from allocator.cluster import Cluster
     from allocator.explanations.explanation import Explanation, Overview
     from allocator.protocol.allocation import Allocation
     from allocator.results.record import RunRecord
+    from allocator.results.views.summary import Summary
 
 __all__ = ["SimulationResult"]
 
@@ -64,6 +68,14 @@ class SimulationResult:
     entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
     efficiency : cluster efficiency over time, see `efficiency.efficiency_table`; empty without deadlines, and where
         throughput by number of GPUs is not known.
+
+    >>> import allocator
+    >>> trace = allocator.Trace(["a", "b"], scale_factor=[1, 1], total_steps=[360.0, 720.0], arrival_time=[0.0, 0.0])
+    >>> result = allocator.simulate(trace, "v100:2", allocator.get_policy("fifo"), [[1.0], [1.0]])
+    >>> print(str(result).splitlines()[0])
+    fifo on v100:2: completed, 2 of 2 jobs completed
+    >>> result.summary().completed_jobs, result.rounds["job_id"].nunique()
+    (2, 2)
     """
 
     policy: str
@@ -154,8 +166,8 @@ class SimulationResult:
         assert self.record is not None
         return self.record
 
-    def summary(self) -> dict[str, Any]:
-        """Figures of the run, ready for JSON."""
+    def summary(self) -> Summary:
+        """The figures of the run."""
         return summarize(self)
 
     def explain(
@@ -169,13 +181,31 @@ class SimulationResult:
         """Why a job waited, who ran instead, and what would have let it run, see `allocator.explain`."""
         return explain(self, job, since=since, until=until, at=at)
 
+    def plot(self, *kinds: str, axes: Axes | Sequence[Axes] | None = None) -> list[Axes]:
+        """Pictures of the run with matplotlib, side by side.
+
+        Parameters
+        ----------
+        kinds : "completion_times" (their distribution over all jobs), "timeline" (who ran when, on which type) and
+            "queue" (jobs that wait, over time); all three if none is named.
+        axes : where to draw, one for each picture, say those of another run: completion times and queues of several
+            runs may share axes. None: new ones.
+
+        Returns
+        -------
+        The axes; ``result.plot()[0].figure.savefig("run.png")`` keeps the picture.
+
+        Raises
+        ------
+        InputError
+            matplotlib is not installed (the extra ``plot``), a picture that there is not, or too few axes.
+        """
+        return plot(self, kinds, axes)
+
     def __str__(self) -> str:
         """The figures that matter most, in a few lines."""
-        return "\n".join(self._described())
+        return str(self.summary())
 
     def _repr_html_(self) -> str:
-        lines = self._described()
-        return f"<b>{escape(lines[0])}</b><br>" + "<br>".join(map(escape, lines[1:]))
-
-    def _described(self) -> list[str]:
-        return described(self.summary() | {"label": self.label})
+        first, *others = map(escape, str(self).splitlines())
+        return f"<b>{first}</b><br>" + "<br>".join(others)

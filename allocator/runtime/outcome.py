@@ -95,7 +95,7 @@ def _first_loss(job: Job, end: Mapping[str, Any]) -> bool:
     return not (job.then or job.reports or job.unsaved_stops or end.get("posted") or "saved_steps" in end)
 
 
-_LOST = "; {seconds:.0f} s of work may be lost: see docs/leases.md"
+_LOST = "; {seconds:.0f} s of work may be lost: see `python -m pydoc allocator.lease`"
 """What a user is told once."""
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from allocator.results.metrics import priorities_table, summarize
     from allocator.results.observers import Observer, Recorder, StretchOutcome
     from allocator.results.result import SimulationResult
+    from allocator.results.views.summary import Summary
     from allocator.simulator.arrivals import preload
     from allocator.simulator.engine import SimulationStalledError, simulate
     from allocator.simulator.settings import SimulatorSettings
@@ -27,6 +28,7 @@ __all__ = [
     "SimulationStalledError",
     "SimulatorSettings",
     "StretchOutcome",
+    "Summary",
     "assign_slos",
     "preload",
     "preset",
@@ -45,6 +47,7 @@ _HOME = {
     "SimulationStalledError": "allocator.simulator.engine",
     "SimulatorSettings": "allocator.simulator.settings",
     "StretchOutcome": "allocator.results.observers",
+    "Summary": "allocator.results.views.summary",
     "assign_slos": "allocator.results.deadlines",
     "preload": "allocator.simulator.arrivals",
     "preset": "allocator.presets",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,21 +32,21 @@ from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
-from throughputs import InputError, ThroughputTable, Trace
+from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.estimator.believed import BelievedColocation, Estimation
 
 if TYPE_CHECKING:
     from throughputs import PackedColumns
 
-__all__ = ["SimulationStalledError", "simulate"]
+__all__ = ["Simulation", "SimulationStalledError", "simulate"]
 
 
 def simulate(
     trace: Trace,
     cluster: Cluster | str | Mapping[str, int],
     policy: Policy,
-    throughputs: ThroughputTable | PackedColumns | ArrayLike | None = None,
+    throughputs: ThroughputTable | PackedColumns | ThroughputMatrix | Mapping[str, Any] | ArrayLike | None = None,
     *,
     preset: str | Preset = "default",
     seed: int = 0,
@@ -68,7 +69,8 @@ def simulate(
     trace : N jobs in the order of their arrival.
     cluster : of M types: a cluster, GPUs by type, or text such as ``"v100:4,k80:8"``.
     policy : decides on shares of time, or on plans of who runs as what.
-    throughputs : a throughput table, or the (N, M) true rates in steps/s, types in the order of the cluster. A policy
+    throughputs : a throughput table, or the (N, M) true rates in steps/s: an array with the types in the order of the
+        cluster, or with their names a DataFrame, a mapping of columns, or a `ThroughputMatrix`. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
         embedded table. Jobs of known duration that a table does not have need none where it does not know the types of
         the cluster, or there is only one: they go at their steps over their duration.
@@ -106,89 +108,160 @@ def simulate(
         beyond the trace, or a checkpoint of another run.
     SimulationStalledError
         No job made progress for `max_rounds_without_progress` rounds.
+
+    >>> import allocator
+    >>> trace = allocator.Trace(["a", "b"], scale_factor=[1, 1], total_steps=[360.0, 720.0], arrival_time=[0.0, 0.0])
+    >>> result = simulate(trace, {"v100": 1}, allocator.get_policy("fifo"), [[1.0], [1.0]])
+    >>> result.jobs["jct"].tolist()
+    [390.0, 1470.0]
     """
-    checked_policy(policy).prepare()
-    throughputs = load_throughputs(colocated=Need.COLOCATION in policy.needs) if throughputs is None else throughputs
-    cluster = Cluster.of(cluster)
-    started = time.perf_counter()
-    chosen = find_preset(preset).in_run(policy.name, cluster)
-    _check(trace, window, extend, checkpoint, checkpoint_every, resume)
-    priced = None if prices is None else price_table(prices, cluster.accelerators)
-    owners = None if entities is None else Entities.parse(entities)
-    adaptation = _adaptation(trace, throughputs, policy, chosen)
-    # The world itself follows how jobs train where batch sizes change, and where jobs are cut off by their profiles.
-    follows_training = adaptation != "off" or chosen.simulator.overtime_factor is not None
-    needs = policy.needs | Need.TRAINING if follows_training else policy.needs
-
-    def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
-        table = JobTable.from_trace(
-            some,
-            throughputs,
-            cluster,
-            needs=needs,
-            entities=whose,
-            published_profiles=adaptation == "published",
-            by_duration=chosen.simulator.gang_rates == "duration",
-        )
-        return table, Truth.from_trace(some, throughputs, cluster, table, chosen.simulator, adaptation)
-
-    jobs, truth = build(trace, owners)
-    if estimation is not None and jobs.colocation is not None:
-        jobs.believed = BelievedColocation(jobs.colocation, estimation, seed)
-    if extend is not None and not isinstance(throughputs, ThroughputTable):
-        raise InputError("extend", found="throughputs as an array", expected="a throughput table")
-    settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
-    if owners is not None:
-        settings["entities"] = owners.to_dict()
-    if estimation is not None:
-        settings["estimation"] = estimation.as_dict()
-    files = (
-        None
-        if checkpoint is None
-        else Checkpoints(checkpoint, identity(trace, jobs, truth, cluster, policy, settings, priced))
-    )
-    recorder = Recorder()
-    world = World(
-        jobs,
-        truth,
+    _check_checkpoint(checkpoint, checkpoint_every, resume)
+    run = Simulation(
+        trace,
         cluster,
         policy,
-        chosen,
-        seed,
-        window,
-        priced,
-        None if extend is None else MoreJobs(extend, build),
-        progress,
-        (recorder, *observers),
+        throughputs,
+        preset=preset,
+        seed=seed,
+        window=window,
+        extend=extend,
+        prices=prices,
+        entities=entities,
+        estimation=estimation,
+        progress=progress,
+        observers=observers,
     )
+    files = None if checkpoint is None else Checkpoints(checkpoint, run.identity())
     if files is not None and resume:
-        started -= files.load(world, recorder) or 0.0
-    _run(world, recorder, files, checkpoint_every, started)
-    record = RunRecord(
-        world.jobs,
-        truth,
-        cluster,
-        recorder.outcomes,
-        window,
-        priced,
-        chosen.simulator.ideal,
-        _by_gpus(trace, throughputs, cluster) if len(trace) == len(world.jobs) else None,
-    )
-    return SimulationResult(
-        policy=policy.name,
-        cluster=cluster,
-        settings=settings | {"trace": trace.source, "policy_settings": _policy_settings(policy)},
-        makespan=record.makespan,
-        utilization=record.utilization,
-        policy_calls=world.core.policy_calls,
-        policy_seconds=world.core.policy_seconds,
-        wall_seconds=time.perf_counter() - started,
-        decisions=tuple(recorder.decisions),
-        record=record,
-        status="saturated" if world.stop_reason else "completed",
-        status_detail=world.stop_reason,
-        label=label,
-    )
+        run.started -= files.load(run.world, run.recorder) or 0.0
+    _run(run, files, checkpoint_every)
+    return run.result(label)
+
+
+class Simulation:
+    """A run that is set up; parameters as for `simulate`.
+
+    Attributes
+    ----------
+    world : to be run.
+    recorder : what came of it so far.
+    settings : every named setting of the run, ready for JSON.
+    started : when the run began by `time.perf_counter`, imports left out.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        cluster: Cluster | str | Mapping[str, int],
+        policy: Policy,
+        throughputs: ThroughputTable | PackedColumns | ThroughputMatrix | Mapping[str, Any] | ArrayLike | None = None,
+        *,
+        preset: str | Preset = "default",
+        seed: int = 0,
+        window: tuple[int, int] | None = None,
+        extend: ExtendTrace | None = None,
+        prices: Prices | None = None,
+        entities: EntitiesLike | None = None,
+        estimation: Estimation | None = None,
+        progress: Progress | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        checked_policy(policy).prepare()
+        cluster = Cluster.of(cluster)
+        colocated = Need.COLOCATION in policy.needs
+        known = load_throughputs(colocated=colocated) if throughputs is None else _in_order_of(cluster, throughputs)
+        self.started = time.perf_counter()
+        chosen = find_preset(preset).in_run(policy.name, cluster)
+        _check_window(trace, window, extend)
+        priced = None if prices is None else price_table(prices, cluster.accelerators)
+        owners = None if entities is None else Entities.parse(entities)
+        adaptation = _adaptation(trace, known, policy, chosen)
+        # The world itself follows how jobs train where batch sizes change, or jobs are cut off by their profiles.
+        follows_training = adaptation != "off" or chosen.simulator.overtime_factor is not None
+        needs = policy.needs | Need.TRAINING if follows_training else policy.needs
+
+        def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
+            table = JobTable.from_trace(
+                some,
+                known,
+                cluster,
+                needs=needs,
+                entities=whose,
+                published_profiles=adaptation == "published",
+                by_duration=chosen.simulator.gang_rates == "duration",
+            )
+            return table, Truth.from_trace(some, known, cluster, table, chosen.simulator, adaptation)
+
+        jobs, self._truth = build(trace, owners)
+        if estimation is not None and jobs.colocation is not None:
+            jobs.believed = BelievedColocation(jobs.colocation, estimation, seed)
+        if extend is not None and not isinstance(known, ThroughputTable):
+            raise InputError("extend", found="throughputs as an array", expected="a throughput table")
+        self.settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
+        if owners is not None:
+            self.settings["entities"] = owners.to_dict()
+        if estimation is not None:
+            self.settings["estimation"] = estimation.as_dict()
+        self._trace, self._cluster, self._policy, self._throughputs = trace, cluster, policy, known
+        self._window, self._prices, self._fluid = window, priced, chosen.simulator.ideal
+        self.recorder = Recorder()
+        self.world = World(
+            jobs,
+            self._truth,
+            cluster,
+            policy,
+            chosen,
+            seed,
+            window,
+            priced,
+            None if extend is None else MoreJobs(extend, build),
+            progress,
+            (self.recorder, *observers),
+        )
+
+    def identity(self) -> dict[str, str]:
+        """What a checkpoint must have been made of to belong to this run."""
+        return identity(
+            self._trace, self.world.jobs, self._truth, self._cluster, self._policy, self.settings, self._prices
+        )
+
+    def result(self, label: str | None = None) -> SimulationResult:
+        """What came of the run, which is called `label`."""
+        world, trace, cluster = self.world, self._trace, self._cluster
+        record = RunRecord(
+            world.jobs,
+            self._truth,
+            cluster,
+            self.recorder.outcomes,
+            self._window,
+            self._prices,
+            self._fluid,
+            _by_gpus(trace, self._throughputs, cluster) if len(trace) == len(world.jobs) else None,
+        )
+        return SimulationResult(
+            policy=self._policy.name,
+            cluster=cluster,
+            settings=self.settings | {"trace": trace.source, "policy_settings": _policy_settings(self._policy)},
+            makespan=record.makespan,
+            utilization=record.utilization,
+            policy_calls=world.core.policy_calls,
+            policy_seconds=world.core.policy_seconds,
+            wall_seconds=time.perf_counter() - self.started,
+            decisions=tuple(self.recorder.decisions),
+            record=record,
+            status="saturated" if world.stop_reason else "completed",
+            status_detail=world.stop_reason,
+            label=label,
+        )
+
+
+def _in_order_of(cluster: Cluster, throughputs: Any) -> Any:
+    """Rates that come with the names of their types as an array, in the order of the cluster; others as they are."""
+    # Nothing is a table of pandas before pandas is there.
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", ThroughputMatrix)
+    if not isinstance(throughputs, ThroughputMatrix | Mapping | frame):
+        return throughputs
+    return ThroughputMatrix.of(throughputs).on_types(cluster.accelerators).rates
 
 
 def _by_gpus(trace: Trace, throughputs: Any, cluster: Cluster) -> Callable[[], Configurations] | None:
@@ -246,24 +319,18 @@ def _adaptation(trace: Trace, throughputs: Any, policy: Policy, settings: Preset
     return chosen
 
 
-def _run(world: World, recorder: Recorder, files: Checkpoints | None, every: int, started: float) -> None:
+def _run(run: Simulation, files: Checkpoints | None, every: int) -> None:
     """Run to the end, with a checkpoint every so many rounds."""
+    world = run.world
     if files is None:
         world.run()
         return
     while not world.run(until_round=world.round + every):
-        files.save(world, recorder, time.perf_counter() - started)
+        files.save(world, run.recorder, time.perf_counter() - run.started)
     files.remove()
 
 
-def _check(
-    trace: Trace,
-    window: tuple[int, int] | None,
-    extend: ExtendTrace | None,
-    checkpoint: str | os.PathLike[str] | None,
-    checkpoint_every: int,
-    resume: bool,
-) -> None:
+def _check_window(trace: Trace, window: tuple[int, int] | None, extend: ExtendTrace | None) -> None:
     if window is not None:
         first, end = window
         if not 0 <= first < end:
@@ -272,6 +339,9 @@ def _check(
             raise InputError("window", found=window, expected=f"jobs of the trace, which has {len(trace)}")
     elif extend is not None:
         raise InputError("extend", found="no window", expected="a window, as the run would never end")
+
+
+def _check_checkpoint(checkpoint: str | os.PathLike[str] | None, checkpoint_every: int, resume: bool) -> None:
     if checkpoint_every < 1:
         raise InputError("checkpoint_every", found=checkpoint_every, expected="at least 1 round")
     if resume and checkpoint is None:

@@ -10,14 +10,14 @@ the ends only, and stretches from event to event (`allocator.simulator.events`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.core import DecisionCore
+from allocator.mechanism.core import DecisionCore, finished
 from allocator.presets import Preset
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
@@ -31,6 +31,7 @@ from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
     from allocator.protocol.allocation import Allocation
+    from allocator.protocol.state import ClusterState
     from throughputs.prices import PriceTable
 
 __all__ = ["Progress", "SimulationStalledError", "World"]
@@ -104,6 +105,14 @@ class World:
 
     def run(self, until_round: float = np.inf) -> bool:
         """Run to the end, or until so many rounds are over; returns whether the end was reached."""
+        return finished(self.questions(until_round))
+
+    def questions(self, until_round: float = np.inf) -> Generator[ClusterState, None, bool]:
+        """`run` in steps: stops before each call of the policy, with the state that it is about to be asked about.
+
+        Who answers from outside has the answer ready in the policy before going on. Going on is the only thing that may
+        be done with a run that has stopped, but to drop it.
+        """
         arrivals = self.arrivals
         self._lengthen()
         while self.round < until_round:
@@ -111,7 +120,7 @@ class World:
                 break
             if arrivals.next_time <= self.clock:
                 self._admit()
-            if not self._step():
+            if not (yield from self._step()):
                 break
             if self.clock > self.max_clock:
                 self.stop_reason = f"clock beyond {self.max_clock:g} s"
@@ -120,9 +129,9 @@ class World:
         self._events.close()
         return True
 
-    def _step(self) -> bool:
+    def _step(self) -> Generator[ClusterState, None, bool]:
         """Go on to the next wake-up; False when nobody is left to run."""
-        decision = self._ask()
+        decision = yield from self._ask()
         if self._window_left == 0:
             return True
         if len(decision.jobs):
@@ -133,7 +142,7 @@ class World:
             arrival = self.arrivals.next_time
             self.clock = self._events.seen_at(arrival) if decision.interruptible else arrival
         elif len(self.core.active):
-            self._run_out()
+            yield from self._run_out()
         else:
             return False
         return True
@@ -141,10 +150,10 @@ class World:
     def _carry_out(self, decision: Decision) -> None:
         (self._events if decision.interruptible else self._rounds).run(decision)
 
-    def _ask(self, waive_interval: bool = False) -> Decision:
+    def _ask(self, waive_interval: bool = False) -> Generator[ClusterState, None, Decision]:
         calls = self.core.policy_calls
         self.core.more_arrivals = not self.arrivals.all_admitted
-        decision = self.core.next(self.clock, waive_interval=waive_interval)
+        decision = yield from self.core.deciding(self.clock, waive_interval=waive_interval)
         if self.core.policy_calls != calls:
             self._tell_decision()
             if len(decision.rejected):
@@ -152,9 +161,9 @@ class World:
                 self._leave(decision.rejected, REJECTED)
         return decision
 
-    def _run_out(self) -> None:
+    def _run_out(self) -> Generator[ClusterState, None, None]:
         """Nothing runs and nothing will arrive: only a new decision can help."""
-        decision = self._ask(waive_interval=True)
+        decision = yield from self._ask(waive_interval=True)
         if len(decision.jobs):
             self._carry_out(decision)
         elif len(self.core.active):

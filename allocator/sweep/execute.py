@@ -227,7 +227,7 @@ def _simulate(point: Point, materials: Materials, progress: Callable[[float, int
 
 def _figures(result: SimulationResult) -> dict[str, Any]:
     """The summary of a run, with what came of estimates and of plans."""
-    figures = result.summary()
+    figures = result.summary().to_dict()
     # Stage 1 of a plan keeps every job to its fair finish time, the later ones do not.
     stages = [allocation.stage for _, _, allocation in result.decisions]
     planned = [stage for stage in stages if stage is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ from formulations.packed.class_pairs import ClassPairs
 from formulations.packed.program import Goal, PackedPoint, PackedProgram
 from formulations.packed.sparse_form import Explicit
 from throughputs import InputError
+from throughputs.errors import one_of
 
 __all__ = ["ENGINES", "Engines", "Solve"]
 
@@ -42,9 +42,7 @@ class Engines:
 
     def __init__(self, solver: str, program: PackedProgram, enough: float) -> None:
         if solver not in ("auto", *ENGINES):
-            close = get_close_matches(solver, ENGINES, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise InputError("solver", found=solver, expected=f"'auto' or one of {', '.join(ENGINES)}{hint}")
+            raise InputError("solver", found=solver, expected=one_of(solver, ("auto", *ENGINES)))
         self.names = list(ENGINES) if solver == "auto" else [solver]
         self.program, self.enough = program, enough
         self.attempts: list[Attempt] = []

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
 from formulations.core.solution import Answer
 from throughputs import InputError
+from throughputs.errors import one_of
 
 __all__ = ["AUTO", "BACKENDS", "Backend", "available", "get_backend"]
 
@@ -148,7 +148,5 @@ def available() -> tuple[str, ...]:
 def get_backend(name: str) -> Backend:
     """Backend by name; InputError with a suggestion otherwise."""
     if name not in BACKENDS:
-        close = get_close_matches(name, BACKENDS, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise InputError("solver", found=name, expected=f"'auto' or one of {', '.join(BACKENDS)}{hint}")
+        raise InputError("solver", found=name, expected=one_of(name, ("auto", *BACKENDS)))
     return BACKENDS[name]

@@ -91,8 +91,9 @@ class Freedom:
         types = np.flatnonzero(self._free[job])
         rows = [np.ones(len(types) + idle)]
         if self._demanding[job]:
-            # idle time gives no throughput
-            rows.append(np.append(rates[types], 0.0) if idle else rates[types])
+            # idle time gives no throughput; beside rates of millions of steps/s the row of time would count as none
+            scaled = rates[types] / rates[types].max(initial=np.finfo(np.float64).tiny)
+            rows.append(np.append(scaled, 0.0) if idle else scaled)
         basis = null_space(np.array(rows), _LEAST_SINGULAR_VALUE)
         moves = np.zeros((len(basis), len(rates)))
         moves[:, types] = basis[:, : len(types)]

@@ -10,7 +10,7 @@ from scipy.sparse import vstack
 from formulations import MaxMin, MaxSum, Objective, Polytope, Threshold
 from formulations.core.certificate import Certificate, certify
 from formulations.interior_point import structured
-from formulations.solving.uniqueness import is_unique
+from formulations.solving.uniqueness import Freedom, is_unique
 
 DIRECTIONS = 3
 
@@ -138,3 +138,26 @@ def test_equal_jobs_leave_a_choice(polytope_of):
     best = certify(polytope, objective, structured.solve(polytope, objective))
     assert best.gap <= 1e-10
     assert not unique(polytope, best.multipliers, best.dual_prices)
+
+
+@pytest.mark.parametrize("speed", [1e-9, 1.0, 1e7, 1e12])
+def test_the_unit_of_the_steps_changes_nothing(polytope_of, speed):
+    """Fast jobs that may idle: a demand in millions of steps/s does not drown the row of time."""
+    polytope = polytope_of(speed * np.array([[2.0, 1.0], [1.0, 1.0]]), np.ones(2, dtype=np.int64), np.ones(2))
+    both = np.ones(2, dtype=bool)
+    freedom = Freedom(polytope, np.ones((2, 2), dtype=bool), both, both)
+    assert freedom.degrees.tolist() == [1, 1]
+    with np.errstate(all="raise"):
+        moves = freedom.moves(np.arange(2))
+    # throughput and, with idle time, all time stay
+    np.testing.assert_allclose((moves * polytope.rates / speed).sum(axis=1), 0.0, atol=1e-12)
+    np.testing.assert_allclose((moves * moves).sum(axis=1), 1.0)
+
+
+def test_a_fast_job_with_one_column_that_may_idle_has_no_move(polytope_of):
+    """What it may change is its idle time alone, and that its time does not let it."""
+    polytope = polytope_of(np.array([[1e9, 0.0]]), np.ones(1, dtype=np.int64), np.ones(2))
+    every = np.ones(1, dtype=bool)
+    freedom = Freedom(polytope, polytope.rates > 0, every, every)
+    with np.errstate(all="raise"):
+        assert freedom.moves(np.arange(1)).shape == (0, 2)

@@ -51,7 +51,9 @@ def test_what_a_program_did_that_does_not_report_counts_when_it_makes_room(tmp_p
         await run_on(service, cluster, 30.0)
         (one,) = service.book.by_id
         assert one.state == "queued"
-        assert one.reason == "its node is drained or gone; 20 s of work may be lost: see docs/leases.md"
+        assert (
+            one.reason == "its node is drained or gone; 20 s of work may be lost: see `python -m pydoc allocator.lease`"
+        )
         # nothing is known of its speed but that it is some
         assert 15.0 <= one.steps <= 30.0
         await service._finish()

@@ -114,7 +114,7 @@ def test_programs_that_tell_no_steps_are_told_apart_and_warned_of_once(tmp_path:
         # it begins anew each time: nobody knows how long it still needs
         assert deaf["seconds_left"] is None
         reasons = [event["reason"] for event in service.journal.events("0") if event.kind == "ended"]
-        lost = r"its lease ended; \d+ s of work may be lost: see docs/leases.md"
+        lost = r"its lease ended; \d+ s of work may be lost: see `python -m pydoc allocator\.lease`"
         assert re.fullmatch(lost, reasons[0])
         assert set(reasons[1:]) == {"its lease ended"}
         assert not any("may be lost" in event.get("reason", "") for event in service.journal.events("1"))
@@ -122,7 +122,7 @@ def test_programs_that_tell_no_steps_are_told_apart_and_warned_of_once(tmp_path:
         assert re.search(r"~\d+/500", text)
         assert "~ reckoned from the time that the job ran" in text
         assert "job 0 made room without having told a step" in text
-        assert "docs/leases.md" in text
+        assert "pydoc allocator.lease" in text
         service.cancel(service.book.by_id)
         await run_on(service, cluster, 200.0)
         assert "made room" not in shown(service)

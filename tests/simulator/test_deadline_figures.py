@@ -141,7 +141,7 @@ def test_an_array_of_rates_tells_nothing_by_number_of_gpus() -> None:
 
 def test_shown() -> None:
     result = run()
-    summary = result.summary() | {"settings": result.settings}
+    summary = result.summary().to_dict() | {"settings": result.settings}
     headings = [str(column.header).replace("\n", " ") for column in comparison_table([summary]).columns]
     assert [heading for heading in headings if heading.startswith(("in time", "cluster", "best-effort"))] == [
         "in time (%)",

@@ -108,5 +108,7 @@ def test_users_share_a_cluster_as_entities():
     assert shared.tolist() == pytest.approx([2500.0] * 4 + [1000.0])
     with pytest.raises(InputError, match="trace: field 'partition': found nothing, expected jobs with their partition"):
         many.owned_by("partition")
-    with pytest.raises(InputError, match=r"found 'users', expected one of user, partition \(did you mean 'user'\?\)"):
+    with pytest.raises(
+        InputError, match=r"found 'users', expected a known name \(did you mean 'user'\?\): one of user, partition"
+    ):
         many.owned_by("users")

@@ -375,10 +375,11 @@ def test_bad_dates_name_what_was_expected(imported):
          "column that holds it: --duration COLUMN"),
         ("submit,hours\n", {}, "log.csv: field 'gpus': found ['submit', 'hours'], expected a column that holds it: "
          "--gpus COLUMN"),
-        (f"{HEADER}\n", {"columns": {"gpus": "gpu"}}, "log.csv: field '--gpus': found 'gpu', expected one of its "
-         "columns, submit_time, duration_s, gpus (did you mean 'gpus'?)"),
-        (f"{HEADER}\n", {"columns": {"gpu": "gpus"}}, "columns: found 'gpu', expected one of submit, duration, steps, "
-         "gpus, start, end, user, model, priority, deadline, partition, state (did you mean 'gpus'?)"),
+        (f"{HEADER}\n", {"columns": {"gpus": "gpu"}}, "log.csv: field '--gpus': found 'gpu', expected a column "
+         "of it (did you mean 'gpus'?): one of submit_time, duration_s, gpus"),
+        (f"{HEADER}\n", {"columns": {"gpu": "gpus"}}, "columns: found 'gpu', expected a known name (did you mean "
+         "'gpus'?): one of submit, duration, steps, gpus, start, end, user, model, priority, deadline, "
+         "partition, state"),
         (f"{HEADER}\n", {"duration_unit": "weeks"}, "--duration-unit: found 'weeks', expected one of ms, s, min, h, d"),
         (f"{HEADER}\n", {"separator": "ab"}, "--separator: found 'ab', expected one character, or one of comma, "
          "semicolon, tab, bar"),

@@ -82,7 +82,7 @@ def test_unknown_accelerators_are_named(prices: PriceTable) -> None:
         lambda: prices.next_change(0, ["v10"]),
         lambda: prices.history("v10"),
     ):
-        with pytest.raises(InputError, match="one of v100, k80 \\(did you mean 'v100'\\?\\)"):
+        with pytest.raises(InputError, match="\\(did you mean 'v100'\\?\\): one of v100, k80"):
             call()
 
 

@@ -116,14 +116,14 @@ def test_the_example_of_the_page(tmp_path: Path) -> None:
         ("10 = []", "others = []", "models.Net.critical.course", "as key (did you mean 'otherwise'?)"),
         ("end = 3", "end = 1", "models.Net.critical.course.otherwise[0].end", "at least 2"),
         ("every = 10", "every = 2", "models.Net.critical.course.otherwise[0].every", "at least 3"),
-        ("end = 51", "end = 51, step = 1", "models.Net.critical.course.otherwise[1]", "keys among first"),
+        ("end = 51", "end = 51, step = 1", "models.Net.critical.course.otherwise[1]", "one of first"),
         ("[3, 7, 9]", "[3, 3]", "models.Net.doublings.10.1[1]", "at least 4"),
         ("[3, 7, 9]", "[0]", "models.Net.doublings.10.1[0]", "at least 1"),
         ("10 = { 1", "10 = { one", "models.Net.doublings.10", "as key"),
         ("10 = { 1 = [3, 7, 9], 2 = [4] }", "10 = [3]", "models.Net.doublings.10", "a table"),
         ("accordion_start = 0.25", "accordion_start = 30", "accordion_start", "from 0 to 1"),
         ("accordion_start = 0.25", "source = 3", "source", "text"),
-        ("accordion_start = 0.25", "extra = 3", "top level", "keys among source"),
+        ("accordion_start = 0.25", "extra = 3", "top level", "one of source"),
     ],
 )
 def test_bad_files(old: str, new: str, field: str, expected: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.colocation.model import retained_fractions
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, one_of
 from throughputs.estimator.completion import LowRankCompletion
 from throughputs.numerics import dot, matmul
 from throughputs.tables.table import ThroughputTable
@@ -262,5 +262,4 @@ def _check_fractions(field: str, values: NDArray[np.float64], *, missing: bool =
 
 def _check_choice(field: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        expected = f"one of {', '.join(known)}{did_you_mean(value, known)}"
-        raise InputError(_SOURCE, field=field, found=value, expected=expected)
+        raise InputError(_SOURCE, field=field, found=value, expected=one_of(value, known))

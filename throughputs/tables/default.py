@@ -18,7 +18,11 @@ __all__ = ["default_table"]
 
 @cache
 def default_table() -> ThroughputTable:
-    """The embedded table: 83 (job type, scale factor) keys, 3 accelerator types, steps/s; no co-location."""
+    """The embedded table: 83 (job type, scale factor) keys, 3 accelerator types, steps/s; no co-location.
+
+    >>> default_table().rates(["A3C"], [1], ["v100", "k80"]).shape
+    (1, 2)
+    """
     resource = files("throughputs") / "data" / "default_throughputs.csv"
     with resource.open(encoding="utf-8") as lines:
         rows = list(csv.reader(line for line in lines if not line.startswith("#")))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from throughputs.errors import InputError
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, write_frame, write_text
+from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_json, source_of, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.folder import read_folder
@@ -52,7 +52,7 @@ def read_table(path: str | os.PathLike[str], accelerator: str | None = None) -> 
         return _read_json(path)
     if kind in TABLE_KINDS:
         frame, first_line = read_frame(path)
-        return ThroughputTable.from_frame(frame, source=str(path), first_line=first_line)
+        return ThroughputTable.from_frame(frame, source=source_of(path), first_line=first_line)
     raise InputError(path, found=path.name, expected=f"{_KINDS}, or a folder that exists")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs.colocation.model import ColocationModel, extended_pairs
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.matrix import ThroughputMatrix
 from throughputs.tables.frames import figures_of_frame, frame_of_table
@@ -261,9 +261,8 @@ class ThroughputTable:
     def _columns(self, accelerators: Sequence[str]) -> NDArray[np.int64]:
         for name in accelerators:
             if name not in self.accelerators:
-                hint = did_you_mean(name, self.accelerators)
-                known = ", ".join(self.accelerators)
-                raise InputError(self.source, field="accelerator", found=name, expected=f"one of {known}{hint}")
+                expected = one_of(name, self.accelerators)
+                raise InputError(self.source, field="accelerator", found=name, expected=expected)
         return np.array([self.accelerators.index(name) for name in accelerators], dtype=np.int64)
 
     @classmethod

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.errors import InputError, did_you_mean
-from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, write_frame, write_text
+from throughputs.errors import InputError, one_of
+from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, source_of, write_frame, write_text
 from throughputs.trace import Trace
 from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
 
@@ -138,7 +138,7 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
 
     Parameters
     ----------
-    path : file; unpacked when its name ends in ``.gz``.
+    path : file; unpacked when its name ends in ``.gz``; ``-``: standard input.
     format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
         ``.csv.gz``, ``.parquet``), "elasticflow", "chronus" and "pollux" (tables with the columns of those systems),
         or "auto" to tell by the extension and the number of fields or the names of the columns.
@@ -160,8 +160,8 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
         frame, first_line = read_frame(path)
         format = format_of_columns(frame.columns.tolist()) if format == "auto" else format
         if format in NAMED_FORMATS:
-            return NAMED_FORMATS[format](frame, str(path), first_line, time_unit_seconds)
-        return Trace.from_frame(frame, source=str(path), first_line=first_line)
+            return NAMED_FORMATS[format](frame, source_of(path), first_line, time_unit_seconds)
+        return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)
@@ -211,9 +211,7 @@ def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto"
 
 def _check_format(format: str, known: tuple[str, ...]) -> None:
     if format not in (*known, "auto"):
-        hint = did_you_mean(format, known)
-        expected = f"one of auto, {', '.join(known)}{hint}"
-        raise InputError("trace", field="format", found=format, expected=expected)
+        raise InputError("trace", field="format", found=format, expected=one_of(format, ("auto", *known)))
 
 
 def _check_unit(path: Path, seconds: float | None) -> None:
@@ -259,7 +257,7 @@ def _parse(path: Path, lines: list[str], fields: dict[str, _Field]) -> Trace:
         name: _parse_column(path, name, field, column)
         for (name, field), column in zip(fields.items(), cells, strict=True)
     }
-    return Trace(**columns, source=str(path))
+    return Trace(**columns, source=source_of(path))
 
 
 def _parse_column(path: Path, name: str, field: _Field, cells: tuple[str, ...]) -> list[Any]:

@@ -22,7 +22,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.files import parse_toml, read_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
@@ -238,8 +238,7 @@ class _Reader:
     def _known(self, table: dict[str, Any], where: str, names: tuple[str, ...]) -> None:
         for name in table:
             if name not in names:
-                expected = f"keys among {', '.join(names)}{did_you_mean(name, names)}"
-                raise self._error(where or "top level", name, expected)
+                raise self._error(where or "top level", name, one_of(name, names))
 
     def _error(self, where: str, found: object, expected: str) -> InputError:
         return InputError(self.source, field=where, found=found, expected=expected)

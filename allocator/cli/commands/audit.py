@@ -16,7 +16,10 @@ from throughputs.files import write_text
 
 def audit_command(
     instance: Annotated[
-        Path, typer.Argument(help="Allocation problem in JSON, see docs/formats.md.", metavar="INSTANCE.json")
+        Path,
+        typer.Argument(
+            help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"
+        ),
     ],
     policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
     solver: SolverOption = None,
@@ -35,6 +38,10 @@ def audit_command(
     """Audit the allocation of a policy: sharing incentive, envy, efficiency, strategy, utilisation, prices.
 
     Every property comes with its value and its worst job, every job with the reason why it runs where it runs.
+
+    An instance has the cluster and its jobs, in steps/s by type (`python -m pydoc allocator.instance` has all fields):
+
+    {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
     """
     allocation = make_policy(policy, solver, choice).allocate(read_instance(instance))
     audit = allocation.audit(seed=seed, probed_jobs=probed_jobs, misreports=misreports)

@@ -14,7 +14,7 @@ import typer
 from allocator.cli.failures import EXPECTED
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions, Runs
-from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
 from allocator.presets import preset
 from allocator.report.bar_charts import terminal_bars
 from allocator.report.html import write_report
@@ -57,7 +57,11 @@ def compare_command(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", help="Jobs; drawn by the generator of the preset if omitted.", metavar="FILE"),
+        typer.Option(
+            "--trace",
+            help="Jobs; drawn by the generator of the preset if omitted; -: standard input.",
+            metavar="FILE|-",
+        ),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -112,10 +116,10 @@ def compare_command(
         described = (
             described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
         )
-        ran.add(
-            _simulated(variants, runs, workload, _folder(out, seed, repeats), plain_lines=not as_json),
-            told=f", seed {seed}" if repeats > 1 else "",
-        )
+        made = _simulated(variants, runs, workload, _folder(out, seed, repeats), plain_lines=not as_json)
+        for result in made.results:
+            warn_of_fallbacks(result)
+        ran.add(made, told=f", seed {seed}" if repeats > 1 else "")
     if repeats > 1:
         described += f"; means of {repeats} runs, seeds {first_seed} to {seed}"
     summaries = ran.summaries

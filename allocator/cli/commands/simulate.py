@@ -9,19 +9,24 @@ import typer
 
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions
-from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.output import save_result
 from allocator.variants import read_variants
 from throughputs import InputError
+from throughputs.files import source_of
 
 
 @option_groups
 def simulate_command(
     trace: Annotated[
         Path,
-        typer.Option("--trace", help="Jobs: our own format, Gavel, Shockwave, ElasticFlow or Chronus.", metavar="FILE"),
+        typer.Option(
+            "--trace",
+            help="Jobs: our own format, Gavel, Shockwave, ElasticFlow or Chronus; -: standard input.",
+            metavar="FILE|-",
+        ),
     ],
     policy: Annotated[
         str,
@@ -46,7 +51,8 @@ def simulate_command(
     """Simulate a policy over a trace, round by round.
 
     Writes summary.json, jobs.csv, rounds.parquet and timeline.parquet into DIR, priorities.csv if jobs differ in weight
-    and entities.csv with --entities; docs/formats.md and docs/simulator.md describe them.
+    and entities.csv with --entities; `python -m pydoc allocator.Summary` describes the figures and
+    `python -m pydoc allocator.SimulationResult` the columns.
     """
     variants = read_variants(policy, "--policy")
     if len(variants) > 1:
@@ -58,11 +64,13 @@ def simulate_command(
     with policy_progress([label]) as progress:
         result = runs.simulate(workload, runs.policies[0], progress(label), label=variants[0].run_label, **kept)
     summary = save_result(result, out)
+    warn_of_fallbacks(result)
     if as_json:
         print_json(summary)
         return
     screen = console()
-    screen.print(comparison_table([summary], title=f"{trace.name} on {runs.cluster}", width=screen.width))
+    title = f"{Path(source_of(trace)).name} on {runs.cluster}"
+    screen.print(comparison_table([summary], title=title, width=screen.width))
     for line in extra_figures(summary):
         screen.print(line)
     if summary.get("by_entity"):

@@ -8,16 +8,20 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options.shared import SolverOption, console, print_json
+from allocator.cli.options.shared import SolverOption, console, print_json, warn
 from allocator.cli.options.values import make_policy
 from allocator.instance import allocation_to_json, read_instance
 from allocator.report.terminal import allocation_table
+from allocator.results.views.fallbacks import fallbacks_told
 from throughputs.files import write_text
 
 
 def solve_command(
     instance: Annotated[
-        Path, typer.Argument(help="Allocation problem in JSON, see docs/formats.md.", metavar="INSTANCE.json")
+        Path,
+        typer.Argument(
+            help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"
+        ),
     ],
     policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
     solver: SolverOption = None,
@@ -30,9 +34,14 @@ def solve_command(
     """Solve one allocation problem: who gets which share of time on which accelerator type.
 
     Prints the allocation with its objective, proven gap and the price of each accelerator type.
+
+    An instance has the cluster and its jobs, in steps/s by type (`python -m pydoc allocator.instance` has all fields):
+
+    {"cluster": {"v100": 4}, "jobs": [{"job_id": 0, "throughputs": {"v100": 3.1}, "scale_factor": 1}]}
     """
     acting = make_policy(policy, solver, choice)
     allocation = acting.allocate(read_instance(instance))
+    warn(fallbacks_told(policy, [allocation], 1))
     answer = allocation_to_json(allocation)
     if out is not None:
         write_text(out, json.dumps(answer, indent=2, allow_nan=False) + "\n")

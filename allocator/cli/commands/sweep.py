@@ -55,7 +55,7 @@ def continuous_command(
     """Jobs arrive at a rate; those of a window in the middle are measured.
 
     A run beyond capacity is stopped and marked as saturated, and so are larger rates without running. Writes one row
-    per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
+    per run into DIR/results.parquet; `python -m pydoc allocator.sweep.store` describes the folder.
     """
     stated = definition.definition("continuous", drawn.workload(preload=preload))
     stated |= {"rates": numbers("--rates", rates), "window": window(measured), "skip_saturated": not every_point}
@@ -75,7 +75,7 @@ def static_command(
 ) -> None:
     """All jobs are there at the start; the makespan is what matters.
 
-    Writes one row per run into DIR/results.parquet; docs/sweeps.md describes the folder and the columns.
+    Writes one row per run into DIR/results.parquet; `python -m pydoc allocator.sweep.store` describes the folder.
     """
     _go(_sweep(definition.definition("static", drawn.workload()) | {"jobs": numbers("--jobs", jobs)}), out, running)
 

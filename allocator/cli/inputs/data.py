@@ -44,7 +44,7 @@ def _group() -> None:
 def list_command(
     name: Annotated[str | None, typer.Argument(help="A data set, to see its files.", metavar="[NAME]")] = None,
     cache: CacheOption = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/data.md.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print them as a table in Markdown.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the data sets, or the files of one: licence, size, SHA-256, address, what reads it."""

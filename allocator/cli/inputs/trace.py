@@ -105,7 +105,7 @@ def generate_command(
 
 @app.command("convert")
 def convert_command(
-    source: Annotated[Path, typer.Argument(help="Trace to read.", metavar="FROM")],
+    source: Annotated[Path, typer.Argument(help="Trace to read; -: standard input.", metavar="FROM|-")],
     target: Annotated[Path, typer.Argument(help="Trace to write.", metavar="TO")],
     source_format: Annotated[str, typer.Option("--from", help=SourceFormatHelp)] = "auto",
     target_format: Annotated[str, typer.Option("--to", help=FormatHelp)] = "auto",
@@ -120,7 +120,7 @@ def convert_command(
 
 @app.command("describe")
 def describe_command(
-    trace: Annotated[Path, typer.Argument(help="Trace to read.", metavar="FILE")],
+    trace: Annotated[Path, typer.Argument(help="Trace to read; -: standard input.", metavar="FILE|-")],
     format: Annotated[str, typer.Option("--format", help=SourceFormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
     accelerator: AcceleratorOption = None,
@@ -138,4 +138,4 @@ def describe_command(
     if as_json:
         print_json(described)
         return
-    console().print(description_table(described, title=str(trace)))
+    console().print(description_table(described, title=jobs.source))

@@ -33,6 +33,7 @@ from allocator.cli.options.values import (
     make_window,
     named_value,
     told_of_models,
+    without_setting,
 )
 from allocator.conversion import convert, convert_text, kinds_of
 from allocator.mechanism.settings import MechanismSettings
@@ -335,6 +336,9 @@ def _policies(
             named = f"policy. before a setting{did_you_mean(setting, listed)}: one of {', '.join(listed)}"
             expected = named if listed else "a setting of the preset: the policies have none"
             raise InputError("--set", found=f"{POLICY_PREFIX}{setting}", expected=expected)
+    for setting, value in (("solver", options.solver), ("choice", options.choice)):
+        if value is not None and not any(setting in settings for settings in known.values()):
+            raise without_setting(setting, value, list(dict.fromkeys(names)))
     takers = [name for name in names if _takes(get_policy(name), options.solver)]
     policies = []
     for name, its_own in zip(names, own_of, strict=True):

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.results.views.fallbacks import fallbacks_told
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from allocator.results.result import SimulationResult
 
 
 DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
@@ -96,6 +100,11 @@ def warn(text: str) -> None:
     """A warning on standard error; nothing where there is nothing to say."""
     if text:
         typer.echo(f"warning: {text}", err=True)
+
+
+def warn_of_fallbacks(result: SimulationResult) -> None:
+    """Say how many decisions of a run were left to another solver, and why; nothing where none was."""
+    warn(fallbacks_told(result.label, [decision for _, _, decision in result.decisions], result.policy_calls))
 
 
 def print_json(data: Any) -> None:

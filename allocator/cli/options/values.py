@@ -23,6 +23,7 @@ __all__ = [
     "make_window",
     "named_value",
     "told_of_models",
+    "without_setting",
 ]
 
 MOST_DIGITS = 16
@@ -76,11 +77,26 @@ def make_prices(text: str | None) -> PriceTable | None:
 
 
 def make_policy(name: str, solver: str | None, choice: str | None) -> Policy:
-    """Policy by name with those of the two settings that are given and that it has."""
-    get_policy(name)  # an unknown name is the first thing to say
-    wanted = {"solver": solver, "choice": choice}
-    known = settings_of(name)
-    return get_policy(name, **{key: value for key, value in wanted.items() if value is not None and key in known})
+    """Policy by name with those of the two settings that are given.
+
+    Raises
+    ------
+    InputError
+        There is no such policy, or it has no such setting.
+    """
+    wanted = {key: value for key, value in (("solver", solver), ("choice", choice)) if value is not None}
+    for key, value in wanted.items():
+        if key not in settings_of(name):
+            raise without_setting(key, value, [name])
+    return get_policy(name, **wanted)
+
+
+def without_setting(setting: str, value: str, policies: Sequence[str]) -> InputError:
+    """What is wrong with ``--solver`` or ``--choice`` where none of the `policies` has that setting."""
+    named = f"policy {policies[0]}, which" if len(policies) == 1 else f"{', '.join(policies)}, which"
+    why = {"solver": "asks no solver", "choice": "does not choose among optima"}[setting]
+    plural = why if len(policies) == 1 else why.replace("asks", "ask").replace("does", "do")
+    return InputError(f"--{setting}", found=value, expected=f"nothing under {named} {plural}")
 
 
 def make_accelerator(given: str | None, throughputs: Path | None) -> str | None:

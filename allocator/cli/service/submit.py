@@ -56,8 +56,8 @@ def submit_command(
 ) -> None:
     """Give a service a job: a command and the GPUs that it needs.
 
-    The command is started when the policy says so, with its lease in the environment; docs/leases.md says what a
-    training script does to save and end when its lease ends.
+    The command is started when the policy says so, with its lease in the environment;
+    `python -m pydoc allocator.lease` says what a training script does to save and end when its lease ends.
     """
     directory = (folder or Path.cwd()).absolute()
     if not directory.is_dir():

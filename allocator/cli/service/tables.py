@@ -129,7 +129,8 @@ def _footnotes(jobs: Sequence[dict[str, Any]]) -> list[str]:
         named = ", ".join(losing[:_MOST_NAMED]) + ", ..." * (len(losing) > _MOST_NAMED)
         notes.append(
             f" job {named} made room without having told a step: what it had not saved by itself is lost each time. "
-            "docs/leases.md says how a script goes on where it was; under the policy fifo no job makes room for others."
+            "`python -m pydoc allocator.lease` says how a script goes on where it was; under the policy fifo no job "
+            "makes room for others."
         )
     return notes
 

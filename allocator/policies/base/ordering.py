@@ -29,6 +29,14 @@ class OrderPolicy(PlanPolicy):
     Attributes
     ----------
     strict_queue : whether a gang that does not fit lets nobody behind it pass.
+
+    >>> class WidestFirst(OrderPolicy):
+    ...     name = "widest_first"
+    ...     def key(self, state):
+    ...         return -state.scale_factors.astype(float)
+    >>> import allocator
+    >>> allocator.solve(WidestFirst(), {"v100": [1.0, 1.0], "scale_factor": [1, 2]}, "v100:2").shares.tolist()
+    [[0.0], [1.0]]
     """
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY

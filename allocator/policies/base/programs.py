@@ -47,6 +47,18 @@ class ProgramPolicy(SharePolicy):
         by name, as the published systems do: where their solvers end depends on the order of the columns.
     warm_starts : begin from the prices of the decision before (`ClusterState.warm_start`) where that saves time; with
         solver "auto" and choice "balanced" only. The answer is proven as any other, and the same within tolerance.
+
+    >>> from formulations import MaxMin
+    >>> class EqualSteps(ProgramPolicy):
+    ...     name = "equal_steps"
+    ...     def believed_rates(self, state):
+    ...         return state.rates
+    ...     def objective(self, state, rates):
+    ...         return MaxMin(np.ones(state.n_jobs))
+    >>> import allocator
+    >>> answer = allocator.solve(EqualSteps(), {"v100": [3.0, 1.0]}, "v100:1")
+    >>> answer.status, answer.effective_throughput.round(6).tolist()
+    ('optimal', [0.75, 0.75])
     """
 
     solver: str = "auto"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from throughputs import InputError
-from throughputs.errors import did_you_mean
+from throughputs.errors import did_you_mean, one_of
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 __all__ = ["MOST_VALUES", "Definition", "is_number", "merged", "setting_value"]
@@ -77,8 +77,8 @@ class Definition:
         if value is None and default is None:
             return None
         if not isinstance(value, str) or (allowed and value not in allowed):
-            expected = f"{' or '.join(allowed)}{did_you_mean(value, allowed)}" if allowed else "text"
-            raise self.error(key, value, expected)
+            hint, listed = did_you_mean(value, allowed), " or ".join(allowed) or "text"
+            raise self.error(key, value, f"a known name{hint}: {listed}" if hint else listed)
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -130,7 +130,7 @@ class Definition:
     def finish(self) -> None:
         """Refuse what nobody has asked for."""
         for key, value in self._left.items():
-            raise self.error(key, value, f"one of {', '.join(sorted(self._known))}{did_you_mean(key, self._known)}")
+            raise self.error(key, value, one_of(key, sorted(self._known)))
 
     def checked(self, key: str | None, found: object, make: Callable[[], T]) -> T:
         """What `make` returns; its errors are told as errors of this key."""

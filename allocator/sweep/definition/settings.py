@@ -19,7 +19,7 @@ from allocator.registry import kinds_of_settings
 from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep.definition.point import Workload
 from allocator.sweep.definition.reading import Definition, is_number, setting_value
-from throughputs.errors import did_you_mean
+from throughputs.errors import did_you_mean, one_of
 from throughputs.trace import OWNERS
 
 __all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "setting_of_text", "settings_under"]
@@ -99,7 +99,7 @@ def assignment(name: str, value: Any, top: Definition, place: str, folder: Path)
         top.checked(place, value, partial(preset, value))
     elif name not in SETTINGS and not (group == "policy" and rest):
         known = ("preset", *SETTINGS, "policy.<name>", "workload.<name>")
-        raise top.error(place, value, f"a setting: {', '.join(known)}{did_you_mean(name, known)}")
+        raise top.error(place, value, f"a setting: {one_of(name, known)}")
     if isinstance(value, float) and not is_number(value):
         raise top.error(place, value, 'a finite number, or "none"')
     # settings of policies are checked with the policies that have them
@@ -108,7 +108,7 @@ def assignment(name: str, value: Any, top: Definition, place: str, folder: Path)
 
 def _workload_value(name: str, value: Any, top: Definition, place: str, folder: Path) -> Any:
     if name not in _WORKLOAD:
-        raise top.error(place, value, f"one of {', '.join(_WORKLOAD)}{did_you_mean(name, _WORKLOAD)}")
+        raise top.error(place, value, one_of(name, _WORKLOAD))
     value = setting_value(value)
     if name not in _TOLD_IN_OTHER_WORDS:
         value = convert(value, _WORKLOAD[name], source=top.source, field=place)

@@ -81,8 +81,7 @@ def columns_of(header: Sequence[str], given: Mapping[str, str], source: str) -> 
     found: dict[str, Column] = {}
     for field, name in given.items():
         if name not in header:
-            hint = did_you_mean(name, header)
-            expected = f"one of its columns, {', '.join(header)}{hint}"
+            expected = f"a column of it{did_you_mean(name, header)}: one of {', '.join(header)}"
             raise InputError(source, field=f"--{field}", found=name, expected=expected)
         found[field] = Column(name, False)
     taken = {column.name for column in found.values()}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from throughputs.errors import InputError, did_you_mean
+from throughputs.errors import InputError, one_of
 from throughputs.files import TABLE_KINDS, file_kind, write_frame
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
@@ -137,8 +137,7 @@ def import_log(
     given = dict(columns or {})
     for field in given:
         if field not in FIELDS:
-            expected = f"one of {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
-            raise InputError("columns", found=field, expected=expected)
+            raise InputError("columns", found=field, expected=one_of(field, FIELDS))
     sacct = log.kind == "sacct"
     header = [name for name in log.cells if not (sacct and name == SLURM_PRIORITY) or name in given.values()]
     chosen = columns_of(header, given, log.source)

@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.files import file_kind, parse_json, read_frame, read_text
+from throughputs.files import file_kind, parse_json, read_frame, read_text, source_of
 
 __all__ = ["SEPARATORS", "Log", "read_log"]
 
@@ -73,24 +72,13 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
     OSError
         The file cannot be opened.
     """
-    if str(path) == "-":
-        source, text = "standard input", _decoded(sys.stdin.buffer.read())
-    elif file_kind(Path(path)) == "parquet":
-        return _of_parquet(Path(path))
-    else:
-        source, text = str(path), read_text(Path(path))
+    path = Path(path)
+    if file_kind(path) == "parquet":
+        return _of_parquet(path)
+    source, text = source_of(path), read_text(path)
     if text[:100].lstrip().startswith("{"):
         return _of_json(parse_json(text, source), source)
     return _of_text(text, source, separator)
-
-
-def _decoded(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        found = raw[error.start : error.end]
-        raise InputError("standard input", line=line, found=found, expected="UTF-8 text") from error
 
 
 def _of_text(text: str, source: str, separator: str | None) -> Log:

@@ -1,0 +1,1 @@
+"""How people read a run: typed figures and pictures."""

@@ -1,0 +1,233 @@
+"""The figures of a run as one typed object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from throughputs.notebook import html_table
+
+__all__ = ["Summary"]
+
+_HOUR = 3600.0
+_MISSING = "-"
+
+
+def _figure(unit: str) -> Any:
+    """A figure that not every run has, in this unit."""
+    return field(default=None, metadata={"unit": unit})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Summary(Mapping[str, Any]):
+    """What a run comes down to: `result.summary()`.
+
+    A figure is an attribute, ``summary.average_jct``. A summary is also a mapping from the names of the figures that
+    the run has to their values, for programs that choose figures by name, and for tables of several runs:
+    ``pandas.DataFrame([result.summary() for result in results])``. A figure is None where there is nothing to measure
+    or the run does not have it; the mapping leaves out those that it does not have. Printed, it is ten lines.
+
+    rho is the completion time of a job over that on its isolated share (finish-time fairness; Mahajan et al., NSDI
+    2020). Figures that end in ``_static`` and ``_themis`` use the denominators of Shockwave, where profiles of the
+    jobs are known (`fairness.static_contention`, `fairness.round_contention`); those that end in ``_isolated`` the
+    completion times of a run in which every job has its fair share (`fairness.isolated_rho`).
+
+    With a window all figures but makespan, utilization, leases and cost are of its jobs, and of the time from the first
+    arrival among them to the last completion.
+
+    Attributes
+    ----------
+    policy, label, cluster : names of the policy, of the run (that of the policy where it has no other) and the cluster.
+    status, status_detail : "completed", or "saturated" with the reason.
+    completed_jobs : jobs that completed, those that were cut off included.
+    average_jct, median_jct, p99_jct, geometric_mean_jct, harmonic_mean_jct : completion times of the completed jobs,
+        seconds.
+    average_queueing_time, average_running_time : parts of the average JCT, seconds: without GPUs, from arrival on and
+        whenever the job was preempted, and on GPUs, with what starts took.
+    average_rho, worst_rho : of the completed jobs.
+    unfair_fraction, very_unfair_fraction : share of the completed jobs with rho above 1.05, and above 1.1.
+    average_rho_static, worst_rho_static, unfair_fraction_static, very_unfair_fraction_static : by static contention.
+    average_rho_themis, worst_rho_themis, unfair_fraction_themis, very_unfair_fraction_themis : by the contention of the
+        rounds of the job.
+    average_rho_isolated, worst_rho_isolated, unfair_fraction_isolated, very_unfair_fraction_isolated : by a run on
+        isolated shares.
+    makespan : clock when the last job completed, seconds.
+    utilization : busy GPU time over GPU time up to the makespan.
+    loaded_utilization : the same from the first arrival to the last.
+    average_queue, average_active : jobs that waited, and jobs in the cluster, time average.
+    jobs : jobs measured.
+    unserved_jobs, dropped_jobs, rejected_jobs, cut_off_jobs, unfinished_jobs : that no accelerator type can run; given
+        up; not admitted; taken off by a rule before their last step; left when the run was cut short.
+    preemptions, migrations : times a job was not given the GPUs it had before; those in which it went on at once with
+        others.
+    restart_gpu_hours : GPU hours that starts and restarts took; 0 where they are free.
+    lease_extensions, lease_opportunities, lease_extension_rate : rounds in which a job kept the GPUs of the round
+        before, rounds in which it could have, and their ratio.
+    mean_envy, largest_envy : difference between two jobs in the fraction of their rounds in which they ran, over all
+        pairs; where profiles are known.
+    deadline_jobs : jobs with a deadline.
+    deadline_ratio : share of them that were in time (deadline satisfactory ratio), by the measure of the run.
+    value_miss_rate : 1 less the average share of the first deadline's value that was kept.
+    admitted, rejected, met, late : jobs with a deadline that were admitted, were not, were in time, and completed late.
+    best_effort_jobs, best_effort_average_jct : jobs without a deadline beside those with one, and their average JCT,
+        seconds.
+    wasted_gpu_hours : GPU hours spent on jobs with a deadline that were not in time.
+    cluster_efficiency : time average of the cluster's efficiency (ElasticFlow, ASPLOS 2023, sec. 6).
+    cost, owned_cost : dollars for busy GPUs, and for all of them as long as the run took.
+    rounds, policy_calls : rounds (between events: stretches) in which a job ran, and decisions of the policy.
+    fallback_decisions : decisions that the solver asked first failed to make, or to prove: another one or a rule did.
+    policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation, imports left out.
+    window_start, window_end, window_utilization : of a run with a window: seconds, seconds, and the utilisation of all
+        GPUs in between.
+    by_priority : rows of `SimulationResult.priorities`, where jobs differ in weight.
+    by_size : one row per number of GPUs (1, 2-4, 5-8, 9+), where jobs differ in it.
+    by_user : one row per user, where the jobs name theirs.
+    by_entity : rows of `SimulationResult.entities`, where the run has entities.
+
+    >>> import allocator
+    >>> trace = allocator.Trace(["one", "other"], [1, 1], [100.0, 100.0], [0.0, 0.0])
+    >>> policy = allocator.get_policy("max_min_fairness")
+    >>> summary = allocator.simulate(trace, {"v100": 1}, policy, [[1.0], [1.0]]).summary()
+    >>> summary.makespan, summary.completed_jobs, summary.cost is None
+    (490.0, 2, True)
+    """
+
+    policy: str
+    label: str
+    cluster: str
+    status: str
+    status_detail: str
+    completed_jobs: int
+    average_jct: float | None = _figure("s")
+    median_jct: float | None = _figure("s")
+    p99_jct: float | None = _figure("s")
+    geometric_mean_jct: float | None = _figure("s")
+    harmonic_mean_jct: float | None = _figure("s")
+    average_queueing_time: float | None = _figure("s")
+    average_running_time: float | None = _figure("s")
+    average_rho: float | None = None
+    worst_rho: float | None = None
+    unfair_fraction: float | None = None
+    very_unfair_fraction: float | None = None
+    average_rho_static: float | None = None
+    worst_rho_static: float | None = None
+    unfair_fraction_static: float | None = None
+    very_unfair_fraction_static: float | None = None
+    average_rho_themis: float | None = None
+    worst_rho_themis: float | None = None
+    unfair_fraction_themis: float | None = None
+    very_unfair_fraction_themis: float | None = None
+    average_rho_isolated: float | None = None
+    worst_rho_isolated: float | None = None
+    unfair_fraction_isolated: float | None = None
+    very_unfair_fraction_isolated: float | None = None
+    makespan: float = field(metadata={"unit": "s"})
+    utilization: float
+    loaded_utilization: float | None = None
+    average_queue: float | None = _figure("jobs")
+    average_active: float | None = _figure("jobs")
+    jobs: int
+    unserved_jobs: int
+    dropped_jobs: int
+    rejected_jobs: int
+    cut_off_jobs: int
+    unfinished_jobs: int
+    preemptions: int
+    migrations: int | None = None
+    restart_gpu_hours: float | None = _figure("GPU h")
+    lease_extensions: int | None = None
+    lease_opportunities: int | None = None
+    lease_extension_rate: float | None = None
+    mean_envy: float | None = None
+    largest_envy: float | None = None
+    deadline_jobs: int | None = None
+    deadline_ratio: float | None = None
+    value_miss_rate: float | None = None
+    admitted: int | None = _figure("jobs")
+    rejected: int | None = _figure("jobs")
+    met: int | None = _figure("jobs")
+    late: int | None = _figure("jobs")
+    best_effort_jobs: int | None = None
+    best_effort_average_jct: float | None = _figure("s")
+    wasted_gpu_hours: float | None = _figure("GPU h")
+    cluster_efficiency: float | None = None
+    cost: float | None = _figure("dollars")
+    owned_cost: float | None = _figure("dollars")
+    rounds: int
+    policy_calls: int
+    fallback_decisions: int
+    policy_seconds: float = field(metadata={"unit": "s"})
+    wall_seconds: float = field(metadata={"unit": "s"})
+    window_start: float | None = _figure("s")
+    window_end: float | None = _figure("s")
+    window_utilization: float | None = None
+    by_priority: list[dict[str, Any]] | None = None
+    by_size: list[dict[str, Any]] | None = None
+    by_user: list[dict[str, Any]] | None = None
+    by_entity: list[dict[str, Any]] | None = None
+    _names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, figures: Mapping[str, Any]) -> Summary:
+        """The summary with these figures; the mapping has them in this order.
+
+        Without a label a run is called what its policy is called.
+        """
+        return cls(**({"label": figures["policy"]} | dict(figures)), _names=tuple(figures))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON: the figures that the run has by name, in the order of ``summary.json``."""
+        return {name: getattr(self, name) for name in self._names}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"Summary({', '.join(f'{name}={value!r}' for name, value in self.items())})"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        units = {each.name: each.metadata.get("unit", "") for each in fields(self)}
+        plain = {name: value for name, value in self.items() if isinstance(value, int | float)}
+        rows = [(name, value, units[name]) for name, value in plain.items()]
+        return html_table(("figure", "value", "unit"), rows, caption=self._lines()[0])
+
+    def _lines(self) -> list[str]:
+        """The figures that matter most, in at most ten lines."""
+        rho = _MISSING if self.worst_rho is None else f"{self.worst_rho:.2f}"
+        lines = [
+            f"{self.label} on {self.cluster}: {self.status}, {self.completed_jobs:,} of {self.jobs:,} jobs completed",
+            f"average JCT {_hours(self.average_jct)}, median {_hours(self.median_jct)}, "
+            f"99th percentile {_hours(self.p99_jct)}",
+            f"on average {_hours(self.average_queueing_time)} without GPUs, "
+            f"{_hours(self.average_running_time)} on them",
+            f"makespan {_hours(self.makespan)}, GPUs busy {_percent(self.utilization)} of it, "
+            f"{_percent(self.loaded_utilization)} up to the last arrival",
+            f"worst rho {rho}, {_percent(self.unfair_fraction)} of jobs unfairly treated",
+            f"{self.preemptions:,} preemptions, {self.restart_gpu_hours or 0.0:,.1f} GPU hours for starts",
+        ]
+        if self.deadline_jobs:
+            lines.append(f"{_percent(self.deadline_ratio)} of {self.deadline_jobs:,} jobs with a deadline in time")
+        if self.cost is not None:
+            lines.append(f"${self.cost:,.2f} for busy GPUs")
+        lines.append(f"{self.policy_calls:,} decisions in {self.policy_seconds:.2f} s")
+        return lines
+
+
+def _hours(seconds: float | None) -> str:
+    return _MISSING if seconds is None else f"{seconds / _HOUR:,.2f} h"
+
+
+def _percent(share: float | None) -> str:
+    return _MISSING if share is None else f"{100 * share:.1f} %"
