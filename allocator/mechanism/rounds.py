@@ -53,6 +53,7 @@ class RoundMechanism(Executor[SharePolicy]):
         self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
         self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
         self._strict = policy.strict_queue
+        self._keeps = settings.hysteresis_rounds > 0
         self._capacity: list[int] = cluster.capacity.tolist()
         self._last_decision_clock: float | None = None
         self._queues: Queues | None = None
@@ -127,8 +128,10 @@ class RoundMechanism(Executor[SharePolicy]):
         early = news and self._settings.decide_early_when_idle
         return early and len(self._ledger.jobs) > 0 and not len(step.assignment)
 
-    def next(self, clock: float) -> Step:
+    def next(self, clock: float, running: Assignment) -> Step:
         """The rows of the coming round."""
+        if self._keeps:
+            self._ledger.note_incumbents(running)
         chosen = self._choose(clock)
         last = self._last
         if last is not None and last[0] == self._ledger.version and last[1] == chosen:
@@ -171,7 +174,11 @@ class RoundMechanism(Executor[SharePolicy]):
         ledger, taken = self._ledger, left.taken
         waiting = self._waiting or self._look_up_waiting()
         blocked, row_alone = waiting.blocked, waiting.row_alone
-        most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
+        owed = ledger.owed(clock)
+        if self._keeps:
+            stays = ledger.incumbent[:, ledger.alone(np.arange(len(owed)))].any(axis=0)
+            owed = owed + stays * ledger.hysteresis_seconds
+        most_owed_first = (-owed).argsort(kind="stable")
         jobs = [job for job in most_owed_first.tolist() if not taken[job] and job not in blocked]
 
         def preferred(job: int) -> list[int]:
