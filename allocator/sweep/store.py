@@ -37,8 +37,8 @@ Record = dict[str, Any]
 FIGURES = (
     "jobs", "completed_jobs", "average_jct", "median_jct", "p99_jct", "average_rho", "worst_rho", "unfair_fraction",
     "makespan", "utilization", "window_utilization", "window_start", "window_end", "average_queue", "average_active",
-    "unserved_jobs", "dropped_jobs", "unfinished_jobs", "preemptions", "lease_extensions", "lease_opportunities",
-    "lease_extension_rate", "cost", "rounds", "policy_calls", "policy_seconds",
+    "unserved_jobs", "dropped_jobs", "unfinished_jobs", "preemptions", "restart_gpu_hours", "lease_extensions",
+    "lease_opportunities", "lease_extension_rate", "cost", "rounds", "policy_calls", "policy_seconds",
     "wall_seconds", "estimation_error", "measured_pairs", "geometric_mean_jct", "harmonic_mean_jct",
     "very_unfair_fraction", "average_rho_static", "worst_rho_static", "unfair_fraction_static",
     "very_unfair_fraction_static", "average_rho_themis", "worst_rho_themis", "unfair_fraction_themis",
