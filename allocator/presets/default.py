@@ -9,7 +9,7 @@ __all__ = ["DEFAULT"]
 # What the simulators of Pollux (OSDI'21) and, for gangs of more than 8 GPUs, of Helios (SC'21) and Lucid (ASPLOS'23)
 # take a restart to cost.
 DEFAULT = Preset(
-    mechanism=MechanismSettings(hysteresis_rounds=8.0),
+    mechanism=MechanismSettings(hysteresis_rounds=4.0),
     simulator=SimulatorSettings(
         restart_penalty_seconds=30.0,
         restart_penalty_by_gpus=((9, 60.0),),
