@@ -84,7 +84,7 @@ def decided(
     mechanism.capacity_changed()
     if at.asked:
         mechanism.ask(policy, state, active)
-    return mechanism.next(at.clock).assignment
+    return mechanism.next(at.clock, at.running.among(active)).assignment
 
 
 def _copied(state: dict[str, object]) -> dict[str, object]:

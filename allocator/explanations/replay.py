@@ -175,7 +175,7 @@ class RoundReplay:
         previous_end, drawn_at = 0.0, -np.inf
         for clock in clocks[clocks <= last].tolist():
             if self._draws and drawn_at < previous_end < clock:
-                self.mechanism.next(previous_end)  # nobody ran from then on
+                self.mechanism.next(previous_end, self._running)  # nobody ran from then on
             self._arrive(clock)
             here = position < len(run.round_start) and run.round_start[position] == clock
             asked = number < len(decisions.time) and decisions.time[number] == clock
@@ -190,7 +190,7 @@ class RoundReplay:
                 asked = number < len(decisions.time) and decisions.time[number] == clock
             if self._draws:
                 # the mechanism draws the order of types whenever it chooses, be it from nobody
-                self.mechanism.next(clock)
+                self.mechanism.next(clock, self._running)
                 drawn_at = clock
             if not here:
                 continue
@@ -244,7 +244,7 @@ class RoundReplay:
         at = int(ledger.jobs.searchsorted(job))
         if job in rows.jobs or not (at < len(ledger.jobs) and ledger.jobs[at] == job):
             return None
-        priorities = self.mechanism.priorities(clock)
+        priorities = self.mechanism.priorities(clock, self._running)
         mine = priorities[:, at]
         theirs = priorities[rows.pool, ledger.jobs.searchsorted(rows.jobs)]
         types = len(mine)

@@ -219,10 +219,10 @@ class DecisionCore:
         rejected = _NOBODY
         if executor.due(clock, self._news, waive_interval):
             rejected = yield from self._ask(clock)
-        step = executor.next(clock)
+        step = executor.next(clock, self._running)
         if executor.starved(step, self._news):
             rejected = yield from self._ask(clock)
-            step = executor.next(clock)
+            step = executor.next(clock, self._running)
         return self._placed(step, clock, self.policy_calls != calls, rejected)
 
     def _ask(self, clock: float) -> Generator[ClusterState, None, _Ids]:

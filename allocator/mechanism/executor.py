@@ -98,8 +98,8 @@ class Executor(ABC, Generic[PolicyT]):
         """It was time to ask, and there is nobody to ask about."""
 
     @abstractmethod
-    def next(self, clock: float) -> Step:
-        """The step that begins at `clock` (seconds)."""
+    def next(self, clock: float, running: Assignment) -> Step:
+        """The step that begins at `clock` (seconds), after that in which the rows `running` ran."""
 
     def placement(
         self, cluster: Cluster, rule: PlacementRule | Literal["anew"]

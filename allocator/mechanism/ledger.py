@@ -39,12 +39,15 @@ class TimeLedger:
     ----------
     jobs : the job table; scale factors are read.
     n_types : M.
-    settings : round_seconds, initial_credit_rounds, late_jobs_add_type_time and max_overdraft_rounds are read.
+    settings : round_seconds, initial_credit_rounds, late_jobs_add_type_time, max_overdraft_rounds and
+        hysteresis_rounds are read.
 
     Attributes
     ----------
     active : (R,) numbers of the rows, ascending: ids of jobs.
     version : another number whenever rows came or went.
+    incumbent : (M, R) rows that keep their GPUs unless others are owed clearly more, see `note_incumbents`.
+    hysteresis_seconds : how much more, in GPU seconds.
     """
 
     def __init__(self, jobs: JobTable, n_types: int, settings: MechanismSettings) -> None:
@@ -59,6 +62,9 @@ class TimeLedger:
         self.shares, self.received, self.deficits = (np.empty((n_types, 0)) for _ in range(3))
         self.type_time: _Floats = np.full(n_types, credit_seconds)
         self.counted_since = 0.0
+        self.hysteresis_seconds = settings.hysteresis_rounds * settings.round_seconds
+        self.incumbent: NDArray[np.bool_] = self.can_run
+        self._incumbent_at: tuple[Assignment, int] | None = None
         self.version = 0
         # A round that repeats the one before comes with the same array of jobs: its rows are looked up once.
         self._indexed_jobs: _Ids | None = None
@@ -192,6 +198,27 @@ class TimeLedger:
         self.received[pool, self._indexed_slots] += seconds
         longest_first = (-seconds).argsort(kind="stable")
         np.add.at(self.type_time, pool.take(longest_first), seconds.take(longest_first))
+
+    def note_incumbents(self, running: Assignment) -> None:
+        """Incumbents are the rows `running`, and all rows of jobs that have not trained yet and wait."""
+        at = self._incumbent_at
+        if at is not None and at[0] is running and at[1] == self.version:
+            return
+        self._incumbent_at = running, self.version
+        jobs = self.jobs
+        new = (self._table.steps_done[self._table.rows(jobs)] <= 0) & ~np.isin(jobs, running.jobs)
+        self.incumbent = np.repeat(self._rows_with(new)[None], len(self.shares), axis=0)
+        rows, pool = self._rows_running(running)
+        there = np.isin(rows, self.active)
+        self.incumbent[pool[there], self.active.searchsorted(rows[there])] = True
+
+    def _rows_with(self, jobs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(R,) the rows in which any of the `jobs` is; these are marked among the (n,) active ones."""
+        return jobs
+
+    def _rows_running(self, running: Assignment) -> tuple[_Ids, _Ids]:
+        """Numbers of the rows that run, active or not, and the type of each."""
+        return running.jobs, running.pool
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -219,6 +219,19 @@ class PairLedger(TimeLedger):
         last = np.append(first, len(jobs))[1:] - 1
         self._add_time(rows, assignment.pool[first], np.maximum(seconds[first], seconds[last]))
 
+    def _rows_with(self, jobs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        rows = np.empty(len(self.active), dtype=np.bool_)
+        rows[self._alone] = jobs
+        rows[self._paired] = jobs[self._one] | jobs[self._other]
+        return rows
+
+    def _rows_running(self, running: Assignment) -> tuple[_Ids, _Ids]:
+        """Of a job that shares its GPUs, also the row in which it would have them alone."""
+        jobs, pool, partner = running.jobs, running.pool, running.partner
+        first = running.firsts & (partner >= 0)
+        pairs = (partner[first] << _SHIFT) | (jobs[first] + 1)
+        return np.concatenate([jobs << _SHIFT, pairs]), np.concatenate([pool, pool[first]])
+
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         super().restore(state)

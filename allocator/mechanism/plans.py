@@ -102,7 +102,7 @@ class PlanBook(Executor[PlanPolicy]):
     def _begin(self, steps: list[Step]) -> None:
         self._steps, self._next, self._ends_at, self._gone = steps, 0, -np.inf, _NOBODY
 
-    def next(self, clock: float) -> Step:
+    def next(self, clock: float, running: Assignment) -> Step:  # noqa: ARG002
         """The next step of the plan, or the rest of one that was interrupted; without those who have left."""
         if self._over(clock):
             step = self._steps[self._next]

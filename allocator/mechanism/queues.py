@@ -8,6 +8,25 @@ Two rules, over what a `TimeLedger` keeps:
 - "deficit": GPU time owed at the end of the coming round if the job does not run in it,
   priority[j, i] = s_i (deficit[j, i] + share[j, i] (time since the decision + round) - received[j, i]).
   It does not forget, so the time that jobs get follows the shares however often these change.
+
+Hysteresis (`MechanismSettings.hysteresis_rounds`) adds h GPU seconds to the priority of *incumbents*, the rows that run
+and those of jobs that have not trained yet, and h share[j, i] to that of the others. So a row that waits, k, takes the
+place of one that runs, i, if
+
+    s_k owed_k - s_i owed_i > h (1 - share_k),
+
+owed being deficit[j, i] + share[j, i] (time since the decision + round) - received[j, i]: a restart must be worth some
+GPU time that was owed. A job with a small share will have to give its GPUs back soon, so it must be owed more; one with
+a share of 1 keeps them and need not wait. A newcomer does not wait for the hysteresis of others either.
+
+Every priority is changed by 0 to h only, so with gangs of one GPU on one type, n jobs whose shares sum to the GPUs, and
+no bound on what is held against a job, the time owed to any job stays within (n - 1) (round + h) / 2 of 0, however the
+shares change. Let f(k) be the largest total that any k jobs are owed, Q = round + h. Take k jobs that are owed most
+after a round. r of them are owed no more than one that waited, the other j = k - r ran; m jobs ran that are not among
+the k. No job that ran is owed less, after it, than a job that waited by more than Q, so that
+f(k) <= m / (r + m) f(j) + r / (r + m) f(k + m) + Q r m / (r + m) if r and m are above 0, and no more than before the
+round otherwise. Q k (n - k) / 2 fulfils that with equality for r = m = 1 and is above it elsewhere; it is 0 for k = n,
+and the least that any job is owed follows from k = n - 1.
 """
 
 from __future__ import annotations
@@ -40,7 +59,7 @@ class Queues:
     ----------
     ledger : shares and time received. Jobs and shares must not change in the life of this object.
     eligible : (M, n) the rows that may be chosen.
-    settings : priority, tie_breaks, priority_digits and round_seconds are read.
+    settings : priority, tie_breaks, priority_digits, round_seconds and hysteresis_rounds are read.
     """
 
     def __init__(self, ledger: TimeLedger, eligible: NDArray[np.bool_], settings: MechanismSettings) -> None:
@@ -63,6 +82,11 @@ class Queues:
             self._sizes = ledger.row_gpus.astype(np.float64)
             self._base = (-ledger.credit_seconds - ledger.deficits) * self._sizes + place
             self._promise = ledger.shares * self._sizes
+            self._stay: _Floats | None = None
+            if settings.hysteresis_rounds:
+                waiting = np.minimum(ledger.shares, 1.0) * ledger.hysteresis_seconds
+                self._base = self._base - waiting
+                self._stay = ledger.hysteresis_seconds - waiting
 
     def _negated_priorities(self, clock: float) -> _Floats:
         """(M, n) in tie order; rows that may not be chosen are inf."""
@@ -72,6 +96,8 @@ class Queues:
         else:
             promised_for = clock - ledger.counted_since + self.settings.round_seconds
             values = ledger.received * self._sizes + self._base - self._promise * promised_for
+            if self._stay is not None:
+                values -= self._stay * ledger.incumbent
         values = values.take(self._rows)
         digits = self.settings.priority_digits
         return values if digits is None else _round_significant(values, digits)

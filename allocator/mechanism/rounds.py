@@ -53,6 +53,7 @@ class RoundMechanism(Executor[SharePolicy]):
         self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
         self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
         self._strict = policy.strict_queue
+        self._keeps = settings.hysteresis_rounds > 0
         self._capacity: list[int] = cluster.capacity.tolist()
         self._last_decision_clock: float | None = None
         self._queues: Queues | None = None
@@ -106,11 +107,13 @@ class RoundMechanism(Executor[SharePolicy]):
         """Shares, and the time received."""
         return self._ledger
 
-    def priorities(self, clock: float) -> NDArray[np.float64]:
+    def priorities(self, clock: float, running: Assignment) -> NDArray[np.float64]:
         """(M, rows) priority of each row of the ledger on each type for a round at `clock`; nan where it may not run.
 
-        Rows without a share have -inf where they may fill idle GPUs.
+        Rows without a share have -inf where they may fill idle GPUs; `running` are those of the round before.
         """
+        if self._keeps:
+            self._ledger.note_incumbents(running)
         return (self._queues or self._prepare_queues()).priorities(clock)
 
     def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
@@ -144,8 +147,10 @@ class RoundMechanism(Executor[SharePolicy]):
         early = news and self._settings.decide_early_when_idle
         return early and len(self._ledger.jobs) > 0 and not len(step.assignment)
 
-    def next(self, clock: float) -> Step:
+    def next(self, clock: float, running: Assignment) -> Step:
         """The rows of the coming round."""
+        if self._keeps:
+            self._ledger.note_incumbents(running)
         chosen = self._choose(clock)
         last = self._last
         if last is not None and last[0] == self._ledger.version and last[1] == chosen:
@@ -188,7 +193,11 @@ class RoundMechanism(Executor[SharePolicy]):
         ledger, taken = self._ledger, left.taken
         waiting = self._waiting or self._look_up_waiting()
         blocked, row_alone = waiting.blocked, waiting.row_alone
-        most_owed_first = (-ledger.owed(clock)).argsort(kind="stable")
+        owed = ledger.owed(clock)
+        if self._keeps:
+            stays = ledger.incumbent[:, ledger.alone(np.arange(len(owed)))].any(axis=0)
+            owed = owed + stays * ledger.hysteresis_seconds
+        most_owed_first = (-owed).argsort(kind="stable")
         jobs = [job for job in most_owed_first.tolist() if not taken[job] and job not in blocked]
 
         def preferred(job: int) -> list[int]:

@@ -43,7 +43,7 @@ class MechanismSettings:
     max_overdraft_rounds : time beyond its share that is held against a job at the next decision, in rounds, at most;
         None: all of it. Without a bound, a job that had an idle cluster to itself would starve when others come.
     late_jobs_add_type_time : whether the credit of jobs that arrive between decisions counts into the time of the type.
-    priority : who comes first in a queue, see `allocator.mechanism.priorities`. "deficit": the GPU time that a job is
+    priority : who comes first in a queue, see `allocator.mechanism.queues`. "deficit": the GPU time that a job is
         owed; "time_fraction": its share divided by its fraction of the type's time since the last decision.
     queue : "per_type": the types choose one after the other, each from its own queue; "global": one queue of all
         (job, type) rows.
@@ -52,6 +52,9 @@ class MechanismSettings:
     shuffle_accelerators : draw the order at random in every round for policies that do not distinguish types.
     shuffle_seed_offset : added to the seed of the run for that draw.
     tie_breaks : what decides between rows of equal priority, most important first, larger first; then the lower job id.
+    hysteresis_rounds : a job that waits takes the place of one that runs only if it is owed so much more GPU time, in
+        rounds of one GPU, times one less its share; see `allocator.mechanism.queues`. Saves restarts; for priority
+        "deficit". 0: whoever is owed more runs.
     idle_fill : who runs on GPUs that would idle. "off": nobody. "queue_order": rows without share stand at the end of
         each queue, wherever they come up first. "best_type": once all rows with a share had their turn, each waiting
         job takes the fastest type that has room (the first in order, for policies that do not distinguish types).
@@ -88,6 +91,7 @@ class MechanismSettings:
     shuffle_accelerators: bool = True
     shuffle_seed_offset: int = 5
     tie_breaks: tuple[Literal["deficit", "share"], ...] = ("deficit", "share")
+    hysteresis_rounds: float = 0.0
     idle_fill: Literal["off", "queue_order", "best_type"] = "best_type"
     undecided_jobs_block_gpus: bool = False
     placement: Literal["off", "in_order", "consolidated", "buddy", "anew", "local_search"] = "consolidated"
@@ -99,6 +103,7 @@ class MechanismSettings:
             ("round_seconds", 0.0, True),
             ("recompute_interval_seconds", 0.0, False),
             ("initial_credit_rounds", 0.0, True),
+            ("hysteresis_rounds", 0.0, False),
         ):
             value = getattr(self, name)
             if not (low < value if strict else low <= value) or value == float("inf"):
@@ -111,6 +116,9 @@ class MechanismSettings:
         if self.initial_credit_rounds > _MOST_CREDIT:
             found, expected = self.initial_credit_rounds, f"at most {_MOST_CREDIT:g}"
             raise InputError("mechanism settings", field="initial_credit_rounds", found=found, expected=expected)
+        if self.hysteresis_rounds and self.priority != "deficit":
+            found, expected = self.hysteresis_rounds, 'priority "deficit", or 0'
+            raise InputError("mechanism settings", field="hysteresis_rounds", found=found, expected=expected)
         if self.max_overdraft_rounds is not None and not self.max_overdraft_rounds >= 0:
             found = self.max_overdraft_rounds
             raise InputError("mechanism settings", field="max_overdraft_rounds", found=found, expected="at least 0")

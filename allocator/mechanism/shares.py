@@ -70,7 +70,7 @@ class IdealShares(Executor[SharePolicy]):
         """Where a job can run may have changed."""
         self._step = None
 
-    def next(self, clock: float) -> Step:  # noqa: ARG002
+    def next(self, clock: float, running: Assignment) -> Step:  # noqa: ARG002
         """One row per job and type with a share, two per pair."""
         if self._step is None:
             self._step = self._feasible()

@@ -220,13 +220,13 @@ def test_who_must_stay_stays_when_a_step_goes_on_after_an_interruption():
     core.arrive([0, 1, 2])
     core.next(0.0)
     book = core._executor
-    rest = book.next(40.0)
+    rest = book.next(40.0, core._running)
     assert rest.seconds == 60.0
     assert rest.hold.tolist() == [2]
 
     again = PlanBook(policy, core.jobs, 100.0)
     again.restore(copy.deepcopy(book.state()))
-    resumed = again.next(40.0)
+    resumed = again.next(40.0, core._running)
     assert resumed.seconds == 60.0
     assert resumed.hold.tolist() == [2]
     assert resumed.assignment.jobs.tolist() == [0, 1, 2]

@@ -42,6 +42,7 @@ PICTURES = {
     "mechanism_fidelity": 1,
     "policy_runtimes": 1,
     "priorities": 1,
+    "restarts": 2,
     "shockwave_canonical": 2,
     "shockwave_contention": 2,
     "shockwave_fairness_rows": 2,

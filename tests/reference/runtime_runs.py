@@ -37,7 +37,8 @@ def simulated(run: Mapping[str, Any], round_seconds: float) -> SimulationResult:
     table = ThroughputTable(keys, run["accelerators"], [rates for _, _, *rates in run["rates"]])
     job_type, gpus, steps, arrival, _ = zip(*run["jobs"], strict=True)
     costs = {"restart_penalty_seconds": run["restart_seconds"], "restart_when_moved": True, "restart_delays": True}
-    settings = preset("default").replace(round_seconds=round_seconds, **costs)
+    # the recorded services had no hysteresis
+    settings = preset("default").replace(round_seconds=round_seconds, hysteresis_rounds=0.0, **costs)
     trace, cluster = Trace(job_type, gpus, steps, arrival), Cluster.parse(run["cluster"])
     return simulate(trace, cluster, get_policy(run["policy"]), table, preset=settings)
 

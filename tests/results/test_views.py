@@ -40,7 +40,7 @@ def test_a_summary_has_figures_as_attributes_and_by_name(result, tmp_path):
         summary.makespan = 0.0  # type: ignore[misc]
     save_result(result, tmp_path)
     saved = json.loads((tmp_path / "summary.json").read_text())
-    assert list(saved) == [*summary, "settings"]
+    assert list(saved) == [*summary, "gpus_per_server", "settings"]
     assert {name: saved[name] for name in summary} == summary.to_dict()
     assert pd.DataFrame([summary, summary])["makespan"].tolist() == [result.makespan] * 2
 

@@ -28,7 +28,7 @@ TRAINER = Path(__file__).with_name("quick_trainer.py")
 
 
 def world(hardware: Hardware) -> World:
-    mechanism = preset("default").replace(round_seconds=0.5).mechanism
+    mechanism = preset("default").replace(round_seconds=0.5, hysteresis_rounds=0.0).mechanism
     return World(hardware.cluster, get_policy("max_min_fairness_perf"), mechanism)
 
 

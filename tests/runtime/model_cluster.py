@@ -170,7 +170,8 @@ def one_type(gpus: int = 4) -> ModelCluster:
 
 def world_under(policy: str, round_seconds: float = 10.0) -> Callable[[Hardware], World]:
     """Makes worlds."""
-    mechanism = preset("default").replace(round_seconds=round_seconds).mechanism
+    # jobs take turns from round to round, so that many leases begin and end
+    mechanism = preset("default").replace(round_seconds=round_seconds, hysteresis_rounds=0.0).mechanism
     return lambda hardware: World(hardware.cluster, get_policy(policy), mechanism)
 
 
