@@ -46,7 +46,7 @@ def test_a_line_in_which_others_wait_before():
 
 def test_two_jobs_take_turns_on_one_gpu():
     """Shares of a half: who has just run has had its share, and at the very beginning nobody is owed anything."""
-    result = run_of(trace_of([300, 300], [1, 1]), "v100:1", "max_min_fairness_perf")
+    result = run_of(trace_of([300, 300], [1, 1]), "v100:1", "max_min_fairness_perf", hysteresis_rounds=0.0)
     assert parts(result, 1, since=0, until=600)[0] == [("ranked_behind", 0.0, 100.0)]
     why, _, _ = parts(result, 0, at=150)
     assert why == [("share_met", 100.0, 200.0)]
