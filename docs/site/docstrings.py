@@ -1,6 +1,7 @@
 """Docstrings of the house as mkdocstrings reads them.
 
-Ours say ``name : what it is`` on one line, where NumPy's style has a type, and may end with a paragraph after the lists.
+Ours say ``name : what it is`` on one line, where NumPy's style has a type, and may end with a paragraph after the
+lists.
 """
 
 from __future__ import annotations
@@ -56,7 +57,13 @@ def _begins_paragraph(lines: list[str], i: int) -> bool:
 class HouseStyle(Extension):
     """Hands docstrings over in NumPy's style."""
 
-    def on_object(self, *, obj: Any, **_: Any) -> None:
-        """Rewrite the docstring of a module, class, function or attribute."""
+    def on_package(self, *, pkg: Any, **_: Any) -> None:
+        """Rewrite the docstring of a package, and those of all that it has."""
+        self._rewrite(pkg)
+
+    def _rewrite(self, obj: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = numpy_style(obj.docstring.value)
+        for member in obj.members.values():
+            if not member.is_alias:
+                self._rewrite(member)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
@@ -22,7 +21,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made |= policy_pages.pages() | gallery.pages() | python_pages.pages()
     written = {f"docs/{file.src_uri}": file.content_string for file in files.documentation_pages()}
     wanted = [
-        path for page, text in ({"README.md": made["index.md"]} | written).items() for path in links.link_targets(text, page)
+        path
+        for page, text in ({"README.md": made["index.md"]} | written).items()
+        for path in links.link_targets(text, page)
     ]
     wanted += ["THIRD_PARTY.md"]
     wanted += [path for path in links.link_targets((links.ROOT / "THIRD_PARTY.md").read_text(), "THIRD_PARTY.md")]

@@ -53,7 +53,8 @@ def _kept(entry: Any, pages: Sequence[str], named: Collection[str]) -> Any:
     left = []
     for part in entry:
         if isinstance(part, str) and "*" in part:
-            left += [page for page in pages if fnmatch(page, part) and page not in named]
+            matching = [page for page in pages if fnmatch(page, part) and page not in named]
+            left += sorted(matching, key=lambda page: not page.endswith("index.md"))
         elif (kept := _kept(part, pages, named)) is not None:
             left.append(kept)
     return left or None

@@ -5,8 +5,14 @@ from __future__ import annotations
 __all__ = ["ROOMS", "pages"]
 
 ROOMS = {
-    "allocator": ("Solve, simulate, report", "What most people need: `import allocator` reads nothing else until it is used."),
-    "allocator.protocol": ("Policies and what they read", "The contract between policies and the worlds that ask them."),
+    "allocator": (
+        "Solve, simulate, report",
+        "What most people need: `import allocator` reads nothing else until it is used.",
+    ),
+    "allocator.protocol": (
+        "Policies and what they read",
+        "The contract between policies and the worlds that ask them.",
+    ),
     "allocator.testing": ("Checking a policy", "What every policy does, as a check for your own."),
     "allocator.audit": ("Audit", "Properties of an allocation, and why each job runs where it runs."),
     "allocator.sweep": ("Sweeps", "Many runs, kept one by one."),
@@ -30,7 +36,7 @@ def pages() -> dict[str, str | bytes]:
 
 
 def _page(name: str, title: str, about: str) -> str:
-    return f"---\ntitle: {title}\n---\n\n# {title}\n\n{about}\n\n::: {name}\n    options:\n      show_root_toc_entry: false\n"
+    return f"# {title}\n\n{about}\n\n::: {name}\n    options:\n      show_root_toc_entry: false\n"
 
 
 _OVERVIEW = """# The Python interface
