@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
@@ -26,7 +27,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in links.link_targets(text, page)
     ]
     wanted += ["THIRD_PARTY.md"]
-    wanted += [path for path in links.link_targets((links.ROOT / "THIRD_PARTY.md").read_text(), "THIRD_PARTY.md")]
+    wanted += links.link_targets((links.ROOT / "THIRD_PARTY.md").read_text(), "THIRD_PARTY.md")
     for path in sorted(set(wanted)):
         made[links.uri_of(path)] = links.source_page(path)
         if (links.ROOT / path).is_dir():
@@ -42,7 +43,7 @@ def _below(folder: str) -> list[str]:
     return [posixpath.join(folder, name) for name in links.files_below(folder)]
 
 
-def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Let links of pages that are written by hand lead to pages of the site."""
     uri = page.file.src_uri
     if uri == "index.md":

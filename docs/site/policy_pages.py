@@ -51,7 +51,7 @@ def page_of(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> str:
         f"# {entry.name}",
         entry.meaning,
         f"*{entry.paper}*",
-        f"```sh\nallocator compare --policies {entry.name},fifo\n```",
+        f"```sh\nallocator compare --policies {entry.name},srtf --cluster {policy_runs.cluster_of(entry.factory)}\n```",
         "## Program",
         *([] if re.search(r"^ {4}", text, re.MULTILINE) else [f"```text\n{entry.program}\n```"]),
         text,
@@ -124,13 +124,17 @@ def _manner(factory: type[Policy]) -> str:
     triggers = _names(factory.triggers, Trigger)
     needs = _names(factory.needs, Need)
     answer = "shares of time, which the round mechanism turns into rounds" if factory.answers == "shares" else "plans"
+    types = "It distinguishes accelerator types."
+    if factory.one_type:
+        types = "It is for clusters with one type of accelerator."
+    elif not factory.heterogeneity_aware:
+        types = "It is blind to accelerator types."
     notes = [
         f"It answers with {answer}.",
         f"It is asked at: {', '.join(triggers) or 'nothing'}.",
-        f"It reads besides throughputs: {', '.join(needs)}." if needs else "It reads throughputs, and nothing that must be made ready.",
-        "It distinguishes accelerator types." if factory.heterogeneity_aware and not factory.one_type else
-        "It is for clusters with one type of accelerator." if factory.one_type else "It is blind to accelerator types.",
-    ]  # fmt: skip
+        f"Beside throughputs it reads: {', '.join(needs) or 'nothing that must be made ready'}.",
+        types,
+    ]
     return " ".join(notes)
 
 
