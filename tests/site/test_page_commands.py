@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,6 +19,7 @@ from tests.site.pages import ROOT, Block, blocks, pages
 from tests.site.prepared import prepare
 
 _SECONDS = 600
+_FEW_COMMANDS = 2
 
 
 def _shims(folder: Path) -> Path:
@@ -61,7 +64,16 @@ def run_session(block: Block, names: dict[str, object]) -> None:
     assert result.failed == 0, "".join(said)
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if any(block.runs_here for block in blocks(page))])
+def _runnable() -> Iterator[object]:
+    """Pages with blocks that run here; those with many commands are exhaustive, each of which starts an interpreter."""
+    for page in pages():
+        here = [block for block in blocks(page) if block.runs_here]
+        commands = sum(block.code.count("allocator ") for block in here if block.language == "sh")
+        if here:
+            yield pytest.param(page, marks=pytest.mark.exhaustive if commands > _FEW_COMMANDS else ())
+
+
+@pytest.mark.parametrize("page", list(_runnable()))
 def test_commands_and_examples_run(page, tmp_path, monkeypatch):
     registry.list_policies()
     monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
@@ -70,7 +82,9 @@ def test_commands_and_examples_run(page, tmp_path, monkeypatch):
     shims = _shims(tmp_path / "bin")
     prepare(page, folder)
     monkeypatch.chdir(folder)
-    names: dict[str, object] = {"__name__": "page"}
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    names = vars(module)
     for block in (block for block in blocks(page) if block.runs_here):
         if block.language == "sh":
             run_shell(block, folder, shims)
