@@ -47,6 +47,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Let links of pages that are written by hand lead to pages of the site."""
     uri = page.file.src_uri
     if uri == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]
         return links.rewritten(markdown, "README.md")
     return links.rewritten(markdown, f"docs/{uri}") if page.file.abs_src_path else markdown
 
