@@ -77,7 +77,8 @@ def _texts(notebook: dict[str, Any]) -> list[str]:
 
 def _card(name: str, notebook: dict[str, Any], picture: str | None) -> str:
     shown = f"[![{title_of(notebook)}]({picture}){{ .drawn }}]({name}.md)\n\n" if picture else ""
-    return f"<div markdown>\n\n### [{title_of(notebook)}]({name}.md)\n\n{shown}{caption_of(notebook)}\n\n</div>\n"
+    caption = rewritten(caption_of(notebook), f"notebooks/{name}.ipynb")
+    return f"<div markdown>\n\n### [{title_of(notebook)}]({name}.md)\n\n{shown}{caption}\n\n</div>\n"
 
 
 def _plain_table(html: str) -> str:
