@@ -56,7 +56,7 @@ def page_of(notebook: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]]
         if cell["cell_type"] == "markdown":
             parts.append(rewritten(source, f"notebooks/{name}.ipynb"))
         elif cell["cell_type"] == "code" and source:
-            parts.append('??? note "Code"\n\n' + _indented(f"```python\n{source}\n```"))
+            parts.append('??? code "Code"\n\n' + _indented(f"```python\n{source}\n```"))
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
             if "image/png" in data:

@@ -6,13 +6,14 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from textwrap import dedent
 
 from allocator.protocol import Need, Policy, Trigger
 from allocator.registry import PolicyEntry, kinds_of_settings, list_policies
 from docs.site import drawing, policy_runs
 from docs.site.links import ROOT
 
-__all__ = ["fidelity_of", "page_of", "pages"]
+__all__ = ["fenced", "fidelity_of", "page_of", "pages"]
 
 _ROOMS = {
     "gavel": "Gavel's programs",
@@ -53,7 +54,7 @@ def page_of(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> str:
         f"*{entry.paper}*",
         f"```sh\nallocator compare --policies {entry.name},srtf --cluster {policy_runs.cluster_of(entry.factory)}\n```",
         "## Program",
-        *([] if re.search(r"^ {4}", text, re.MULTILINE) else [f"```text\n{entry.program}\n```"]),
+        *([] if "```" in text else [f"```text\n{entry.program}\n```"]),
         text,
         "## Settings",
         _settings(entry),
@@ -74,8 +75,7 @@ def _described(factory: type) -> tuple[str, dict[str, str]]:
     """The text of a docstring after its first paragraph and before its lists, and what it says of parameters."""
     lines = _docstring(factory).splitlines()
     end = next((i - 1 for i, line in enumerate(lines) if re.fullmatch(r"-{3,}", line)), len(lines))
-    body = "\n".join(lines[:end]).partition("\n")[2].strip("\n")
-    body = re.sub(r"::$", ":", body, flags=re.MULTILINE)
+    body = fenced("\n".join(lines[:end]).partition("\n")[2].strip("\n"))
     described: dict[str, str] = {}
     names: list[str] = []
     section = ""
@@ -92,6 +92,19 @@ def _described(factory: type) -> tuple[str, dict[str, str]]:
     return body, described
 
 
+def fenced(text: str) -> str:
+    """Text with its indented programs as blocks of code, which they are in lists as well."""
+    text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<=\S)\n(?=\d+\. )", "\n\n", text)
+    paragraphs = re.split(r"\n\n+", text)
+    programs = (all(line.startswith("    ") for line in paragraph.splitlines()) for paragraph in paragraphs)
+    return "\n\n".join(
+        f"```text\n{dedent(paragraph)}\n```" if program else paragraph
+        for paragraph, program in zip(paragraphs, programs, strict=True)
+        if paragraph
+    )
+
+
 def _docstring(factory: type) -> str:
     text = factory.__doc__ or ""
     lines = text.splitlines()
@@ -105,7 +118,7 @@ def _settings(entry: PolicyEntry) -> str:
         return "None."
     said: dict[str, str] = {}
     for parent in reversed(entry.factory.__mro__):
-        said |= _described(parent)[1]
+        said |= {name: text for name, text in _described(parent)[1].items() if not text.startswith("see ")}
     fields = {field.name: field for field in dataclasses.fields(entry.factory)}
     rows = [
         f"| `{name}` | {_default(fields[name])} | {_cell(said.get(name, ''))} |" for name in kinds if name in fields

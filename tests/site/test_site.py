@@ -73,7 +73,7 @@ def test_a_notebook_becomes_a_page_with_its_findings_as_caption():
     assert gallery.caption_of(notebook) == "It is so. Still."
     assert pictures == {"study-1.png": b"hi"}
     assert "![A study: picture 1](study-1.png)" in text
-    assert '??? note "Code"' in text
+    assert '??? code "Code"' in text
     del notebook["cells"][2]
     assert gallery.caption_of(notebook) == "What is asked."
 
@@ -178,3 +178,10 @@ def test_the_versions_of_the_docs_are_named_with_reasons():
     assert listed is not None
     for requirement in json.loads(listed[1]):
         assert re.split(r"[\[<>=]", requirement)[0] in text
+
+
+def test_programs_of_docstrings_are_code_in_lists_too():
+    text = "1. First:\n\n       x = 1\n       y = 2\n\n   where x is one.\n2. Then, with ::\n\n    z"
+    assert policy_pages.fenced(text) == (
+        "1. First:\n\n```text\nx = 1\ny = 2\n```\n\n   where x is one.\n\n2. Then, with :\n\n```text\nz\n```"
+    )
