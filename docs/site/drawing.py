@@ -14,7 +14,7 @@ __all__ = ["colour_of", "completions", "who_runs_where"]
 
 _WIDTH, _LEFT, _RIGHT = 720, 64, 12
 _ROW = 15
-_TINTS = (0.95, 0.55, 0.8, 0.4, 0.68)
+_TINTS = (0.75, 0.45, 0.62, 0.32, 0.53)
 _HOURS = 8.0
 _LEAST_LABEL = 14.0
 """Pixels that a stretch must last to have the number of its job written on it."""
