@@ -167,7 +167,9 @@ def test_every_module_of_the_reference_has_public_names():
 @pytest.mark.exhaustive
 def test_properties_that_the_page_on_theory_counts():
     page = (ROOT / "docs" / "theory.md").read_text()
-    for name, property_name, count in re.findall(r"\[`(\w+)`\]\([^)]*\) keeps ([\w -]+) in (\d) of 6", page):
+    claims = re.findall(r"\[`(\w+)`\]\([^)]*\) keeps ([\w -]+) in (\d) of 6", page)
+    assert len(claims) == 4
+    for name, property_name, count in claims:
         measured = next(each for each in policy_runs.audited(name) if each.name.startswith(property_name))
         assert measured.held == int(count), (name, property_name)
 
