@@ -5,6 +5,7 @@
 #   make test-slurm  the Slurm adapter on a real Slurm, whose Debian packages it installs where they are absent
 #   make test-examples  the examples of training scripts, in an environment of their own with PyTorch and transformers
 #   make lint      format, lint and types
+#   make docs      the documentation as a site, in docs-output, which opens without a network
 #   make tables    writes the tables of README and docs anew that are made from runs (docs need the public data)
 #   make bench     decisions and simulations, timed beside the plain cvxpy + ECOS path
 #   make clean     remove what these made
@@ -20,7 +21,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 TORCH ?= torch==2.13.0
 EXAMPLES := .venv-examples
 
-.PHONY: demo test test-all test-slurm test-examples lint tables bench clean
+.PHONY: demo test test-all test-slurm test-examples lint docs tables bench clean
 
 demo: $(VENV)/.run
 	$(BIN)/allocator compare --out demo-output
@@ -48,6 +49,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# The notice is one of the theme about other versions of MkDocs.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Documentation: $(CURDIR)/docs-output/index.html"
+
 tables: $(VENV)/.dev
 	$(BIN)/python -m tests.tables
 	$(BIN)/python notebooks/run.py --table
@@ -69,6 +75,10 @@ $(VENV)/.dev: $(VENV)/.run pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.run pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	@touch $@
+
 $(EXAMPLES)/.run: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: no Python of version 3.11 or newer found; install one or run make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(EXAMPLES)
@@ -76,4 +86,4 @@ $(EXAMPLES)/.run: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(EXAMPLES) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EXAMPLES) demo-output docs-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

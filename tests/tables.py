@@ -1,7 +1,10 @@
-"""Tables in README and docs that are made from runs: ``python -m tests.tables [NAME ...] [--check]``.
+"""Tables in README and docs that are made from runs, and the picture of the README: ``python -m tests.tables``.
+
+    python -m tests.tables [NAME ...] [--check]
 
 Writes the tables between their marks, or says with ``--check`` which of them differ and ends with exit code 1. All but
-`demo` need public data and recorded runs, where the tests look for them (ALLOCATOR_DATA, ALLOCATOR_REFERENCE).
+those of the demo need public data and recorded runs, where the tests look for them (ALLOCATOR_DATA,
+ALLOCATOR_REFERENCE).
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
+from docs.site.demo_picture import picture
 from tests.reference import deadline_studies, gavel_replays, goodput_tables, runtime_runs, shockwave_replays
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,18 +40,54 @@ class DocTable:
     document: str
     make: Callable[[], str]
 
+    def printed(self, name: str) -> str:
+        """The table as the document has it."""
+        found = _pattern(name).search((ROOT / self.document).read_text())
+        if found is None:
+            raise LookupError(f"{self.document} has no marks of the table {name!r}")
+        return found[2].strip("\n")
 
-def demo() -> str:
-    """What ``make demo`` prints on a terminal too narrow for the times of this machine, as a block of code."""
+    def write(self, name: str, new: str) -> None:
+        """Put a new table in the place of the one in the document."""
+        path = ROOT / self.document
+        path.write_text(_pattern(name).sub(lambda found: found[1] + new + found[3], path.read_text()))
+
+
+@dataclass(frozen=True)
+class DocPicture(DocTable):
+    """A picture: a document of its own."""
+
+    def printed(self, name: str) -> str:  # noqa: ARG002
+        """The picture as it is stored."""
+        return (ROOT / self.document).read_text()
+
+    def write(self, name: str, new: str) -> None:  # noqa: ARG002
+        """Store a new one."""
+        (ROOT / self.document).write_text(new)
+
+
+@cache
+def _demo() -> tuple[str, str]:
+    """What ``make demo`` prints on a terminal too narrow for the times of this machine, and the picture of its runs."""
     from typer.testing import CliRunner
 
     from allocator.cli.app import app
 
     with tempfile.TemporaryDirectory() as folder:
         ran = CliRunner().invoke(app, ["compare", "--out", folder], env={"COLUMNS": _WIDTH})
-    if ran.exit_code != 0:
-        raise RuntimeError(ran.output)
-    lines = [line.rstrip() for line in ran.output.splitlines()]
+        if ran.exit_code != 0:
+            raise RuntimeError(ran.output)
+        return ran.output, picture(Path(folder))
+
+
+def demo_picture() -> str:
+    """The picture of the README."""
+    return _demo()[1]
+
+
+def demo() -> str:
+    """The table of the demo as a block of code."""
+    lines = [line.rstrip() for line in _demo()[0].splitlines()]
     rule = next(i for i, line in enumerate(lines) if line and not line.strip(" ─"))
     first = max(i for i in range(rule) if not lines[i]) + 1
     end = next(i for i in range(rule, len(lines)) if not lines[i])
@@ -60,6 +100,7 @@ def demo() -> str:
 
 TABLES = {
     "demo": DocTable("README.md", demo),
+    "demo-picture": DocPicture("docs/demo.svg", demo_picture),
     "deadlines-end-to-end": DocTable("docs/deadlines.md", deadline_studies.table_of_end_to_end),
     **{
         f"deadlines-{study.replace('_', '-')}": DocTable("docs/deadlines.md", partial(deadline_studies.table_of, study))
@@ -82,10 +123,7 @@ TABLES = {
 
 def printed(name: str) -> str:
     """The table as the document has it."""
-    found = _pattern(name).search((ROOT / TABLES[name].document).read_text())
-    if found is None:
-        raise LookupError(f"{TABLES[name].document} has no marks of the table {name!r}")
-    return found[2].strip("\n")
+    return TABLES[name].printed(name)
 
 
 def printed_rows(name: str) -> list[list[str]]:
@@ -115,11 +153,10 @@ def main() -> int:
     stale = False
     for name in chosen.names or TABLES:
         entry, new = TABLES[name], TABLES[name].make()
-        same = printed(name) == new
+        same = entry.printed(name) == new
         stale |= not same
         if not same and not chosen.check:
-            path = ROOT / entry.document
-            path.write_text(_pattern(name).sub(lambda found, new=new: found[1] + new + found[3], path.read_text()))
+            entry.write(name, new)
         print(f"{name}: {'as printed' if same else 'differs' if chosen.check else f'written to {entry.document}'}")
     return int(stale and chosen.check)
 

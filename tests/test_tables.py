@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
@@ -30,6 +32,15 @@ def row(name, *starts):
 
 def test_the_readme_shows_what_the_demo_prints():
     assert tables.printed("demo") == tables.demo()
+
+
+def test_the_picture_of_the_readme_is_that_of_the_demo():
+    """And it has the averages of the table."""
+    assert tables.printed("demo-picture") == tables.demo_picture()
+    drawn = re.findall(r">([\d.]+) h</text>", tables.printed("demo-picture"))
+    rows = [line.split() for line in tables.printed("demo").splitlines() if re.match(r" \w+ +\d", line)]
+    assert len(rows) == 9
+    assert {f"{float(row[1].strip('*')):.1f}" for row in rows} <= set(drawn)
 
 
 def test_real_processes_beside_new_simulations():

@@ -35,7 +35,7 @@ _FEW = 16
 
 @dataclass(frozen=True, eq=False)
 class Configurations:
-    """What N jobs can do on M pools: (job, pool, GPUs[, batch size][, partner]) -> rate.
+    """What N jobs can do on M pools: (job, pool, GPUs, and where it matters batch size and partner) -> rate.
 
     A *configuration* (a column) is a job on a pool of GPUs with a number of them, or two jobs that share the same
     GPUs. Jobs may have any number of columns. Columns are kept sorted by job, pool, GPUs, batch size and partner,

@@ -1,0 +1,46 @@
+"""Pages of the Python interface, one for each room; mkdocstrings fills them from docstrings."""
+
+from __future__ import annotations
+
+__all__ = ["ROOMS", "pages"]
+
+ROOMS = {
+    "allocator": (
+        "Solve, simulate, report",
+        "What most people need: `import allocator` reads nothing else until it is used.",
+    ),
+    "allocator.protocol": (
+        "Policies and what they read",
+        "The contract between policies and the worlds that ask them.",
+    ),
+    "allocator.testing": ("Checking a policy", "What every policy does, as a check for your own."),
+    "allocator.audit": ("Audit", "Properties of an allocation, and why each job runs where it runs."),
+    "allocator.sweep": ("Sweeps", "Many runs, kept one by one."),
+    "allocator.data": ("Public data sets", "Downloads by name, verified."),
+    "allocator.lease": ("Leases", "What a training script needs to be stopped and to go on."),
+    "throughputs": ("Throughputs and traces", "What is known of speed, and of jobs."),
+    "throughputs.training": ("Jobs that change", "Profiles, true courses and forecasts."),
+    "throughputs.estimator": ("Estimated co-location", "What pairs of jobs do, from few measurements."),
+    "formulations": ("Programs", "The polytope, objectives, solutions with their certificates."),
+    "formulations.columns": ("Programs over configurations", "Columns of any number of GPUs."),
+}
+"""Modules whose public names are listed, with a title and a line on what they are."""
+
+
+def pages() -> dict[str, str | bytes]:
+    """Addresses and content: an overview and a page for each room."""
+    made: dict[str, str | bytes] = {f"reference/{name}.md": _page(name, *about) for name, about in ROOMS.items()}
+    rows = [f"| [`{name}`]({name}.md) | {about} |" for name, (_, about) in ROOMS.items()]
+    made["reference/index.md"] = "\n".join([_OVERVIEW, "| module | |", "|---|---|", *rows, ""])
+    return made
+
+
+def _page(name: str, title: str, about: str) -> str:
+    return f"# {title}\n\n{about}\n\n::: {name}\n    options:\n      show_root_toc_entry: false\n"
+
+
+_OVERVIEW = """# The Python interface
+
+Made from docstrings. Their examples run in the tests. What is not listed here is not meant for use from outside, and
+may change.
+"""

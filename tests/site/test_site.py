@@ -1,0 +1,189 @@
+"""The parts of the site: links, navigation, gallery, docstrings, pages of policies, and that nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import resources
+from itertools import pairwise
+
+import pytest
+
+from allocator.registry import list_policies
+from docs.site import checks, drawing, gallery, links, policy_pages, policy_runs, python_pages
+from docs.site.navigation import navigation
+from tests.site.pages import ROOT, pages
+
+OWN = [entry for entry in list_policies() if entry.factory.__module__.startswith("allocator.policies.")]
+
+
+def test_links_lead_to_pages_or_to_files_shown_as_pages():
+    text = "[a](docs/start.md#x) [b](allocator/api.py) [c](THIRD_PARTY.md) [d](https://x.org) [e](#here) [f](gone.md)"
+    assert links.rewritten(text, "README.md") == (
+        "[a](start.md#x) [b](source/allocator/api.py.md) [c](source/THIRD_PARTY.md) [d](https://x.org) [e](#here) "
+        "[f](gone.md)"
+    )
+    assert links.rewritten("[up](../THIRD_PARTY.md)", "docs/fidelity.md") == "[up](source/THIRD_PARTY.md)"
+    assert links.rewritten("[up](../docs/deadlines.md)", "notebooks/a.ipynb") == "[up](../deadlines.md)"
+    assert list(links.link_targets(text, "README.md")) == ["allocator/api.py", "THIRD_PARTY.md"]
+
+
+def test_code_is_left_as_it_is():
+    text = "```python\nx = a[0](docs/start.md)\n```\n[a](docs/start.md)\n"
+    assert links.rewritten(text, "README.md").endswith("```\n[a](start.md)\n")
+    assert "a[0](docs/start.md)" in links.rewritten(text, "README.md")
+
+
+def test_a_file_is_shown_whole_and_a_folder_by_its_files():
+    shown = links.source_page("docs/examples/leases/numpy_trainer.py")
+    assert (ROOT / "docs/examples/leases/numpy_trainer.py").read_text() in shown
+    assert "(leases/numpy_trainer.py.md)" in links.source_page("docs/examples/leases")
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_link_to_a_file_has_its_file(page):
+    """As GitHub shows the page; addresses of pages that the build makes are another matter."""
+    made = ("policies/", "gallery/", "reference/")
+    for target in re.findall(
+        r"\]\((?!\w+:|#)([^)#\s]+)", re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.S)
+    ):
+        if not target.startswith(made):
+            assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+def test_navigation_leaves_out_what_is_absent_and_shows_what_nobody_named():
+    nav = [{"Start": ["index.md", {"Gone": "gone.md"}]}, {"All": ["made/*"]}, {"Never": ["never.md"]}]
+    there = ["index.md", "made/b.md", "made/index.md", "new.md", "hidden/c.md"]
+    assert navigation(nav, there, hidden=["hidden/"]) == [
+        {"Start": ["index.md"]},
+        {"All": ["made/index.md", "made/b.md"]},
+        {"More": ["new.md"]},
+    ]
+
+
+def test_a_notebook_becomes_a_page_with_its_findings_as_caption():
+    notebook = {
+        "cells": [
+            {"cell_type": "markdown", "source": ["# A study\n", "\n", "What is asked."]},
+            {"cell_type": "code", "source": ["draw()"], "outputs": [{"data": {"image/png": "aGk="}}]},
+            {"cell_type": "markdown", "source": ["## Findings\n", "\n", "It is so.\nStill.\n", "\n", "More."]},
+        ]
+    }
+    text, pictures = gallery.page_of(notebook, "study")
+    assert gallery.caption_of(notebook) == "It is so. Still."
+    assert pictures == {"study-1.png": b"hi"}
+    assert "![A study: picture 1](study-1.png)" in text
+    assert '??? code "Code"' in text
+    del notebook["cells"][2]
+    assert gallery.caption_of(notebook) == "What is asked."
+
+
+def test_every_notebook_is_in_the_gallery_with_a_picture():
+    made = gallery.pages()
+    names = [path.stem for path in (ROOT / "notebooks").glob("*.ipynb")]
+    assert all(f"gallery/{name}.md" in made and f"gallery/{name}-1.png" in made for name in names)
+    assert all(f"]({name}.md)" in str(made["gallery/index.md"]) for name in names)
+
+
+def test_docstrings_of_the_house_in_the_style_of_numpy():
+    docstrings = pytest.importorskip("docs.site.docstrings", reason="the extra docs")
+    text = "Do it.\n\n>>> 1\n1\n\nParameters\n----------\na, b : what it is,\n    and more.\n\nSource: a paper."
+    assert docstrings.numpy_style(text) == (
+        "Do it.\n\n```pycon\n>>> 1\n1\n```\n\nParameters\n----------\na, b\n    what it is,\n    and more.\n\n"
+        "Notes\n-----\nSource: a paper."
+    )
+
+
+def test_what_a_page_would_fetch_is_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<link rel="canonical" href="https://x.org"><a href="https://x.org">x</a><script src="local.js"></script>'
+    )
+    assert checks.fetched_from_elsewhere(tmp_path) == []
+    (tmp_path / "b.html").write_text(
+        '<script src="https://cdn.org/a.js"></script><link rel="stylesheet" href="//fonts.org/f.css">'
+        '<img src="http://x.org/p.png"><style>@import "https://x.org/s.css"</style><pre class="mermaid">a</pre>'
+    )
+    (tmp_path / "c.css").write_text("@font-face { src: url(https://fonts.org/f.woff2) }")
+    found = checks.fetched_from_elsewhere(tmp_path)
+    assert len([line for line in found if line.startswith("b.html")]) == 5
+    assert found[-1] == "c.css: https://fonts.org/f.woff2"
+
+
+@pytest.fixture(scope="module")
+def page_of_fifo():
+    (entry,) = (entry for entry in OWN if entry.name == "fifo")
+    return policy_pages.page_of(entry, [entry, *(other for other in OWN if other.name == "srtf")])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "# fifo",
+        "in order of arrival: x_ij = 1 on a random type with room",
+        "Narayanan et al., OSDI 2020, sec. 6 (baseline)",
+        "| `seed` | `0` |",
+        "It is blind to accelerator types.",
+        "| sharing incentive | ",
+        "24 completed, 0 preemptions",
+        "<svg",
+        "[What is not reproduced](../fidelity.md#what-is-not-reproduced)",
+    ],
+)
+def test_the_page_of_a_policy_has_its_parts(page_of_fifo, part):
+    assert part in page_of_fifo
+
+
+def test_pictures_have_the_colour_of_the_policy():
+    run = drawing.who_runs_where(policy_runs.run("fifo"), "#0072B2")
+    assert run.count("<rect") > policy_runs.JOBS / 2
+    assert "#0072B2" in run
+    curves = drawing.completions({"a": [1.0, 2.0], "b": [1.5, 4.0]}, "b", "#D55E00")
+    assert curves.index("<title>a</title>") < curves.index("<title>b</title>")
+    names = [entry.name for entry in OWN]
+    assert all(drawing.colour_of(one, names) != drawing.colour_of(next_, names) for one, next_ in pairwise(names))
+
+
+def test_what_is_said_of_fidelity_is_what_the_page_says():
+    text = (ROOT / "docs" / "fidelity.md").read_text()
+    said = policy_pages.fidelity_of("min_total_duration_perf")
+    rows = [line for line in said.splitlines() if line.startswith("| min_total_duration_perf")]
+    assert rows
+    assert all(row in text for row in rows)
+    assert "No recorded run" in policy_pages.fidelity_of("nash_welfare")
+
+
+@pytest.mark.parametrize("entry", OWN, ids=[entry.name for entry in OWN])
+def test_every_policy_says_its_program_and_its_paper(entry):
+    assert entry.program
+    assert re.search(r"\b(19|20)\d\d\b", entry.paper)
+    assert entry.meaning.endswith(".")
+
+
+def test_every_module_of_the_reference_has_public_names():
+    for name in python_pages.ROOMS:
+        assert resources.files(name).joinpath("__init__.py").read_text().count("\n__all__ = ") == 1
+
+
+@pytest.mark.exhaustive
+def test_properties_that_the_page_on_theory_counts():
+    page = (ROOT / "docs" / "theory.md").read_text()
+    claims = re.findall(r"\[`(\w+)`\]\([^)]*\) keeps ([\w -]+) in (\d) of 6", page)
+    assert len(claims) == 4
+    for name, property_name, count in claims:
+        measured = next(each for each in policy_runs.audited(name) if each.name.startswith(property_name))
+        assert measured.held == int(count), (name, property_name)
+
+
+def test_the_versions_of_the_docs_are_named_with_reasons():
+    text = (ROOT / "docs" / "dependencies.md").read_text()
+    listed = re.search(r"^docs = (\[.*\])$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert listed is not None
+    for requirement in json.loads(listed[1]):
+        assert re.split(r"[\[<>=]", requirement)[0] in text
+
+
+def test_programs_of_docstrings_are_code_in_lists_too():
+    text = "1. First:\n\n       x = 1\n       y = 2\n\n   where x is one.\n2. Then, with ::\n\n    z"
+    assert policy_pages.fenced(text) == (
+        "1. First:\n\n```text\nx = 1\ny = 2\n```\n\n   where x is one.\n\n2. Then, with :\n\n```text\nz\n```"
+    )
