@@ -59,6 +59,12 @@ def explain(
 ) -> Explanation | Overview:
     """Why a job waited, who ran instead, and what would have let it run.
 
+    >>> import allocator
+    >>> trace = allocator.Trace(["job"] * 2, [1, 1], [3600.0] * 2, [0.0] * 2)
+    >>> result = allocator.simulate(trace, {"v100": 1}, allocator.get_policy("fifo"), [[1.0], [1.0]])
+    >>> [wait.reasons for wait in explain(result, job=1).waits]  # seconds
+    [{'no_gpus_free': 3960.0}]
+
     All of it is read from what the run wrote down. Where the policy can be asked once more as things stood at a
     decision, and answers as it did, it is asked with one thing changed: GPUs more, a job less, a smaller gang, another
     type; what then lets the job run is told.

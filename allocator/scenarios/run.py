@@ -47,6 +47,11 @@ def whatif(
 ) -> WhatIf:
     """What would happen to the jobs of a trace on other clusters, at other loads, under other policies.
 
+    >>> from throughputs import TraceGenerator
+    >>> trace = TraceGenerator(n_jobs=10, mean_interarrival=600, seed=1).generate()
+    >>> whatif(trace, ["v100:4", "v100:8"], next_gpus=0).table["average_jct_ratio"].round(2).tolist()
+    [1.0, 0.84]
+
     Parameters
     ----------
     trace : the jobs, or the file that they are in.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.policies.paper_labels import SHOCKWAVE_LABELS
 from allocator.registry import list_policies
-from allocator.report.colours import LIGHT, Look, policy_looks
+from allocator.report.colours import LIGHT, policy_looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,13 +21,6 @@ SHADES = ("#440154", "#443983", "#31688e", "#21918c", "#2fa56b")
 # One for each colour of policies, so that colour-blind readers, and those without colours, have a second means.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.2)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
-
-# Looks where a policy's own colour is that of another in a picture here; they hold in all of them.
-_HERE = {
-    "allox": Look(2, 0),
-    "min_total_duration_packed": Look(7, 1),
-    "max_min_fairness_water_filling": Look(7, 1),
-}
 
 # The first variant of a policy has its colour, the next is darker, then lighter: parts of black and of white.
 _VARIANTS = ((0.0, 0.0), (0.45, 0.0), (0.0, 0.5), (0.7, 0.0), (0.0, 0.7))
@@ -103,7 +96,7 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _policy_look(policy: str, variant: int) -> dict[str, Any]:
-    look = _HERE.get(policy) or policy_looks([policy])[0]
+    look = policy_looks([policy])[0]
     variant %= len(_VARIANTS)
     black, white = _VARIANTS[variant]
     marker = _VARIANT_MARKERS[variant - 1] if variant else MARKERS[look.colour]

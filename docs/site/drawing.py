@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from allocator import SimulationResult
+from allocator.report.colours import LIGHT, policy_colour
 from allocator.report.svg import Axis, element
-from benchmarks.figures.style import COLOURS
 
 __all__ = ["colour_of", "completions", "who_runs_where"]
 
@@ -16,13 +16,15 @@ _WIDTH, _LEFT, _RIGHT = 720, 64, 12
 _ROW = 15
 _TINTS = (0.75, 0.45, 0.62, 0.32, 0.53)
 _HOURS = 8.0
+_BLACK, _GREY = LIGHT[4], LIGHT[8]
 _LEAST_LABEL = 14.0
 """Pixels that a stretch must last to have the number of its job written on it."""
 
 
-def colour_of(name: str, names: Sequence[str]) -> str:
-    """A colour for each policy, which all its pictures have; neighbours in the list differ. Black is not among them."""
-    return COLOURS[list(names).index(name) % (len(COLOURS) - 1)]
+def colour_of(name: str) -> str:
+    """The colour of a policy in all pictures; grey instead of black, which is not seen on a dark page."""
+    colour = policy_colour(name)
+    return _GREY if colour == _BLACK else colour
 
 
 def who_runs_where(result: SimulationResult, colour: str) -> str:

@@ -180,7 +180,7 @@ def _number(value: float) -> str:
 
 def _small_run(entry: PolicyEntry, entries: Sequence[PolicyEntry]) -> Iterator[str]:
     result = policy_runs.run(entry.name)
-    colour = drawing.colour_of(entry.name, [each.name for each in entries])
+    colour = drawing.colour_of(entry.name)
     peers = [each for each in entries if each.factory.one_type == entry.factory.one_type]
     curves = {each.name: _hours(each.name) for each in peers}
     figures = result.summary()

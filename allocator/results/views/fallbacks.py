@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from allocator.protocol.allocation import Allocation
+if TYPE_CHECKING:
+    from allocator.protocol.allocation import Allocation
 
 __all__ = ["fallbacks_told"]
 
