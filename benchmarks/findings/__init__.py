@@ -29,6 +29,7 @@ from benchmarks.findings.heterogeneity import (
     makespan,
     priorities,
 )
+from benchmarks.findings.hysteresis import restarts
 from benchmarks.findings.mechanics import estimation, hierarchical, mechanism_fidelity, policy_runtimes
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ __all__ = [
     "mechanism_fidelity",
     "policy_runtimes",
     "priorities",
+    "restarts",
     "shockwave_canonical",
     "shockwave_contention",
     "shockwave_fairness_rows",

@@ -166,6 +166,35 @@ def test_rounds_are_compared_with_the_ideal(long, words):
     assert words in second
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_restarts_pay_only_where_they_do(sign):
+    rows = []
+    for policy, part in (("finish_time_fairness_perf", 1.0), ("isolated", 2.0)):
+        for h, change in ((0.0, 0.0), (4.0, -0.05 * sign * part), (16.0, -0.06 * sign * part)):
+            long_waits = 0.5 * (h == 16.0 and sign > 0 and policy == "isolated")
+            rows += [(policy, h, cost, 720.0, 1.0 + cost / 30 * change, 2.0 + change + long_waits, 0.3 + change,
+                      1000 - 30 * h) for cost in (0.0, 30.0, 120.0)]  # fmt: skip
+    columns = "policy hysteresis_rounds restart_penalty_seconds mean_interarrival_seconds average_jct worst_rho "
+    high = frame(f"{columns} unfair_fraction preemptions", *rows)
+    high = high.assign(p99_jct=high["average_jct"], average_rho=high["worst_rho"])
+    low = high.assign(mean_interarrival_seconds=1800.0, average_jct=1.0, preemptions=1)
+    first, second, fair, most, chosen, free, _ = findings.restarts(pd.concat([low, high]))
+    words, rho = ("shorter", "falls") if sign > 0 else ("longer", "rises")
+    assert "With h = 4 rounds, 88 to 88 % of the preemptions are left" in first
+    assert f"average JCT is 5.0 to 10.0 % {words}, where a start costs 30 s (two policies, means over three" in first
+    assert f"shorter in {6 if sign > 0 else 0} of 6 pairs" in first
+    assert f"gain is largest under `{'isolated' if sign > 0 else 'finish_time_fairness_perf'}`" in second
+    assert f"costs 120 s JCT is 20.0 to 40.0 % {words}, and where it costs 0 s unchanged: what is gained" in second
+    assert f"falls under {'both' if sign > 0 else 'none of two'} policies" in fair
+    assert f"from 30 to {25 if sign > 0 else 35} % under `finish_time_fairness_perf`" in fair
+    assert f"{rho} from 2.00 to {1.95 if sign > 0 else 2.05:.2f}" in fair
+    assert ("but the worst rho of `isolated` rises from 2.00 to 2.38" in most) == (sign > 0)
+    assert f"shortest of all h under {'both' if sign > 0 else 'none of two'} policies" in most
+    assert f"{10 if sign > 0 else 0} of 10 means are better than without and " in chosen
+    assert ("and none is worse" in chosen) == (sign > 0)
+    assert ("rises from 30 to 35 % under `finish_time_fairness_perf`" in free) == (sign < 0)
+
+
 @pytest.mark.parametrize(("worst", "words"), [(1.02, "costs little"), (1.2, "Estimates cost:")])
 def test_estimates_are_compared_with_what_is_known(worst, words):
     known = "max_min_fairness_packed"
