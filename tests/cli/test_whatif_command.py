@@ -126,6 +126,10 @@ def test_a_row_that_fails_is_told_and_the_status_is_1(trace, monkeypatch):
         (("-c", "a100:8", "-p", "fifo,fifo"), "--policies: found 'fifo', expected distinct names"),
         (("-c", "a100:8", "-p", "fifi"), "did you mean 'fifo'"),
         (("-c", "a100:8", "--gpus-per-server", "h100:8"), "--gpus-per-server: found 'h100', expected one of a100"),
+        (
+            ("-c", "a100:8", "--vary", "round_seconds=60", "--vary", "round_seconds=9"),
+            "found '60, and 9', expected each",
+        ),
         (("-c", "a100:8", "--set", "round_second=3"), "did you mean 'round_seconds'"),
         (("-c", "a100:8", "--prices", "h100:3"), "a100"),
         (("-c", "v100:4,k80:4"), "expected a job type of the table"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from allocator.api import load_throughputs
@@ -22,6 +22,7 @@ __all__ = [
     "make_table",
     "make_window",
     "named_value",
+    "named_values",
     "told_of_models",
 ]
 
@@ -138,3 +139,14 @@ def named_value(option: str, text: str) -> tuple[str, str]:
     if not (equals and name.strip() and value.strip()):
         raise InputError(option, found=text, expected="NAME=VALUE, as in round_seconds=720")
     return name.strip(), value.strip()
+
+
+def named_values(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Values by name of an option ``NAME=VALUE`` that may be repeated, each name once."""
+    named: dict[str, str] = {}
+    for text in texts:
+        name, value = named_value(option, text)
+        if name in named:
+            raise InputError(option, field=name, found=f"{named[name]}, and {value}", expected="each name once")
+        named[name] = value
+    return named
