@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,3 +131,13 @@ def test_what_fails_is_named_and_the_others_are_compared(tmp_path):
 def test_where_all_fail_the_first_error_is_that_of_the_comparison(tmp_path):
     done = CliRunner().invoke(app, ["compare", "--policies", "idle", *JOBS, "--out", str(tmp_path)])
     assert isinstance(done.exception, SimulationStalledError)
+
+
+def test_a_full_disk_is_no_bug_of_a_policy(tmp_path, monkeypatch, capsys):
+    def full(*_args, **_kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device", "jobs.csv")
+
+    monkeypatch.setattr("allocator.cli.commands.compare.save_result", full)
+    done = CliRunner().invoke(app, ["compare", "--policies", "fifo", *JOBS, "--out", str(tmp_path)])
+    assert isinstance(done.exception, OSError)
+    assert "Traceback" not in done.stderr + capsys.readouterr().err
