@@ -148,3 +148,12 @@ def test_a_trace_that_is_not_there(tmp_path):
     without = CliRunner().invoke(app, ["whatif", "--cluster", "a100:8"])
     assert without.exit_code == 2
     assert "--trace" in without.stderr
+
+
+def test_a_spoilt_table_of_jobs_is_named(trace):
+    called(trace, "-c", "a100:8", "--next-gpus", 0)
+    (jobs,) = (trace.parent / "out" / "runs" / "jobs").iterdir()
+    jobs.write_bytes(jobs.read_bytes()[:100])
+    done = called(trace, "-c", "a100:8", "--next-gpus", 0, code=1)
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith(f"{jobs}: found b'PAR1', expected a whole Parquet file")

@@ -88,7 +88,7 @@ KeepOption = Annotated[bool, typer.Option("--keep-jobs", help="Keep the table of
 EveryOption = Annotated[bool, typer.Option("--every-point", help="Run points beyond saturation too.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the sweep; run again to continue.", metavar="DIR")]
 JobsOption = Annotated[
-    int | None, typer.Option("-j", "--parallel", help="Runs at a time; all cores if omitted.", metavar="N")
+    int | None, typer.Option("-j", "--parallel", help="Runs at a time; all cores if omitted.", metavar="N", min=1)
 ]
 EngineOption = Annotated[str, typer.Option("--engine", help="local: processes of this machine; ray: a Ray cluster.")]
 AddressOption = Annotated[
