@@ -184,6 +184,8 @@ def test_dates_of_a_zone_survive_the_change_of_clocks(imported):
     assert (found.origin, found.notes) == ("2024-03-31T00:30:00+00:00", ())
     with pytest.raises(InputError, match=r"--zone: found 'Mars', expected a time zone, as Europe/Berlin"):
         imported(text, zone="Mars")
+    with pytest.raises(InputError, match=r"--zone: found 'Mars'"):
+        imported(f"{HEADER}\n0,9,1\n", zone="Mars")
 
 
 def test_steps_of_a_log_are_kept(imported):

@@ -81,6 +81,11 @@ class Clock:
     dates : whether times are dates, as no fewer than numbers are among those that were read first; None: nothing was
         read yet.
     without_zone : whether some date named no zone.
+
+    Raises
+    ------
+    InputError
+        There is no such zone.
     """
 
     zone: str | None
@@ -88,6 +93,13 @@ class Clock:
     dates: bool | None = None
     without_zone: bool = False
     _first: int = 0
+
+    def __post_init__(self) -> None:
+        if self.zone is not None:
+            import pandas as pd
+
+            # a name that is none is told even where no date needs it
+            _local(pd.Series([pd.Timestamp(0, tz="UTC")]), self.zone)
 
     def seconds(self, cells: _Text, decimal_comma: bool = False) -> _Floats:
         """(N,) seconds; nan for blank cells and for what is no time of the kind that the first one is."""
