@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from throughputs.deadlines import OptionRow, checked_options, option_row, option_text
 from throughputs.errors import InputError, did_you_mean, one_of
 from throughputs.frames import FrameReader
+from throughputs.limits import LARGEST_WHOLE_NUMBER, LATEST_TIME
 from throughputs.notebook import html_table
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Trace:
     InputError
         Arrays of different length, an empty job type, an unknown mode or category, a scale factor below 1, non-positive
         steps, SLOs or durations, times that are negative or not finite, arrivals that are not in order, a job with
-        two kinds of deadline, or a deadline before its arrival.
+        two kinds of deadline, a deadline before its arrival, or times and steps beyond `throughputs.limits`.
 
     >>> trace = Trace(["A3C", "LSTM"], scale_factor=[1, 4], total_steps=[1000, 2000], arrival_time=[0, 60])
     >>> len(trace), trace.head(1).scale_factor.tolist()
@@ -163,15 +164,23 @@ class Trace:
         rules = (
             ("job_type", self.job_type != "", "a job type"),
             ("scale_factor", self.scale_factor >= 1, "at least 1 GPU"),
-            ("total_steps", _positive(self.total_steps), "a positive number of steps"),
+            (
+                "total_steps",
+                _positive(self.total_steps) & (self.total_steps <= LARGEST_WHOLE_NUMBER),
+                f"a positive number of steps, at most {LARGEST_WHOLE_NUMBER:.2g}",
+            ),
             (
                 "arrival_time",
-                np.isfinite(self.arrival_time) & (self.arrival_time >= 0),
-                "seconds, at least 0",
+                (self.arrival_time >= 0) & (self.arrival_time <= LATEST_TIME),
+                f"seconds, at least 0 and at most {LATEST_TIME:g}",
             ),
             ("priority_weight", _positive(self.priority_weight), "a positive weight"),
             ("slo", np.isnan(self.slo) | _positive(self.slo), "a positive multiple, or nan for none"),
-            ("duration", np.isnan(self.duration) | _positive(self.duration), "positive seconds, or nan"),
+            (
+                "duration",
+                np.isnan(self.duration) | (_positive(self.duration) & (self.duration <= LATEST_TIME)),
+                f"positive seconds, at most {LATEST_TIME:g}, or nan",
+            ),
             ("mode", np.isin(self.mode.astype(str), MODES), f"one of {', '.join(MODES)}"),
             (
                 "category",
@@ -342,10 +351,13 @@ class Trace:
         Raises
         ------
         InputError
-            A factor that is not above 0.
+            A factor that is not above 0, or so small that the last job would arrive beyond any clock.
         """
         if not (np.isfinite(factor) and factor > 0):
             raise InputError(self.source, field="load", found=factor, expected="a number above 0")
+        if (self.arrival_time > LATEST_TIME * factor).any():
+            expected = f"a number with which the last job arrives within {LATEST_TIME:g} s"
+            raise InputError(self.source, field="load", found=factor, expected=expected)
         arrival = self.arrival_time / factor
         earlier = self.arrival_time - arrival
         options = np.empty(len(self), dtype=object)

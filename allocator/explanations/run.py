@@ -214,7 +214,7 @@ def _run(
         round_count=timeline.whole_numbers("rounds") if timeline.has("rounds") else np.ones(len(index), dtype=np.int64),
         capacity_times=times,
         capacity=capacity,
-        decisions=None if decided is None else _decisions(*decided, cluster),
+        decisions=None if decided is None else _decisions(*decided, len(jobs), cluster),
         given_policy=given,
     )
 
@@ -256,7 +256,7 @@ def _jobs(table: FrameReader, rates: FrameReader, cluster: Cluster) -> Jobs:
         completion=completion,
         gone=np.where(np.isnan(gone), np.inf, gone),
         restart_gpu_seconds=table.numbers("restart_gpu_seconds", empty=np.nan),
-        rates=np.stack([rates.numbers(name) for name in cluster.accelerators], axis=1).reshape(n, -1),
+        rates=np.stack([rates.numbers(name) for name in cluster.accelerators], axis=1),
     )
 
 
@@ -271,7 +271,7 @@ def _rows(
     if n and (job.min() < 0 or job.max() >= len(jobs)):
         raise InputError(table.source, field="job_id", found=int(job.max()), expected=f"below {len(jobs)}")
     at = rounds.searchsorted(round_)
-    if n and not np.array_equal(rounds.take(at, mode="clip"), round_):
+    if not np.isin(round_, rounds).all():
         raise InputError(table.source, field="round", found="rounds", expected="those of timeline.parquet")
     whole = start == round_start[at]
     return Rows(
@@ -301,19 +301,24 @@ def _positions(table: FrameReader, cluster: Cluster) -> _Ints:
     return lookup[kinds.cat.codes.to_numpy()] if len(kinds) else np.empty(0, dtype=np.int64)
 
 
-def _decisions(decisions: pd.DataFrame, shares: pd.DataFrame, cluster: Cluster) -> Decisions:
+def _decisions(decisions: pd.DataFrame, shares: pd.DataFrame, n_jobs: int, cluster: Cluster) -> Decisions:
     head, rows = FrameReader(decisions, "decisions.parquet"), FrameReader(shares, "shares.parquet")
     _check(head, ("decision", "time", "status", "objective_unit", *(f"price {name}" for name in cluster.accelerators)))
     _check(rows, ("decision", "job_id", "accelerator", "share"))
     of = rows.whole_numbers("decision")
     count = len(decisions)
+    job = rows.whole_numbers("job_id")
+    if (np.diff(of, prepend=0, append=count) < 0).any():
+        raise InputError(rows.source, field="decision", found="another order", expected="that of decisions.parquet")
+    if len(job) and not 0 <= job.min() <= job.max() < n_jobs:
+        raise InputError(rows.source, field="job_id", found=int(job.max()), expected=f"below {n_jobs}")
     return Decisions(
         time=head.numbers("time"),
         status=head.text("status", empty=""),
         unit=head.text("objective_unit", empty=""),
         prices=np.stack([head.numbers(f"price {name}", empty=np.nan) for name in cluster.accelerators], axis=1),
         first=of.searchsorted(np.arange(count + 1)),
-        job=rows.whole_numbers("job_id"),
+        job=job,
         pool=_positions(rows, cluster),
         share=rows.numbers("share"),
         partner=rows.numbers("partner", empty=-1.0).astype(np.int64)

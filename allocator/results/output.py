@@ -23,6 +23,8 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
+    # that of a run which was here before tells nothing of the files that follow
+    (directory / "summary.json").unlink(missing_ok=True)
     write_frame(directory / "jobs.csv", result.jobs)
     write_frame(directory / "rounds.parquet", result.rounds)
     write_frame(directory / "timeline.parquet", result.timeline)

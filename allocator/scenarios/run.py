@@ -16,6 +16,7 @@ from allocator.sweep import Point, run
 from allocator.sweep.store import NOT_OF_SATURATED, Store
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, write_trace
+from throughputs.files import read_frame
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -185,6 +186,4 @@ def _record(point: Point, records: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _jobs(point: Point, record: Mapping[str, Any], store: Store) -> Any:
-    import pandas as pd
-
-    return pd.read_parquet(store.jobs_path(point.key)) if record["figures"] else None
+    return read_frame(store.jobs_path(point.key))[0] if record["figures"] else None

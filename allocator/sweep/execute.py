@@ -58,7 +58,8 @@ class Materials:
         Raises
         ------
         InputError
-            A file cannot be used, or a table lacks an accelerator type of a cluster, or a job type of a trace.
+            A file cannot be used, a trace to be run as a whole has no jobs, or a table lacks an accelerator type of a
+            cluster or a job type of a trace.
         """
         points = list(points)
         packs = any(Need.COLOCATION in get_policy(point.policy).needs for point in points)
@@ -83,6 +84,8 @@ class Materials:
         """Refuse a cluster on which nobody knows how fast the jobs are, or what GPUs cost."""
         workload, cluster = point.workload, Cluster.parse(point.cluster)
         table, prices = self.tables[workload.throughputs], self.prices_of(point)
+        if point.kind == "trace" and not self.n_jobs(point):
+            raise InputError(str(workload.trace), found="no jobs", expected="at least one")
         if workload.trace is None:
             for accelerator in cluster.accelerators:
                 if accelerator not in table.accelerators:

@@ -24,7 +24,7 @@ from allocator.sweep.definition.specification import Sweep
 from allocator.sweep.execute import Outcome, package_version
 from allocator.sweep.saturation import first_saturated
 from throughputs import InputError
-from throughputs.files import read_json, write_frame, write_text
+from throughputs.files import read_frame, read_json, write_frame, write_text
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def load_jobs(out: str | os.PathLike[str]) -> pd.DataFrame:
     for key in table["point"][table["status"] == "completed"] if len(table) else ():
         path = store.jobs_path(key)
         if path.exists():
-            jobs = pd.read_parquet(path)
+            jobs, _ = read_frame(path)
             jobs.insert(0, "point", key)
             parts.append(jobs)
     if not parts:

@@ -12,9 +12,13 @@ from formulations.goodput.powers import power
 from throughputs import Configurations, InputError
 from throughputs.numerics.elementary import exp, log
 
-__all__ = ["PowerMean", "Selection", "fittest_selection"]
+__all__ = ["LARGEST_POWER", "PowerMean", "Selection", "fittest_selection"]
 
 Array = NDArray[np.float64]
+
+LARGEST_POWER = 10
+"""Beyond it, powers of speedups are too far apart for a solver to tell the smaller ones."""
+
 _SOURCE = "power mean"
 
 _TOLERANCE = 1e-10
@@ -27,7 +31,7 @@ class PowerMean:
 
     Attributes
     ----------
-    power : p. -1, the harmonic mean, is published: jobs with little speedup count most.
+    power : p, from -10 to 10. -1, the harmonic mean, is published: jobs with little speedup count most.
     least : e, added to the speedup of every job, so that one without GPUs does not make the mean 0.
     """
 
@@ -35,8 +39,9 @@ class PowerMean:
     least: float = 1e-3
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.power):
-            raise InputError(_SOURCE, field="power", found=self.power, expected="a finite number")
+        if not abs(self.power) <= LARGEST_POWER:
+            expected = f"a number from {-LARGEST_POWER} to {LARGEST_POWER}"
+            raise InputError(_SOURCE, field="power", found=self.power, expected=expected)
         if not 0 < self.least < np.inf:
             raise InputError(_SOURCE, field="least", found=self.least, expected="above 0")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,3 +158,13 @@ def test_a_run_that_fails_is_named_with_its_seed(tmp_path):
     _, told = compared("fifo,idle", tmp_path, "--runs", "2", code=1)
     assert "idle, seed 0 failed: " in told
     assert "idle, seed 1 failed: " in told
+
+
+def test_a_full_disk_is_no_bug_of_a_policy(tmp_path, monkeypatch, capsys):
+    def full(*_args, **_kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device", "jobs.csv")
+
+    monkeypatch.setattr("allocator.cli.commands.compare.save_result", full)
+    done = CliRunner().invoke(app, ["compare", "--policies", "fifo", *JOBS, "--out", str(tmp_path)])
+    assert isinstance(done.exception, OSError)
+    assert "Traceback" not in done.stderr + capsys.readouterr().err

@@ -41,6 +41,15 @@ def test_what_is_printed_and_written(samples: Path, tmp_path: Path) -> None:
     assert found["samples"] == 20
 
 
+def test_measurements_are_not_written_over(samples: Path) -> None:
+    before = samples.read_bytes()
+    done = CliRunner().invoke(app, ["throughputs", "fit", "--samples", str(samples), "--out", str(samples)])
+    assert isinstance(done.exception, InputError)
+    assert done.exception.field is None
+    assert "expected another file than" in str(done.exception)
+    assert samples.read_bytes() == before
+
+
 def test_the_profile_that_samples_were_drawn_from_is_found_again(samples: Path) -> None:
     truth = default_profiles().goodput(["imagenet"], "t4").throughput
     fitted = fit_model(read_samples(samples)).model

@@ -126,6 +126,10 @@ def test_a_row_that_fails_is_told_and_the_status_is_1(trace, monkeypatch):
         (("-c", "a100:8", "-p", "fifo,fifo"), "--policies: found 'fifo', expected distinct names"),
         (("-c", "a100:8", "-p", "fifi"), "did you mean 'fifo'"),
         (("-c", "a100:8", "--gpus-per-server", "h100:8"), "--gpus-per-server: found 'h100', expected one of a100"),
+        (
+            ("-c", "a100:8", "--vary", "round_seconds=60", "--vary", "round_seconds=9"),
+            "found '60, and 9', expected each",
+        ),
         (("-c", "a100:8", "--set", "round_second=3"), "did you mean 'round_seconds'"),
         (("-c", "a100:8", "--prices", "h100:3"), "a100"),
         (("-c", "v100:4,k80:4"), "expected a job type of the table"),
@@ -144,3 +148,12 @@ def test_a_trace_that_is_not_there(tmp_path):
     without = CliRunner().invoke(app, ["whatif", "--cluster", "a100:8"])
     assert without.exit_code == 2
     assert "--trace" in without.stderr
+
+
+def test_a_spoilt_table_of_jobs_is_named(trace):
+    called(trace, "-c", "a100:8", "--next-gpus", 0)
+    (jobs,) = (trace.parent / "out" / "runs" / "jobs").iterdir()
+    jobs.write_bytes(jobs.read_bytes()[:100])
+    done = called(trace, "-c", "a100:8", "--next-gpus", 0, code=1)
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith(f"{jobs}: found b'PAR1', expected a whole Parquet file")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from allocator import Assignment, Cluster, InputError, Plan, PlanPolicy, PlanStep, explain
 from allocator.explanations.reasons import REASONS
+from allocator.results.output import save_result
 from tests.explanations.worlds import run_of, trace_of
 from tests.simulator.worlds import SharesPolicy
 
@@ -203,6 +205,40 @@ def test_questions_without_an_answer(asked, message):
     assert message.removeprefix("explain: ") in str(error.value)
 
 
+def test_a_run_without_jobs():
+    result = run_of(trace_of([], []), "v100:1", "fifo")
+    assert explain(result).longest == ()
+    with pytest.raises(InputError, match="expected a run with jobs"):
+        explain(result, 0)
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "message"),
+    [
+        ("timeline", lambda rows: rows[:0], "field 'round': found 'rounds', expected those of timeline.parquet"),
+        ("shares", lambda rows: pd.concat([rows, rows]), "field 'decision': found 'another order', expected that of"),
+        ("shares", lambda rows: rows.assign(job_id=9), "field 'job_id': found 9, expected below 2"),
+    ],
+)
+def test_tables_that_do_not_belong_together(tmp_path, table, change, message):
+    save_result(run_of(trace_of([300, 300], [1, 1]), "v100:1", "max_min_fairness"), tmp_path)
+    path = tmp_path / f"{table}.parquet"
+    change(pd.read_parquet(path)).to_parquet(path)
+    with pytest.raises(InputError) as error:
+        explain(tmp_path, 1)
+    assert message in str(error.value)
+
+
+def test_files_of_two_runs_are_not_taken_for_one(tmp_path, monkeypatch):
+    """Where a second run into a folder is cut short, no summary says that the files are those of a run."""
+    save_result(run_of(trace_of([300, 300], [1, 1]), "v100:1", "fifo"), tmp_path)
+    monkeypatch.setattr("allocator.results.output.rates_table", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        save_result(run_of(trace_of([300], [1]), "v100:1", "fifo"), tmp_path)
+    with pytest.raises(InputError, match=r"found 'no summary.json'"):
+        explain(tmp_path)
+
+
 def test_a_job_that_never_waited():
     result = run_of(trace_of([300], [1]), "v100:1", "fifo")
     told = explain(result, 0)
@@ -224,8 +260,6 @@ def test_shares_of_a_policy_of_ones_own_are_explained_from_the_result():
 def test_nodes_that_were_drained(tmp_path):
     """A gang of 2 would have had both GPUs from 300 s on, but for the node that was drained from 200 s to 600 s."""
     import pandas as pd
-
-    from allocator.results.output import save_result
 
     result = run_of(trace_of([300, 100], [1, 2]), "v100:2", Waits(600.0))
     save_result(result, tmp_path)

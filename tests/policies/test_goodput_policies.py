@@ -115,6 +115,8 @@ def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
     ("name", "setting", "value"),
     [
         ("sia", "power", 0.0),
+        ("sia", "power", 1e300),
+        ("pollux", "power", -200.0),
         ("sia", "penalty", 0.0),
         ("sia", "restart_seconds", -1.0),
         ("pollux", "power", np.inf),

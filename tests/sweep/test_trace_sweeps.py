@@ -49,6 +49,11 @@ def test_a_load_divides_times_of_submission_and_keeps_the_time_to_a_deadline(fac
         np.testing.assert_array_equal(getattr(moved, name), getattr(LOG, name))
 
 
+def test_a_load_that_stretches_the_trace_beyond_any_clock_is_refused():
+    with pytest.raises(InputError, match=r"field 'load': found 1e-300, expected a number with which the last job"):
+        Trace(["a", "a"], [1, 1], [5, 5], [0, 10]).at_load(1e-300)
+
+
 def test_load_1_is_the_trace_to_the_last_digit():
     same = LOG.at_load(1.0)
     for name in Trace.column_names():
@@ -114,6 +119,7 @@ def test_loads_are_1_unless_said(log):
     [
         ({"loads": [0]}, "loads", "above 0"),
         ({"loads": [1, 1.0]}, "loads", "once"),
+        ({"vary": {"round_seconds": [60, 360, 60.0]}}, "vary.round_seconds", "once"),
         ({"jobs": [5]}, "jobs", "one of"),
         ({"window": [0, 2]}, "window", "no window"),
         ({"workload": {}}, "workload.trace", "the file of a trace"),
@@ -135,6 +141,13 @@ def test_what_would_draw_jobs_is_refused(log, name, value):
     with pytest.raises(InputError) as caught:
         swept(log, workload={"trace": str(log), name: value})
     assert caught.value.field == f"workload.{name}"
+
+
+def test_a_trace_without_jobs_is_refused(log, tmp_path):
+    log.write_text("job_type,scale_factor,total_steps,arrival_time\n")
+    with pytest.raises(InputError, match=r"found 'no jobs', expected at least one"):
+        run(swept(log), tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_cannot_run_is_said_before_anything_does(log, tmp_path):

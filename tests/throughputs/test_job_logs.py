@@ -156,6 +156,8 @@ def test_units_that_nothing_tells_are_assumed(imported):
     found = imported("created_at,runtime,gpus\n1714550400000,9,1\n1714550400250,9,1\n")
     assert (found.units, found.assumed) == ({"duration": "s", "submit": "ms"}, {"duration", "submit"})
     assert (found.origin, found.trace.arrival_time.tolist()) == ("1714550400", [0.0, 0.25])
+    spoilt = imported("created_at,runtime,gpus\n10,9,1\n25,9,1\n99999999999999,9,1\n")
+    assert (spoilt.units["submit"], spoilt.trace.arrival_time.tolist()) == ("s", [0.0, 15.0])
     told = imported("created_at,run_time_h,gpus\n1714550400,9,1\n", clock_unit="s")
     assert (told.units, told.assumed) == ({"duration": "h", "submit": "s"}, frozenset())
     clocks = imported("created_at,runtime,gpus\n2024-01-01,0:00:09,1\n")
@@ -182,6 +184,8 @@ def test_dates_of_a_zone_survive_the_change_of_clocks(imported):
     assert (found.origin, found.notes) == ("2024-03-31T00:30:00+00:00", ())
     with pytest.raises(InputError, match=r"--zone: found 'Mars', expected a time zone, as Europe/Berlin"):
         imported(text, zone="Mars")
+    with pytest.raises(InputError, match=r"--zone: found 'Mars'"):
+        imported(f"{HEADER}\n0,9,1\n", zone="Mars")
 
 
 def test_steps_of_a_log_are_kept(imported):
@@ -315,6 +319,8 @@ BAD_ROWS = {
     ",10,1": ("no submission", "submit_time", None, "a number (no submission)"),
     "x,10,1": ("unreadable submission", "submit_time", "x", "a number (unreadable submission)"),
     "inf,10,1": ("unreadable submission", "submit_time", "inf", "a number (unreadable submission)"),
+    "1e300,10,1": ("unreadable submission", "submit_time", "1e300", "a number (unreadable submission)"),
+    "0,1e300,1": ("unreadable duration", "duration_s", "1e300", "a number, or [D-]HH:MM:SS (unreadable duration)"),
     "0,,1": ("no duration", "duration_s", None, "a number, or [D-]HH:MM:SS (no duration)"),
     "0,ten,1": ("unreadable duration", "duration_s", "ten", "a number, or [D-]HH:MM:SS (unreadable duration)"),
     "0,10:00,1": ("unreadable duration", "duration_s", "10:00", "a number, or [D-]HH:MM:SS (unreadable duration)"),

@@ -23,6 +23,12 @@ __all__ = ["SAMPLE_COLUMNS", "Samples", "read_samples"]
 SAMPLE_COLUMNS = ("nodes", "gpus", "batch_size", "step_time", "sync_time")
 """Columns of a table of samples; the batch size is that of one GPU and one micro-batch."""
 
+SHORTEST_STEP = 1e-6
+"""Seconds of gradients, at least: the parameters of a model are at least a hundredth of that."""
+
+LONGEST_STEP = 1_000_000
+"""Seconds of a step, at most."""
+
 _SOURCE = "samples"
 
 
@@ -41,7 +47,8 @@ class Samples:
     Raises
     ------
     InputError
-        No sample, columns of different length, more nodes than GPUs, or a size or time that is not positive.
+        No sample, columns of different length, more nodes than GPUs, a size that is not positive, or a
+        time that no step takes.
     """
 
     nodes: NDArray[np.int64]
@@ -82,7 +89,13 @@ class Samples:
             ("gpus", self.gpus >= self.nodes, "at least as many GPUs as nodes"),
             ("batch_size", _positive(self.batch_size), "a batch size above 0"),
             ("step_time", _positive(self.step_time), "seconds above 0"),
+            ("step_time", self.step_time <= LONGEST_STEP, f"at most {LONGEST_STEP:,} s"),
             ("gradient_time", _positive(self.gradient_time), "seconds above 0: less synchronisation than step time"),
+            (
+                "gradient_time",
+                self.gradient_time >= SHORTEST_STEP,
+                f"at least {SHORTEST_STEP:g} s of step_time less sync_time",
+            ),
         ):
             if not good.all():
                 row = int(np.argmin(good))

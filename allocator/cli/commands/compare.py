@@ -196,7 +196,7 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
                 errors[label] = error
                 # a summary stands where a run is complete
                 (out / variant.folder / "summary.json").unlink(missing_ok=True)
-                if not isinstance(error, (InputError, *EXPECTED)):
+                if not isinstance(error, (InputError, OSError, *EXPECTED)):
                     traceback.print_exception(error)
     if not results:
         raise next(iter(errors.values()))

@@ -34,7 +34,7 @@ from allocator.cli.options.sweep import (
     values_of_text,
 )
 from allocator.cli.options.unused import unused_columns
-from allocator.cli.options.values import make_accelerator, make_cluster, named_value, told_of_models
+from allocator.cli.options.values import make_accelerator, make_cluster, named_values, told_of_models
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
@@ -225,14 +225,14 @@ def _numbers(option: str, text: str, *, above: bool = False) -> tuple[float, ...
 
 def _varied(texts: Sequence[str], variants: Sequence[Variant]) -> dict[str, list[Any]]:
     names = [variant.name for variant in variants]
-    named = (named_value("--vary", text) for text in texts)
-    return {name: values_of_text(name, text, names) for name, text in named}
+    return {name: values_of_text(name, text, names) for name, text in named_values("--vary", texts).items()}
 
 
 def _settings(world: WorldOptions, variants: Sequence[Variant]) -> dict[str, Any]:
     names = [variant.name for variant in variants]
-    named = (named_value("--set", text) for text in world.settings or ())
-    return {"preset": world.preset} | {name: setting_of_text(name, text, names, "--set") for name, text in named}
+    named = named_values("--set", world.settings or ())
+    typed = {name: setting_of_text(name, text, names, "--set") for name, text in named.items()}
+    return {"preset": world.preset} | typed
 
 
 def _workload(world: WorldOptions) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from allocator.cli.options.values import (
     make_prices,
     make_table,
     make_window,
-    named_value,
+    named_values,
     told_of_models,
     without_setting,
 )
@@ -277,8 +277,7 @@ class Runs:
 def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
     preset, policy = {}, {}
-    for change in options.settings or []:
-        name, text = named_value("--set", change)
+    for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
             policy[name.removeprefix(POLICY_PREFIX)] = text
         else:

@@ -17,7 +17,7 @@ from allocator.cli.options.shared import (
     SettingOption,
     ThroughputsOption,
 )
-from allocator.cli.options.values import make_prices, make_window, named_value
+from allocator.cli.options.values import make_prices, make_window, named_values
 from allocator.sweep.definition.settings import setting_of_text
 from allocator.variants import read_variants
 from throughputs import InputError
@@ -88,7 +88,7 @@ KeepOption = Annotated[bool, typer.Option("--keep-jobs", help="Keep the table of
 EveryOption = Annotated[bool, typer.Option("--every-point", help="Run points beyond saturation too.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the sweep; run again to continue.", metavar="DIR")]
 JobsOption = Annotated[
-    int | None, typer.Option("-j", "--parallel", help="Runs at a time; all cores if omitted.", metavar="N")
+    int | None, typer.Option("-j", "--parallel", help="Runs at a time; all cores if omitted.", metavar="N", min=1)
 ]
 EngineOption = Annotated[str, typer.Option("--engine", help="local: processes of this machine; ray: a Ray cluster.")]
 AddressOption = Annotated[
@@ -118,8 +118,8 @@ class DefinitionOptions:
         """A definition as a TOML file would hold it, without its loads; `jobs` is what the workload says of them."""
         variants = read_variants(self.policies, "--policies")
         policies = [variant.name for variant in variants]
-        fixed = dict(named_value("--set", text) for text in self.settings or ())
-        varied = dict(named_value("--vary", text) for text in self.vary or ())
+        fixed = named_values("--set", self.settings or ())
+        varied = named_values("--vary", self.vary or ())
         return {
             "kind": kind,
             "policies": [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from allocator.api import load_throughputs
@@ -15,6 +15,7 @@ from throughputs.tables.folder import accelerator_of_folder
 from throughputs.traces.formats import named_format
 
 __all__ = [
+    "check_other_file",
     "make_accelerator",
     "make_cluster",
     "make_policy",
@@ -22,6 +23,7 @@ __all__ = [
     "make_table",
     "make_window",
     "named_value",
+    "named_values",
     "told_of_models",
     "without_setting",
 ]
@@ -154,3 +156,20 @@ def named_value(option: str, text: str) -> tuple[str, str]:
     if not (equals and name.strip() and value.strip()):
         raise InputError(option, found=text, expected="NAME=VALUE, as in round_seconds=720")
     return name.strip(), value.strip()
+
+
+def check_other_file(option: str, path: Path, source: str | Path) -> None:
+    """Refuse to write onto the file that is read."""
+    if path.exists() and Path(source).exists() and path.samefile(source):
+        raise InputError(option, found=str(path), expected=f"another file than {source}, which is read")
+
+
+def named_values(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Values by name of an option ``NAME=VALUE`` that may be repeated, each name once."""
+    named: dict[str, str] = {}
+    for text in texts:
+        name, value = named_value(option, text)
+        if name in named:
+            raise InputError(option, field=name, found=f"{named[name]}, and {value}", expected="each name once")
+        named[name] = value
+    return named

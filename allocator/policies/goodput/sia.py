@@ -10,6 +10,7 @@ from allocator.policies.goodput.selection import Array, Selected, SelectionPolic
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations.goodput import SiaProgram, relative_goodput
+from formulations.goodput.pollux import LARGEST_POWER
 from throughputs import Configurations, InputError
 
 __all__ = ["Sia"]
@@ -33,7 +34,8 @@ class Sia(SelectionPolicy):
 
     Parameters
     ----------
-    power : p, not 0; the paper's evaluation has -0.5. Below 0 jobs with little goodput count most.
+    power : p, not 0 and at most 10 with any sign; the paper's evaluation has -0.5. Below 0 jobs with little goodput
+        count most.
     penalty : l, what a job without GPUs costs. Above 1, any GPUs are better than none.
     rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
     solver : "auto", "highs" or "cbc".
@@ -47,7 +49,11 @@ class Sia(SelectionPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, good, expected in (
-            ("power", np.isfinite(self.power) and self.power != 0, "a finite number other than 0"),
+            (
+                "power",
+                0 < abs(self.power) <= LARGEST_POWER,
+                f"a number of at most {LARGEST_POWER}, with any sign, not 0",
+            ),
             ("penalty", 0 < self.penalty < np.inf, "above 0"),
         ):
             if not good:

@@ -111,7 +111,8 @@ class Definition:
         for number in found:
             proper = is_number(number) and (number > least if above else number >= least)
             if not proper or (whole and (number != int(number) or number > LARGEST_WHOLE_NUMBER)):
-                raise self.error(key, number, f"{'whole numbers' if whole else 'numbers'} {bound}")
+                kind, most = ("whole numbers", f" and at most {LARGEST_WHOLE_NUMBER:,}") if whole else ("numbers", "")
+                raise self.error(key, number, f"{kind} {bound}{most}")
         if len(set(found)) < len(found):
             raise self.error(key, value, "each number once")
         return tuple(sorted(map(float, found)))

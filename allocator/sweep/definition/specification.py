@@ -388,6 +388,9 @@ def _vary(top: Definition, folder: Path) -> dict[str, tuple[Any, ...]]:
         if not isinstance(values, list | tuple) or not values:
             raise top.error(f"vary.{name}", values, "a list with at least one value")
         varied[name] = tuple(assignment(name, value, top, f"vary.{name}", folder) for value in values)
+        # by what they look like: values may be lists
+        if len(set(map(repr, varied[name]))) < len(varied[name]):
+            raise top.error(f"vary.{name}", values, "each value once")
     return varied
 
 

@@ -161,6 +161,11 @@ HEADER = "nodes,gpus,batch_size,step_time,sync_time"
         ("1,1.5,32,0.1,0", "samples.csv:3: field 'gpus': found 1.5, expected a whole number"),
         ("1,1,0,0.1,0", "samples.csv:3: field 'batch_size': found 0.0, expected a batch size above 0"),
         ("1,1,32,0,0", "samples.csv:3: field 'step_time': found 0.0, expected seconds above 0"),
+        ("1,1,32,1e300,0", "samples.csv:3: field 'step_time': found 1e+300, expected at most 1,000,000 s"),
+        (
+            "1,1,32,1e-300,0",
+            "samples.csv:3: field 'gradient_time': found 1e-300, expected at least 1e-06 s of step_time",
+        ),
         ("1,1,32,x,0", "samples.csv:3: field 'step_time': found 'x', expected a number"),
         ("1,1,32,0.1,0.1", "samples.csv:3: field 'sync_time': found 0.1, expected seconds from 0 to below"),
         ("1,1,32,0.1,-1", "samples.csv:3: field 'sync_time': found -1.0"),

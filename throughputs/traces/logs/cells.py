@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
+from throughputs.limits import LATEST_TIME
 from throughputs.traces.logs.columns import SECONDS
 
 if TYPE_CHECKING:
@@ -75,11 +76,16 @@ class Clock:
     Attributes
     ----------
     zone : of dates that name none, as ``Europe/Berlin``; None: UTC.
-    unit : of numbers; None: nothing told it, and numbers beyond any date in seconds are milliseconds, as programs count
-        them since 1970, others seconds.
+    unit : of numbers; None: nothing told it, and numbers most of which are beyond any date in seconds are
+        milliseconds, as programs count them since 1970, others seconds.
     dates : whether times are dates, as no fewer than numbers are among those that were read first; None: nothing was
         read yet.
     without_zone : whether some date named no zone.
+
+    Raises
+    ------
+    InputError
+        There is no such zone.
     """
 
     zone: str | None
@@ -87,6 +93,13 @@ class Clock:
     dates: bool | None = None
     without_zone: bool = False
     _first: int = 0
+
+    def __post_init__(self) -> None:
+        if self.zone is not None:
+            import pandas as pd
+
+            # a name that is none is told even where no date needs it
+            _local(pd.Series([pd.Timestamp(0, tz="UTC")]), self.zone)
 
     def seconds(self, cells: _Text, decimal_comma: bool = False) -> _Floats:
         """(N,) seconds; nan for blank cells and for what is no time of the kind that the first one is."""
@@ -101,7 +114,9 @@ class Clock:
                 self._first = int(stamps.min(initial=np.iinfo(np.int64).max, where=stamps != _NOT_A_TIME))
                 return self._since_first(stamps)
             if self.unit is None:
-                self.unit = "ms" if np.nanmax(figures, initial=0.0) > _LAST_SECOND else "s"
+                figures = figures[np.isfinite(figures)]
+                # one number that is none of the clock must not decide for all others
+                self.unit = "ms" if len(figures) and np.median(figures) > _LAST_SECOND else "s"
         if self.dates:
             return self._since_first(self._microseconds(cells))
         return _in_seconds(numbers(cells, decimal_comma), self.unit or "s")
@@ -148,10 +163,10 @@ def _local(read: pd.Series[Any], zone: str) -> pd.Series[Any]:
 
 
 def _in_seconds(values: _Floats, unit: str) -> _Floats:
-    """Rounded to microseconds, so that 1.1 hours are 3960 seconds."""
+    """Rounded to microseconds, so that 1.1 hours are 3960 seconds; nan for what no clock shows."""
     with np.errstate(over="ignore"):
         seconds = np.round(values * SECONDS[unit], 6)
-    seconds[~np.isfinite(seconds)] = np.nan
+    seconds[~(np.abs(seconds) <= LATEST_TIME)] = np.nan
     return seconds
 
 

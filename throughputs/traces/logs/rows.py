@@ -196,7 +196,7 @@ class Rows:
             return seconds
         steps, name = numbers(self._cells("steps"), self.decimal_comma), self.columns["steps"].name
         self._drop(is_blank(self._cells("steps")), "no steps", name, "a number above 0")
-        self._drop(~(steps > 0), "unreadable steps", name, "a number above 0")
+        self._drop(~((steps > 0) & (steps <= LARGEST_WHOLE_NUMBER)), "unreadable steps", name, "a number above 0")
         return steps
 
     def _priority(self) -> _Floats:
