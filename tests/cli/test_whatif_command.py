@@ -137,6 +137,7 @@ def test_a_row_that_fails_is_told_and_the_status_is_1(trace, monkeypatch):
         (("-c", "a100:8", "-p", "fifi"), "did you mean 'fifo'"),
         (("-c", "a100:8", "--gpus-per-server", "h100:8"), "--gpus-per-server: found 'h100', expected one of a100"),
         (("-c", "a100:8", "--set", "round_second=3"), "did you mean 'round_seconds'"),
+        (("-c", "a100:8", "--throughputs", "none.csv"), "workload.throughputs': found 'none.csv'"),
         (("-c", "a100:8", "--prices", "h100:3"), "a100"),
         (("-c", "v100:4,k80:4"), "expected a job type of the table"),
         (("-c", "a100:8", "--entities-by", "user"), "expected jobs with their user"),
