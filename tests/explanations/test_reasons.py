@@ -168,6 +168,56 @@ def test_starts_take_their_time():
             assert told.ran == pytest.approx(300.0)
 
 
+def test_a_start_that_takes_longer_than_a_round_is_over_with_it():
+    """150 s in rounds of 100 s; of whom it goes on in the next round no further start is made."""
+    result = run_of(trace_of([300, 300], [1, 1]), "v100:1", "fifo", restart_penalty_seconds=150.0)
+    parts = [(part.kind, part.start, part.end) for part in explain(result, 1, since=0).intervals]
+    assert parts == [("waiting", 0.0, 400.0), ("starting", 400.0, 500.0), ("running", 500.0, 800.0)]
+
+
+def test_one_type_with_gpus_left_is_enough_for_a_gang_that_does_not_fit():
+    """Shares of both types: of one a single GPU is left when the turn of the gang of two comes, of the other none."""
+    shares = {0: [1.0, 0.0], 1: [0.0, 1.0], 2: [0.5, 0.5]}
+    policy = SharesPolicy(lambda state: np.array([shares[job] for job in state.throughputs.jobs]))
+    result = run_of(trace_of([100, 100, 100], [1, 2, 2]), "v100:2,k80:2", policy)
+    assert parts(result, 2)[0] == [("gang_does_not_fit", 0.0, 100.0)]
+
+
+def test_a_gang_that_nothing_can_run_is_nobody_to_wait_behind():
+    result = run_of(trace_of([300, 300, 300], [8, 1, 1]), "v100:1", "fifo")
+    assert parts(result, 2)[0] == [("no_gpus_free", 0.0, 300.0)]
+
+
+def test_what_a_job_was_promised_and_had():
+    """A half of the only GPU for 100 s, a third from then on; it ran in two of the first five rounds."""
+    result = run_of(trace_of([500, 500, 500], [1, 1, 1], [0, 0, 50]), "v100:1", "max_min_fairness_perf")
+    (wait,) = explain(result, 0, at=500).waits
+    moment = wait.moment
+    assert (moment.time, moment.decision, moment.active, moment.waiting) == (500.0, 1, 3, 2)
+    assert moment.shares == {"v100": pytest.approx(1 / 3)}
+    assert (moment.promised, moment.received) == (pytest.approx(50 + 400 / 3), 200.0)
+    assert wait.time_before == 0.4
+    # who arrives at that very instant is there
+    first = explain(result, 1, at=0).waits[0].moment
+    assert (first.active, first.waiting, first.promised) == (2, 1, 0.0)
+    told = explain(result)
+    assert [(job.job, job.waited) for job in told.longest] == [(2, 950.0), (0, 900.0), (1, 800.0)]
+    assert told.waited == 950.0 + 900.0 + 800.0
+    assert (told.longest[1].start, told.longest[1].end) == (100.0, 400.0)
+
+
+def test_shares_without_rounds_count_as_time():
+    """Half of a GPU for 100 s is 50 s; then the other job has all of it."""
+    result = run_of(
+        trace_of([300, 100], [1, 1], [0, 100]),
+        "v100:1",
+        SharesPolicy(lambda state: np.array([[0.5]] if state.n_jobs == 1 else [[0.0], [1.0]])),
+        ideal=True,
+    )
+    moment = explain(result, 0, at=150).waits[0].moment
+    assert (moment.time, moment.promised, moment.received) == (100.0, 50.0, 50.0)
+
+
 def test_free_gpus_are_counted_by_server():
     """Two servers of 4 with 3 taken on each: a gang of 2 has 2 GPUs, 1 on each; placement does not wait for better."""
     cluster = Cluster({"v100": 8}, {"v100": 4})
