@@ -176,14 +176,6 @@ def test_a_start_that_takes_longer_than_a_round_is_over_with_it():
     assert parts == [("waiting", 0.0, 400.0), ("starting", 400.0, 500.0), ("running", 500.0, 800.0)]
 
 
-def test_one_type_with_gpus_left_is_enough_for_a_gang_that_does_not_fit():
-    """Shares of both types: of one a single GPU is left when the turn of the gang of two comes, of the other none."""
-    shares = {0: [1.0, 0.0], 1: [0.0, 1.0], 2: [0.5, 0.5]}
-    policy = SharesPolicy(lambda state: np.array([shares[job] for job in state.throughputs.jobs]))
-    result = run_of(trace_of([100, 100, 100], [1, 2, 2]), "v100:2,k80:2", policy)
-    assert parts(result, 2)[0] == [("gang_does_not_fit", 0.0, 100.0)]
-
-
 def test_a_gang_that_nothing_can_run_is_nobody_to_wait_behind():
     result = run_of(trace_of([300, 300, 300], [8, 1, 1]), "v100:1", "fifo")
     assert parts(result, 2)[0] == [("no_gpus_free", 0.0, 300.0)]
@@ -238,6 +230,17 @@ def test_what_is_said_of_a_job():
 def test_a_job_that_nothing_can_run_does_not_count_as_waiting():
     told = explain(run_of(trace_of([300, 100], [1, 8]), "v100:4", "fifo_perf"))
     assert (told.jobs, told.unserved, told.waited, told.longest) == (1, 1, 0.0, ())
+
+
+def test_gpus_are_held_up_to_the_end_of_the_round():
+    """The job that ran is through at 150 s, its round at 200 s."""
+    result = run_of(trace_of([150, 100], [1, 1], [0, 120]), "v100:1", "max_min_fairness_perf")
+    (wait,) = explain(result, 1).waits
+    assert (wait.start, wait.end, wait.free_gpu_hours) == (120.0, 200.0, 0.0)
+    assert wait.usable_gpu_hours == pytest.approx(80 / 3600)
+    (holder,) = wait.holders
+    assert holder.total_gpu_hours == pytest.approx(80 / 3600)
+    assert holder.time_before == 1.0
 
 
 def test_a_smaller_gang_is_slower():
