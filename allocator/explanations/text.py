@@ -73,7 +73,7 @@ def explanation_text(told: Explanation) -> Iterator[RenderableType]:
     if others:
         yield ""
         seconds = sum(wait.seconds for wait in others)
-        yield f"{len(others)} shorter waits, {_hours(seconds)} in all:"
+        yield f"{len(others)} shorter wait{'s' * (len(others) != 1)}, {_hours(seconds)} in all:"
     for wait in others[:_LINES]:
         yield f"  {_time(wait.start)} to {_time(wait.end)}: {REASONS[next(iter(wait.reasons))]}"
     if len(others) > _LINES:

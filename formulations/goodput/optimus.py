@@ -5,7 +5,7 @@ Y. Peng et al., "Optimus", EuroSys 2018, sec. 4.1, in the form that Pollux' simu
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,33 +20,46 @@ Whole = NDArray[np.int64]
 
 
 def marginal_gains(remaining_seconds: ArrayLike, gpus: int) -> Whole:
-    """(N,) GPUs: one for each job in order while there are any, each further one to whom it saves the most time.
+    """(N,) GPUs: the fewest that it can use for each job in order, where there are so many, and then for whom they save
+    the most time.
 
-    Where the remaining time of every job is convex in its GPUs, this is the optimum of `least_remaining_time`.
+    A step to a larger number of GPUs counts by the time that it saves per GPU; that with the most is taken first, of
+    equal ones that of the first job. Where jobs can use any number, and the remaining time of each is convex in it,
+    this is the optimum of `least_remaining_time`.
 
     Parameters
     ----------
-    remaining_seconds : (N, R) time that a job still needs on 1 .. R GPUs; inf or nan beyond the most that it can use.
+    remaining_seconds : (N, R) time that a job still needs on 1 .. R GPUs; inf or nan for numbers that it cannot use.
     gpus : that there are, of one type.
     """
     times = np.asarray(remaining_seconds, dtype=np.float64)
     if times.ndim != 2 or (times[~np.isnan(times)] < 0).any():
         raise InputError("remaining time", found=times.shape, expected="shape (jobs, GPUs), at least 0")
-    N = len(times)
-    given = np.zeros(N, dtype=np.int64)
-    given[: min(N, gpus)] = 1
-    with np.errstate(invalid="ignore"):
-        gains = np.where(np.isfinite(times[:, 1:]), times[:, :-1] - times[:, 1:], 0.0)
-    # ties go to the job that comes first
-    queue = [(-gains[i, 0], i) for i in range(min(N, gpus)) if gains.shape[1]]
-    heapify(queue)
-    for _ in range(gpus - int(given.sum())):
-        if not queue or queue[0][0] >= 0:
-            break
-        _, i = heappop(queue)
-        given[i] += 1
-        if given[i] <= gains.shape[1]:
-            heappush(queue, (-gains[i, given[i] - 1], i))
+    given, left = np.zeros(len(times), dtype=np.int64), gpus
+    usable = np.isfinite(times)
+    queue: list[tuple[float, int, int]] = []
+
+    def offer(i: int) -> None:
+        """Put the best step of a job that GPUs are left for into the queue."""
+        ahead = times[i, given[i] : given[i] + left]
+        saved = np.where(np.isfinite(ahead), times[i, given[i] - 1] - ahead, 0.0) / np.arange(1, len(ahead) + 1)
+        if saved.max(initial=0.0) > 0:
+            best = int(saved.argmax())
+            heappush(queue, (-float(saved[best]), i, best + 1))
+
+    for i in np.flatnonzero(usable.any(axis=1)).tolist():
+        fewest = int(usable[i].argmax()) + 1
+        if fewest <= left:
+            given[i] = fewest
+            left -= fewest
+    for i in np.flatnonzero(given).tolist():
+        offer(i)
+    while queue and left:
+        _, i, step = heappop(queue)
+        if step <= left:
+            given[i] += step
+            left -= step
+        offer(i)
     return given
 
 

@@ -52,6 +52,19 @@ def test_json_has_all_of_it(guide):
         assert {"holders", "moment", "stretches"} <= wait.keys()
 
 
+def test_a_time_may_be_asked_about(guide):
+    folder, said = guide
+    whole = json.loads(next(text for command, text in said.items() if command.endswith("--json")))
+    since, until = whole["since"] + 60.0, whole["until"] - 60.0
+    times = ("--since", f"{since}", "--until", f"{until / 60}m")
+    told = json.loads(run("explain", "shared", "--job", "95", *times, "--json", cwd=folder).stdout)
+    assert (told["since"], told["until"]) == (since, pytest.approx(until))
+    wait = whole["waits"][1]
+    at = ("--at", f"{(wait['start'] + wait['end']) / 2}")
+    (there,) = json.loads(run("explain", "shared", "--job", "95", *at, "--json", cwd=folder).stdout)["waits"]
+    assert (there["start"], there["end"]) == (wait["start"], wait["end"])
+
+
 def spoilt(folder, name, spoil):
     """A copy of a run with something wrong."""
     copy = folder / name

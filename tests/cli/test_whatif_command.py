@@ -96,6 +96,15 @@ def test_what_is_not_used_and_what_does_not_fit_is_said(trace):
     assert "not used" not in called(trace, "-c", "a100:8", "--entities-by", "user", "--next-gpus", 0).stderr
 
 
+def test_deadlines_are_drawn_by_the_seed(trace):
+    deadlines = []
+    for seed in (5, 6):
+        called(trace, "-c", "a100:8", "--slos", "--seed", seed, "--next-gpus", 0)
+        deadlines.append(pd.read_csv(trace.parent / "out" / "1-a100-8" / "jobs.csv")["deadline"])
+    assert deadlines[0].notna().all()
+    assert (deadlines[0] != deadlines[1]).any()
+
+
 def test_one_row_is_a_table_without_ratios(trace):
     done = called(trace, "--cluster", "a100:8", "--next-gpus", 0)
     assert "×" not in done.stdout
@@ -121,6 +130,7 @@ def test_a_row_that_fails_is_told_and_the_status_is_1(trace, monkeypatch):
         (("-c", "a100:8", "-c", "a100:8"), "whatif: field 'clusters': found 'a100:8, a100:8', expected each once"),
         (("-c", "a100:8", "--load", "1,x"), "--load: found '1,x', expected numbers above 0, as in 1,1.2,1.5"),
         (("-c", "a100:8", "--load", "0"), "--load: found '0', expected numbers above 0"),
+        (("-c", "a100:8", "--load", "inf"), "--load: found 'inf', expected numbers above 0"),
         (("-c", "a100:8", "--load", "2,2"), "--load: found '2,2', expected each number once"),
         (("-c", "a100:8", "--restart-penalty", "-1"), "--restart-penalty: found '-1', expected numbers of at least 0"),
         (("-c", "a100:8", "-p", "fifo,fifo"), "--policies: found 'fifo', expected distinct names"),
@@ -131,6 +141,7 @@ def test_a_row_that_fails_is_told_and_the_status_is_1(trace, monkeypatch):
             "found '60, and 9', expected each",
         ),
         (("-c", "a100:8", "--set", "round_second=3"), "did you mean 'round_seconds'"),
+        (("-c", "a100:8", "--throughputs", "none.csv"), "workload.throughputs': found 'none.csv'"),
         (("-c", "a100:8", "--prices", "h100:3"), "a100"),
         (("-c", "v100:4,k80:4"), "expected a job type of the table"),
         (("-c", "a100:8", "--entities-by", "user"), "expected jobs with their user"),

@@ -8,6 +8,7 @@ import pytest
 
 from allocator import Assignment, Cluster, InputError, Plan, PlanPolicy, PlanStep, explain
 from allocator.explanations.reasons import REASONS
+from allocator.explanations.text import explanation_text
 from allocator.results.output import save_result
 from tests.explanations.worlds import run_of, trace_of
 from tests.simulator.worlds import SharesPolicy
@@ -168,6 +169,104 @@ def test_starts_take_their_time():
             assert told.started == result.jobs["restart_gpu_seconds"][job]
             assert told.waited == pytest.approx(result.jobs["queueing_time"][job])
             assert told.ran == pytest.approx(300.0)
+
+
+def test_a_start_that_takes_longer_than_a_round_is_over_with_it():
+    """150 s in rounds of 100 s; of whom it goes on in the next round no further start is made."""
+    result = run_of(trace_of([300, 300], [1, 1]), "v100:1", "fifo", restart_penalty_seconds=150.0)
+    parts = [(part.kind, part.start, part.end) for part in explain(result, 1, since=0).intervals]
+    assert parts == [("waiting", 0.0, 400.0), ("starting", 400.0, 500.0), ("running", 500.0, 800.0)]
+
+
+def test_a_gang_that_nothing_can_run_is_nobody_to_wait_behind():
+    result = run_of(trace_of([300, 300, 300], [8, 1, 1]), "v100:1", "fifo")
+    assert parts(result, 2)[0] == [("no_gpus_free", 0.0, 300.0)]
+
+
+def test_what_a_job_was_promised_and_had():
+    """A half of the only GPU for 100 s, a third from then on; it ran in two of the first five rounds."""
+    result = run_of(trace_of([500, 500, 500], [1, 1, 1], [0, 0, 50]), "v100:1", "max_min_fairness_perf")
+    (wait,) = explain(result, 0, at=500).waits
+    moment = wait.moment
+    assert (moment.time, moment.decision, moment.active, moment.waiting) == (500.0, 1, 3, 2)
+    assert moment.shares == {"v100": pytest.approx(1 / 3)}
+    assert (moment.promised, moment.received) == (pytest.approx(50 + 400 / 3), 200.0)
+    assert wait.time_before == 0.4
+    # who arrives at that very instant is there
+    first = explain(result, 1, at=0).waits[0].moment
+    assert (first.active, first.waiting, first.promised) == (2, 1, 0.0)
+    told = explain(result)
+    assert [(job.job, job.waited) for job in told.longest] == [(2, 950.0), (0, 900.0), (1, 800.0)]
+    assert told.waited == 950.0 + 900.0 + 800.0
+    assert (told.longest[1].start, told.longest[1].end) == (100.0, 400.0)
+
+
+def test_what_is_said_of_a_job():
+    """Three of four waits are told in full; who ran in the second, by the share of its time that it had had."""
+    result = run_of(trace_of([500, 500, 500], [1, 1, 1], [0, 0, 50]), "v100:1", "max_min_fairness_perf")
+    said = list(explanation_text(explain(result, 0, since=0)))
+    lines = [part for part in said if isinstance(part, str)]
+    assert [line for line in lines if "Waited" in line] == [
+        "[bold]Waited 300 s, from 100 s to 400 s[/]",
+        "[bold]Waited 200 s, from 500 s to 700 s[/]",
+        "[bold]Waited 200 s, from 800 s to 1,000 s[/]",
+    ]
+    assert "1 shorter wait, 200 s in all:" in lines
+    assert lines[-1] == "  1,100 s to 1,300 s: it had received its share of time"
+    assert "     200 s  it had received its share of time" in lines  # of the first wait, before the shorter reason
+    assert lines.index("     200 s  it had received its share of time") < lines.index(
+        "     100 s  others came before it"
+    )
+    assert "  share of its time: 33.3 % of v100; it had had 200 s of 183 s that decisions had promised" in lines
+    _, table, _ = (part for part in said if not isinstance(part, str))
+    columns = {str(column.header): list(column.cells) for column in table.columns}
+    assert columns["job"] == ["1", "2"]
+    assert columns["of its time"] == ["40 %", "22 %"]
+    assert columns["arrived"] == ["before", "later"]
+    assert str(table.caption).splitlines() == [
+        "2 jobs in all: 1 came later than it, 0 had had more of their time on GPUs",
+        "0.0 of 0.1 GPU h were free",
+    ]
+
+
+def test_a_job_that_nothing_can_run_does_not_count_as_waiting():
+    told = explain(run_of(trace_of([300, 100], [1, 8]), "v100:4", "fifo_perf"))
+    assert (told.jobs, told.unserved, told.waited, told.longest) == (1, 1, 0.0, ())
+
+
+def test_gpus_are_held_up_to_the_end_of_the_round():
+    """The job that ran is through at 150 s, its round at 200 s."""
+    result = run_of(trace_of([150, 100], [1, 1], [0, 120]), "v100:1", "max_min_fairness_perf")
+    (wait,) = explain(result, 1).waits
+    assert (wait.start, wait.end, wait.free_gpu_hours) == (120.0, 200.0, 0.0)
+    assert wait.usable_gpu_hours == pytest.approx(80 / 3600)
+    (holder,) = wait.holders
+    assert holder.total_gpu_hours == pytest.approx(80 / 3600)
+    assert holder.time_before == 1.0
+
+
+def test_a_smaller_gang_is_slower():
+    """On one GPU the job of 100 s would take 200 s, longer than that of 150 s which came before it then."""
+    for last, helps in ((150, False), (250, True)):
+        _, changes, _ = parts(run_of(trace_of([50, 100, last], [1, 2, 1]), "v100:2", "srtf"), 1)
+        assert ("a gang of 1 GPU, as fast for its size" in changes) is helps
+
+
+def test_of_many_gpus_more_the_fewest_are_found():
+    result = run_of(trace_of([300, 300], [15, 16]), "v100:20", "fifo")
+    assert parts(result, 1)[1][0] == "11 GPUs more of v100 (with 10 it waits)"
+
+
+def test_shares_without_rounds_count_as_time():
+    """Half of a GPU for 100 s is 50 s; then the other job has all of it."""
+    result = run_of(
+        trace_of([300, 100], [1, 1], [0, 100]),
+        "v100:1",
+        SharesPolicy(lambda state: np.array([[0.5]] if state.n_jobs == 1 else [[0.0], [1.0]])),
+        ideal=True,
+    )
+    moment = explain(result, 0, at=150).waits[0].moment
+    assert (moment.time, moment.promised, moment.received) == (100.0, 50.0, 50.0)
 
 
 def test_free_gpus_are_counted_by_server():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from formulations.columns import ColumnSolution, solve_columns
 from formulations.core.solution import InfeasibleError
 from formulations.goodput import (
     NodeProgram,
@@ -97,6 +99,9 @@ def test_the_least_goodput_of_a_job_is_one() -> None:
     assert relative_goodput(ways).tolist() == pytest.approx([2.0, 10 / 3, 1.0, 1.0])
     # a pipeline of two stages on the second pool counts two GPUs
     assert relative_goodput(ways, [1, 2]).tolist() == pytest.approx([4.0, 20 / 3, 2.0, 2.0])
+    # with as little on both pools the last one counts
+    equal = Configurations([0, 0], [0, 1], [1, 2], [3.0, 3.0], pools=["a", "b"])
+    assert relative_goodput(equal, [1, 2]).tolist() == [2.0, 2.0]
 
 
 def test_a_restart_that_does_not_pay_is_not_made() -> None:
@@ -108,6 +113,8 @@ def test_a_restart_that_does_not_pay_is_not_made() -> None:
     assert waits.solve().x.tolist() == [0.0, 1.0]
     nothing_left = SiaProgram(ways, ways.rate, np.array([2]), restart=0.0, held=1)
     assert nothing_left.solve().x.tolist() == [0.0, 1.0]
+    assert nothing_left.costs.tolist() == pytest.approx([1e6, 1.2**-0.5])
+    assert replace(nothing_left, most_cost=3000.0).costs[0] == 3000.0
 
 
 @pytest.mark.parametrize(
@@ -135,6 +142,19 @@ def test_no_choice_has_a_larger_mean(seed: int, exponent: float) -> None:
     best = max(mean.of([speedup[x > 0][ways.job[x > 0] == i].sum() for i in range(4)]) for x in choices(ways, capacity))
     assert found.fitness == pytest.approx(best, rel=1e-6)
     assert found.bound >= found.fitness
+
+
+def test_the_bound_is_that_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ends early proves less than its choice would suggest."""
+    ways = Configurations([0, 1], [0, 0], [1, 1], [1.0, 1.0])
+
+    def early(*given: Any, **more: Any) -> ColumnSolution:
+        found = solve_columns(*given, **more)
+        return replace(found, stages=(replace(found.stages[0], bound=found.objective + 0.25),))
+
+    monkeypatch.setattr("formulations.goodput.pollux.solve_columns", early)
+    found = fittest_selection(ways, [1.0, 2.0], [2], PowerMean(1.0))
+    assert (found.fitness, found.bound) == pytest.approx((1.501, 1.501 + 0.125))
 
 
 def test_means_are_those_of_textbooks() -> None:
@@ -178,6 +198,11 @@ def test_marginal_gains_of_jobs_with_a_most() -> None:
     # the first has all that it can use, nobody gains from the last
     assert marginal_gains(times, 9).tolist() == [2, 3, 1]
     assert marginal_gains(np.ones((2, 1)), 5).tolist() == [1, 1]
+    # numbers of GPUs that a job cannot use: on 1 or 4 it saves 3 a GPU, the other, on 2 or 3 alone, 2 by one more
+    gaps = np.array([[10.0, np.nan, np.inf, 1.0], [np.inf, 10.0, 8.0, np.nan]])
+    assert [marginal_gains(gaps, gpus).tolist() for gpus in (1, 3, 4, 6, 7)] == [[1, 0], [1, 2], [1, 3], [4, 2], [4, 3]]
+    # a step that alone saves nothing is passed over, too
+    assert marginal_gains([[9.0, 9.5, 3.0]], 3).tolist() == [3]
     with pytest.raises(InputError, match="remaining time"):
         marginal_gains([[-1.0]], 1)
 
@@ -210,6 +235,21 @@ def test_no_placement_on_nodes_has_a_larger_mean(seed: int, exponent: float) -> 
     assert found.status == "optimal"
     assert found.fitness == pytest.approx(max(program.fitness(y) for y in allowed), rel=1e-6)
     assert any((found.gpus == y).all() for y in allowed)
+
+
+def test_a_distributed_job_that_keeps_its_gpus_is_the_one_of_its_nodes() -> None:
+    """Two jobs that gain most from both nodes; the first is there, so the second has a single GPU."""
+    ways = Configurations([0, 1, 1], [0] * 3, [2, 1, 2], np.ones(3), pools=["t4"])
+    held = np.array([[1, 1], [0, 0]])
+    program = NodeProgram(ways, np.array([1, 1, 2]), np.array([0.1, 1.0, 9.0]), 2, 4, held, np.array([9.0, 0.0]))
+    found = solve_on_nodes(program)
+    assert found.gpus[0].tolist() == [1, 1]
+    assert found.gpus[1].sum() == 1
+    assert found.fitness == pytest.approx(program.mean.of([9.0, 1.0]))
+    # as many GPUs elsewhere are a start
+    moved = NodeProgram(ways, np.array([1, 1, 2]), np.ones(3), 2, 4, np.array([[2, 0], [0, 0]]), np.array([5.0, 0.0]))
+    fitness = [moved.fitness(np.array([row, [0, 0]])) for row in ([2, 0], [0, 2])]
+    assert fitness == pytest.approx([moved.mean.of([5.0, 0.0]), moved.mean.of([1.0, 0.0])])
 
 
 def test_a_program_on_nodes_names_what_does_not_fit() -> None:

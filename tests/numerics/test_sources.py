@@ -20,6 +20,7 @@ ALLOWED = {
     "formulations/columns/objectives.py": "sparse matrices, multiplied by SciPy's own loops",
     "formulations/columns/solver.py": "a sparse matrix",
     "formulations/columns/written.py": "sparse matrices",
+    "formulations/goodput/pollux_nodes.py": "sparse matrices",
     "formulations/published/packed_makespan.py": "sparse matrices",
     "allocator/report/svg.py": "pixels of a picture",
     "formulations/core/objectives.py": "statements in cvxpy",

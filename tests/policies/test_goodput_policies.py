@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import allocator
-from allocator.policies.goodput.selection import Restarts, held_columns
+from allocator.policies.goodput.selection import Restarts, Selected, SelectionPolicy, held_columns
 from allocator.protocol import Assignment, ClusterState
 from throughputs import Configurations, InputError, ThroughputMatrix, TraceGenerator
 
@@ -70,6 +71,53 @@ def test_who_has_just_started_is_not_restarted_for_little() -> None:
         assert chosen(policy, state_of(ways, {"pool 0": 2}, running, elapsed_seconds=[1e5]), memory) == {0: (0, 1)}
 
 
+@dataclass(frozen=True)
+class Told(SelectionPolicy):
+    """Chooses given columns, and keeps what it was told."""
+
+    name: ClassVar[str] = "told"
+
+    x: tuple[float, ...] = ()
+    told: list[Any] = field(default_factory=list)
+
+    def choose(self, state: ClusterState, ways: Configurations, held: Any, kept: Any) -> Selected:
+        self.told.append((state.clock, held.tolist(), kept.tolist()))
+        return Selected(np.array(self.x[: ways.n_columns]))
+
+
+@pytest.mark.parametrize(
+    ("stated", "of_world", "expected"), [(60.0, 10.0, 60.0), (None, 10.0, 10.0), (None, 0.0, 30.0)]
+)
+def test_what_a_restart_leaves_of_goodput(stated: float | None, of_world: float, expected: float) -> None:
+    """(a - n S) / (a + S); all of it as long as a job is younger than a start takes."""
+    ways = Configurations([0, 1, 2, 3], [0] * 4, [1] * 4, np.ones(4))
+    ages = np.array([expected - 1.0, expected, 1000.0, 1000.0])
+    memory = Restarts()
+    memory.times = {0: -1, 1: -1, 2: 0, 3: 2}
+    policy = Told(stated, (1.0,) * 4)
+    policy.plan(state_of(ways, {"pool 0": 4}, elapsed_seconds=ages, restart_seconds=of_world), memory)
+    ((_, _, kept),) = policy.told
+    whole, some = 1000.0 / (1000.0 + expected), (1000.0 - 2 * expected) / (1000.0 + expected)
+    assert kept == pytest.approx([1.0, 0.5, whole, some])
+
+
+def test_a_start_is_one_of_who_did_not_run_so_before() -> None:
+    """The first keeps its column, the second moves, the third had none."""
+    ways = Configurations([0, 0, 1, 1, 2], [0] * 5, [1, 2, 1, 2, 1], np.ones(5))
+    memory, running = Restarts(), Assignment.of([0, 1], [0, 0], [2, 1])
+    memory.times = {0: 0, 1: 0}
+    policy = Told(None, (0.0, 1.0, 0.0, 1.0, 1.0))
+    assert chosen(policy, state_of(ways, {"pool 0": 5}, running), memory) == {0: (0, 2), 1: (0, 2), 2: (0, 1)}
+    assert policy.told[0][1] == [1, 2, -1]
+    assert memory.times == {0: 0, 1: 1, 2: 0}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_who_is_through_gets_nothing(name: str) -> None:
+    ways = Configurations([0, 1], [0, 0], [1, 1], [1.0, 1.0])
+    assert chosen(allocator.get_policy(name), state_of(ways, {"pool 0": 1}, steps_remaining=[0.0, 9.0])) == {1: (0, 1)}
+
+
 def test_restarts_are_counted_and_forgotten() -> None:
     memory = Restarts()
     assert memory.of(["a", "b"]).tolist() == [0, 0]
@@ -88,6 +136,9 @@ def test_columns_that_run_are_found() -> None:
     # the second runs on a number of GPUs that nobody has figures for
     assert held_columns(ways, running).tolist() == [1, -1, 3]
     assert held_columns(ways, Assignment.none()).tolist() == [-1, -1, -1]
+    # as many GPUs of one type as of the other
+    two = Configurations([0, 0], [0, 1], [1, 1], np.ones(2), pools=["a", "b"])
+    assert [held_columns(two, Assignment.of([0], [m], [1])).tolist() for m in (0, 1)] == [[0], [1]]
 
 
 def test_pollux_shares_by_the_harmonic_mean() -> None:
@@ -97,6 +148,48 @@ def test_pollux_shares_by_the_harmonic_mean() -> None:
     assert chosen(allocator.get_policy("pollux"), state_of(ways, {"pool 0": 3})) == {0: (0, 2), 1: (0, 1)}
     allocation = allocator.get_policy("pollux").allocate(state_of(ways, {"pool 0": 2}))
     assert allocation.objective == pytest.approx(1.001)
+
+
+def test_speedups_are_against_a_fair_share() -> None:
+    """Of three GPUs two jobs have a share of two, rounded up; who needs more counts by its fewest."""
+    pollux = allocator.get_policy("pollux")
+    ways = Configurations([0, 0, 1, 1], [0] * 4, [1, 2, 1, 2], [1.0, 1.5, 1.0, 1.8])
+    state = state_of(ways, {"pool 0": 3})
+    assert chosen(pollux, state) == {0: (0, 1), 1: (0, 2)}
+    assert pollux.allocate(state).objective == pytest.approx(2 / (1 / (1 / 1.5 + 1e-3) + 1 / 1.001))
+    ways = Configurations([0, 0, 1], [0] * 3, [3, 4, 1], [2.0, 2.2, 1.0])
+    assert pollux.allocate(state_of(ways, {"pool 0": 4})).objective == pytest.approx(1.001)
+    # a job that waits loses nothing by its start
+    alone = state_of(Configurations([0], [0], [1], [1.0]), {"pool 0": 1}, elapsed_seconds=[100.0])
+    assert pollux.allocate(alone).objective == pytest.approx(1.001)
+
+
+def test_sia_weighs_jobs_and_rounds_costs() -> None:
+    ways = Configurations([0, 0, 1, 1], [0] * 4, [1, 2, 1, 2], [1.0, 3.0, 1.0, 3.0])
+    weighted = state_of(ways, {"pool 0": 1}, priority_weights=[1.0, 2.0])
+    assert chosen(allocator.get_policy("sia"), weighted) == {1: (0, 1)}
+    state = state_of(ways, {"pool 0": 4})
+    assert allocator.get_policy("sia").allocate(state).objective == pytest.approx(2 * 3.0**-0.5)
+    assert allocator.get_policy("sia", rounded=True).allocate(state).objective == pytest.approx(2 * 0.58)
+
+
+def test_a_rounded_cost_is_3000_at_most() -> None:
+    """A job without any goodput left moves all the same where one that waits costs more than that."""
+    ways = Configurations([0, 0, 1], [0, 1, 0], [1, 1, 1], np.ones(3), pools=["a", "b"])
+    state = state_of(ways, {"a": 1, "b": 1}, Assignment.of([0], [0], [1]), elapsed_seconds=[100.0, 0.0])
+    memory = Restarts()
+    for rounded in (True, False):
+        memory.times = {0: 1000}
+        found = chosen(allocator.get_policy("sia", rounded=rounded, penalty=5000.0), state, memory)
+        assert (found == {0: (1, 1), 1: (0, 1)}) is rounded
+
+
+def test_optimus_passes_over_numbers_of_gpus_without_figures() -> None:
+    """One job runs on 1 or 4 GPUs, the other on 4 alone, as tables with powers of two say it."""
+    optimus = allocator.get_policy("optimus", search="marginal_gains")
+    ways = Configurations([0, 0, 1], [0] * 3, [1, 4, 4], [1.0, 3.0, 2.0])
+    for gpus, expected in ((4, {0: (0, 4)}), (5, {0: (0, 1), 1: (0, 4)}), (8, {0: (0, 4), 1: (0, 4)})):
+        assert chosen(optimus, state_of(ways, {"pool 0": gpus}, steps_remaining=[100.0, 100.0])) == expected
 
 
 def test_optimus_gives_gpus_to_whom_they_save_most() -> None:

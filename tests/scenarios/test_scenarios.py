@@ -167,6 +167,14 @@ def test_next_gpus_are_simulated_unasked_where_that_takes_few_runs(scenarios):
     assert len(many.sweep.points()) == 9
     asked = scenarios(loads=tuple(range(1, 10)), next_gpus=1)
     assert (asked.more_gpus, len(asked.sweep.points())) == (1, 18)
+    # eight further runs are few: of one cluster, or of two of which one is the other with one GPU more
+    four, five = allocator.Cluster.of("a100:4"), allocator.Cluster.of("a100:5")
+    for clusters in ((four,), (four, five)):
+        assert scenarios(clusters=clusters, loads=tuple(range(1, 9))).more_gpus == 1
+    # all dimensions count
+    three = tuple(range(1, 4))
+    for other in ({"restart_penalties": (0.0, 1.0, 2.0)}, {"vary": {"round_seconds": [60.0, 120.0, 360.0]}}):
+        assert scenarios(loads=three, **other).more_gpus == 0
     # the larger of the two is the smaller one with another GPU
     two = scenarios(clusters=(allocator.Cluster.of("a100:4"), allocator.Cluster.of("a100:5")))
     assert sorted({point.cluster for point in two.sweep.points()}) == ["a100:4", "a100:5", "a100:6"]
@@ -177,6 +185,23 @@ def test_settings_are_dimensions_as_in_a_sweep(scenarios):
     assert varied.labels() == ["round_seconds=120.0", "round_seconds=360.0"]
     assert [row.point.chosen.mechanism.round_seconds for row in varied.rows()] == [120.0, 360.0]
     assert {row.point.preset for row in varied.rows()} == {"gavel"}
+
+
+def test_servers_and_seed_are_those_of_the_runs(scenarios):
+    cluster = allocator.Cluster({"a100": 4}, {"a100": 2})
+    asked = scenarios(clusters=(cluster,), seed=7, next_gpus=1)
+    assert {(p.cluster, p.gpus_per_server, p.seed) for p in asked.sweep.points()} == {
+        ("a100:4", "a100:2", 7), ("a100:5", "a100:2", 7),
+    }  # fmt: skip
+
+
+def test_deadlines_are_drawn_by_the_seed():
+    drawn = [whatif(log(8), "a100:8", slos=True, seed=seed, next_gpus=0).rows[0] for seed in (1, 1, 2)]
+    first, again, other = (row.jobs["deadline"].to_numpy(dtype=float) for row in drawn)
+    assert (first > drawn[0].jobs["arrival_time"]).all()
+    assert (first == again).all()
+    assert (first != other).any()
+    assert drawn[0].figures["deadline_ratio"] is not None
 
 
 @pytest.mark.parametrize(
@@ -241,6 +266,7 @@ def test_a_run_that_fails_is_a_row_with_its_reason(monkeypatch):
     assert [row.status for row in answer.rows] == ["completed", "failed"]
     assert answer.failed == ["isolated failed: ValueError: no such luck"]
     assert answer.rows[1].jobs is None
+    assert answer.n_jobs == 6
     assert math.isnan(answer.table["average_jct_ratio"][1])
     assert "failed" in str(answer)
 

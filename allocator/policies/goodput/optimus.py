@@ -31,12 +31,12 @@ class Optimus(SelectionPolicy):
 
     n: steps left; T: throughput. The paper gives one GPU to each job in the order of arrival, and each further one to
     the job whose remaining time it shortens most, which is the optimum where all remaining times are convex in GPUs.
-    Restarts are not counted.
+    Where there are figures for some numbers of GPUs only, jobs begin with the least of them, and a step to a larger one
+    counts by the time that it saves per GPU. Restarts are not counted.
 
     Parameters
     ----------
-    search : "program", or "marginal_gains" as in the paper; the latter is for clusters of one accelerator type and
-        passes over numbers of GPUs that nobody has figures for.
+    search : "program", or "marginal_gains" as in the paper; the latter is for clusters of one accelerator type.
     solver : of the program, "auto", "highs" or "cbc".
     """
 
@@ -67,12 +67,7 @@ class Optimus(SelectionPolicy):
         N, R = ways.n_jobs, int(ways.gpus.max(initial=1))
         times = np.full((N, R), np.inf)
         times[ways.job, ways.gpus - 1] = remaining
-        # between two numbers of GPUs with figures, those of the smaller one
-        times = np.fmin.accumulate(times, axis=1)
         given = marginal_gains(times, int(state.capacity[0]))
         x = np.zeros(ways.n_columns)
-        for i in np.flatnonzero(given):
-            columns = np.arange(ways.offsets[i], ways.offsets[i + 1])
-            fits = columns[ways.gpus[columns] <= given[i]]
-            x[fits[-1:]] = 1.0
+        x[ways.gpus == given[ways.job]] = 1.0
         return x

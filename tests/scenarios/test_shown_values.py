@@ -1,0 +1,113 @@
+"""What tables, page and charts show of rows with known figures: values, ratios and changes with their signs."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from allocator import Cluster
+from allocator.report.figures import FIGURES
+from allocator.scenarios.charts import dimensions, line_chart, lines_of
+from allocator.scenarios.page import render_page
+from allocator.scenarios.result import NextGpus, Row, WhatIf
+from allocator.scenarios.terminal import next_gpus_table, rows_table
+
+(JCT,) = (figure for figure in FIGURES if figure.key == "average_jct")
+
+
+def figures(hours, completed=10):
+    return {"jobs": 10, "completed_jobs": completed, "average_jct": 3600.0 * hours, "loaded_utilization": 0.5}
+
+
+def row(gpus, hours, more=(), completed=10):
+    """On so many GPUs of a100, and 2 of h100."""
+    larger = tuple(
+        NextGpus(name, 1, "completed", "", figures(h), price, "normalised throughput") for name, h, price in more
+    )
+    cluster = Cluster({"a100": gpus, "h100": 2})
+    return Row(
+        f"a100:{gpus}", cluster, 1.0, None, {}, "fifo", "completed", "", figures(hours, completed), next_gpus=larger
+    )
+
+
+@pytest.fixture
+def halved():
+    """16 GPUs take half as long as 8, and one h100 more does harm."""
+    rows = (row(8, 2.0, [("a100", 1.5, 0.25), ("h100", 2.25, 1.75)]), row(16, 1.0), row(4, 5.0))
+    return WhatIf(rows, "log", 10, 1)
+
+
+def shown(table):
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table)
+    return console.file.getvalue().splitlines()
+
+
+def line_with(lines, start):
+    return next(line for line in lines if line.split()[:1] == [start])
+
+
+def cells_of(page, section):
+    """The text of each cell of each row of the table in a section of the page."""
+    part = page.partition(f'id="{section}-heading"')[2].partition("</section>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", part)[1:]
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+    return [[html.unescape(re.sub("<[^>]*>", " ", cell)).split() for cell in row] for row in cells]
+
+
+def test_ratios_are_over_the_first_row(halved):
+    in_words = str(halved).splitlines()
+    assert "2.0" in in_words[2]
+    assert "×0.50" in in_words[3]
+    lines = shown(rows_table(halved))
+    assert "×0.50" in line_with(lines, "a100:16")
+    assert "×2.50" in line_with(lines, "a100:4")
+    assert "×" not in line_with(lines, "a100:8")
+    assert not any("10/10" in line for line in lines)
+    first, second, third = cells_of(render_page(halved), "rows")
+    assert [cells[1][1:] for cells in (first, second, third)] == [[], ["×0.50"], ["×2.50"]]
+    assert [float(cells[1][0]) for cells in (first, second, third)] == [2.0, 1.0, 5.0]
+
+
+def test_changes_are_later_minus_before(halved):
+    lines = shown(next_gpus_table(halved))
+    one, other = (next(line for line in lines if f" {name} " in line) for name in ("a100", "h100"))
+    assert "−0.500" in one
+    assert one.split()[-1] == "0.25"
+    assert "+0.250" in other
+    assert other.split()[-1] == "1.75"
+    one, other = cells_of(render_page(halved), "next")
+    assert (one[1], one[2], one[-1]) == (["a100"], ["−0.500"], ["0.25", "normalised", "throughput"])
+    assert (other[1], other[2], other[-1][0]) == (["h100"], ["+0.250"], "1.75")
+    changes = [more["changes"]["average_jct"] for more in halved.as_dict()["rows"][0]["next_gpus"]]
+    assert changes == halved.next_gpus["average_jct_change"].tolist() == [-1800.0, 900.0]  # seconds
+
+
+def test_jobs_that_did_not_complete_are_counted(halved):
+    cut = WhatIf((*halved.rows[:2], row(4, 5.0, completed=9)), "log", 10, 1)
+    lines = shown(rows_table(cut))
+    assert "10/10" in line_with(lines, "a100:8")
+    assert "9/10" in line_with(lines, "a100:4")
+    assert [cells[-1] for cells in cells_of(render_page(cut), "rows")] == [["10", "/", "10"]] * 2 + [["9", "/", "10"]]
+
+
+def test_curves_go_from_few_gpus_to_many(halved):
+    (dimension,) = dimensions(halved.rows)
+    lines = lines_of(dimension, halved.rows)
+    assert [row.label for row in lines[0].rows] == ["a100:4", "a100:8", "a100:16"]
+    chart = line_chart("chart", JCT, dimension, lines)
+    x, y = zip(
+        *((float(a), float(b)) for a, b in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', chart)), strict=True
+    )
+    assert list(x) == sorted(x)
+    # further up is more: 5, 2 and 1 hours above an axis that begins at 0, all of them inside of the frame
+    assert 0 < y[0] < y[1] < y[2]
+    assert (y[1] - y[0]) / (y[2] - y[1]) == pytest.approx(3.0, rel=0.02)
+    (said,) = re.findall(r"<desc[^>]*>(.*?)</desc>", chart)
+    assert [float(part.split(":")[1]) for part in said.split(", ")] == [5.0, 2.0, 1.0]
+    assert [float(part.split(":")[0]) for part in said.split(", ")] == [4.0, 8.0, 16.0]
+    assert [float(at) for at in re.findall(r"<title>a100 GPUs (\d+)", chart)] == [4.0, 8.0, 16.0]
