@@ -47,6 +47,7 @@ def runs(draw: Any) -> Any:
         rates,
         entities={"a": 1, "b": 2},
         restart_penalty_seconds=penalty,
+        hysteresis_rounds=draw(st.sampled_from([0.0, 4.0])),
     )
 
 
@@ -147,7 +148,7 @@ def test_what_the_policy_knew_is_what_it_had_been_told(name: str, monkeypatch: p
     monkeypatch.setattr(type(policy), method, watching)
     trace = trace_of([400, 900, 300, 700, 200], [1, 2, 1, 2, 1], [0, 0, 130, 220, 450])
     rates = np.array([[1.0, 0.5], [2.0, 1.0], [1.0, 0.0], [1.5, 1.5], [0.0, 1.0]])
-    result = run_of(trace, "v100:2,k80:1", policy, rates, restart_penalty_seconds=20.0)
+    result = run_of(trace, "v100:2,k80:1", policy, rates, restart_penalty_seconds=20.0, hysteresis_rounds=4.0)
     monkeypatch.undo()
     run = FinishedRun.of(result)
     compared = 0

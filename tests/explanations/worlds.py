@@ -31,9 +31,10 @@ def run_of(
     entities: Any = None,
     **settings: Any,
 ) -> SimulationResult:
-    """Simulated in rounds of 100 s, with free restarts unless `settings` say otherwise."""
+    """Simulated in rounds of 100 s, with free restarts and turns of a round unless `settings` say otherwise."""
     gpus = Cluster.of(cluster)
     speeds = np.ones((len(trace), len(gpus.accelerators))) if rates is None else rates
-    chosen = preset("default").replace(**({"round_seconds": ROUND, "restart_penalty_seconds": 0.0} | settings))
+    usual = {"round_seconds": ROUND, "restart_penalty_seconds": 0.0, "hysteresis_rounds": 0.0}
+    chosen = preset("default").replace(**(usual | settings))
     asked = get_policy(policy, **(policy_settings or {})) if isinstance(policy, str) else policy
     return simulate(trace, gpus, asked, speeds, preset=chosen, entities=entities)
