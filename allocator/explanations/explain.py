@@ -272,7 +272,7 @@ def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
         ahead={}
         if standing is None
         else {name: int(k) for name, k, p in zip(names, standing.ahead, standing.priority, strict=True) if p == p},
-        priority_unit="GPU-seconds owed" if run.settings.get("priority") == "deficit" else "",
+        priority_unit=_priority_unit(run),
         policy_says="" if says is None else says.text,
         asked=instant is not None and instant.asked,
         redecided=same,
@@ -334,3 +334,9 @@ def _overview(run: FinishedRun) -> Overview:
         unserved=int((~served).sum()),
         longest=tuple(found),
     )
+
+
+def _priority_unit(run: FinishedRun) -> str:
+    if run.settings.get("priority") != "deficit":
+        return ""
+    return "GPU-seconds owed" + ", hysteresis included" * bool(run.settings.get("hysteresis_rounds"))

@@ -32,7 +32,7 @@ class Moment:
     owed : the same as the round mechanism counts it, which forgets some of what is long past; None: not known.
     priority, last_priority, ahead : by type on which it has a share: its priority, the least with which another job ran
         there, and how many ran there that came before it.
-    priority_unit : what priorities count, "GPU-seconds owed" or, as fractions of time do, nothing.
+    priority_unit : what priorities count, GPU-seconds owed or, as fractions of time do, nothing.
     policy_says : what the policy had against it, in words.
     redecided : whether the decision, made once more, came out as it did in the run; None: it cannot be made once more.
     changes : what would have let the job run, each tried by making the decision once more.
