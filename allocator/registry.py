@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from allocator.conversion import convert, kinds_of
@@ -34,6 +36,7 @@ __all__ = [
     "list_policies",
     "register",
     "settings_of",
+    "source_of",
 ]
 
 ENTRY_POINT_GROUP = "allocator.policies"
@@ -130,6 +133,21 @@ def list_policies() -> tuple[PolicyEntry, ...]:
     """
     _load()
     return tuple(_ENTRIES[name] for name in sorted(_ENTRIES))
+
+
+def source_of(name: str) -> Path | None:
+    """The file in which a policy is written that is not one of this package; None for our own, and without a file.
+
+    Raises
+    ------
+    InputError
+        No such policy.
+    """
+    factory = _entry(name).factory
+    if factory.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    file = getattr(sys.modules.get(factory.__module__), "__file__", None)
+    return Path(file) if file and Path(file).is_file() else None
 
 
 def get_policy(name: str, **settings: Any) -> Policy:

@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
+from allocator.report.colours import style_rules
 from allocator.report.figures import MISSING, Figure, format_column, value_of
 from allocator.scenarios.charts import Dimension, dimensions, line_chart, lines_of
 from allocator.scenarios.figures import CHANGES, change_of, format_change, format_ratio, ratio_of, title_of
@@ -44,13 +45,21 @@ def render_page(result: WhatIf, *, title: str = "What if") -> str:
 <meta http-equiv="Content-Security-Policy" content="{_CONTENT_POLICY}">
 <title>{escape(title)}</title>
 <style>
-{style}{_STYLE}</style>
+{style}{style_rules(_drawn(result))}{_STYLE}</style>
 </head>
 <body>
 {body}
 </body>
 </html>
 """
+
+
+def _drawn(result: WhatIf) -> list[str]:
+    """The policy of each curve, or of each bar, by its position: the page gives it the colour of that policy."""
+    curves = [lines_of(each, result.rows) for each in dimensions(result.rows)]
+    if not curves:
+        return [row.policy for row in result.rows]
+    return [line.rows[0].policy for line in max(curves, key=len)]
 
 
 def _heading(result: WhatIf, title: str) -> str:

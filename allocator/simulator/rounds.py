@@ -229,8 +229,11 @@ class RoundExecution:
             cut_off = None if r.cut_off is None else r.cut_off[r.done]
             world.complete(jobs[r.done], r.finish[r.done], cut_off)
         idle = not rows.moving and self._note_idle(r)
-        if rows.moving:
+        if rows.moving and r.steps.any():
             world.note_progress()
+        elif rows.moving:
+            # starts took all of the round
+            world.note_stall()
         for after in self._after:
             after(r)
         if r.gave_up is not None:

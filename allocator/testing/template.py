@@ -92,7 +92,8 @@ _README = """\
 # {name}
 
 A scheduling policy: `statement` in [{name}.py]({name}.py) says what it maximises, and under which constraints.
-Try it: `allocator compare --import ./{name}.py --policies {name},max_min_fairness_perf --jobs 20`; test it: `pytest`.
+Try it: `allocator compare --import ./{name}.py --policies {name},max_min_fairness_perf --jobs 20`; test it:
+`pip install pytest`, then `pytest`.
 Installed (`pip install .`) it is known to every command without `--import`, by the entry point in `pyproject.toml`.
 """
 

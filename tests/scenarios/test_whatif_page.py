@@ -53,6 +53,10 @@ def test_pages_are_whole_and_ask_for_nothing(grown, policies):
         assert "<script" not in page
         assert not re.findall(r"(?:src|href)=", page)
         assert "prefers-color-scheme: dark" in page
+        # every curve and bar has a colour of its own
+        drawn = set(re.findall(r'class="(?:swatch )?(c\d+)"', page))
+        assert bool(drawn) == (len(answer.rows) > 1)
+        assert all(f".{name} {{ --own:" in page for name in drawn)
 
 
 def test_figures_stand_against_each_number_that_varies(grown):

@@ -10,7 +10,7 @@ from allocator import Cluster, default_table, get_policy, simulate
 from allocator.presets import Preset
 from allocator.presets.default import DEFAULT
 from allocator.results.metrics import users_table
-from allocator.simulator import SimulationResult
+from allocator.simulator import SimulationResult, SimulationStalledError
 from tests.simulator.event_policies import OrderPolicy
 from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import Trace, gavel_trace
@@ -128,3 +128,13 @@ def test_users_whose_jobs_did_not_complete_have_no_completion_times() -> None:
     table = users_table(jobs).set_index("user")
     assert table["completed_jobs"].to_dict() == {"bob": 1, "ann": 0}
     assert table.loc["ann", ["average_jct", "average_queueing_time", "average_rho", "worst_rho"]].isna().all()
+
+
+def test_starts_that_take_all_of_a_round_are_told() -> None:
+    """Two jobs that take turns, and are never done starting."""
+    settings = DEFAULT.replace(restart_penalty_seconds=400.0)
+    two = Trace(["a", "b"], [1, 1], [3600.0, 3600.0], [0.0, 0.0])
+    with pytest.raises(SimulationStalledError, match=r"in 100 rounds up to 35640 s; 2 active jobs: 0, 1"):
+        simulate(two, ONE, get_policy("max_min_fairness_perf"), np.ones((2, 1)), preset=settings)
+    alone = simulate(two.head(1), ONE, get_policy("max_min_fairness_perf"), np.ones((1, 1)), preset=settings)
+    assert alone.makespan == 360.0 + 3600.0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import allocator
+from allocator import registry
 from allocator.cli.app import app
 from allocator.sweep import Sweep, load, run
 from allocator.sweep.execute import Materials, run_point
@@ -167,3 +168,20 @@ def test_the_command(tmp_path):
     assert "2 of 2 points have results" in done.stdout
     shown = CliRunner().invoke(app, ["sweep", "show", str(tmp_path / "out"), "--json"])
     assert [row["load"] for row in json.loads(shown.stdout)["results"]] == [1.0, 2.0]
+
+
+def test_a_policy_of_ones_own_that_has_changed_is_another_run(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+    written = tmp_path / "mine_of_a_trace.py"
+    written.write_text(
+        "import allocator\n\nclass MineOfATrace(allocator.OrderPolicy):\n"
+        "    paper = program = 'none'\n\n    def key(self, state):\n        return state.elapsed_seconds\n"
+    )
+    (name,) = registry.import_policies(str(written))
+    assert registry.source_of(name) == written
+    assert registry.source_of("fifo") is None
+    before, own = (swept(log, policies=[policy]).points()[0].key for policy in (name, "fifo"))
+    assert swept(log, policies=[name]).points()[0].key == before
+    written.write_text(written.read_text() + "# sooner\n")
+    assert swept(log, policies=[name]).points()[0].key != before
+    assert swept(log).points()[0].key == own

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from allocator.cluster import Cluster
 from allocator.presets import Preset, preset
 from allocator.protocol import Policy
-from allocator.registry import get_policy, settings_of
+from allocator.registry import get_policy, settings_of, source_of
 from throughputs.estimator.believed import Estimation
 
 __all__ = ["LOAD_COLUMNS", "LOAD_TEXTS", "Kind", "Point", "Workload"]
@@ -196,6 +196,7 @@ class Point:
             "format": FORMAT,
             "kind": self.kind,
             "policy": {"name": self.policy, **self.policy_settings},
+            **self._written,
             "cluster": self.cluster,
             "gpus_per_server": self.gpus_per_server,
             "load": self.load,
@@ -206,6 +207,12 @@ class Point:
             "settings": {name: value for name, value in self.all_settings.items() if value != usual[name]},
             **(measured if self.kind == "decision" else {}),
         }
+
+    @property
+    def _written(self) -> dict[str, Any]:
+        """What a policy of somebody's own is written in: another run when that changes."""
+        source = source_of(self.chosen.policy_names.get(self.policy, self.policy))
+        return {} if source is None else {"policy_source": _digest(source)}
 
     @cached_property
     def key(self) -> str:
