@@ -105,9 +105,8 @@ def test_decisions_come_out_the_same_and_changes_let_the_job_run(result: Any) ->
                 continue
             if moment.redecided is not True:
                 # a program that is solved anew, without the prices of the decision before, may end elsewhere within
-                # its tolerance; nothing is said of changes then
+                # its tolerance, and what was written down is rounded; nothing is said of changes then
                 assert (moment.redecided, moment.changes) == (False, ())
-                assert run.policy_name in PROGRAMS
                 continue
             asker = _Asker(run)
             asker.look({job: (wait.start, wait.end)}, [moment.time])

@@ -122,7 +122,8 @@ def test_a_job_that_spoils_what_is_known_of_its_start_is_started_once(tmp_path: 
             for epoch in (1, 2):
                 again = order(tmp_path, job, "sh", "-c", spoil, epoch=epoch, working_directory=folder)
                 await adapter.start(again)
-                await until(lambda job=job: not processes_of(job))
+                starts = folder / "starts"
+                await until(lambda job=job, at=starts, n=epoch: len(lines(at)) == n and not processes_of(job))
                 seen = await ended(adapter, job)
                 assert (seen.epoch, seen.code) == (epoch, 7)
                 # ordered again, by another scheduler as well

@@ -52,7 +52,7 @@ def test_types_of_known_speeds_need_a_job_type_that_is_known():
         completion_times(logged(), "v100:8,k80:8")
     alike = preset("default").replace(gang_rates="duration")
     assert (completion_times(logged(), "v100:8,k80:8", preset=alike) > 0).all()
-    with pytest.raises(InputError, match=r"found 'a100', expected one of v100, p100, k80"):
+    with pytest.raises(InputError, match=r"found 'a100', expected .*one of v100, p100, k80"):
         completion_times(logged(job_type="A3C").take(slice(1)), "a100:8")
 
 

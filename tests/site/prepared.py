@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.site.pages import ROOT
-from throughputs import TraceGenerator, default_table, gavel_trace, write_table, write_trace
+from throughputs import TraceGenerator, default_table, gavel_trace, import_log, write_table, write_trace
 from throughputs.traces.logs.example import example_log
 from throughputs.traces.shockwave_generator import shockwave_trace
 
@@ -39,6 +39,9 @@ def _entities(folder: Path) -> None:
 
 def _studies(folder: Path) -> None:
     (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
+    (folder / "mine.csv").write_text(example_log())
+    columns = {"submit": "start", "duration": "hours", "gpus": "num_gpus", "user": "owner"}
+    write_trace(import_log(folder / "mine.csv", columns).trace, folder / "jobs.csv")
 
 
 def _training(folder: Path) -> None:
