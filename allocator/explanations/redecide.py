@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,9 @@ def can_redecide(policy: Policy | None) -> bool:
     """Whether the record of a run tells all that the policy decides from."""
     if policy is None or policy.needs & _UNKNOWN:
         return False
-    return not isinstance(policy, PlanPolicy) or (not policy.in_rounds and policy.new_memory() is None)
+    if policy.answers == "shares":
+        return True
+    return not policy.in_rounds and cast(PlanPolicy, policy).new_memory() is None
 
 
 def decided(
@@ -68,22 +71,24 @@ def decided(
 ) -> Assignment:
     """Who runs by the decision made once more, with other GPUs, other figures of the jobs, or without a job."""
     policy, cluster, table = run.policy, cluster or run.cluster, copy(table or at.table)
+    assert policy is not None
     # a decision notes there which type it gives to whom
     table.current_accelerator = table.current_accelerator.copy()
     active = at.active[at.active != without]
-    state = table.snapshot(active, at.clock, cluster, None, policy.needs, at.running.among(active))  # type: ignore[union-attr]
-    if isinstance(policy, PlanPolicy):
-        steps = policy.plan(state, policy.new_memory()).steps
+    state = table.snapshot(active, at.clock, cluster, None, policy.needs, at.running.among(active))
+    if policy.answers == "plan":
+        planner = cast(PlanPolicy, policy)
+        steps = planner.plan(state, planner.new_memory()).steps
         return next((step for step in steps if step.seconds > 0), steps[-1]).assignment.named(active)
-    assert isinstance(policy, SharePolicy)
     assert at.mechanism is not None
-    mechanism = RoundMechanism(policy, cluster, table, settings_of(run).mechanism, int(run.settings.get("seed", 0)))
+    sharing = cast(SharePolicy, policy)
+    mechanism = RoundMechanism(sharing, cluster, table, settings_of(run).mechanism, int(run.settings.get("seed", 0)))
     mechanism.restore(_copied(at.mechanism))
     if without >= 0:
         mechanism.left(np.array([without]))
     mechanism.capacity_changed()
     if at.asked:
-        mechanism.ask(policy, state, active)
+        mechanism.ask(sharing, state, active)
     return mechanism.next(at.clock, at.running.among(active)).assignment
 
 

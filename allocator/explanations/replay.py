@@ -152,7 +152,7 @@ class RoundReplay:
     def can_replay(run: FinishedRun) -> bool:
         """Whether the run has rounds of shares, of jobs alone, and says all that the mechanism needs to know."""
         decisions, policy = run.decisions, run.policy
-        if decisions is None or decisions.packed or not isinstance(policy, SharePolicy):
+        if decisions is None or decisions.packed or policy is None or policy.answers != "shares":
             return False
         if run.ideal or not run.in_rounds or Need.COLOCATION in policy.needs:
             return False

@@ -7,13 +7,13 @@ PosixPath('report.html')
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.report.colours import style_rules
 from allocator.report.page.heading import heading, legend
+from allocator.report.page.markup import head
 from allocator.report.page.payload import build_payload, script_elements
 from allocator.report.page.sections import (
     allocation_section,
@@ -122,17 +122,7 @@ def _document(title: str, body: str, colours: str, data: str) -> str:
     assets = files("allocator.report") / "assets"
     style = (assets / "style.css").read_text(encoding="utf-8")
     script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{CONTENT_POLICY}">
-<title>{escape(title)}</title>
-<style>
-{colours}{style}</style>
-</head>
+    return f"""{head(title, colours + style, CONTENT_POLICY)}
 <body>
 {body}
 <div id="tip" role="status" hidden></div>

@@ -11,6 +11,7 @@ from allocator.report.bar_charts import figure_panels
 from allocator.report.charts import policy_class
 from allocator.report.colours import style_rules
 from allocator.report.figures import MISSING, Figure, format_column, value_of
+from allocator.report.page.markup import head
 from allocator.scenarios.charts import Dimension, dimensions, line_chart, lines_of
 from allocator.scenarios.figures import CHANGES, change_of, format_change, format_ratio, ratio_of, title_of
 from allocator.scenarios.result import WhatIf
@@ -36,17 +37,7 @@ def render_page(result: WhatIf, *, title: str = "What if") -> str:
     """The text of the page."""
     style = (files("allocator.report") / "assets" / "style.css").read_text(encoding="utf-8")
     body = "\n".join([_heading(result, title), "<main>", _rows(result), _charts(result), _next_gpus(result), "</main>"])
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{_CONTENT_POLICY}">
-<title>{escape(title)}</title>
-<style>
-{style}{style_rules(_drawn(result))}{_STYLE}</style>
-</head>
+    return f"""{head(title, style + style_rules(_drawn(result)) + _STYLE, _CONTENT_POLICY)}
 <body>
 {body}
 </body>

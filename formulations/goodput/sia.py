@@ -36,14 +36,12 @@ def relative_goodput(ways: Configurations, units: ArrayLike = 1) -> Array:
     if not (ways.rate > 0).all():
         raise InputError(_SOURCE, field="goodput", found=float(ways.rate.min()), expected="above 0")
     of_pool = np.broadcast_to(np.asarray(units, dtype=np.float64), len(ways.pools))
-    relative = np.empty(ways.n_columns)
     least, unit = np.full(ways.n_jobs, np.inf), np.ones(ways.n_jobs)
     np.minimum.at(least, ways.job, ways.rate)
     smallest = np.flatnonzero(ways.rate == least[ways.job])
     # of several pools with the least goodput the last counts
     unit[ways.job[smallest]] = of_pool[ways.pool[smallest]]
-    relative[:] = ways.rate / least[ways.job] * unit[ways.job]
-    return relative
+    return np.asarray(ways.rate / least[ways.job] * unit[ways.job])
 
 
 @dataclass(frozen=True, eq=False)

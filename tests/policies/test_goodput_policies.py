@@ -200,8 +200,10 @@ def test_optimus_gives_gpus_to_whom_they_save_most() -> None:
         assert chosen(policy, state) == {0: (0, 2), 1: (0, 1)}
         assert policy.allocate(state).objective == pytest.approx(50.0 + 50.0)
     two = Configurations([0, 0], [0, 1], [1, 1], [1.0, 2.0], pools=["a", "b"])
-    with pytest.raises(InputError, match="one accelerator type"):
+    with pytest.raises(InputError, match="GPUs of one type: marginal gains"):
         allocator.get_policy("optimus", search="marginal_gains").allocate(state_of(two, {"a": 1, "b": 1}))
+    with pytest.raises(InputError, match="GPUs of one type: its speedups"):
+        allocator.get_policy("pollux").allocate(state_of(two, {"a": 1, "b": 1}))
 
 
 @pytest.mark.parametrize(

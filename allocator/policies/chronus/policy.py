@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.policies.base.one_type import the_one_type
 from allocator.policies.chronus.admission import Newcomer, admit
 from allocator.policies.chronus.clock import LeaseClock
 from allocator.policies.chronus.leases import LeaseRecord, begin_lease
@@ -168,7 +169,7 @@ class Chronus(PlanPolicy):
         InputError
             More than one type of the cluster has GPUs.
         """
-        kind = _accelerator(state)
+        kind = the_one_type(state, "chronus", "leases do not tell types apart")
         rules = self._rules(int(state.capacity[kind]))
         clock = rules.clock
         place = memory.keep(state.throughputs.jobs)
@@ -377,12 +378,3 @@ class _Shift:
 def _earliest(state: ClusterState, clock: LeaseClock) -> float:
     """When the first of the jobs that are there was submitted, units; inf if nobody is."""
     return clock.units(state.clock - float(state.elapsed_seconds.max())) if state.n_jobs else math.inf
-
-
-def _accelerator(state: ClusterState) -> int:
-    """Position of the one type that has GPUs."""
-    there = np.flatnonzero(state.capacity > 0)
-    if len(there) > 1:
-        expected = "GPUs of one type: leases do not tell types apart"
-        raise InputError("policy chronus", field="cluster", found=str(state.cluster), expected=expected)
-    return int(there[0]) if len(there) else 0

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.policies.base.one_type import the_one_type
 from allocator.policies.deadlines.memory import DeadlineMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep
 from formulations.deadlines import DeadlineJob, Filling, JobPlan, ScalingCurve
@@ -102,13 +103,7 @@ class DeadlinePolicy(PlanPolicy):
 
     def pool(self, state: ClusterState) -> int:
         """Position of the one type that has GPUs."""
-        if len(state.capacity) == 1:
-            return 0
-        there = np.flatnonzero(state.capacity > 0)
-        if len(there) > 1:
-            expected = "GPUs of one type: the plan does not tell types apart"
-            raise InputError(f"policy {self.name}", field="cluster", found=str(state.cluster), expected=expected)
-        return int(there[0]) if len(there) else 0
+        return the_one_type(state, self.name)
 
     def jobs(
         self, state: ClusterState, memory: DeadlineMemory, pool: int

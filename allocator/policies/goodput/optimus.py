@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
 from allocator.protocol import ClusterState
 from allocator.registry import register
@@ -61,13 +62,11 @@ class Optimus(SelectionPolicy):
         return Selected(found.x, last.objective, last.bound, "s left, of all", found)
 
     def _by_gains(self, state: ClusterState, ways: Configurations, remaining: Array) -> Array:
-        if len(state.capacity) > 1:
-            expected = 'a cluster of one accelerator type, or search="program"'
-            raise InputError("policy optimus", found=str(state.cluster), expected=expected)
+        kind = the_one_type(state, self.name, 'marginal gains do not tell types apart (search="program" does)')
         N, R = ways.n_jobs, int(ways.gpus.max(initial=1))
         times = np.full((N, R), np.inf)
         times[ways.job, ways.gpus - 1] = remaining
-        given = marginal_gains(times, int(state.capacity[0]))
+        given = marginal_gains(times, int(state.capacity[kind]))
         x = np.zeros(ways.n_columns)
         x[ways.gpus == given[ways.job]] = 1.0
         return x

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from allocator.policies.base.one_type import the_one_type
 from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
 from allocator.protocol import ClusterState
 from allocator.registry import register
@@ -50,7 +51,8 @@ class Pollux(SelectionPolicy):
 
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> Selected:
         """The choice with the largest mean."""
-        fair = -(-int(state.capacity.sum()) // max(state.n_jobs, 1))
+        kind = the_one_type(state, self.name, "its speedups do not tell types apart")
+        fair = -(-int(state.capacity[kind]) // max(state.n_jobs, 1))
         speedup = ways.rate / _on_fair_share(ways, fair)[ways.job]
         changes = held[ways.job] != np.arange(ways.n_columns)
         speedup = np.where(changes & (held >= 0)[ways.job], speedup * kept[ways.job], speedup)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.policies.base.one_type import the_one_type
 from allocator.policies.shockwave.memory import ShockwaveMemory
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger, UpcomingRounds
 from allocator.protocol.allocation import Allocation
@@ -151,7 +152,7 @@ class Shockwave(PlanPolicy):
         """
         started = perf_counter()
         upcoming = state.upcoming or UpcomingRounds(int(state.clock // self.round_seconds), self.round_seconds)
-        kind = self._accelerator(state)
+        kind = the_one_type(state, self.name)
         gpus = int(state.capacity[kind])
         runs = (state.rates[:, kind] > 0) & (state.scale_factors <= gpus) & (state.steps_remaining > 0)
         # of jobs alike in everything, the order of labels decides
@@ -170,14 +171,6 @@ class Shockwave(PlanPolicy):
             ordering=self.ordering,
         )
         return self._as_plan(state, jobs, kind, solution, started)
-
-    def _accelerator(self, state: ClusterState) -> int:
-        """Position of the one type that has GPUs."""
-        there = np.flatnonzero(state.capacity > 0)
-        if len(there) > 1:
-            expected = "GPUs of one type: the plan does not tell types apart"
-            raise InputError("policy shockwave", field="cluster", found=str(state.cluster), expected=expected)
-        return int(there[0]) if len(there) else 0
 
     def _program(
         self,

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["choice", "section"]
+__all__ = ["choice", "head", "section"]
+
+
+def head(title: str, style: str, content_policy: str) -> str:
+    """A page up to its body, for light and dark paper and for narrow screens."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{content_policy}">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>"""
 
 
 def section(name: str, title: str, how: str, body: str) -> str:
