@@ -8,6 +8,7 @@ every step.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -21,6 +22,7 @@ __all__ = [
     "FileAgreement",
     "TorchAgreement",
     "find_agreement",
+    "hold_group",
     "leave_group",
     "rank_and_world",
 ]
@@ -154,23 +156,33 @@ def _distributed() -> Any:
     return module if module is not None and module.is_available() and module.is_initialized() else None
 
 
-def leave_group() -> Any:
-    """Leave the process group of torch together with all ranks.
+def hold_group() -> None:
+    """Keep the process group of torch until this process ends, though the program destroys it before.
 
-    A process that ends while it is still in the group may be aborted because others have ended before it.
-
-    Returns
-    -------
-    The last collective, to be held until the process ends, or None. A thread of gloo's that drops the last reference
-    to one needs the interpreter's lock for it; if the interpreter holds that while it ends and waits for the thread,
-    neither goes on.
+    Its destructor waits for threads of gloo's, which need the interpreter's lock to drop tensors of Python's. Python's
+    own reference to the group gives the lock up meanwhile; the reducer of a DistributedDataParallel does not, so it
+    must not hold the last one.
     """
     if distributed := _distributed():
+        atexit.register(_held, distributed.group.WORLD)
+
+
+def leave_group() -> None:
+    """Leave the process group of torch together with all ranks.
+
+    A process that ends while it is still in the group may be aborted because others have ended before it. The last
+    collective is held until the process ends for the reason of `hold_group`.
+    """
+    if distributed := _distributed():
+        hold_group()
         work = distributed.barrier(async_op=True)
+        atexit.register(_held, work)
         work.wait()
         distributed.destroy_process_group()
-        return work
-    return None
+
+
+def _held(_object: object) -> None:
+    """Do nothing at exit: until then the registration holds the object."""
 
 
 def rank_and_world(environment: Mapping[str, str]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from allocator.lease.agreement import leave_group
+from allocator.lease.agreement import hold_group, leave_group
 from allocator.lease.lease import Lease
 
 __all__ = ["LeaseCallback"]
@@ -44,7 +44,6 @@ class LeaseCallback(TrainerCallback):
         self.lease = Lease()
         self._exits = exits
         self._saving_since = time.monotonic()
-        self._left: object = None
 
     @property
     def last_checkpoint(self) -> str | None:
@@ -96,8 +95,9 @@ class LeaseCallback(TrainerCallback):
         """
         if not self._stops(state):
             self.lease.done()
+            hold_group()
         elif self._exits:
-            self._left = leave_group()
+            leave_group()
             raise SystemExit(0)
 
     def _stops(self, state: TrainerState) -> bool:
