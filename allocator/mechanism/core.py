@@ -104,6 +104,8 @@ class DecisionCore:
         self._placement = (
             None if settings.placement == "off" or ideal else self._executor.placement(cluster, settings.placement)
         )
+        every = settings.decide_every_seconds
+        self._period = policy.period_seconds if every is None else min(every, policy.period_seconds)
         self._triggers = policy.triggers.value
         self._keeps_isolated_time = Need.ISOLATED_TIME in policy.needs
         self._news = False
@@ -165,6 +167,11 @@ class DecisionCore:
         """When it was last time to ask the policy, seconds; -inf before the first arrival."""
         return self._asked_at if self.decisions else -np.inf
 
+    @property
+    def period_seconds(self) -> float:
+        """The policy is asked at the latest after so many seconds."""
+        return self._period
+
     def record_rounds(self, rounds: int) -> None:
         """So many further rounds went exactly like the last one; their time is entered elsewhere."""
         self._rounds += rounds
@@ -213,7 +220,7 @@ class DecisionCore:
             assert self._prices is not None
             self.next_price_change = self._prices.next_change(clock, self.cluster.accelerators)
             self._news = True
-        if clock >= self._asked_at + self.policy.period_seconds:
+        if clock >= self._asked_at + self._period:
             self._news = True
         executor, calls = self._executor, self.policy_calls
         rejected = _NOBODY
@@ -253,7 +260,7 @@ class DecisionCore:
 
     def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""
-        seconds = min(step.seconds, self._asked_at + self.policy.period_seconds - clock)
+        seconds = min(step.seconds, self._asked_at + self._period - clock)
         last = self._last
         gpus: tuple[tuple[int, ...], ...] = ()
         change = None

@@ -22,7 +22,7 @@ _CHOICES = {
     "priority": ("deficit", "time_fraction"),
     "queue": ("per_type", "global"),
     "idle_fill": ("off", "queue_order", "best_type"),
-    "placement": ("off", "in_order", "consolidated", "buddy", "anew", "local_search"),
+    "placement": ("off", "in_order", "consolidated", "buddy", "anew", "local_search", "most_free"),
     "pair_rows": ("shared", "all"),
 }
 
@@ -37,6 +37,8 @@ class MechanismSettings:
     recompute_interval_seconds : least time between two decisions of the policy; 0: decide at every change.
     free_decision_at_start : a decision at clock 0 does not start the interval, so the next change is decided at once.
     decide_early_when_idle : waive the interval when no job could run although some wait for a decision.
+    decide_every_seconds : the policy is asked at the latest after so many seconds, whatever happens; None: as it wants
+        to be.
     decide_at_rate_changes : a job whose throughput changed, as with its batch size, is a reason for a decision too.
     initial_credit_rounds : time that every job counts as having received on every type when the count starts, in
         rounds; above 0, it bounds the priority of jobs that have not run yet.
@@ -65,7 +67,8 @@ class MechanismSettings:
         displace a smaller one; "consolidated": jobs that stay keep their GPUs, and each new gang gets as few servers
         as possible; "buddy": gangs get blocks of powers of two, which merge when they are released; "anew":
         everybody is placed again with every decision, whole servers first, as ElasticFlow's simulator does;
-        "local_search": as "consolidated", with larger or with smaller gangs first, whichever is better.
+        "local_search": as "consolidated", with larger or with smaller gangs first, whichever is better; "most_free":
+        jobs that stay keep their GPUs, and new gangs, smaller ones first, take those of the emptiest servers.
     pair_rows : which pairs of jobs queue, under policies that pack. "shared": those that the policy gave a share; time
         that a pair is owed is owed to its jobs, whoever they share with later. "all": every pair of active jobs with
         gangs of one size, as rows in their own right; their number grows with the square of the jobs.
@@ -81,6 +84,7 @@ class MechanismSettings:
     recompute_interval_seconds: float = 0.0
     free_decision_at_start: bool = False
     decide_early_when_idle: bool = True
+    decide_every_seconds: float | None = None
     decide_at_rate_changes: bool = True
     initial_credit_rounds: float = 0.5
     max_overdraft_rounds: float | None = 3.0
@@ -94,7 +98,7 @@ class MechanismSettings:
     hysteresis_rounds: float = 0.0
     idle_fill: Literal["off", "queue_order", "best_type"] = "best_type"
     undecided_jobs_block_gpus: bool = False
-    placement: Literal["off", "in_order", "consolidated", "buddy", "anew", "local_search"] = "consolidated"
+    placement: Literal["off", "in_order", "consolidated", "buddy", "anew", "local_search", "most_free"] = "consolidated"
     pair_rows: Literal["shared", "all"] = "shared"
     priority_digits: int | None = None
 
@@ -119,6 +123,9 @@ class MechanismSettings:
         if self.hysteresis_rounds and self.priority != "deficit":
             found, expected = self.hysteresis_rounds, 'priority "deficit", or 0'
             raise InputError("mechanism settings", field="hysteresis_rounds", found=found, expected=expected)
+        every = self.decide_every_seconds
+        if every is not None and not 0 < every < float("inf"):
+            raise InputError("mechanism settings", field="decide_every_seconds", found=every, expected="above 0")
         if self.max_overdraft_rounds is not None and not self.max_overdraft_rounds >= 0:
             found = self.max_overdraft_rounds
             raise InputError("mechanism settings", field="max_overdraft_rounds", found=found, expected="at least 0")

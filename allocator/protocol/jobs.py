@@ -20,6 +20,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
+from allocator.protocol.goodput import GoodputLedger
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger, TrainingView
@@ -56,6 +57,8 @@ class JobTable:
     colocation : what the jobs do in pairs, for policies that pack; None: not known.
     training : how the jobs train, epoch by epoch; None: not known.
     configurations : throughput by number of GPUs; None: not known.
+    goodput : what is known of jobs whose goodput changes as they train; None: no jobs of this kind. Steps are then
+        progress, and `configurations` follow from it.
 
     Attributes
     ----------
@@ -110,6 +113,7 @@ class JobTable:
         colocation: PackedColumns | None = None,
         training: TrainingLedger | None = None,
         configurations: Configurations | None = None,
+        goodput: GoodputLedger | None = None,
     ) -> None:
         n = len(trace)
         self.ids = np.arange(n)
@@ -135,6 +139,7 @@ class JobTable:
         self.believed: BelievedColocation | None = None
         self.training = training
         self.configurations = configurations
+        self.goodput = goodput
         self.least_steps_remaining = 0.0
         self.columns: dict[str, NDArray[Any]] = {}
         self._fill: dict[str, Any] = {}
@@ -324,6 +329,7 @@ class JobTable:
             "columns": self.columns,
             "training": None if self.training is None else self.training.state(),
             "believed": None if self.believed is None else self.believed.state(),
+            "goodput": None if self.goodput is None else self.goodput.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -335,6 +341,8 @@ class JobTable:
             self.training.restore(state["training"])
         if self.believed is not None:
             self.believed.restore(state["believed"])
+        if self.goodput is not None:
+            self.goodput.restore(state["goodput"])
 
     def snapshot(
         self,
@@ -374,7 +382,9 @@ class _Behind:
     def steps_remaining(self) -> _Floats:
         """(n,) steps left, as far as it is noticed."""
         steps: _Floats = self.column("total_steps") - self.column("steps_done")
-        return np.maximum(steps, self.table.least_steps_remaining, out=steps)
+        np.maximum(steps, self.table.least_steps_remaining, out=steps)
+        goodput = self.table.goodput
+        return steps if goodput is None else goodput.steps_remaining(self.at, steps)
 
     def registered(self, name: str) -> _Floats:
         """(n,) a column that is kept for some runs only; zeros where it is not."""
@@ -410,6 +420,8 @@ class _Behind:
 
     def configurations(self) -> Configurations | None:
         """What the jobs can run as."""
+        if self.table.goodput is not None and Need.CONFIGURATIONS in self.needs:
+            return self.table.goodput.configurations(self.at, self.active.tolist())
         known = self.known_configurations
         return None if known is None else known.of(self.at).relabelled(self.active.tolist())
 
@@ -433,6 +445,7 @@ _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "gpu_seconds": lambda behind, _: behind.registered("service_gpu_seconds"),
     "lost_seconds": lambda behind, _: behind.registered("lost_seconds"),
     "unsaved_steps": lambda behind, _: behind.registered("unsaved_steps"),
+    "starting_seconds": lambda behind, _: np.maximum(behind.registered("ready_time") - behind.clock, 0.0),
     "current_accelerator": lambda behind, _: behind.column("current_accelerator"),
     "slo_seconds": lambda behind, _: _until(behind.column("deadline"), behind.clock),
     "job_types": lambda behind, _: behind.column("job_type"),

@@ -72,6 +72,7 @@ _COLUMNS = {
     "gpu_seconds": _Column(0.0),
     "lost_seconds": _Column(0.0),
     "unsaved_steps": _Column(0.0),
+    "starting_seconds": _Column(0.0),
 }
 
 
@@ -107,6 +108,7 @@ class ClusterState:
         decisions (`overhead` in its settings); zeros otherwise. Who expects a job to end at an instant is that late.
     unsaved_steps : (N,) steps since the last checkpoint of a real job that runs, which it would lose if it had no time
         to save them; zeros in the simulator, where who is preempted keeps its progress.
+    starting_seconds : (N,) seconds until a job that runs begins to train, where starts take time.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
@@ -153,6 +155,7 @@ class ClusterState:
     gpu_seconds: NDArray[np.float64]
     lost_seconds: NDArray[np.float64]
     unsaved_steps: NDArray[np.float64]
+    starting_seconds: NDArray[np.float64]
     running: Assignment
     colocation: PackedColumns | None
     job_types: NDArray[np.object_] | None
@@ -370,7 +373,7 @@ class ClusterState:
     def _known_configurations(self, jobs: NDArray[np.int64]) -> tuple[Configurations | None, NDArray[np.int64]]:
         """Configurations, and where the jobs (K positions) are in them."""
         behind = self.__dict__.get("_behind")
-        if behind is None or "configurations" in self.__dict__:
+        if behind is None or "configurations" in self.__dict__ or behind.table.goodput is not None:
             return self.configurations, jobs
         return behind.known_configurations, behind.at.take(jobs)
 

@@ -30,11 +30,14 @@ from allocator.results.observers import Observer, Recorder
 from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
+from allocator.simulator.training_jobs import goodput_world
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.estimator.believed import BelievedColocation, Estimation
+from throughputs.goodput.profiles import Profiles
+from throughputs.goodput.trainings import Trainings, trainings_of
 
 if TYPE_CHECKING:
     from throughputs import PackedColumns
@@ -170,6 +173,7 @@ class Simulation:
         cluster = Cluster.of(cluster)
         colocated = Need.COLOCATION in policy.needs
         known = load_throughputs(colocated=colocated) if throughputs is None else _in_order_of(cluster, throughputs)
+        known = trainings_of(known) if isinstance(known, Profiles) else known
         self.started = time.perf_counter()
         chosen = find_preset(preset).in_run(policy.name, cluster)
         _check_window(trace, window, extend)
@@ -181,6 +185,8 @@ class Simulation:
         needs = policy.needs | Need.TRAINING if follows_training else policy.needs
 
         def build(some: Trace, whose: Entities | None = None) -> tuple[JobTable, Truth]:
+            if isinstance(known, Trainings):
+                return goodput_world(some, known, cluster, policy, chosen, whose)
             table = JobTable.from_trace(
                 some,
                 known,

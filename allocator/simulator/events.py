@@ -19,6 +19,7 @@ from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
+from allocator.simulator.goodput import GoodputRuns
 from allocator.simulator.leases import Leases
 from allocator.simulator.rounds import servers_of, spread_gangs
 from allocator.simulator.rules.stretches import Stretch, stretch_rules
@@ -74,7 +75,11 @@ class EventExecution:
         world.core.restart_seconds = self._cost.dearest(int(cluster.capacity.max(initial=1)))
         self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
-        self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
+        self._goodput = _goodput_runs(world)
+        self._origin, self._keeps_shape = settings.slot_origin_seconds, settings.restart_keeps_shape
+        self._alike: _Flags | None = None
+        needs_servers = settings.unconsolidated_throughputs or self._goodput is not None
+        self._server = servers_of(cluster) if needs_servers else []
         world.jobs.register("ready_time", 0.0)
         if self._starts_cost:
             world.jobs.register("lost_seconds", 0.0)
@@ -89,13 +94,17 @@ class EventExecution:
         world = self.world
         return min(world.clock + decision.seconds, world.arrivals.next_time, world.core.next_price_change)
 
+    def _next_epoch(self, stretch: Stretch, done: _Floats) -> float:
+        """When the goodput of a job changes next, seconds."""
+        return np.inf if self._goodput is None else self._goodput.next_end(stretch.at, stretch.begin, done)
+
     def seen_at(self, time: float) -> float:
         """When the world sees what happens at `time` (seconds): at once, or at the end of the slot."""
         world = self.world
         if not self._slot or (self._spares_last and world.arrivals.only_last_left and time == world.arrivals.next_time):
             return time
         if self._grid:
-            first = float(self._table.arrival_time[0])
+            first = float(self._table.arrival_time[0]) if self._origin is None else self._origin
             return first + math.ceil((time - first) / self._slot) * self._slot if time < np.inf else time
         return max(time, world.core.asked_at + self._slot)
 
@@ -125,6 +134,8 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self.leases.follow(decision, world.clock, table)
+        if self._goodput is not None:
+            self._alike = self._goodput.place(rows, at, self._shape_of)
         stretch = Stretch(world.clock, decision, at, self._begin(decision, at))
         for rule in self._rules:
             rule.begin(stretch)
@@ -142,6 +153,8 @@ class EventExecution:
         ready: _Floats = self._table.columns["ready_time"]
         if self._starts_cost:
             lost = self._cost.of_rows(decision, self._table)
+            if self._keeps_shape and self._alike is not None:
+                lost = np.where(self._alike, 0.0, lost)
             if decision.recomputed:
                 self._table.columns["lost_seconds"][at] = lost
             self._starts_anew = lost > 0
@@ -192,6 +205,8 @@ class EventExecution:
     def _rates(self, decision: Decision) -> _Floats:
         """(K,) steps/s of the rows."""
         rows = decision.assignment
+        if self._goodput is not None:
+            return self._goodput.rate.take(self._table.rows(rows.jobs))
         group = self._table.colocation_group
         rates = self._truth.rates_of(rows, group)
         slower = self._truth.spread_rates_of(rows, None if group is None else rates)
@@ -218,13 +233,19 @@ class EventExecution:
         seconds = left / speed if n_running == len(speed) else quotient(left, speed, np.inf)
         finish = self._through_at(stretch, begin + seconds)
         first = float(finish[finish.argmin()])
-        end = max(self._end(first, finish, jobs, self._horizon(decision)), clock)
+        horizon = self._horizon(decision)
+        end = max(min(self._end(first, finish, jobs, horizon), self._next_epoch(stretch, done)), clock)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
         trained = _seconds_between(begin, _earlier(stretch.until, end))
         steps = np.minimum(speed * trained, left)
         through = _NOBODY
+        if self._goodput is not None:
+            reached, finish, changed = self._goodput.train(at, begin, end, done)
+            steps, first = reached - done, float(finish[finish.argmin()])
+            if changed:
+                world.core.rates_changed(jobs)
         if first <= end:
             through = (finish <= end).nonzero()[0]
             steps[through] = left[through]
@@ -232,7 +253,7 @@ class EventExecution:
             world.note_progress()
         else:
             self._note_standstill(end, trouble=not n_running, starting=self._goes_on_starting(begin, running))
-        if not self._rules:
+        if not self._rules and self._goodput is None:
             through = (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
             steps[through] = left[through]
         elif stretch.trained is not None:
@@ -266,6 +287,14 @@ class EventExecution:
         if not len(first):
             return False
         return self.world.core.measured_together(rows.jobs[first], rows.partner[first], rows.pool[first])
+
+    def _shape_of(self, job: int) -> tuple[int, ...]:
+        """GPUs of a job on each of its servers, most first."""
+        server: list[int] = self._server
+        count: dict[int, int] = {}
+        for gpu in self.world.core.gpus_of(job):
+            count[server[gpu]] = count.get(server[gpu], 0) + 1
+        return tuple(sorted(count.values(), reverse=True))
 
     def _run_shares(self, decision: Decision, shares: _Floats) -> None:
         """Every active job goes at the sum of its rows."""
@@ -309,10 +338,32 @@ class EventExecution:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {"leases": self.leases.state(), "rules": [rule.state() for rule in self._rules]}
+        goodput = None if self._goodput is None else self._goodput.state()
+        return {
+            "leases": self.leases.state(),
+            "rules": [rule.state() for rule in self._rules],
+            "goodput": goodput,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
         self.leases.restore(state["leases"])
         for rule, kept in zip(self._rules, state["rules"], strict=True):
             rule.restore(kept)
+        if self._goodput is not None:
+            self._goodput.restore(state["goodput"])
+
+
+def _goodput_runs(world: World) -> GoodputRuns | None:
+    """The training of jobs with goodput; None in a world without such jobs."""
+    trainings, ledger = world.truth.trainings, world.jobs.goodput
+    if trainings is None or ledger is None:
+        return None
+    slowdown = dict(world.settings.goodput_slowdown)
+    return GoodputRuns(
+        trainings,
+        ledger,
+        np.array([slowdown.get(one.name, 1.0) for one in trainings]),
+        whole_seconds=world.settings.epoch_ends == "second",
+        through=world.settings.epoch_ends == "second",
+    )

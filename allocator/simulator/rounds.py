@@ -145,7 +145,7 @@ class RoundExecution:
         """Take as many equal rounds at once as there are before something happens."""
         self._repeated = 0
         world, core = self.world, self.world.core
-        dynamic = self._truth.course is not None or np.isfinite(core.policy.period_seconds)
+        dynamic = self._truth.course is not None or np.isfinite(core.period_seconds)
         if dynamic or not (rows.full > 0).all() or not core.steady_rounds():
             return
         while (ahead := self._rounds_to_event(rows)) >= LEAST_ROUNDS:

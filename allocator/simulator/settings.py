@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from allocator.protocol.goodput import GoodputRules
 from allocator.simulator.restarts import RestartCost
 from throughputs import InputError
 
@@ -18,6 +19,11 @@ _CHOICES = {
     "overhead": ("off", "starts", "running", "active"),
     "overhead_delays_end": ("always", "restarts"),
     "gang_rates": ("table", "duration"),
+    "goodput_knowledge": ("grown", "true"),
+    "goodput_batch_size": ("tuned", "submitted"),
+    "goodput_columns": ("powers", "all"),
+    "goodput_counts": ("progress", "iterations"),
+    "epoch_ends": ("exact", "second"),
 }
 
 _FLAGS = (
@@ -27,6 +33,8 @@ _FLAGS = (
     "pairs_end_together",
     "restart_when_moved",
     "restart_delays",
+    "restart_keeps_shape",
+    "goodput_projection",
     "slot_grid",
     "slot_spares_last_arrival",
     "slot_spares_last_end",
@@ -69,6 +77,8 @@ class SimulatorSettings:
         instead of restart_penalty_seconds; that is for gangs of fewer.
     restart_penalty_by_job_type : pairs (job type, seconds), instead of the others for these types.
     restart_when_moved : a job that goes on with other GPUs, or another number of them, starts anew too.
+    restart_keeps_shape : of jobs with goodput, one that goes on with as many GPUs on each node of the same type does
+        not start anew, whichever nodes these are.
     restart_delays : in rounds, a gang that starts is busy with that first, in the first round too, and trains in what
         is left of the round; otherwise it trains so much less than it would have, and is done the earlier.
     batch_size_adaptation : whether jobs of mode accordion and gns change their batch size. "off": never; "exact": as
@@ -105,6 +115,13 @@ class SimulatorSettings:
     overhead_delays_end : whether time lost in a stretch delays an end in it: "always", or at "restarts" only.
     gang_rates : how fast a job goes with its own number of GPUs: "table": as the throughputs say; "duration": as the
         trace says, its steps over its duration.
+    slot_origin_seconds : with slot_grid, where slots begin; None: with the first arrival.
+    goodput_knowledge, goodput_batch_size, goodput_columns, goodput_projection, goodput_counts, goodput_most_gpus,
+        goodput_most_gpus_of_model : what
+        is known of jobs with goodput, and what may be chosen for them, see `allocator.protocol.goodput.GoodputRules`.
+    goodput_slowdown : pairs (model, factor): how much longer steps take than they were measured.
+    epoch_ends : when jobs with goodput begin another epoch, with another batch size: "exact": then, which is an event;
+        "second": at a whole second, unnoticed until the next event.
 
     Raises
     ------
@@ -149,6 +166,17 @@ class SimulatorSettings:
     overhead_while_arrivals: bool = False
     overhead_delays_end: Literal["always", "restarts"] = "always"
     gang_rates: Literal["table", "duration"] = "table"
+    restart_keeps_shape: bool = False
+    slot_origin_seconds: float | None = None
+    goodput_knowledge: Literal["grown", "true"] = "grown"
+    goodput_batch_size: Literal["tuned", "submitted"] = "tuned"
+    goodput_columns: Literal["powers", "all"] = "powers"
+    goodput_projection: bool = True
+    goodput_counts: Literal["progress", "iterations"] = "progress"
+    goodput_most_gpus: int | None = None
+    goodput_most_gpus_of_model: tuple[tuple[str, int], ...] = ()
+    goodput_slowdown: tuple[tuple[str, float], ...] = ()
+    epoch_ends: Literal["exact", "second"] = "exact"
 
     @property
     def restart_cost(self) -> RestartCost:
@@ -161,17 +189,36 @@ class SimulatorSettings:
             self.restart_when_moved,
         )
 
+    @property
+    def goodput_rules(self) -> GoodputRules:
+        """What is known of jobs with goodput, and what may be chosen for them."""
+        return GoodputRules(
+            self.goodput_knowledge,
+            self.goodput_batch_size,
+            self.goodput_columns,
+            self.goodput_projection,
+            self.goodput_counts,
+            self.goodput_most_gpus,
+            self.goodput_most_gpus_of_model,
+        )
+
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 expected = ", ".join(choices[:-1]) + f" or {choices[-1]}"
                 raise InputError("simulator settings", field=name, found=getattr(self, name), expected=expected)
-        for name in ("max_zero_step_rounds", "max_rounds_without_progress", "overhead_restart_decisions"):
+        for name in (
+            "max_zero_step_rounds",
+            "max_rounds_without_progress",
+            "overhead_restart_decisions",
+            "goodput_most_gpus",
+        ):
             value = getattr(self, name)
             if value is not None and value != "slot" and value < 1:
                 raise InputError("simulator settings", field=name, found=value, expected="at least 1")
         for name in (
             "max_waiting_jobs",
+            "slot_origin_seconds",
             "max_clock_seconds",
             "restart_penalty_seconds",
             "restart_penalty_slack_seconds",

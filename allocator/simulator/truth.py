@@ -13,6 +13,7 @@ from allocator.protocol.elastic import Throughputs, checked_rates
 from allocator.protocol.jobs import JobTable
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
+from throughputs.goodput.trainings import Training
 from throughputs.training import Course
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Truth:
     pairs : what the jobs do in pairs; None: nobody shares.
     course : how batch sizes change; None: they do not.
     configurations : throughput by number of GPUs; None: every job runs with its own number.
+    trainings : of each job, where goodput changes as they train; None: no such jobs.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Truth:
         pairs: PackedColumns | None = None,
         course: Course | None = None,
         configurations: Configurations | None = None,
+        trainings: tuple[Training, ...] | None = None,
     ) -> None:
         self.rates = rates.copy()
         self.scale_factor = scale_factor
@@ -52,6 +55,7 @@ class Truth:
         self.pairs = pairs
         self.course = course
         self.configurations = configurations
+        self.trainings = trainings
 
     @classmethod
     def from_trace(

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 
-def marginal_gains(remaining_seconds: ArrayLike, gpus: int) -> Whole:
+def marginal_gains(remaining_seconds: ArrayLike, gpus: int, *, single_steps: bool = False) -> Whole:
     """(N,) GPUs: the fewest that it can use for each job in order, where there are so many, and then for whom they save
     the most time.
 
@@ -31,6 +31,8 @@ def marginal_gains(remaining_seconds: ArrayLike, gpus: int) -> Whole:
     ----------
     remaining_seconds : (N, R) time that a job still needs on 1 .. R GPUs; inf or nan for numbers that it cannot use.
     gpus : that there are, of one type.
+    single_steps : jobs get one GPU more at a time, and none beyond a number at which one more saves nothing, as in the
+        simulator of Pollux.
     """
     times = np.asarray(remaining_seconds, dtype=np.float64)
     if times.ndim != 2 or (times[~np.isnan(times)] < 0).any():
@@ -41,7 +43,7 @@ def marginal_gains(remaining_seconds: ArrayLike, gpus: int) -> Whole:
 
     def offer(i: int) -> None:
         """Put the best step of a job that GPUs are left for into the queue."""
-        ahead = times[i, given[i] : given[i] + left]
+        ahead = times[i, given[i] : given[i] + (min(left, 1) if single_steps else left)]
         saved = np.where(np.isfinite(ahead), times[i, given[i] - 1] - ahead, 0.0) / np.arange(1, len(ahead) + 1)
         if saved.max(initial=0.0) > 0:
             best = int(saved.argmax())

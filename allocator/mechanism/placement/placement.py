@@ -21,6 +21,7 @@ from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
 from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
 from allocator.mechanism.placement.local_search import LocalSearch
+from allocator.mechanism.placement.most_free import MostFree
 from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
@@ -28,7 +29,10 @@ from throughputs import InputError
 
 __all__ = ["Placement", "PlacementRule"]
 
-PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search"]
+PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search", "most_free"]
+
+# Rules under which a job whose number of GPUs changes keeps none of those that it has.
+_ANEW: Final = ("in_order", "most_free")
 
 _Ids = NDArray[np.int64]
 
@@ -58,6 +62,9 @@ class Placement:
 
     - ``local_search``: as ``consolidated``, larger or smaller gangs first, whichever leaves gangs on fewer servers
       (`allocator.mechanism.placement.local_search`).
+
+    - ``most_free``: smaller gangs first, each on the servers with most free GPUs, as Pollux' simulator does it for
+      Optimus and Tiresias. A job whose number of GPUs changes starts anew.
 
     Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what
     changes: some array operations for all rows, Python for the others only.
@@ -124,7 +131,7 @@ class Placement:
         wanted = self._wanted(assignment, change.rows, left)
         self._check_left(left)
         self._left = left
-        placed = self._change(ended, wanted, some_go_on and self.rule != "in_order")
+        placed = self._change(ended, wanted, some_go_on and self.rule not in _ANEW)
         self._roster.accept(change)
         self._tuples = None
         other = self._keep(placed, change.stopped.tolist())
@@ -300,6 +307,8 @@ def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], i
         capacity, per_server = int(cluster.gpus[name]), int(cluster.gpus_per_server[name])
         if rule == "in_order":
             rules.append(FirstFit(first, capacity, row_of))
+        elif rule == "most_free":
+            rules.append(MostFree(first, capacity, per_server))
         elif rule in ("consolidated", "local_search") and per_server == 1:
             rules.append(FirstFit(first, capacity, None))
         elif rule == "consolidated":

@@ -38,10 +38,12 @@ class Optimus(SelectionPolicy):
     Parameters
     ----------
     search : "program", or "marginal_gains" as in the paper; the latter is for clusters of one accelerator type.
+    single_steps : marginal gains of one GPU at a time, as published; otherwise of any number of them.
     solver : of the program, "auto", "highs" or "cbc".
     """
 
     search: str = "program"
+    single_steps: bool = False
     solver: str = "auto"
 
     def __post_init__(self) -> None:
@@ -66,7 +68,7 @@ class Optimus(SelectionPolicy):
         N, R = ways.n_jobs, int(ways.gpus.max(initial=1))
         times = np.full((N, R), np.inf)
         times[ways.job, ways.gpus - 1] = remaining
-        given = marginal_gains(times, int(state.capacity[kind]))
+        given = marginal_gains(times, int(state.capacity[kind]), single_steps=self.single_steps)
         x = np.zeros(ways.n_columns)
         x[ways.gpus == given[ways.job]] = 1.0
         return x

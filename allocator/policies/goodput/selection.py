@@ -83,11 +83,13 @@ class SelectionPolicy(PlanPolicy):
     Parameters
     ----------
     restart_seconds : S, what a job is taken to lose by a start; None: what the world tells, or 30 s where it does not.
+    restart_seconds_of_type : pairs (job type, seconds), instead of that for jobs of these types.
     """
 
     needs: ClassVar[Need] = Need.CONFIGURATIONS
 
     restart_seconds: float | None = None
+    restart_seconds_of_type: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.restart_seconds is not None and not 0 <= self.restart_seconds < np.inf:
@@ -131,9 +133,12 @@ class SelectionPolicy(PlanPolicy):
 
         a: age; n: restarts (Sia, sec. 3.4; Pollux, sec. 4.2.1). 1 for jobs younger than a start takes.
         """
-        start = (
+        start: Array | float = (
             state.restart_seconds or UNTOLD_RESTART_SECONDS if self.restart_seconds is None else self.restart_seconds
         )
+        if self.restart_seconds_of_type and state.job_types is not None:
+            told = dict(self.restart_seconds_of_type)
+            start = np.array([told.get(name, start) for name in state.job_types.tolist()])
         age = state.elapsed_seconds
         kept = np.maximum(age - restarts * start, 0.0) / np.maximum(age + start, 1e-300)
         return np.where(age < start, 1.0, kept)

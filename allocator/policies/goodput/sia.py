@@ -38,12 +38,14 @@ class Sia(SelectionPolicy):
         count most.
     penalty : l, what a job without GPUs costs. Above 1, any GPUs are better than none.
     rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
+    keeps_starting : jobs that still start keep what they have.
     solver : "auto", "highs" or "cbc".
     """
 
     power: float = -0.5
     penalty: float = 1.1
     rounded: bool = False
+    keeps_starting: bool = True
     solver: str = "auto"
 
     def __post_init__(self) -> None:
@@ -71,6 +73,7 @@ class Sia(SelectionPolicy):
             self.penalty,
             kept,
             held,
+            pinned=self.keeps_starting & (held >= 0) & (state.starting_seconds > 0),
             weights=state.priority_weights,
             decimals=2 if self.rounded else None,
             most_cost=3000.0 if self.rounded else np.inf,

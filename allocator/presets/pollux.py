@@ -1,0 +1,43 @@
+"""The simulator that came with Pollux (Qiao et al., OSDI 2021, public artifact petuum/adaptdl, osdi21-artifact)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from allocator.mechanism.settings import MechanismSettings
+from allocator.presets.preset import Comparison, Preset
+from allocator.simulator.settings import SimulatorSettings
+
+__all__ = ["POLLUX"]
+
+# Optimus knows the true step times, and counts iterations of whole epochs with the batch size asked for.
+_ORACLE: Mapping[str, Any] = {
+    "goodput_knowledge": "true",
+    "goodput_batch_size": "submitted",
+    "goodput_counts": "iterations",
+}
+
+POLLUX = Preset(
+    "pollux",
+    MechanismSettings(placement="most_free", decide_every_seconds=60.0),
+    SimulatorSettings(
+        slot_seconds=60.0,
+        slot_grid=True,
+        slot_origin_seconds=0.0,
+        epoch_ends="second",
+        restart_penalty_seconds=30.0,
+        restart_when_moved=True,
+        goodput_columns="all",
+        goodput_projection=False,
+        goodput_most_gpus=64,
+        goodput_most_gpus_of_model=(("ncf", 1),),
+    ),
+    world_settings={
+        "optimus": _ORACLE,
+        "tiresias": {"goodput_batch_size": "submitted"},
+    },
+    policy_settings={
+        "optimus": {"search": "marginal_gains", "single_steps": True},
+        "pollux": {"restart_seconds": 30.0},
+    },
+    comparison=Comparison(policies=("pollux", "optimus", "tiresias"), cluster="t4:64", jobs=160),
+)

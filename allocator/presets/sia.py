@@ -1,0 +1,52 @@
+"""The simulator that came with Sia (Jayaram Subramanya et al., SOSP 2023, public artifact)."""
+
+from allocator.mechanism.settings import MechanismSettings
+from allocator.presets.preset import Comparison, Preset
+from allocator.simulator.settings import SimulatorSettings
+
+__all__ = ["SIA"]
+
+SIA = Preset(
+    "sia",
+    MechanismSettings(placement="anew", decide_every_seconds=60.0),
+    SimulatorSettings(
+        slot_seconds=60.0,
+        slot_grid=True,
+        slot_origin_seconds=0.0,
+        epoch_ends="second",
+        restart_penalty_seconds=30.0,
+        restart_penalty_by_job_type=(
+            ("bert", 120.0),
+            ("cifar10", 50.0),
+            ("deepspeech2", 25.0),
+            ("imagenet", 250.0),
+            ("ncf", 15.0),
+            ("yolov3", 80.0),
+        ),
+        restart_when_moved=True,
+        restart_keeps_shape=True,
+        goodput_most_gpus=64,
+        goodput_slowdown=(
+            ("bert", 1.2),
+            ("cifar10", 1.8),
+            ("deepspeech2", 1.2),
+            ("imagenet", 1.2),
+            ("ncf", 1.5),
+            ("yolov3", 1.2),
+        ),
+    ),
+    policy_settings={
+        "sia": {
+            "rounded": True,
+            "restart_seconds": 30.0,
+            "restart_seconds_of_type": (
+                ("bert", 120.0),
+                ("cifar10", 30.0),
+                ("deepspeech2", 25.0),
+                ("imagenet", 250.0),
+                ("yolov3", 45.0),
+            ),
+        },
+    },
+    comparison=Comparison(policies=("sia",), cluster="t4:64", jobs=160),
+)

@@ -1,0 +1,377 @@
+"""What is known of the goodput of jobs: models fitted to what they have run, job by job and type by type.
+
+The world reports the steps of a job as it runs them (`GoodputLedger.observe`); from those follow the job's throughput
+model on each accelerator type, its own choice of batch sizes, and the columns that policies choose from. Nobody sees
+the tables behind the world, unless the rules say so.
+
+Sources: A. Qiao et al., "Pollux", OSDI 2021, sec. 4; S. Jayaram Subramanya et al., "Sia", SOSP 2023, sec. 3.2 and 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from throughputs.configurations import Configurations
+from throughputs.goodput import (
+    GoodputModels,
+    GradientStatistics,
+    Samples,
+    ThroughputModels,
+    best_batch_sizes,
+    fit_models,
+)
+from throughputs.goodput.batch_size import BatchSizeLimits
+from throughputs.goodput.trainings import Training
+from throughputs.goodput.trainings.training import packed_shape
+
+__all__ = ["GoodputLedger", "GoodputRules", "column_counts"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+ROUNDED = 1e-8
+"""What a number may exceed a whole one by and still count as that: the published rounding up."""
+
+_PARAMETERS = 7
+_NO_LIMIT = 1 << 31
+
+
+@dataclass(frozen=True)
+class GoodputRules:
+    """What jobs and policies know, and what a policy may choose.
+
+    Attributes
+    ----------
+    knowledge : "grown": models are fitted to what a job has run, and it may get at most twice the GPUs that it has run
+        on; "true": step times are known as they are, for jobs whose batch size is fixed.
+    batch_size : "tuned": adaptive jobs choose their batch size; "submitted": all keep the one that they asked for.
+    columns : numbers of GPUs to choose from: "powers" of two within a node and whole nodes, or "all".
+    projection : on a type that a job has not run on, it is taken to do what it does on one that it has, times the
+        ratio of its speeds on one GPU; otherwise it may try one GPU there, worth its least goodput.
+    counts : the unit of steps and rates: "progress", or "iterations" with the batch size asked for, of whole epochs.
+    most_gpus : of a job; None: no limit but the cluster.
+    most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
+    """
+
+    knowledge: str = "grown"
+    batch_size: str = "tuned"
+    columns: str = "powers"
+    projection: bool = True
+    counts: str = "progress"
+    most_gpus: int | None = None
+    most_gpus_of_model: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The numbers of GPUs that may be chosen on one type.
+
+    Attributes
+    ----------
+    gpus, nodes : (C,) of each.
+    per_node : GPUs of a node of the type.
+    """
+
+    gpus: Whole
+    nodes: Whole
+    per_node: int
+
+
+class GoodputLedger:
+    """Models, gradient statistics and columns of N jobs on M types.
+
+    Parameters
+    ----------
+    trainings : (N,) of each job; what is read of them are limits of batch sizes, and the rest as far as `rules` say.
+    batch_size : (N,) that each asked for, samples.
+    scale_factor : (N,) GPUs that each asked for.
+    category : (N,) as in `throughputs.Trace`; empty counts as adaptive.
+    cluster : its types and nodes.
+    rules : see there.
+    """
+
+    def __init__(
+        self,
+        trainings: Sequence[Training],
+        batch_size: Array,
+        scale_factor: Whole,
+        category: NDArray[np.object_],
+        cluster: Cluster,
+        rules: GoodputRules,
+    ) -> None:
+        N, M = len(trainings), len(cluster.accelerators)
+        self.trainings, self.rules = tuple(trainings), rules
+        self.batch_size, self.scale_factor = batch_size, scale_factor
+        self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted")
+        self.rigid = category.astype(str) == "rigid"
+        self.pools = cluster.accelerators
+        self._columns = [
+            column_counts(int(count), int(cluster.gpus_per_server[name]), rules.columns)
+            for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
+        ]
+        of_model, most = dict(rules.most_gpus_of_model), rules.most_gpus or _NO_LIMIT
+        self._most = np.array([min(of_model.get(one.name, most), most) for one in self.trainings], dtype=np.int64)
+        self.initial = np.array([one.initial_batch_size for one in self.trainings], dtype=np.float64)
+        self.square, self.variance = np.full(N, np.nan), np.full(N, np.nan)
+        self.profiled = np.zeros((N, M), dtype=np.int64)
+        self.parameters = np.full((N, M, _PARAMETERS), np.nan)
+        self.epoch = np.zeros(N, dtype=np.int64)
+        self._seen: dict[tuple[int, int], dict[tuple[int, int, float], tuple[float, float]]] = {}
+        self._changed: set[tuple[int, int]] = set()
+        self._ends = np.cumsum([0, *(len(columns.gpus) for columns in self._columns)])
+        self._rate = np.zeros((N, int(self._ends[-1])))
+        self._stale = np.ones(N, dtype=np.bool_)
+        self._limits = [_limits(self, m) for m in range(M)]
+        self._curves: dict[tuple[str, int, float], Array] = {}
+
+    def __len__(self) -> int:
+        return len(self.trainings)
+
+    # What the world reports.
+
+    def observe(
+        self, job: int, pool: int, nodes: int, gpus: int, atomic: float, step_time: float, sync_time: float
+    ) -> bool:
+        """A job runs steps with so many samples on a GPU; whether that is news."""
+        seen = self._seen.setdefault((job, pool), {})
+        key = nodes, gpus, atomic
+        if key in seen:
+            return False
+        seen[key] = step_time - sync_time, step_time
+        self._changed.add((job, pool))
+        self._stale[job] = True
+        if gpus > self.profiled[job, pool]:
+            self.profiled[job, pool] = gpus
+        return True
+
+    def observe_gradients(self, job: int, square: float, variance: float) -> bool:
+        """The statistics of a job's gradients are these; whether that is news."""
+        if self.square[job] == square and self.variance[job] == variance:
+            return False
+        self.square[job], self.variance[job] = square, variance
+        self._stale[job] = True
+        return True
+
+    def _refit(self) -> None:
+        """Fit the models of those who have run something new."""
+        if not self._changed:
+            return
+        keys = sorted(self._changed)
+        self._changed = set()
+        samples = []
+        for key in keys:
+            seen = self._seen[key]
+            columns = np.array([(*where, *times) for where, times in seen.items()]).T
+            samples.append(Samples(columns[0], columns[1], columns[2], columns[3], columns[4]))
+        for (job, pool), fit in zip(keys, fit_models(samples), strict=True):
+            self.parameters[job, pool] = fit.parameters
+
+    # What a job chooses.
+
+    def batch_sizes(self, jobs: Whole, pool: Whole, nodes: Whole, gpus: Whole) -> tuple[Array, Array]:
+        """(K,) samples of a micro-batch on a GPU, and accumulation steps, that jobs choose where they run."""
+        self._refit()
+        atomic, steps = np.ones(len(jobs)), np.zeros(len(jobs))
+        modelled = ~self.fixed[jobs] & ~np.isnan(self.parameters[jobs, pool, 0]) & ~np.isnan(self.variance[jobs])
+        for m in np.unique(pool).tolist():
+            on = pool == m
+            rows = np.flatnonzero(on & modelled)
+            if len(rows):
+                best = best_batch_sizes(self._models(jobs[rows], m), nodes[rows][:, None], gpus[rows][:, None])
+                atomic[rows], steps[rows] = best.atomic_batch_size[:, 0], best.accumulation_steps[:, 0]
+            rows = np.flatnonzero(on & (~modelled | (atomic < 1)))
+            if len(rows):
+                atomic[rows], steps[rows] = self._untuned(jobs[rows], m, gpus[rows].astype(np.float64))
+        largest = np.where(self.fixed[jobs], np.inf, self._limits[0].largest[jobs])
+        most = np.floor(np.minimum(largest, self._top[jobs]) / (gpus * (steps + 1.0)))
+        return np.maximum(np.minimum(atomic, most), 1.0), steps
+
+    @property
+    def _top(self) -> Array:
+        return np.array([one.largest_batch_size for one in self.trainings], dtype=np.float64)
+
+    def _untuned(self, jobs: Whole, pool: int, gpus: Array) -> tuple[Array, Array]:
+        """The batch size asked for, or the smallest one of jobs without a model, in as few micro-batches as fit."""
+        limits = self._limits[pool]
+        least = np.maximum(limits.initial[jobs], limits.least_local[jobs] * gpus)
+        batch = np.where(self.fixed[jobs], self.batch_size[jobs], least)
+        local = np.ceil(batch / gpus - ROUNDED)
+        steps = np.ceil(local / limits.largest_local[jobs] - ROUNDED) - 1.0
+        single = (gpus == 1) & (batch > limits.initial[jobs])
+        steps = np.where(single, np.maximum(steps, 1.0), steps)
+        return np.ceil(local / (steps + 1.0) - ROUNDED), steps
+
+    def _models(self, jobs: Whole, pool: int) -> GoodputModels:
+        """Goodput models of jobs on a type, as far as they are fitted."""
+        statistics = GradientStatistics(self.square[jobs], self.variance[jobs])
+        return GoodputModels(ThroughputModels(self.parameters[jobs, pool]), statistics, self._limits[pool].take(jobs))
+
+    # What policies choose from.
+
+    def configurations(self, jobs: Whole, labels: Sequence[Any]) -> Configurations:
+        """What jobs (K rows) may run as, and how fast: initial steps a second, or iterations."""
+        self._refit()
+        stale = jobs[self._stale[jobs]]
+        if len(stale):
+            self._update(stale)
+            self._stale[stale] = False
+        rate = self._rate[jobs]
+        row, column = np.nonzero(rate > 0)
+        pool = np.searchsorted(self._ends, column, side="right") - 1
+        gpus = np.concatenate([columns.gpus for columns in self._columns])[column]
+        return Configurations(row, pool, gpus, rate[row, column], jobs=labels, pools=self.pools)
+
+    def steps_remaining(self, jobs: Whole, progress: Array) -> Array:
+        """(K,) what jobs have left, of which `progress` is the exact amount, in the unit of the rules."""
+        if self.rules.counts == "progress":
+            return progress
+        left = np.ones(len(jobs))
+        for k, job in enumerate(jobs.tolist()):
+            training, size = self.trainings[job], float(self.batch_size[job])
+            epochs = len(training.epoch_ends)
+            # the epoch that a job is in counts as over
+            left[k] = max(training.steps(size, epochs) - training.steps(size, int(self.epoch[job]) + 1), 1.0)
+        return left
+
+    def _update(self, jobs: Whole) -> None:
+        """Work out the rates of jobs anew."""
+        self._rate[jobs] = 0.0
+        if self.rules.knowledge == "true":
+            known = self.fixed[jobs]
+            for job in jobs[known].tolist():
+                self._rate[job] = self._true_rates(job)
+            jobs = jobs[~known]
+        modelled = ~np.isnan(self.parameters[jobs, :, 0]) & ~np.isnan(self.variance[jobs])[:, None]
+        caps = np.maximum(2 * self.profiled[jobs], 1)
+        if self.rules.projection:
+            caps = np.broadcast_to(caps.max(axis=1, keepdims=True), caps.shape)
+        for m, columns in enumerate(self._columns):
+            at = slice(int(self._ends[m]), int(self._ends[m + 1]))
+            for tuned in (True, False):
+                here = jobs[modelled[:, m] & (self.fixed[jobs] != tuned)]
+                if len(here):
+                    best = best_batch_sizes(self._models(here, m), columns.nodes, columns.gpus, tune=tuned)
+                    self._rate[here, at] = best.goodput / self.initial[here, None]
+        self._fill_unknown(jobs, modelled)
+        for m, columns in enumerate(self._columns):
+            at = slice(int(self._ends[m]), int(self._ends[m + 1]))
+            most = np.minimum(caps[:, m], self._limits[m].largest[jobs] // self._limits[m].least_local[jobs])
+            most = np.minimum(most, self._most[jobs])
+            most = np.where(self.fixed[jobs], np.minimum(most, self.scale_factor[jobs]), most)
+            beyond = columns.gpus[None, :] > most[:, None]
+            beyond |= self.rigid[jobs][:, None] & (columns.gpus[None, :] != self.scale_factor[jobs][:, None])
+            self._rate[jobs, at] = np.where(beyond, 0.0, self._rate[jobs, at])
+
+    def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_]) -> None:
+        """Columns on types that jobs have not run on."""
+        M = len(self._columns)
+        for k, job in enumerate(jobs.tolist()):
+            if modelled[k].all():
+                continue
+            known = np.flatnonzero(modelled[k])
+            fits = [self._has_figures(job, m) for m in range(M)]
+            least = 1.0
+            if len(known):
+                rates = np.concatenate([self._rate[job, self._ends[m] : self._ends[m + 1]] for m in known])
+                least = float(rates[rates > 0].min(initial=np.inf)) if (rates > 0).any() else 1.0
+            for m in np.flatnonzero(~modelled[k]).tolist():
+                if not fits[m]:
+                    continue
+                at = slice(int(self._ends[m]), int(self._ends[m + 1]))
+                columns = self._columns[m]
+                if len(known) and self.rules.projection:
+                    self._rate[job, at] = self._projected(job, int(known[0]), m)
+                else:
+                    self._rate[job, at] = np.where(columns.gpus == 1, least, 0.0)
+
+    def _has_figures(self, job: int, pool: int) -> bool:
+        return self.pools[pool] in self.trainings[job].largest_local
+
+    def _projected(self, job: int, source: int, pool: int) -> Array:
+        """(C,) rates on a type, from the model of another."""
+        columns, training = self._columns[pool], self.trainings[job]
+        found = best_batch_sizes(self._models(np.array([job]), source), columns.nodes, columns.gpus).goodput[0]
+        speeds = [_speed_on_one_gpu(training, self.pools[m]) for m in (source, pool)]
+        return np.asarray(found / self.initial[job] * speeds[1] / speeds[0])
+
+    def _true_rates(self, job: int) -> Array:
+        """(C,) steps of the batch size asked for per second, packed on nodes; 0 where there is less than a sample."""
+        training, batch = self.trainings[job], float(self.batch_size[job])
+        rates = []
+        for m, columns in enumerate(self._columns):
+            key = training.name, m, batch
+            if key not in self._curves:
+                self._curves[key] = _true_curve(training, self.pools[m], columns, batch, int(self._most[job]))
+            curve = self._curves[key]
+            rates.append(np.where(columns.gpus == self.scale_factor[job], curve, 0.0) if self.rigid[job] else curve)
+        return np.concatenate(rates)
+
+    # What a checkpoint keeps.
+
+    def state(self) -> dict[str, Any]:
+        """All that was learnt."""
+        seen = [(*key, [(*where, *times) for where, times in found.items()]) for key, found in self._seen.items()]
+        names = ("square", "variance", "profiled", "parameters", "epoch")
+        return {name: getattr(self, name) for name in names} | {"seen": seen}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`, of a ledger of the same jobs."""
+        for name in ("square", "variance", "profiled", "parameters", "epoch"):
+            setattr(self, name, state[name])
+        self._seen = {
+            (job, pool): {tuple(row[:3]): tuple(row[3:]) for row in rows} for job, pool, rows in state["seen"]
+        }
+        self._changed = set()
+        self._stale[:] = True
+
+
+def _limits(ledger: GoodputLedger, pool: int) -> BatchSizeLimits:
+    """(N,) bounds of batch sizes on a type; where a model has no figures for it those of another, which is not used."""
+    name, jobs = ledger.pools[pool], ledger.trainings
+    top = np.array([one.largest_batch_size for one in jobs], dtype=np.float64)
+    top = np.where(ledger.fixed, np.maximum(ledger.batch_size, ledger.initial), top)
+    local = [one.largest_local.get(name, next(iter(one.largest_local.values()))) for one in jobs]
+    least = np.minimum([one.least_local for one in jobs], local)
+    return BatchSizeLimits(ledger.initial, top, least, local, [one.accumulation for one in jobs])
+
+
+def _speed_on_one_gpu(training: Training, accelerator: str) -> float:
+    """Samples/s on one GPU with the largest micro-batch."""
+    size = training.largest_local[accelerator]
+    return size / training.step_time(accelerator, (1,), size)[0]
+
+
+def _true_curve(training: Training, accelerator: str, columns: _Columns, batch: float, most: int) -> Array:
+    """(C,) steps/s with a fixed batch size."""
+    rate = np.zeros(len(columns.gpus))
+    if accelerator not in training.largest_local:
+        return rate
+    top = min(columns.gpus.max(initial=0), int(batch // training.least_local), most)
+    local = training.largest_local[accelerator]
+    for c, gpus in enumerate(columns.gpus.tolist()):
+        if gpus > top:
+            continue
+        share = np.ceil(batch / gpus)
+        steps = np.ceil(share / local) - 1.0
+        # the noise of gradients is measured with two micro-batches at least
+        steps = max(steps, 1.0) if gpus == 1 else steps
+        size = min(np.ceil(share / (steps + 1.0)), training.largest_batch_size // (gpus * (steps + 1.0)))
+        step, sync = training.step_time(accelerator, packed_shape(gpus, columns.per_node), float(size))
+        rate[c] = 1.0 / (step + (step - sync) * steps)
+    return rate
+
+
+def column_counts(capacity: int, per_node: int, columns: str) -> _Columns:
+    """Numbers of GPUs to choose from on a type with so many, on nodes of `per_node` each."""
+    if columns == "all":
+        gpus = np.arange(1, capacity + 1)
+    else:
+        within = [1 << k for k in range(per_node.bit_length()) if 1 << k <= min(per_node, capacity)]
+        gpus = np.array(sorted({*within, *range(per_node, capacity + 1, per_node)}), dtype=np.int64)
+    return _Columns(gpus, -(-gpus // per_node), per_node)

@@ -1,0 +1,188 @@
+"""Jobs whose goodput changes as they train: what a simulated world does with them from one event to the next.
+
+A job runs with a batch size of its own choice (`GoodputLedger.batch_sizes`). Its progress is that of its true step
+times, on the nodes where its GPUs are, and of the true statistics of its gradients, both of which change with the batch
+size and with the epoch; and both are reported to the ledger as they are met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.protocol.goodput import GoodputLedger
+
+if TYPE_CHECKING:
+    from allocator.protocol.assignment import Assignment
+    from throughputs.goodput.trainings.training import Shape, Training
+
+__all__ = ["GoodputRuns"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+_ROUNDING = 1e-9
+"""Relative: what rounding leaves of an epoch whose end was waited for."""
+
+
+class GoodputRuns:
+    """The state of N jobs as they train.
+
+    Parameters
+    ----------
+    trainings : (N,) of each job: what is so.
+    ledger : what is known; it is told what happens.
+    slowdown : (N,) step times over measured ones.
+    whole_seconds : epochs end in whole seconds, by rounding.
+    through : whether time passes through the ends of epochs; otherwise they are events.
+
+    Attributes
+    ----------
+    rate : (N,) progress/s of jobs where they run now.
+    """
+
+    def __init__(
+        self,
+        trainings: Sequence[Training],
+        ledger: GoodputLedger,
+        slowdown: Array,
+        *,
+        whole_seconds: bool,
+        through: bool,
+    ) -> None:
+        N = len(trainings)
+        self._trainings, self._ledger, self._slowdown = tuple(trainings), ledger, slowdown
+        self._whole_seconds, self._through = whole_seconds, through
+        self.rate = np.zeros(N)
+        self._atomic, self._steps = np.zeros(N), np.zeros(N)
+        self._place: dict[int, tuple[int, Shape]] = {}
+        # What the rate of a job was worked out for, and whether it has learnt something since its last choice.
+        self._rate_is_of: dict[int, tuple[Any, ...]] = {}
+        self._news = np.zeros(N, dtype=np.bool_)
+
+    def place(self, rows: Assignment, at: Whole, nodes_of: Callable[[int], Shape]) -> NDArray[np.bool_]:
+        """Jobs run as these rows; returns (K,) who goes on on the same type with as many GPUs on each node.
+
+        Parameters
+        ----------
+        rows, at : K rows, and where their jobs are in the job table.
+        nodes_of : GPUs on each node that a job (id) has, most first.
+        """
+        new: dict[int, tuple[int, Shape]] = {}
+        alike = np.zeros(len(rows), dtype=np.bool_)
+        columns = zip(at.tolist(), rows.jobs.tolist(), rows.pool.tolist(), strict=True)
+        for row, (job, name, pool) in enumerate(columns):
+            new[job] = pool, nodes_of(name)
+            alike[row] = self._place.get(job) == new[job]
+        self._place = new
+        changed = at[~alike]
+        if len(changed):
+            self._choose_batch_sizes(changed)
+            self._look(changed)
+        return alike
+
+    def next_end(self, at: Whole, begin: Array | float, progress: Array) -> float:
+        """When the next epoch of a job that is `at` these rows ends; inf where such ends are no events."""
+        if self._through or not len(at):
+            return np.inf
+        return float(np.min(begin + np.maximum(self._targets(at) - progress, 0.0) / self.rate[at]))
+
+    def _targets(self, jobs: Whole) -> Array:
+        epochs = self._ledger.epoch
+        return np.array([self._trainings[job].epoch_ends[epochs[job]] for job in jobs.tolist()])
+
+    def train(self, at: Whole, begin: Array | float, end: float, progress: Array) -> tuple[Array, Array, bool]:
+        """Let jobs train from `begin` (seconds, of each or of all) until `end`.
+
+        Parameters
+        ----------
+        at : (K,) where they are in the job table.
+        progress : (K,) that they have made so far.
+
+        Returns
+        -------
+        Progress at the end (K,), when they are through (K,), inf for those who are not, and whether the goodput of any
+        has changed, or what is known of it.
+        """
+        clock = np.array(np.broadcast_to(begin, len(at)), dtype=np.float64)
+        left, done = np.maximum(end - clock, 0.0), progress.copy()
+        finish, changed = np.full(len(at), np.inf), False
+        rows = np.flatnonzero(left > 0)
+        while len(rows):
+            jobs = at[rows]
+            self._look(jobs, learn=True)
+            crossed = self._advance(rows, jobs, clock, left, done, finish)
+            changed |= bool(len(crossed)) or bool(self._news[jobs].any())
+            if not self._through and len(crossed):
+                # the statistics of an epoch are known as it begins
+                self._look(crossed, learn=True)
+            self._choose_batch_sizes(jobs[self._news[jobs] & np.isinf(finish[rows])])
+            rows = rows[left[rows] > 0]
+        self._look(at[np.isinf(finish)])
+        return done, finish, changed
+
+    def _advance(self, rows: Whole, jobs: Whole, clock: Array, left: Array, done: Array, finish: Array) -> Whole:
+        """Let jobs in these rows train to the end of the epoch or of the time left; returns who began another epoch."""
+        epoch, target, rate = self._ledger.epoch, self._targets(jobs), self.rate[jobs]
+        reached = done[rows] + rate * left[rows]
+        within = reached < (target if self._through else target * (1.0 - _ROUNDING))
+        inside, ends = rows[within], rows[~within]
+        done[inside], clock[inside], left[inside] = reached[within], clock[inside] + left[inside], 0.0
+        passed = np.maximum(target[~within] - done[ends], 0.0) / rate[~within]
+        passed = np.rint(passed) if self._whole_seconds else np.minimum(passed, left[ends])
+        done[ends], clock[ends], left[ends] = target[~within], clock[ends] + passed, left[ends] - passed
+        crossed = jobs[~within]
+        last = np.array([len(self._trainings[job].epoch_ends) - 1 for job in crossed.tolist()], dtype=np.int64)
+        over = epoch[crossed] >= last
+        finish[ends[over]], left[ends[over]] = clock[ends[over]], 0.0
+        epoch[crossed[~over]] += 1
+        return crossed[~over]
+
+    def _choose_batch_sizes(self, jobs: Whole) -> None:
+        """Jobs choose their batch sizes by what they know now."""
+        self._news[jobs] = False
+        if not len(jobs):
+            return
+        places = [self._place[job] for job in jobs.tolist()]
+        pool = np.array([pool for pool, _ in places], dtype=np.int64)
+        nodes = np.array([len(shape) for _, shape in places], dtype=np.int64)
+        gpus = np.array([sum(shape) for _, shape in places], dtype=np.int64)
+        atomic, self._steps[jobs] = self._ledger.batch_sizes(jobs, pool, nodes, gpus)
+        names = self._ledger.pools
+        most = [self._trainings[j].largest_atomic(names[p], s) for j, (p, s) in zip(jobs.tolist(), places, strict=True)]
+        self._atomic[jobs] = np.minimum(atomic, most)
+
+    def _look(self, jobs: Whole, *, learn: bool = False) -> None:
+        """Work out what jobs do where they run, in their epoch and with their batch size, which they may `learn`."""
+        ledger = self._ledger
+        for job in jobs.tolist():
+            atomic, steps, epoch = float(self._atomic[job]), float(self._steps[job]), int(ledger.epoch[job])
+            key = self._place[job], atomic, steps, epoch
+            if self._rate_is_of.get(job) == (*key, True):
+                continue
+            (pool, shape), training = key[0], self._trainings[job]
+            gpus = sum(shape)
+            step, sync = training.step_time(ledger.pools[pool], shape, atomic)
+            batch = gpus * atomic * (steps + 1.0)
+            square, variance = training.statistics(batch, epoch)
+            worth = training.worth(batch, square, variance)
+            self.rate[job] = worth / ((step + (step - sync) * steps) * self._slowdown[job])
+            if learn:
+                news = ledger.observe(job, pool, len(shape), gpus, atomic, step, sync)
+                self._news[job] |= ledger.observe_gradients(job, square, variance) or news
+            self._rate_is_of[job] = (*key, learn)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        places = [(job, pool, list(shape)) for job, (pool, shape) in self._place.items()]
+        return {"rate": self.rate, "atomic": self._atomic, "steps": self._steps, "news": self._news, "place": places}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`, of the same jobs."""
+        self.rate, self._news = state["rate"], state["news"]
+        self._atomic, self._steps = state["atomic"], state["steps"]
+        self._place = {job: (pool, tuple(shape)) for job, pool, shape in state["place"]}
+        self._rate_is_of = {}

@@ -1,0 +1,119 @@
+"""The jobs of a trace as trainings."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.goodput.trainings.training import Shape, Training, Trainings, packed_shape
+from throughputs.trace import Trace
+
+__all__ = ["TrainingJobs", "training_jobs"]
+
+Array = NDArray[np.float64]
+
+_NAME = re.compile(r"(.+?) \(batch size (\d+)\)")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingJobs:
+    """What N jobs train.
+
+    Attributes
+    ----------
+    trace : the jobs; their type is the name of the model, and their steps are those with its initial batch size.
+    trainings : (N,) of each job.
+    batch_size : (N,) samples that each asked for.
+    """
+
+    trace: Trace
+    trainings: tuple[Training, ...]
+    batch_size: Array
+
+    def gang_rates(
+        self, accelerators: tuple[str, ...], gpus_per_server: Mapping[str, int], *, asked_for: bool = False
+    ) -> Array:
+        """(N, M) initial steps a second in the first epoch, with the GPUs and the batch size asked for.
+
+        With `asked_for` the steps are those with that batch size.
+        """
+        known: dict[tuple[str, int, float, str], float] = {}
+        rates = np.zeros((len(self.trainings), len(accelerators)))
+        for i, training in enumerate(self.trainings):
+            gpus, batch = int(self.trace.scale_factor[i]), float(self.batch_size[i])
+            for m, kind in enumerate(accelerators):
+                key = training.name, gpus, batch, kind
+                if kind in training.largest_local and key not in known:
+                    shape = packed_shape(gpus, int(gpus_per_server[kind]))
+                    seconds, size = step_time_with(training, kind, shape, batch)
+                    worth = 1.0 if asked_for else training.worth(size, *training.statistics(size, 0))
+                    known[key] = worth / seconds
+                rates[i, m] = known.get(key, 0.0)
+        return rates
+
+    def as_asked_for(self) -> Trace:
+        """The jobs with the GPUs and the batch size asked for; steps are with that batch size, then."""
+        known: dict[tuple[str, float], float] = {}
+        for training, batch in zip(self.trainings, self.batch_size.tolist(), strict=True):
+            if (training.name, batch) not in known:
+                known[training.name, batch] = iterations(training, batch)
+        keys = zip((one.name for one in self.trainings), self.batch_size.tolist(), strict=True)
+        return dataclasses.replace(self.trace, total_steps=np.array([known[key] for key in keys]))
+
+
+def iterations(training: Training, batch_size: float) -> float:
+    """Steps of a whole training with a batch size."""
+    progress = np.diff(training.epoch_ends, prepend=0.0).tolist()
+    worth = [training.worth(batch_size, *training.statistics(batch_size, epoch)) for epoch in range(len(progress))]
+    return float(sum(each / by for each, by in zip(progress, worth, strict=True)))
+
+
+def step_time_with(training: Training, accelerator: str, shape: Shape, batch_size: float) -> tuple[float, float]:
+    """Seconds of a step with a batch size in as few micro-batches as fit, and the samples of it, rounded up."""
+    gpus = sum(shape)
+    share = np.ceil(batch_size / gpus)
+    steps = np.ceil(share / training.largest_local[accelerator]) - 1.0
+    atomic = float(np.ceil(share / (steps + 1.0)))
+    step, sync = training.step_time(accelerator, shape, atomic)
+    batch = gpus * atomic * (steps + 1.0)
+    return step + (step - sync) * float(steps), batch
+
+
+def training_jobs(trace: Trace, trainings: Trainings) -> TrainingJobs:
+    """The jobs of a trace, whose types are names of models, with ``(batch size B)`` where they ask for one.
+
+    Each job is a whole training, whatever steps the trace has.
+
+    Raises
+    ------
+    InputError
+        A model that there is no training of, or a batch size beyond its limits.
+    """
+    found, sizes = [], []
+    for i, name in enumerate(trace.job_type.tolist()):
+        match = _NAME.fullmatch(name)
+        model = match[1] if match else name
+        if model not in trainings.models:
+            expected = (
+                f"one of {', '.join(trainings.models)} of {trainings.source}{did_you_mean(model, trainings.models)}"
+            )
+            raise InputError(trace.source, field=f"job_type of job {i}", found=name, expected=expected)
+        training = trainings.models[model]
+        size = int(match[2]) if match else training.initial_batch_size
+        if not training.initial_batch_size <= size <= training.largest_batch_size:
+            expected = f"a batch size from {training.initial_batch_size} to {training.largest_batch_size}"
+            raise InputError(trace.source, field=f"job_type of job {i}", found=name, expected=expected)
+        found.append(training)
+        sizes.append(size)
+    renamed = dataclasses.replace(
+        trace,
+        job_type=np.array([one.name for one in found], dtype=object),
+        total_steps=np.array([one.total_progress for one in found]),
+    )
+    return TrainingJobs(renamed, tuple(found), np.array(sizes, dtype=np.float64))

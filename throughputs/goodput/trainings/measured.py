@@ -1,0 +1,183 @@
+"""Trainings as they were measured: tables of steps by placement, and of epochs by batch size.
+
+A folder has a folder for each model, with the files of `throughputs.goodput.tables`. Step times of a placement that was
+measured are interpolated between its batch sizes, those of others between placements with about as many nodes and GPUs.
+Limits of batch sizes are those that were measured.
+
+Source: A. Qiao et al., "Pollux", OSDI 2021, public artifact petuum/adaptdl, branch osdi21-artifact.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from throughputs.errors import InputError
+from throughputs.goodput.tables import StepTimes, Validation, read_step_times, read_validation
+from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings
+
+__all__ = ["MeasuredTraining", "read_trainings"]
+
+_MOST_NODES = 16
+"""Placements on more nodes count as on so many, where they have to be interpolated: more were not measured."""
+
+_FILE = re.compile(r"(placements|scalability)-(.+)\.csv")
+
+
+class _Steps:
+    """Step times of one model on one accelerator type."""
+
+    def __init__(self, placed: StepTimes, scaled: StepTimes | None) -> None:
+        self._curves: dict[str, tuple[Array, Array, Array]] = {}
+        for name in dict.fromkeys(placed.placement.tolist()):
+            rows = np.flatnonzero(placed.placement == name)
+            rows = rows[np.argsort(placed.batch_size[rows], kind="stable")]
+            self._curves[name] = placed.batch_size[rows], placed.step_time[rows], placed.sync_time[rows]
+        self._tables = [placed] + ([] if scaled is None else [scaled])
+        self._known: dict[tuple[Shape, float], tuple[float, float]] = {}
+
+    @cached_property
+    def _between(self) -> Any:
+        """Linear between (nodes, GPUs, batch size); placements with the same three count by their mean."""
+        from scipy.interpolate import LinearNDInterpolator
+
+        placed, *scaled = self._tables
+        keys, which, count = np.unique(_keys(placed), axis=0, return_inverse=True, return_counts=True)
+        means = [np.bincount(which.ravel(), times) / count for times in _times(placed).T]
+        # of the triangulations of a grid it is the order of the points that decides which one is found
+        points = np.concatenate([keys, *map(_keys, scaled)])
+        times = np.concatenate([np.stack(means, axis=1), *map(_times, scaled)])
+        return LinearNDInterpolator(points, times)
+
+    @cached_property
+    def _nearest(self) -> Any:
+        """The times of the point next to one that is not between any, each axis in parts of its extent."""
+        from scipy.interpolate import NearestNDInterpolator
+
+        return NearestNDInterpolator(self._between.points, self._between.values, rescale=True)
+
+    def at(self, shape: Shape, size: float) -> tuple[float, float]:
+        """Step and synchronisation time; beyond what was measured those of the nearest measurement."""
+        key = shape, size
+        if key not in self._known:
+            name = _canonical(shape)
+            if name in self._curves:
+                sizes, step, sync = self._curves[name]
+                self._known[key] = float(np.interp(size, sizes, step)), float(np.interp(size, sizes, sync))
+            else:
+                point = [[min(len(shape), _MOST_NODES), sum(shape), size]]
+                found = self._between(point)[0]
+                found = self._nearest(point)[0] if np.isnan(found).any() else found
+                self._known[key] = float(found[0]), float(found[1])
+        return self._known[key]
+
+    def largest(self, shape: Shape) -> float:
+        """The largest batch size measured on a placement, or on as many GPUs; inf where there is none."""
+        name = _canonical(shape)
+        if name in self._curves:
+            return float(self._curves[name][0][-1])
+        gpus = sum(shape)
+        return max((float(t.batch_size[t.gpus == gpus].max(initial=0)) for t in self._tables), default=0.0) or np.inf
+
+
+def _keys(table: StepTimes) -> Array:
+    """(R, 3) nodes, GPUs and batch sizes."""
+    return np.stack([table.nodes, table.gpus, table.batch_size], axis=1).astype(np.float64)
+
+
+def _times(table: StepTimes) -> Array:
+    """(R, 2) seconds of steps, and of synchronisation."""
+    return np.stack([table.step_time, table.sync_time], axis=1)
+
+
+class MeasuredTraining(Training):
+    """A model trains as it was measured.
+
+    Parameters
+    ----------
+    name : of the model.
+    steps : tables of placements, and of scalability if there is one, by accelerator type.
+    validation : trainings with several batch sizes.
+    """
+
+    accumulation = True
+
+    def __init__(
+        self, name: str, steps: Mapping[str, tuple[StepTimes, StepTimes | None]], validation: Validation
+    ) -> None:
+        self.name = name
+        self._steps = {kind: _Steps(*tables) for kind, tables in steps.items()}
+        self.largest_local = {kind: int(placed.batch_size.max()) for kind, (placed, _) in steps.items()}
+        self.least_local = int(min(placed.batch_size.min() for placed, _ in steps.values()))
+        self.initial_batch_size, self.largest_batch_size = int(validation.batch_size[0]), int(validation.batch_size[-1])
+        self._validation = validation
+        self.epoch_ends = validation.least_progress()
+
+    def statistics(self, batch_size: float, epoch: int) -> tuple[float, float]:
+        """See `Training`; a batch that rounding made larger than all that were measured has the figures of those."""
+        size = min(max(batch_size, self.initial_batch_size), self.largest_batch_size)
+        square, variance = self._validation.statistics(size, epoch)
+        return float(square), float(variance)
+
+    def step_time(self, accelerator: str, shape: Shape, atomic_batch_size: float) -> tuple[float, float]:
+        """See `Training`."""
+        return self._steps[accelerator].at(shape, atomic_batch_size)
+
+    def largest_atomic(self, accelerator: str, shape: Shape) -> float:
+        """See `Training`."""
+        return self._steps[accelerator].largest(shape)
+
+    def steps(self, batch_size: float, epochs: int) -> float:
+        """See `Training`."""
+        if epochs == 0:
+            return 0.0
+        return float(np.interp(batch_size, self._validation.batch_size, self._validation.iteration[:, epochs - 1]))
+
+
+def _canonical(shape: Shape) -> str:
+    """Of the orders of the nodes that only rotate, the one that the tables have: the least."""
+    digits = "".join(map(str, shape))
+    return min(digits[k:] + digits[:k] for k in range(len(digits)))
+
+
+def read_trainings(folder: str | os.PathLike[str]) -> Trainings:
+    """The trainings of all models that have a folder of tables in this one.
+
+    Raises
+    ------
+    InputError
+        No model, one without a table of placements, or a file, line and field that cannot be used.
+    OSError
+        A file cannot be opened.
+    """
+    where = Path(folder)
+    found = {path.name: path for path in sorted(where.iterdir()) if any(path.glob("validation-*.csv"))}
+    if not found:
+        expected = "folders of models with files placements-TYPE.csv and validation-BATCHSIZE.csv"
+        raise InputError(where, found="no model", expected=expected)
+    return Trainings({name: _read_training(name, path) for name, path in found.items()}, str(where))
+
+
+def _read_training(name: str, folder: Path) -> MeasuredTraining:
+    files: dict[str, dict[str, Path]] = {}
+    for path in sorted(folder.glob("*.csv")):
+        match = _FILE.fullmatch(path.name)
+        if match:
+            files.setdefault(match[2], {})[match[1]] = path
+    tables = {
+        kind: (
+            read_step_times(paths["placements"]),
+            read_step_times(paths["scalability"]) if "scalability" in paths else None,
+        )
+        for kind, paths in files.items()
+        if "placements" in paths
+    }
+    if not tables:
+        raise InputError(folder, found="no table of placements", expected="a file placements-TYPE.csv")
+    return MeasuredTraining(name, tables, read_validation(folder))

@@ -1,0 +1,116 @@
+"""The training of one model: step times by placement, gradient statistics by epoch, and when epochs are over."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError, did_you_mean
+from throughputs.goodput.efficiency import gain
+
+__all__ = ["Shape", "Training", "Trainings", "packed_shape"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+Shape = tuple[int, ...]
+"""GPUs of a job on each of its nodes, most first."""
+
+
+class Training(ABC):
+    """How a model trains.
+
+    Progress is counted in steps with the initial batch size; what a batch of another size is worth follows from
+    gradient statistics (`throughputs.goodput.efficiency`).
+
+    Attributes
+    ----------
+    name : of the model.
+    initial_batch_size, largest_batch_size, least_local : samples of a batch, and of a micro-batch on one GPU.
+    largest_local : the most samples of a micro-batch on one GPU, by accelerator type.
+    accumulation : whether gradients may be accumulated.
+    epoch_ends : (E,) progress after which each epoch is over.
+    """
+
+    name: str
+    initial_batch_size: int
+    largest_batch_size: int
+    least_local: int
+    largest_local: Mapping[str, int]
+    accumulation: bool
+    epoch_ends: Array
+
+    @abstractmethod
+    def statistics(self, batch_size: float, epoch: int) -> tuple[float, float]:
+        """Squared norm and variance of gradients, at the initial batch size, in an epoch (from 0) with this batch."""
+
+    @abstractmethod
+    def step_time(self, accelerator: str, shape: Shape, atomic_batch_size: float) -> tuple[float, float]:
+        """Seconds of a step that accumulates nothing, and of those the ones for synchronisation."""
+
+    def largest_atomic(self, accelerator: str, shape: Shape) -> float:  # noqa: ARG002
+        """The most samples of a micro-batch on a GPU with which steps on this placement are known; inf: any."""
+        return np.inf
+
+    @abstractmethod
+    def steps(self, batch_size: float, epochs: int) -> float:
+        """Steps with a batch size throughout until so many epochs are over."""
+
+    def worth(self, batch_size: float, square: float, variance: float) -> float:
+        """Steps of the initial batch size that one with this batch size is worth, with these statistics."""
+        scale = np.asarray(batch_size / self.initial_batch_size)
+        return float(gain(scale, np.asarray(square), np.asarray(variance)))
+
+    @property
+    def total_progress(self) -> float:
+        """Progress of the whole training."""
+        return float(self.epoch_ends[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Trainings:
+    """Trainings by the name of the model.
+
+    Attributes
+    ----------
+    models : by name.
+    source : where the figures come from.
+    """
+
+    models: Mapping[str, Training]
+    source: str
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """Accelerator types that some model has figures for."""
+        return tuple(dict.fromkeys(name for model in self.models.values() for name in model.largest_local))
+
+    def find(self, name: str) -> Training:
+        """The training of a model.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        if name not in self.models:
+            expected = f"one of {', '.join(self.models)}{did_you_mean(name, self.models)}"
+            raise InputError(self.source, field="model", found=name, expected=expected)
+        return self.models[name]
+
+    def check_types(self, accelerators: Sequence[str]) -> None:
+        """Raise InputError where no model has figures for a type."""
+        for name in accelerators:
+            if name not in self.accelerators:
+                expected = f"one of {', '.join(self.accelerators)}{did_you_mean(name, self.accelerators)}"
+                raise InputError(self.source, field="accelerator type", found=name, expected=expected)
+
+
+def packed_shape(gpus: int, per_node: int) -> Shape:
+    """So many GPUs on as few nodes as possible."""
+    full, rest = divmod(gpus, per_node)
+    return (*(per_node,) * full, *((rest,) if rest else ()))
