@@ -34,6 +34,7 @@ POLLUX = Preset(
     world_settings={
         "optimus": _ORACLE,
         "tiresias": {"goodput_batch_size": "submitted"},
+        "pollux": {"placement": "consolidated"},
     },
     policy_settings={
         "optimus": {"search": "marginal_gains", "single_steps": True},

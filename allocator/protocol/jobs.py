@@ -20,7 +20,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
-from allocator.protocol.goodput import GoodputLedger
+from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.policy import Need
 from allocator.protocol.state import ClusterState
 from allocator.protocol.training import TrainingLedger, TrainingView

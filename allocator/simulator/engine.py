@@ -30,7 +30,7 @@ from allocator.results.observers import Observer, Recorder
 from allocator.results.record import RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
-from allocator.simulator.training_jobs import goodput_world
+from allocator.simulator.goodput.world import goodput_world
 from allocator.simulator.truth import Truth
 from allocator.simulator.world import Progress, SimulationStalledError, World
 from throughputs import InputError, ThroughputMatrix, ThroughputTable, Trace

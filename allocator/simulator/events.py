@@ -19,7 +19,7 @@ from allocator.protocol.assignment import among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
-from allocator.simulator.goodput import GoodputRuns
+from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.leases import Leases
 from allocator.simulator.rounds import servers_of, spread_gangs
 from allocator.simulator.rules.stretches import Stretch, stretch_rules

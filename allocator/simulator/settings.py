@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from allocator.protocol.goodput import GoodputRules
+from allocator.protocol.goodput.rules import GoodputRules
 from allocator.simulator.restarts import RestartCost
 from throughputs import InputError
 

@@ -10,13 +10,13 @@ Sources: A. Qiao et al., "Pollux", OSDI 2021, sec. 4; S. Jayaram Subramanya et a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.protocol.goodput.rules import GoodputRules, NumbersOfGpus, numbers_of_gpus
 from throughputs.configurations import Configurations
 from throughputs.goodput import (
     GoodputModels,
@@ -30,7 +30,7 @@ from throughputs.goodput.batch_size import BatchSizeLimits
 from throughputs.goodput.trainings import Training
 from throughputs.goodput.trainings.training import packed_shape
 
-__all__ = ["GoodputLedger", "GoodputRules", "column_counts"]
+__all__ = ["GoodputLedger"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -40,47 +40,6 @@ ROUNDED = 1e-8
 
 _PARAMETERS = 7
 _NO_LIMIT = 1 << 31
-
-
-@dataclass(frozen=True)
-class GoodputRules:
-    """What jobs and policies know, and what a policy may choose.
-
-    Attributes
-    ----------
-    knowledge : "grown": models are fitted to what a job has run, and it may get at most twice the GPUs that it has run
-        on; "true": step times are known as they are, for jobs whose batch size is fixed.
-    batch_size : "tuned": adaptive jobs choose their batch size; "submitted": all keep the one that they asked for.
-    columns : numbers of GPUs to choose from: "powers" of two within a node and whole nodes, or "all".
-    projection : on a type that a job has not run on, it is taken to do what it does on one that it has, times the
-        ratio of its speeds on one GPU; otherwise it may try one GPU there, worth its least goodput.
-    counts : the unit of steps and rates: "progress", or "iterations" with the batch size asked for, of whole epochs.
-    most_gpus : of a job; None: no limit but the cluster.
-    most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
-    """
-
-    knowledge: str = "grown"
-    batch_size: str = "tuned"
-    columns: str = "powers"
-    projection: bool = True
-    counts: str = "progress"
-    most_gpus: int | None = None
-    most_gpus_of_model: tuple[tuple[str, int], ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The numbers of GPUs that may be chosen on one type.
-
-    Attributes
-    ----------
-    gpus, nodes : (C,) of each.
-    per_node : GPUs of a node of the type.
-    """
-
-    gpus: Whole
-    nodes: Whole
-    per_node: int
 
 
 class GoodputLedger:
@@ -112,7 +71,7 @@ class GoodputLedger:
         self.rigid = category.astype(str) == "rigid"
         self.pools = cluster.accelerators
         self._columns = [
-            column_counts(int(count), int(cluster.gpus_per_server[name]), rules.columns)
+            numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), rules.columns)
             for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
         ]
         of_model, most = dict(rules.most_gpus_of_model), rules.most_gpus or _NO_LIMIT
@@ -347,7 +306,7 @@ def _speed_on_one_gpu(training: Training, accelerator: str) -> float:
     return size / training.step_time(accelerator, (1,), size)[0]
 
 
-def _true_curve(training: Training, accelerator: str, columns: _Columns, batch: float, most: int) -> Array:
+def _true_curve(training: Training, accelerator: str, columns: NumbersOfGpus, batch: float, most: int) -> Array:
     """(C,) steps/s with a fixed batch size."""
     rate = np.zeros(len(columns.gpus))
     if accelerator not in training.largest_local:
@@ -365,13 +324,3 @@ def _true_curve(training: Training, accelerator: str, columns: _Columns, batch: 
         step, sync = training.step_time(accelerator, packed_shape(gpus, columns.per_node), float(size))
         rate[c] = 1.0 / (step + (step - sync) * steps)
     return rate
-
-
-def column_counts(capacity: int, per_node: int, columns: str) -> _Columns:
-    """Numbers of GPUs to choose from on a type with so many, on nodes of `per_node` each."""
-    if columns == "all":
-        gpus = np.arange(1, capacity + 1)
-    else:
-        within = [1 << k for k in range(per_node.bit_length()) if 1 << k <= min(per_node, capacity)]
-        gpus = np.array(sorted({*within, *range(per_node, capacity + 1, per_node)}), dtype=np.int64)
-    return _Columns(gpus, -(-gpus // per_node), per_node)

@@ -8,7 +8,7 @@ import numpy as np
 
 from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities
-from allocator.protocol.goodput import GoodputLedger
+from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
 from allocator.simulator.truth import Truth

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.goodput import GoodputLedger
+from allocator.protocol.goodput.ledger import GoodputLedger
 
 if TYPE_CHECKING:
     from allocator.protocol.assignment import Assignment

@@ -1,0 +1,1 @@
+"""What is known of jobs whose goodput changes as they train."""

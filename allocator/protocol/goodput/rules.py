@@ -1,0 +1,63 @@
+"""What is known of jobs with goodput, and what may be chosen for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["GoodputRules", "NumbersOfGpus", "numbers_of_gpus"]
+
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GoodputRules:
+    """What jobs and policies know, and what a policy may choose.
+
+    Attributes
+    ----------
+    knowledge : "grown": models are fitted to what a job has run, and it may get at most twice the GPUs that it has run
+        on; "true": step times are known as they are, for jobs whose batch size is fixed.
+    batch_size : "tuned": adaptive jobs choose their batch size; "submitted": all keep the one that they asked for.
+    columns : numbers of GPUs to choose from: "powers" of two within a node and whole nodes, or "all".
+    projection : on a type that a job has not run on, it is taken to do what it does on one that it has, times the
+        ratio of its speeds on one GPU; otherwise it may try one GPU there, worth its least goodput.
+    counts : the unit of steps and rates: "progress", or "iterations" with the batch size asked for, of whole epochs.
+    most_gpus : of a job; None: no limit but the cluster.
+    most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
+    """
+
+    knowledge: str = "grown"
+    batch_size: str = "tuned"
+    columns: str = "powers"
+    projection: bool = True
+    counts: str = "progress"
+    most_gpus: int | None = None
+    most_gpus_of_model: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class NumbersOfGpus:
+    """The numbers of GPUs that may be chosen on one type.
+
+    Attributes
+    ----------
+    gpus, nodes : (C,) of each.
+    per_node : GPUs of a node of the type.
+    """
+
+    gpus: Whole
+    nodes: Whole
+    per_node: int
+
+
+def numbers_of_gpus(capacity: int, per_node: int, columns: str) -> NumbersOfGpus:
+    """Numbers of GPUs to choose from on a type with so many, on nodes of `per_node` each."""
+    if columns == "all":
+        gpus = np.arange(1, capacity + 1)
+    else:
+        within = [1 << k for k in range(per_node.bit_length()) if 1 << k <= min(per_node, capacity)]
+        gpus = np.array(sorted({*within, *range(per_node, capacity + 1, per_node)}), dtype=np.int64)
+    return NumbersOfGpus(gpus, -(-gpus // per_node), per_node)

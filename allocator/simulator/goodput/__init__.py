@@ -1,0 +1,1 @@
+"""The simulated world of jobs whose goodput changes as they train."""
