@@ -69,6 +69,7 @@ class GoodputLedger:
         self.batch_size, self.scale_factor = batch_size, scale_factor
         self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted")
         self.rigid = category.astype(str) == "rigid"
+        self._at_most_asked_for = np.isin(category.astype(str), ("scale-gpus", "rigid"))
         self.pools = cluster.accelerators
         self._columns = [
             numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), rules.columns)
@@ -222,7 +223,7 @@ class GoodputLedger:
             at = slice(int(self._ends[m]), int(self._ends[m + 1]))
             most = np.minimum(caps[:, m], self._limits[m].largest[jobs] // self._limits[m].least_local[jobs])
             most = np.minimum(most, self._most[jobs])
-            most = np.where(self.fixed[jobs], np.minimum(most, self.scale_factor[jobs]), most)
+            most = np.where(self._at_most_asked_for[jobs], np.minimum(most, self.scale_factor[jobs]), most)
             beyond = columns.gpus[None, :] > most[:, None]
             beyond |= self.rigid[jobs][:, None] & (columns.gpus[None, :] != self.scale_factor[jobs][:, None])
             self._rate[jobs, at] = np.where(beyond, 0.0, self._rate[jobs, at])
@@ -268,7 +269,9 @@ class GoodputLedger:
             if key not in self._curves:
                 self._curves[key] = _true_curve(training, self.pools[m], columns, batch, int(self._most[job]))
             curve = self._curves[key]
-            rates.append(np.where(columns.gpus == self.scale_factor[job], curve, 0.0) if self.rigid[job] else curve)
+            asked = int(self.scale_factor[job])
+            allowed = (columns.gpus <= asked) | ~self._at_most_asked_for[job]
+            rates.append(np.where(allowed & ((columns.gpus == asked) | ~self.rigid[job]), curve, 0.0))
         return np.concatenate(rates)
 
     # What a checkpoint keeps.
