@@ -1,10 +1,16 @@
 """The simulator that came with Sia (Jayaram Subramanya et al., SOSP 2023, public artifact)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
 from allocator.simulator.settings import SimulatorSettings
 
 __all__ = ["SIA"]
+
+# Gavel's policies have rounds of six minutes.
+_ROUNDS: Mapping[str, Any] = {"round_seconds": 360.0, "decide_every_seconds": None, "restart_delays": True}
 
 SIA = Preset(
     "sia",
@@ -35,6 +41,10 @@ SIA = Preset(
             ("yolov3", 1.2),
         ),
     ),
+    world_settings={
+        "max_sum_throughput_perf": _ROUNDS,
+        "finish_time_fairness_perf": _ROUNDS,
+    },
     policy_settings={
         "sia": {
             "rounded": True,

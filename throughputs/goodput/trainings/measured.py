@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -113,11 +114,17 @@ class MeasuredTraining(Training):
     ) -> None:
         self.name = name
         self._steps = {kind: _Steps(*tables) for kind, tables in steps.items()}
-        self.largest_local = {kind: int(placed.batch_size.max()) for kind, (placed, _) in steps.items()}
+        self.largest_local: dict[str, int] = {kind: int(placed.batch_size.max()) for kind, (placed, _) in steps.items()}
         self.least_local = int(min(placed.batch_size.min() for placed, _ in steps.values()))
         self.initial_batch_size, self.largest_batch_size = int(validation.batch_size[0]), int(validation.batch_size[-1])
         self._validation = validation
         self.epoch_ends = validation.least_progress()
+
+    def with_largest_local(self, accelerator: str, samples: int) -> MeasuredTraining:
+        """The same with another limit of a micro-batch on one GPU of a type."""
+        other = copy(self)
+        other.largest_local = self.largest_local | {accelerator: samples}
+        return other
 
     def statistics(self, batch_size: float, epoch: int) -> tuple[float, float]:
         """See `Training`; a batch that rounding made larger than all that were measured has the figures of those."""
