@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +42,10 @@ from throughputs.goodput.trainings import Trainings, trainings_of
 if TYPE_CHECKING:
     from throughputs import PackedColumns
 
+Known: TypeAlias = (
+    "ThroughputTable | PackedColumns | ThroughputMatrix | Profiles | Trainings | Mapping[str, Any] | ArrayLike | None"
+)
+
 __all__ = ["Simulation", "SimulationStalledError", "simulate"]
 
 
@@ -49,7 +53,7 @@ def simulate(
     trace: Trace,
     cluster: Cluster | str | Mapping[str, int],
     policy: Policy,
-    throughputs: ThroughputTable | PackedColumns | ThroughputMatrix | Mapping[str, Any] | ArrayLike | None = None,
+    throughputs: Known = None,
     *,
     preset: str | Preset = "default",
     seed: int = 0,
@@ -75,7 +79,9 @@ def simulate(
     throughputs : a throughput table, or the (N, M) true rates in steps/s: an array with the types in the order of the
         cluster, or with their names a DataFrame, a mapping of columns, or a `ThroughputMatrix`. A policy
         that packs needs a table with co-location (`table.with_colocation`), or `PackedColumns` of the jobs. None: the
-        embedded table. Jobs of known duration that a table does not have need none where it does not know the types of
+        embedded table. `Profiles` or `Trainings` (`throughputs.goodput`) are of jobs that train models: under policies
+        that decide at events their goodput changes as they train. Jobs of known duration that a table does not have
+        need none where it does not know the types of
         the cluster, or there is only one: they go at their steps over their duration.
     preset : "default", "gavel", "shockwave", "shockwave_published", or a `Preset` of your own:
         ``preset("gavel").replace(round_seconds=720)``. What it says of policies is for those who make them.
@@ -157,7 +163,7 @@ class Simulation:
         trace: Trace,
         cluster: Cluster | str | Mapping[str, int],
         policy: Policy,
-        throughputs: ThroughputTable | PackedColumns | ThroughputMatrix | Mapping[str, Any] | ArrayLike | None = None,
+        throughputs: Known = None,
         *,
         preset: str | Preset = "default",
         seed: int = 0,

@@ -20,7 +20,7 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.cli.options.values import make_accelerator, make_cluster, make_table, told_of_models
+from allocator.cli.options.values import make_accelerator, make_cluster, make_table, only_table, told_of_models
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
@@ -111,7 +111,7 @@ def admit_command(
         if len(jobs) and now < last:
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
-        table = make_table(throughputs, [], kind)
+        table = only_table(make_table(throughputs, [], kind), throughputs)
         if trace is not None and throughputs is None:
             warn(told_of_models(trace, jobs, table, gpus, elastic=True))
         starts = DEFAULT.simulator.restart_cost.dearest(gpus.total_gpus)

@@ -112,7 +112,7 @@ def compare_command(
             mean_interarrival_seconds=mean_seconds,
             seed=seed,
         )
-        workload = runs.workload(_drawn(drawn, runs.table) if trace is None else runs.read(trace))
+        workload = runs.workload(_drawn(drawn, runs.throughput_table) if trace is None else runs.read(trace))
         described = (
             described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
         )

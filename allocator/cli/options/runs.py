@@ -32,6 +32,7 @@ from allocator.cli.options.values import (
     make_table,
     make_window,
     named_values,
+    only_table,
     told_of_models,
     without_setting,
 )
@@ -48,6 +49,7 @@ from allocator.simulator.settings import SimulatorSettings, constant_restart_pen
 from throughputs import InputError, read_trace
 from throughputs.errors import did_you_mean
 from throughputs.estimator.believed import Estimation
+from throughputs.goodput.trainings import Trainings
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -220,18 +222,29 @@ class Runs:
         own_of = [variant.typed_settings(option) for variant in chosen]
         names = [variant.name for variant in chosen]
         self.policies: list[Policy] = _policies(names, own_of, options, self.preset, self.cluster, own)
-        self.table: ThroughputTable = make_table(options.throughputs, self.policies, accelerator)
+        self.table: ThroughputTable | Trainings = make_table(options.throughputs, self.policies, accelerator)
         self.window, self.prices = make_window(options.window), make_prices(options.prices)
         if self.estimation is not None and not any(Need.COLOCATION in policy.needs for policy in self.policies):
             expected = "a policy under which jobs share GPUs, such as max_min_fairness_packed"
             raise InputError("--profiling-percentage, --reference-models", found=", ".join(names), expected=expected)
+
+    @property
+    def throughput_table(self) -> ThroughputTable:
+        """The table, where nothing else will do.
+
+        Raises
+        ------
+        InputError
+            ``--throughputs`` names trainings.
+        """
+        return only_table(self.table, self.options.throughputs)
 
     def read(self, path: Path) -> Trace:
         """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs."""
         trace = read_trace(path, time_unit_seconds=self.options.time_unit)
         if self.options.throughputs is None:
             elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
-            warn(told_of_models(path, trace, self.table, self.cluster, elastic=elastic))
+            warn(told_of_models(path, trace, self.throughput_table, self.cluster, elastic=elastic))
         return trace
 
     def workload(self, trace: Trace) -> Trace:

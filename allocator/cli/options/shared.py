@@ -36,7 +36,8 @@ ThroughputsOption = Annotated[
     Path | None,
     typer.Option(
         "--throughputs",
-        help="Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted.",
+        help="Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted. For "
+        "jobs that choose their batch size: goodput (the embedded profiles), profiles (TOML), or a folder of models.",
         metavar="FILE|FOLDER",
     ),
 ]

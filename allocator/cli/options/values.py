@@ -11,6 +11,8 @@ from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
 from allocator.registry import get_policy, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices
+from throughputs.goodput.trainings import Trainings
+from throughputs.goodput.trainings.finding import EMBEDDED, find_trainings
 from throughputs.tables.folder import accelerator_of_folder
 from throughputs.traces.formats import named_format
 
@@ -24,6 +26,7 @@ __all__ = [
     "make_window",
     "named_value",
     "named_values",
+    "only_table",
     "told_of_models",
     "without_setting",
 ]
@@ -106,10 +109,30 @@ def make_accelerator(given: str | None, throughputs: Path | None) -> str | None:
     return accelerator_of_folder(throughputs) if given is None and throughputs is not None else given
 
 
-def make_table(path: Path | None, policies: Sequence[Policy], accelerator: str | None = None) -> ThroughputTable:
-    """Table of ``--throughputs``; the embedded one has co-location where a policy packs jobs."""
+def make_table(
+    path: Path | None, policies: Sequence[Policy], accelerator: str | None = None
+) -> ThroughputTable | Trainings:
+    """Table or trainings of ``--throughputs``; the embedded table has co-location where a policy packs jobs."""
+    trainings = None if path is None else find_trainings(path)
+    if trainings is not None:
+        return trainings
     packs = any(Need.COLOCATION in policy.needs for policy in policies)
     return load_throughputs(path, colocated=packs, accelerator=accelerator)
+
+
+def only_table(known: ThroughputTable | Trainings, source: object) -> ThroughputTable:
+    """The table, where nothing else will do.
+
+    Raises
+    ------
+    InputError
+        They are trainings.
+    """
+    if isinstance(known, Trainings):
+        raise InputError(
+            "--throughputs", found=str(source), expected="a throughput table: no job chooses its batch here"
+        )
+    return known
 
 
 def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cluster, *, elastic: bool) -> str:
@@ -139,6 +162,8 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     said = []
     if known:
         said.append(f"the {table.source} has {_some(known)} under the same name, from other programs")
+    if system == "pollux":
+        give = f"{give}, or --throughputs {EMBEDDED} for the embedded profiles of its models on t4"
     if lacking and (elastic or system == "elasticflow"):
         said.append(f"jobs of {_some(lacking)} run on the GPUs that they ask for only, as fast as their durations say")
     return f"{path}: {'; '.join(said)}; {give}" if said else ""

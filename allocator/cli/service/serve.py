@@ -97,7 +97,7 @@ class _Maker:
         mechanism = runs.preset.in_run(policy.name, cluster).mechanism
         if mechanism.placement == "off":
             mechanism = replace(mechanism, placement="consolidated")
-        return World(cluster, policy, mechanism, runs.table, self.entities, runs.seed)
+        return World(cluster, policy, mechanism, runs.throughput_table, self.entities, runs.seed)
 
     def described(self, hardware: Hardware) -> dict[str, object]:
         """What worlds are made with, for those who read the journal later."""
@@ -112,7 +112,7 @@ class _Maker:
 
     def keep_throughputs(self, path: Path) -> None:
         """The throughputs that are believed of job types, as a file."""
-        write_table(self._runs().table, path)
+        write_table(self._runs().throughput_table, path)
         path.chmod(0o600)
 
     def rhythm(self, hardware: Hardware) -> str:

@@ -1,0 +1,72 @@
+"""Jobs that choose their batch size, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from allocator.cli.app import app
+
+WORKLOAD = """name,time,application,num_replicas,batch_size
+a,0,cifar10,2,512
+b,30,cifar10,4,1024
+c,60,ncf,1,4096
+d,90,bert,8,96
+"""
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "workload.csv"
+    path.write_text(WORKLOAD)
+    return path
+
+
+def invoke(*words: str):
+    return runner.invoke(app, list(words))
+
+
+def test_the_command_of_the_page(workload: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "goodput.md").read_text()
+    command = page.split("tests/simulator/test_goodput_commands.py -->\n```sh\n")[1].split("```")[0]
+    words = command.replace("\\\n", " ").split()
+    assert words.pop(0) == "allocator"
+    done = invoke(*words)
+    assert done.exit_code == 0, done.output
+    for name in ("sia", "pollux", "optimus", "max_min_fairness_perf"):
+        found = json.loads((Path("goodput-results") / name / "summary.json").read_text())
+        assert (found["status"], found["jobs"], found["unfinished_jobs"]) == ("completed", 4, 0)
+    assert Path("goodput-results/report.html").exists()
+
+
+def test_profiles_in_a_file_are_those_that_come_with_the_package(workload: Path) -> None:
+    from importlib.resources import files
+
+    copy = Path("mine.toml")
+    copy.write_text((files("throughputs") / "goodput" / "data" / "adaptdl_t4.toml").read_text())
+    common = ("--trace", "workload.csv", "--policy", "sia", "--cluster", "t4:16", "--gpus-per-server", "t4:4")
+    for source, out in (("goodput", "one"), ("mine.toml", "other")):
+        done = invoke("simulate", *common, "--throughputs", source, "--out", out)
+        assert done.exit_code == 0, done.output
+    one, other = (pd.read_csv(Path(name) / "jobs.csv") for name in ("one", "other"))
+    np.testing.assert_array_equal(one["jct"], other["jct"])
+    assert (one["status"] == "completed").all()
+
+
+def test_what_cannot_be_is_said(workload: Path) -> None:
+    common = ("--trace", "workload.csv", "--policy", "sia", "--out", "out")
+    done = invoke("simulate", *common, "--throughputs", "goodput", "--cluster", "v100:4")
+    assert done.exit_code != 0
+    assert "found 'v100', expected one of t4" in str(done.exception)
+    assert not Path("out").exists()
+    asked = ("--job-type", "ncf", "--steps", "10", "--deadline", "100")
+    done = invoke("admit", "--throughputs", "goodput", "--cluster", "t4:4", *asked)
+    assert "expected a throughput table" in str(done.exception)
