@@ -34,7 +34,8 @@ def invoke(*words: str):
     return runner.invoke(app, list(words))
 
 
-def test_the_command_of_the_page(workload: Path) -> None:
+@pytest.mark.usefixtures("workload")
+def test_the_command_of_the_page() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "goodput.md").read_text()
     command = page.split("tests/simulator/test_goodput_commands.py -->\n```sh\n")[1].split("```")[0]
     words = command.replace("\\\n", " ").split()
@@ -47,7 +48,8 @@ def test_the_command_of_the_page(workload: Path) -> None:
     assert Path("goodput-results/report.html").exists()
 
 
-def test_profiles_in_a_file_are_those_that_come_with_the_package(workload: Path) -> None:
+@pytest.mark.usefixtures("workload")
+def test_profiles_in_a_file_are_those_that_come_with_the_package() -> None:
     from importlib.resources import files
 
     copy = Path("mine.toml")
@@ -61,7 +63,8 @@ def test_profiles_in_a_file_are_those_that_come_with_the_package(workload: Path)
     assert (one["status"] == "completed").all()
 
 
-def test_what_cannot_be_is_said(workload: Path) -> None:
+@pytest.mark.usefixtures("workload")
+def test_what_cannot_be_is_said() -> None:
     common = ("--trace", "workload.csv", "--policy", "sia", "--out", "out")
     done = invoke("simulate", *common, "--throughputs", "goodput", "--cluster", "v100:4")
     assert done.exit_code != 0
