@@ -80,7 +80,8 @@ class Told(SelectionPolicy):
     x: tuple[float, ...] = ()
     told: list[Any] = field(default_factory=list)
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Any, kept: Any) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Any, kept: Any, memory: Any) -> Selected:
+        del memory
         self.told.append((state.clock, held.tolist(), kept.tolist()))
         return Selected(np.array(self.x[: ways.n_columns]))
 
