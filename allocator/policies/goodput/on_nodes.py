@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from allocator.protocol import ClusterState
 from formulations.goodput import (
     GeneticSearch,
     NodeProgram,
+    NodeSelection,
     PowerMean,
     fittest_selection,
     search_on_nodes,
@@ -22,6 +23,9 @@ from throughputs import Configurations
 from throughputs.tie_order import tie_order
 
 __all__ = ["NodeMemory", "NodeSearch"]
+
+_PROVEN = 1e-6
+"""Relative gap up to which an answer is called optimal."""
 
 
 class NodeMemory(Restarts):
@@ -51,6 +55,10 @@ class NodeMemory(Restarts):
         there = np.flatnonzero(now[:-1] < len(jobs))
         gpus[now[there]] = self.gpus[there]
         return gpus, now[self.population]
+
+    def keep(self, jobs: tuple[Hashable, ...], gpus: Whole, population: Whole) -> None:
+        """One more search has ended with these."""
+        self.searches, self.jobs, self.gpus, self.population = self.searches + 1, jobs, gpus, population
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -129,21 +137,17 @@ class NodeSearch:
         program = NodeProgram(columns, nodes, (speedup * restarts)[row], number, gpus_per_node, base, kept, self.mean)
         rng = np.random.default_rng([self.seed, memory.searches])
         found = search_on_nodes(program, rng, self.search, population=population, without_restarts=speedup[row])
-        gpus, fitness, proven = found.gpus, found.fitness, None
         changes = held[ways.job] != np.arange(ways.n_columns)
         anywhere = np.where(changes, speedup * restarts, speedup)
         bound = fittest_selection(ways, anywhere, state.capacity, self.mean).bound
+        status = "optimal" if bound - found.fitness <= _PROVEN * bound else "feasible"
+        best = NodeSelection(found.gpus, found.fitness, max(bound, found.fitness), status, "genetic search")
         if self.seconds is not None:
-            proven = solve_on_nodes(program, seconds=self.seconds, start=gpus)
-            gpus, fitness, bound = proven.gpus, proven.fitness, min(bound, proven.bound)
-        memory.searches, memory.jobs, memory.gpus, memory.population = (
-            memory.searches + 1,
-            labels,
-            gpus,
-            found.population,
-        )
-        x = (gpus.sum(axis=1)[place[ways.job]] == ways.gpus).astype(np.float64)
-        return Selected(x, fitness, max(bound, fitness), "mean speedup", proven)
+            exact = solve_on_nodes(program, seconds=self.seconds, tolerance=_PROVEN, start=best.gpus)
+            best = exact if exact.bound <= best.bound else replace(exact, bound=max(best.bound, exact.fitness))
+        memory.keep(labels, best.gpus, found.population)
+        x = (best.gpus.sum(axis=1)[place[ways.job]] == ways.gpus).astype(np.float64)
+        return Selected(x, best.fitness, best.bound, "mean speedup", best)
 
 
 def _in_order(state: ClusterState) -> Whole:
