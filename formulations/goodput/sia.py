@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
+from formulations.columns import ColumnProgram, ColumnSolution, Stage, Total, solve_columns
 from formulations.goodput.powers import power
 from throughputs import Configurations, InputError
 
@@ -148,8 +148,39 @@ class SiaProgram:
         others = pinned[self.ways.job]
         others[held[pinned]] = False
         program = ColumnProgram(self.ways, self.capacity, whole=True, exactly=pinned, most=np.where(others, 0.0, 1.0))
-        return solve_columns(program, Total(self.values), solver=solver, seconds=seconds)
+        step = self._step()
+        found = solve_columns(
+            program, Total(self.values if not step else np.rint(self.values / step)), solver=solver, seconds=seconds
+        )
+        return found if not step else replace(found, stages=tuple(_in_units(stage, step) for stage in found.stages))
+
+    def _step(self) -> float:
+        """What all values are multiples of; 0 where there is no such step.
+
+        Whole numbers of steps are proven to be best as soon as the bound is less than one step away.
+        """
+        if self.decimals is None:
+            return 0.0
+        step = 1.0
+        for _ in range(self.decimals):
+            step /= 10.0
+        steps = self.values / step
+        return step if (np.abs(steps - np.rint(steps)) <= _ROUNDING * np.maximum(np.abs(steps), 1.0)).all() else 0.0
+
+
+def _in_units(stage: Stage, unit: float) -> Stage:
+    """What was proven in steps of a `unit`."""
+    return replace(
+        stage,
+        objective=stage.objective * unit,
+        bound=stage.bound * unit,
+        prices=stage.prices * unit,
+        multipliers=stage.multipliers * unit,
+    )
 
 
 _WORST = 1e6
 """Cost of a column that leaves nothing of a job's goodput; more would spoil the scale of the program."""
+
+_ROUNDING = 1e-9
+"""Relative distance from a whole number of steps that rounding leaves."""
