@@ -33,21 +33,22 @@ class GeneticSearch:
     ----------
     population : members, 100 as published.
     generations : how often offspring is bred. Twice the published 100 take a tenth of its time, and find as much.
-    second : what tells members of equal fitness apart, and keeps the population apart: "utility", the speedup of all
-        jobs per GPU of the nodes in use, as published; "nodes", as few nodes in use as can be, as AdaptDL has it since.
-    utility : with "nodes", the band in which the utility is to be. Of the members that no other beats in both regards
-        the fittest in the band is taken; where there is none, that with the utility nearest to the middle of it.
+    second : what keeps the population apart beside fitness: "utility", the speedup of all jobs per GPU of the nodes in
+        use, as published; "nodes", as few nodes in use as can be, as AdaptDL has it since.
+    least_utility : with "nodes", of the members that no other beats in both regards the fittest is taken that has this
+        utility; where none has, that with the most. AdaptDL lets the cluster grow where utility is above 0.65, and
+        shrink below 0.35; in a cluster of one size the latter is what remains of that.
 
     Raises
     ------
     InputError
-        Fewer than two members, generations below 0, or a band that is none.
+        Fewer than two members, generations below 0, or another second regard.
     """
 
     population: int = 100
     generations: int = 200
     second: Literal["utility", "nodes"] = "utility"
-    utility: tuple[float, float] = (0.35, 0.65)
+    least_utility: float = 0.35
 
     def __post_init__(self) -> None:
         for name, least in (("population", 2), ("generations", 0)):
@@ -55,8 +56,8 @@ class GeneticSearch:
                 raise InputError(_SOURCE, field=name, found=getattr(self, name), expected=f"at least {least}")
         if self.second not in ("utility", "nodes"):
             raise InputError(_SOURCE, field="second", found=self.second, expected="utility or nodes")
-        if not 0 <= self.utility[0] <= self.utility[1]:
-            raise InputError(_SOURCE, field="utility", found=self.utility, expected="two figures, ascending, from 0")
+        if not self.least_utility >= 0:
+            raise InputError(_SOURCE, field="least_utility", found=self.least_utility, expected="at least 0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +140,8 @@ def _chosen(table: NodeTable, members: Whole, score: Array, search: GeneticSearc
         return int(score[:, 0].argmax())
     best = np.flatnonzero(_ranks(score)[0] == 0)
     utility = table.scores(members[best], "utility")[:, 1]
-    low, high = search.utility
-    inside = np.flatnonzero((utility >= low) & (utility <= high))
-    if len(inside):
-        return int(best[inside[score[best[inside], 0].argmax()]])
-    return int(best[np.abs(utility - (low + high) / 2).argmin()])
+    enough = best[utility >= search.least_utility]
+    return int(enough[score[enough, 0].argmax()] if len(enough) else best[utility.argmax()])
 
 
 class _Breed:

@@ -109,13 +109,13 @@ def test_the_same_generator_gives_the_same_answer_and_populations_go_on() -> Non
 
 
 def test_few_nodes_as_the_second_objective() -> None:
-    """Three GPUs are worth little more than one: within the band of utility the fittest is taken, else the nearest."""
+    """Three GPUs are worth little more than one: how much utility there must be decides."""
     ways = Configurations([0, 0, 0], [0, 0, 0], [1, 2, 3], np.ones(3), batch_size=[1, 2, 3], pools=["t4"])
     program = NodeProgram(
         ways, np.array([1, 2, 3]), np.array([1.0, 1.2, 1.3]), 3, 1, np.zeros((1, 3), int), np.zeros(1), PowerMean(1.0)
     )
-    for band, expected in (((0.35, 0.65), 3), ((0.9, 1.0), 1), ((0.5, 0.65), 2), ((0.55, 0.55), 2)):
-        search = GeneticSearch(40, 30, "nodes", band)
+    for utility, expected in ((0.35, 3), (0.5, 2), (0.7, 1), (2.0, 1)):
+        search = GeneticSearch(40, 30, "nodes", utility)
         assert search_on_nodes(program, np.random.default_rng(0), search).gpus.sum() == expected
 
 
@@ -133,7 +133,7 @@ def test_fronts_and_crowding() -> None:
         ({"population": 1}, "population.*at least 2"),
         ({"generations": -1}, "generations.*at least 0"),
         ({"second": "gpus"}, "second.*utility or nodes"),
-        ({"utility": (0.7, 0.3)}, "utility.*ascending"),
+        ({"least_utility": -1.0}, "least_utility.*at least 0"),
     ],
 )
 def test_sizes_are_checked(settings: Any, message: str) -> None:
