@@ -70,6 +70,7 @@ _OWN_MODULES = (
     "deadlines.optimum",
     "deadlines.earliest",
     "goodput.sia",
+    "goodput.sia_variants",
     "goodput.pollux",
     "goodput.optimus",
 )

@@ -11,13 +11,14 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import deadlines, decisions, leases, long_runs, planning, simulations, solvers, trainer_lease
+from benchmarks import deadlines, decisions, goodput, leases, long_runs, planning, simulations, solvers, trainer_lease
 from benchmarks.runtime import overheads
 from throughputs.files import write_text
 
 STUDIES: dict[str, Any] = {
     "deadlines": deadlines,
     "decisions": decisions,
+    "goodput": goodput,
     "leases": leases,
     "long_runs": long_runs,
     "planning": planning,

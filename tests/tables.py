@@ -111,6 +111,7 @@ TABLES = {
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
     "goodput-profiles": DocTable("docs/goodput.md", goodput_tables.table_of_profiles),
+    "goodput-searches": DocTable("docs/goodput.md", goodput_tables.table_of_searches),
     "runtime": DocTable("docs/fidelity.md", runtime_runs.table),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
     "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),

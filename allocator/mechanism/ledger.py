@@ -39,8 +39,8 @@ class TimeLedger:
     ----------
     jobs : the job table; scale factors are read.
     n_types : M.
-    settings : round_seconds, initial_credit_rounds, late_jobs_add_type_time, max_overdraft_rounds and
-        hysteresis_rounds are read.
+    settings : round_seconds, initial_credit_rounds, late_jobs_add_type_time, max_overdraft_rounds, time_counted,
+        share_decimals and hysteresis_rounds are read.
 
     Attributes
     ----------
@@ -54,6 +54,8 @@ class TimeLedger:
         self._table = jobs
         self.credit_seconds = credit_seconds = settings.initial_credit_rounds * settings.round_seconds
         self.late_jobs_add_type_time = settings.late_jobs_add_type_time
+        self.never_forgets = settings.time_counted == "since_arrival"
+        self._share_decimals = settings.share_decimals
         overdraft = settings.max_overdraft_rounds
         self.least_deficit = -np.inf if overdraft is None else -overdraft * settings.round_seconds
         self.active: _Ids = np.empty(0, dtype=np.int64)
@@ -158,7 +160,10 @@ class TimeLedger:
         return slots
 
     def start_count(self, clock: float) -> None:
-        """Carry the deficits over and count anew from `clock` (seconds)."""
+        """Carry the deficits over and count anew from `clock` (seconds); what counts since arrival goes on."""
+        if self.never_forgets:
+            self.counted_since = clock
+            return
         promised = self.shares * (clock - self.counted_since)
         self.deficits += promised - (self.received - self.credit_seconds)
         np.maximum(self.deficits, self.least_deficit, out=self.deficits)
@@ -180,6 +185,8 @@ class TimeLedger:
 
     def _set(self, shares: _Floats) -> None:
         self.shares = np.ascontiguousarray(shares.T)
+        if self._share_decimals is not None:
+            self.shares = np.clip(np.round(self.shares, self._share_decimals), 0.0, 1.0)
         self.decided[:] = True
 
     def record(self, assignment: Assignment, seconds: _Floats) -> None:

@@ -159,7 +159,7 @@ class PairLedger(TimeLedger):
 
     def start_count(self, clock: float) -> None:
         """Carry the deficits over and count anew from `clock` (seconds)."""
-        if not self._all_pairs and len(self._paired):
+        if not self.never_forgets and not self._all_pairs and len(self._paired):
             promised = self.shares * (clock - self.counted_since)
             owed = (promised - (self.received - self.credit_seconds))[:, self._paired]
             # Time owed to a pair is owed to both of its members.

@@ -19,6 +19,7 @@ _MOST_CREDIT = 1e9
 _MOST_DIGITS = 17
 
 _CHOICES = {
+    "time_counted": ("since_decision", "since_arrival"),
     "priority": ("deficit", "time_fraction"),
     "queue": ("per_type", "global"),
     "idle_fill": ("off", "queue_order", "best_type"),
@@ -45,6 +46,10 @@ class MechanismSettings:
     max_overdraft_rounds : time beyond its share that is held against a job at the next decision, in rounds, at most;
         None: all of it. Without a bound, a job that had an idle cluster to itself would starve when others come.
     late_jobs_add_type_time : whether the credit of jobs that arrive between decisions counts into the time of the type.
+    time_counted : from when on the time counts that jobs and types have received. "since_decision": from the last
+        decision of the policy; "since_arrival": from the arrival of the job, and of a type from the start of the run,
+        with that of jobs that have left, as in Sia's simulator. For priority "time_fraction" only.
+    share_decimals : decimals to which shares are rounded before they count; None: not at all. Sia's simulator has 5.
     priority : who comes first in a queue, see `allocator.mechanism.queues`. "deficit": the GPU time that a job is
         owed; "time_fraction": its share divided by its fraction of the type's time since the last decision.
     queue : "per_type": the types choose one after the other, each from its own queue; "global": one queue of all
@@ -89,6 +94,8 @@ class MechanismSettings:
     initial_credit_rounds: float = 0.5
     max_overdraft_rounds: float | None = 3.0
     late_jobs_add_type_time: bool = True
+    time_counted: Literal["since_decision", "since_arrival"] = "since_decision"
+    share_decimals: int | None = None
     priority: Literal["time_fraction", "deficit"] = "deficit"
     queue: Literal["per_type", "global"] = "global"
     accelerator_order: tuple[str, ...] | None = None
@@ -126,6 +133,12 @@ class MechanismSettings:
         every = self.decide_every_seconds
         if every is not None and not 0 < every < float("inf"):
             raise InputError("mechanism settings", field="decide_every_seconds", found=every, expected="above 0")
+        if self.time_counted == "since_arrival" and self.priority != "time_fraction":
+            expected = 'since_decision, or priority "time_fraction"'
+            raise InputError("mechanism settings", field="time_counted", found=self.time_counted, expected=expected)
+        if self.share_decimals is not None and not 1 <= self.share_decimals <= _MOST_DIGITS:
+            digits, expected = self.share_decimals, f"1 to {_MOST_DIGITS}"
+            raise InputError("mechanism settings", field="share_decimals", found=digits, expected=expected)
         if self.max_overdraft_rounds is not None and not self.max_overdraft_rounds >= 0:
             found = self.max_overdraft_rounds
             raise InputError("mechanism settings", field="max_overdraft_rounds", found=found, expected="at least 0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +31,12 @@ _WHOLE = 1e-10
 """Distance from a whole number up to which a vertex of the relaxation counts as whole."""
 
 _BELOW_ONE = 0.99
+
+_FEW_COLUMNS = 2000
+"""Up to so many variables a search begins with none."""
+
+_GAP_OF_A_BEGINNING = 1e-4
+"""Relative gap of the point that such a search begins with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +85,7 @@ class Highs:
 
     def __init__(self, written: Written, seconds: float) -> None:
         self._whole, self._counts = written.whole, written.counts
+        self._least, self._most = written.least, written.most
         self._solver = with_model(
             written.matrix,
             np.zeros(len(written.least)),
@@ -102,14 +110,38 @@ class Highs:
         bound = np.inf
         fraction = np.abs(z - np.rint(z))[self._whole]
         if fraction.max(initial=0.0) > _WHOLE:
+            reduced = np.array(self._solver.getSolution().col_dual)
             # a whole number within less than 1 of its bound is the largest
             aim = _BELOW_ONE / scale if self._counts(cost) else _EXACT["mip_abs_gap"]
             self._solver.setOptionValue("mip_abs_gap", aim)
             self._solver.setOptionValue("presolve", "choose")
             self._solver.setOptionValue("solve_relaxation", False)
+            self._begin_from(z, reduced)
             z = self._run()
             bound = -scale * float(self._solver.getInfo().mip_dual_bound)
         return Found(np.where(self._whole, np.rint(z), z), multipliers, bound)
+
+    def _begin_from(self, z: Array, reduced: Array) -> None:
+        """Give a large search a good point to begin with, from a vertex of the relaxation and its reduced costs.
+
+        Columns that the relaxation would have to pay for are closed at first. What is found without them is close to
+        the best, in a program a tenth as large, and lets the search of all columns drop most of them at once.
+        """
+        closed = np.flatnonzero(self._whole & (z <= _WHOLE) & (reduced > _WHOLE) & (self._least <= 0.0))
+        if len(z) < _FEW_COLUMNS or not len(closed):
+            return
+        import highspy
+
+        columns = closed.astype(np.int32)
+        self._solver.changeColsBounds(len(columns), columns, np.zeros(len(columns)), np.zeros(len(columns)))
+        self._solver.setOptionValue("mip_rel_gap", _GAP_OF_A_BEGINNING)
+        start = highspy.HighsSolution()
+        with contextlib.suppress(InfeasibleError):
+            start.col_value = self._run().tolist()
+        self._solver.setOptionValue("mip_rel_gap", _EXACT["mip_rel_gap"])
+        self._solver.changeColsBounds(len(columns), columns, self._least[columns], self._most[columns])
+        if start.col_value:
+            self._solver.setSolution(start)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:
         """Rows that hold from now on."""

@@ -83,15 +83,24 @@ class NodeSelection:
     gpus : (N, n) of each job on each node.
     fitness : the mean. bound : nothing allowed has more.
     status : "optimal" where the two are equal within the tolerance, else "feasible".
+    solver : what answered.
     """
 
     gpus: Whole
     fitness: float
     bound: float
     status: str
+    solver: str = "highs"
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of fitness and bound."""
+        return (self.bound - self.fitness) / max(self.bound, 1e-300)
 
 
-def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf, tolerance: float = 1e-6) -> NodeSelection:
+def solve_on_nodes(
+    program: NodeProgram, *, seconds: float = np.inf, tolerance: float = 1e-6, start: Whole | None = None
+) -> NodeSelection:
     """The largest power mean, by branch and bound in HiGHS::
 
         max  sum_i sum_c f(s_c) x_ic + f(h_i) k_i + f(0) (1 - sum_c x_ic - k_i)         f(s) = sign(p) (s + e)^p
@@ -101,11 +110,19 @@ def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf, tolerance: 
              b_in k_i <= y_in <= b_in k_i + g (1 - k_i)    who keeps, keeps each node's
              d_in >= u_in + D_i - 1,   sum_i d_in <= 1     one job of several nodes (D) on each node
 
+    Parameters
+    ----------
+    seconds : limit of the search; the best that is found by then is "feasible".
+    tolerance : relative gap up to which an answer is called optimal.
+    start : (N, n) GPUs on nodes to begin with: nothing worse is returned.
+
     Raises
     ------
     SolverError
         HiGHS found nothing within `seconds`.
     """
+    if not program.held.size:
+        return NodeSelection(program.held, 0.0, 0.0, "optimal")
     model = _Model(program)
     solver = with_model(
         model.matrix,
@@ -121,6 +138,12 @@ def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf, tolerance: 
             "time_limit": min(seconds, 1e9),
         },
     )
+    if start is not None:
+        import highspy
+
+        known = highspy.HighsSolution()
+        known.col_value = model.point(program, start).tolist()
+        solver.setSolution(known)
     solver.run()
     info = solver.getInfo()
     found = np.asarray(solver.getSolution().col_value)
@@ -130,6 +153,8 @@ def solve_on_nodes(program: NodeProgram, *, seconds: float = np.inf, tolerance: 
         )
     gpus = np.rint(found[model.on_nodes]).astype(np.int64).reshape(program.held.shape)
     fitness = program.fitness(gpus)
+    if start is not None and program.fitness(start) > fitness:
+        gpus, fitness = start, program.fitness(start)
     N = program.ways.n_jobs
     total = float(info.mip_dual_bound) * model.scale + float(program.mean.terms(0.0)) * N
     bound = max(program.mean.of_sum(total, N), fitness)
@@ -187,6 +212,16 @@ class _Model:
         self.most = np.concatenate([np.ones(C), keeps.astype(np.float64), np.full(N * n, g), np.ones(2 * N * n)])
         self.whole = np.arange(len(self.cost)) < C + N + 2 * N * n
         self.on_nodes = slice(C + N, C + N + N * n)
+
+    def point(self, program: NodeProgram, gpus: Whole) -> Array:
+        """The variables of GPUs on nodes (N, n)."""
+        ways = program.ways
+        spread, total = (gpus > 0).sum(axis=1), gpus.sum(axis=1)
+        keeps = (gpus == program.held).all(axis=1) & program.held.any(axis=1)
+        x = (ways.gpus == total[ways.job]) & (program.nodes == spread[ways.job]) & ~keeps[ways.job]
+        several = (gpus > 0) & (spread > 1)[:, None]
+        parts = (x, keeps, gpus, gpus > 0, several)
+        return np.concatenate([np.ravel(part).astype(np.float64) for part in parts])
 
 
 def _filled(rows: list[list[Any]], widths: tuple[int, ...]) -> list[list[Any]]:

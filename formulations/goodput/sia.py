@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
+from formulations.columns import ColumnProgram, ColumnSolution, Stage, Total, solve_columns
 from formulations.goodput.powers import power
 from throughputs import Configurations, InputError
 
@@ -67,6 +67,8 @@ class SiaProgram:
     pinned : (N,) jobs that must keep their column.
     weights : (N,) w.
     decimals, most_cost : rounding of the A_c, and their upper bound; the published code has 2 and 3,000.
+    maximise : the sum whatever the power, as the published form for fixed numbers of GPUs does; None: for p > 0.
+    change_penalty : cost of each column that is taken and was not held, and of each that was held and is not taken.
     """
 
     ways: Configurations
@@ -80,6 +82,8 @@ class SiaProgram:
     weights: ArrayLike = 1.0
     decimals: int | None = None
     most_cost: float = np.inf
+    maximise: bool | None = None
+    change_penalty: float = 0.0
     costs: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,16 +115,26 @@ class SiaProgram:
         return np.minimum(costs, min(self.most_cost, _WORST))
 
     @property
+    def maximises(self) -> bool:
+        """Whether the sum is to be large."""
+        return self.power > 0 if self.maximise is None else self.maximise
+
+    @property
     def values(self) -> Array:
-        """(C,) what a column is worth beyond none: ``w (lambda - A)``, or ``w (A + lambda)`` where p > 0."""
-        gains = self.penalty - self.costs if self.power < 0 else self.costs + self.penalty
-        return np.asarray(self.weights)[self.ways.job] * gains
+        """(C,) what a column is worth beyond none: ``w (lambda - A)``, or ``w (A + lambda)`` of a sum to be large."""
+        gains = self.costs + self.penalty if self.maximises else self.penalty - self.costs
+        values = np.asarray(self.weights)[self.ways.job] * gains
+        if self.change_penalty:
+            keeps = np.arange(self.ways.n_columns) == np.asarray(self.held)[self.ways.job]
+            values = values + np.where(keeps, self.change_penalty, -self.change_penalty)
+        return np.asarray(values)
 
     def objective(self, x: Array) -> float:
         """The sum above at a choice `x` (C,)."""
         total = float(np.add.reduce(self.values * x))
-        idle = self.penalty * float(np.add.reduce(np.asarray(self.weights)))
-        return idle - total if self.power < 0 else total - idle
+        nothing = self.penalty * float(np.add.reduce(np.asarray(self.weights)))
+        nothing += self.change_penalty * float(np.count_nonzero(np.asarray(self.held) >= 0))
+        return total - nothing if self.maximises else nothing - total
 
     def solve(self, solver: str = "auto", seconds: float = np.inf) -> ColumnSolution:
         """The choice of the least cost, with its proof; a job gets no more GPUs than its cost is lower for.
@@ -134,8 +148,39 @@ class SiaProgram:
         others = pinned[self.ways.job]
         others[held[pinned]] = False
         program = ColumnProgram(self.ways, self.capacity, whole=True, exactly=pinned, most=np.where(others, 0.0, 1.0))
-        return solve_columns(program, Total(self.values), solver=solver, seconds=seconds)
+        step = self._step()
+        found = solve_columns(
+            program, Total(self.values if not step else np.rint(self.values / step)), solver=solver, seconds=seconds
+        )
+        return found if not step else replace(found, stages=tuple(_in_units(stage, step) for stage in found.stages))
+
+    def _step(self) -> float:
+        """What all values are multiples of; 0 where there is no such step.
+
+        Whole numbers of steps are proven to be best as soon as the bound is less than one step away.
+        """
+        if self.decimals is None:
+            return 0.0
+        step = 1.0
+        for _ in range(self.decimals):
+            step /= 10.0
+        steps = self.values / step
+        return step if (np.abs(steps - np.rint(steps)) <= _ROUNDING * np.maximum(np.abs(steps), 1.0)).all() else 0.0
+
+
+def _in_units(stage: Stage, unit: float) -> Stage:
+    """What was proven in steps of a `unit`."""
+    return replace(
+        stage,
+        objective=stage.objective * unit,
+        bound=stage.bound * unit,
+        prices=stage.prices * unit,
+        multipliers=stage.multipliers * unit,
+    )
 
 
 _WORST = 1e6
 """Cost of a column that leaves nothing of a job's goodput; more would spoil the scale of the program."""
+
+_ROUNDING = 1e-9
+"""Relative distance from a whole number of steps that rounding leaves."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from formulations.columns import ColumnSolution, solve_columns
+from formulations.columns.engines import Highs
 from formulations.core.solution import InfeasibleError
 from formulations.goodput import (
     NodeProgram,
@@ -79,6 +80,65 @@ def test_no_choice_costs_less(seed: int, exponent: float) -> None:
     weights = np.asarray(program.weights)
     idle = weights.sum() - weights[ways.job] @ found.x
     assert program.objective(found.x) == pytest.approx(terms @ found.x + (1.1 if exponent < 0 else -1.1) * idle)
+
+
+def fractional(seed: int) -> SiaProgram:
+    """A program whose relaxation is not whole: 30 jobs on 3, 5, 7 or 11 GPUs of two pools."""
+    rng = np.random.default_rng(seed)
+    job, pool, at = (axis.ravel() for axis in np.indices((30, 2, 4)))
+    gpus = np.array([3, 5, 7, 11])[at]
+    rate = gpus ** rng.uniform(0.2, 1.0, 30)[job] * rng.uniform(1.0, 2.0, (30, 2))[job, pool]
+    ways = Configurations(job, pool, gpus, rate, pools=["a", "b"])
+    return SiaProgram(ways, relative_goodput(ways), np.array([71, 53]))
+
+
+def test_a_search_that_begins_from_the_cheap_columns_ends_at_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = [fractional(seed) for seed in range(8)]
+    usual = [program.solve("highs") for program in programs]
+    begun = []
+    monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
+    begin_from = Highs._begin_from
+    monkeypatch.setattr(Highs, "_begin_from", lambda *given: begun.append(begin_from(*given)))
+    for program, expected in zip(programs, usual, strict=True):
+        found = program.solve("highs")
+        assert (found.status, expected.status) == ("optimal", "optimal")
+        assert found.objective == pytest.approx(expected.objective, rel=1e-9)
+    assert begun
+
+
+def test_rounded_costs_are_proven_in_whole_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound less than one step of 0.01 away proves the choice; weights that are no whole numbers have no steps."""
+    goals = []
+
+    def noted(program: Any, goal: Any, **more: Any) -> ColumnSolution:
+        goals.append(goal.values)
+        return solve_columns(program, goal, **more)
+
+    monkeypatch.setattr("formulations.goodput.sia.solve_columns", noted)
+    exact = fractional(0)
+    rounded = replace(exact, decimals=2)
+    found = rounded.solve()
+    assert found.status == "optimal"
+    assert (goals[0] == np.rint(rounded.values * 100)).all()
+    assert found.objective == pytest.approx(rounded.values @ found.x)
+    assert found.bound == pytest.approx(found.objective)
+    assert found.prices[0] == pytest.approx(exact.solve().prices[0], rel=0.2)
+    uneven = replace(rounded, weights=np.linspace(1.0, 2.0, 30))
+    assert uneven.solve().status == "optimal"
+    assert (goals[-1] == uneven.values).all()
+
+
+def test_a_penalty_on_changes_keeps_what_is_held() -> None:
+    """The published form for fixed gangs: the sum is maximised, less the penalty for each column that changes."""
+    ways = Configurations([0, 0], [0, 1], [1, 1], [1.0, 4.0], pools=["a", "b"])
+    for penalty, expected in ((0.1, [1.0, 0.0]), (0.3, [0.0, 1.0])):
+        program = SiaProgram(
+            ways, ways.rate, np.array([1, 1]), held=1, maximise=True, change_penalty=penalty, restart=1.0
+        )
+        found = program.solve()
+        assert found.x.tolist() == expected
+        moved = 2 * penalty * (expected == [1.0, 0.0])
+        assert program.objective(found.x) == pytest.approx(1.0 - moved if moved else 0.5)
 
 
 @settings(max_examples=25, deadline=None)

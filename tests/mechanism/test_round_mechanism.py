@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,13 +20,13 @@ from tests.simulator.worlds import SharesPolicy, make_trace
 from throughputs import InputError
 
 
-def make_ledger(shares: list[list[float]], late: bool = False) -> TimeLedger:
+def make_ledger(shares: list[list[float]], late: bool = False, **settings: Any) -> TimeLedger:
     """Ledger of n jobs with (n, M) `shares`, counting from 0 with 180 s of credit."""
     values = np.array(shares)
     types = values.shape[1]
     cluster = Cluster({f"type{j}": 8 for j in range(types)})
     jobs = JobTable(make_trace([1.0] * 12), np.ones((12, types)), cluster)
-    ledger = TimeLedger(jobs, types, MechanismSettings(late_jobs_add_type_time=late))
+    ledger = TimeLedger(jobs, types, MechanismSettings(late_jobs_add_type_time=late, **settings))
     ledger.add(np.arange(len(values)), np.ones(values.T.shape, dtype=bool))
     ledger.start_count(0.0)
     ledger.set_shares(values)
@@ -58,6 +60,32 @@ def test_deficit_is_gpu_time_owed_and_outlives_the_decision() -> None:
     assert ledger.owed(360.0).tolist() == [-180.0, 108.0, 72.0]
     # The fraction of time starts anew.
     assert per_type(ledger, 360.0, priority="time_fraction") == [[0, 1, 2]]
+
+
+def test_time_that_counts_since_arrival_outlives_decisions_and_jobs() -> None:
+    """As in Sia's simulator: a decision forgets nothing, and the time of who has left stays with the type."""
+    settings = {"priority": "time_fraction", "time_counted": "since_arrival"}
+    ledger = make_ledger([[0.5], [0.3], [0.2]], late=True, **settings)
+    assert ledger.type_time.tolist() == [720.0]
+    ledger.record(Assignment.of([0], [0], [1]), np.array([360.0]))
+    ledger.start_count(360.0)
+    ledger.set_shares(np.array([[0.5], [0.3], [0.2]]))
+    assert (ledger.received.tolist(), ledger.type_time.tolist()) == ([[540.0, 180.0, 180.0]], [1080.0])
+    # 0.5 / 540, 0.3 / 180, 0.2 / 180
+    assert per_type(ledger, 360.0, **settings) == [[1, 2, 0]]
+    assert ledger.deficits.tolist() == [[0.0, 0.0, 0.0]]
+    ledger.remove(np.array([0]))
+    ledger.start_count(720.0)
+    assert ledger.type_time.tolist() == [1080.0]
+    with pytest.raises(InputError, match=r'time_counted.*priority "time_fraction"'):
+        MechanismSettings(time_counted="since_arrival")
+
+
+def test_shares_are_rounded_before_they_count() -> None:
+    ledger = make_ledger([[0.123456], [1.0000004], [-1e-9]], share_decimals=5)
+    assert ledger.shares.tolist() == [[0.12346, 1.0, 0.0]]
+    with pytest.raises(InputError, match=r"share_decimals.*1 to 17"):
+        MechanismSettings(share_decimals=0)
 
 
 def test_ties_go_by_deficit_then_share_then_job_id() -> None:

@@ -1,4 +1,4 @@
-"""Tables of docs/goodput.md: errors of the embedded profiles, and fits beside the recorded ones."""
+"""Tables of docs/goodput.md: errors of the embedded profiles, fits beside the recorded ones, and searches of Pollux."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from allocator import get_policy
+from allocator.protocol import Assignment, ClusterState
 from benchmarks.fit_goodput import errors, fit_all
-from tests.conftest import _data_root
+from benchmarks.goodput import draw_state
+from formulations.goodput import GeneticSearch, search_on_nodes, solve_on_nodes
+from tests.conftest import _data_root, _reference_root
 from tests.reference import goodput_cases as cases
+from tests.reference import pollux_cases
 from throughputs.goodput import ThroughputModels, fit_model, loss_of
 
 ARCHIVE = "pollux_sia/sia_traces.tar.xz"
@@ -72,3 +77,78 @@ def recorded_loss(case: dict, samples: cases.Samples) -> float:
     if (samples.nodes == 1).all():
         theta[2:4] = cases.LEAST
     return float(loss_of(ThroughputModels(theta), samples)[0])
+
+
+DRAWN = ((40, 16), (160, 16))
+"""Jobs and nodes of states that nobody recorded."""
+
+SEARCHES = (100, 200)
+"""Generations."""
+
+SEEDS, FEWER_SEEDS = 5, 3
+
+
+def table_of_searches() -> str:
+    """How far below what is proven genetic searches of Pollux end."""
+    return markdown_of_searches(_reference_root() / pollux_cases.RECORDED)
+
+
+def markdown_of_searches(recorded: Path) -> str:
+    """The table of the searches for these recorded cases, and for drawn states."""
+    ours = " | ".join(f"ours, {generations} generations" for generations in SEARCHES)
+    lines = [
+        f"| jobs | nodes | published search, one run | {ours} | as jobs come | branch and bound |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [row_of_recorded(case) for case in pollux_cases.read(recorded)]
+    for n_jobs, nodes in DRAWN:
+        states = [draw_state(n_jobs, {"t4": (4 * nodes, 4)}, seed) for seed in range(FEWER_SEEDS)]
+        cells = [
+            mean_and_range([decided(state, generations, [n_jobs]) for state in states]) for generations in SEARCHES
+        ]
+        coming = [decided(state, SEARCHES[0], list(range(1, n_jobs + 1))) for state in states] if n_jobs <= 40 else []
+        cells.append(mean_and_range(coming) if coming else "")
+        lines.append(f"| {n_jobs} | {nodes} | | {' | '.join(cells)} | |")
+    return "\n".join(lines)
+
+
+def row_of_recorded(case: dict) -> str:
+    """The row of a recorded case."""
+    program = pollux_cases.node_program(case)
+    worth = pollux_cases.without_restarts(case, program)
+    # one of them is open after 20 s of branch and bound, and stays so
+    proven = case["n_jobs"] < 12
+    optimum = solve_on_nodes(program).fitness if proven else case["mip"]["fitness"]
+    bound = optimum if proven else case["mip"]["bound"]
+    below = [
+        [
+            1.0 - search_on_nodes(program, np.random.default_rng(seed), search, without_restarts=worth).fitness / bound
+            for seed in range(SEEDS)
+        ]
+        for search in (GeneticSearch(generations=generations) for generations in SEARCHES)
+    ]
+    published = percent(1.0 - case["ga"][0]["fitness"] / bound)
+    cells = [published, *map(mean_and_range, below), "", percent(1.0 - optimum / bound)]
+    return f"| {case['n_jobs']} | {case['n_nodes']} | {' | '.join(cells)} |"
+
+
+def decided(state: ClusterState, generations: int, jobs: list[int]) -> float:
+    """Gap of the last decision about so many of the jobs in turn, of which each goes on from the one before."""
+    policy = get_policy("pollux", search="genetic", generations=generations)
+    memory, running = policy.new_memory(), Assignment.none()
+    for count in jobs:
+        there = state.subset(np.arange(count))
+        there.running = running
+        plan = policy.plan(there, memory)
+        running = plan.steps[0].assignment
+    return float(1.0 - plan.allocation.objective / plan.allocation.bound)
+
+
+def percent(share: float) -> str:
+    return f"{100 * max(share, 0.0):.1f} %"
+
+
+def mean_and_range(shares: list[float]) -> str:
+    """The mean, and where they differ the least and the largest."""
+    least, mean, most = percent(min(shares)), percent(float(np.mean(shares))), percent(max(shares))
+    return mean if least == most else f"{mean} ({least.removesuffix(' %')} to {most})"

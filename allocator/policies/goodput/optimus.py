@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -52,9 +53,9 @@ class Optimus(SelectionPolicy):
             expected = f"one of {', '.join(_SEARCHES)}"
             raise InputError("policy optimus", field="search", found=self.search, expected=expected)
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice with the least remaining time."""
-        del held, kept
+        del held, kept, memory
         remaining = state.steps_remaining[ways.job] / ways.rate
         if self.search == "marginal_gains":
             x = self._by_gains(state, ways, remaining)

@@ -1,20 +1,24 @@
-"""Pollux: the power mean of all speedups, by a program (OSDI 2021)."""
+"""Pollux: the power mean of all speedups, by a program or by its published search (OSDI 2021)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.policies.base.one_type import the_one_type
-from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole
-from allocator.protocol import ClusterState
+from allocator.policies.goodput.on_nodes import NodeMemory, NodeSearch
+from allocator.policies.goodput.selection import Array, Selected, SelectionPolicy, Whole, columns_of
+from allocator.protocol import ClusterState, Need
 from allocator.registry import register
-from formulations.goodput import PowerMean, fittest_selection
-from throughputs import Configurations
+from formulations.goodput import GeneticSearch, PowerMean, fittest_selection
+from throughputs import Configurations, InputError
 
-__all__ = ["Pollux"]
+__all__ = ["Pollux", "PolluxFixed"]
+
+_SEARCHES = ("program", "nodes", "genetic")
 
 
 @register(
@@ -34,30 +38,89 @@ class Pollux(SelectionPolicy):
     solved exactly, where the paper searches by a genetic algorithm. For clusters of one accelerator type; nodes are
     left to the placement.
 
+    The form that AdaptDL has had since, for sums of speedups, is ``power=1, restart_keeps=0.9, second="nodes"``, with
+    ``search="genetic"``.
+
     Parameters
     ----------
     power : p; -1 is the harmonic mean of the paper, 0 the geometric and 1 the arithmetic one.
-    solver : "auto", "highs" or "cbc".
+    solver : "auto", "highs" or "cbc", for the program.
+    search : "program": as above. "genetic": GPUs on single nodes, of which each has one job of several nodes at most,
+        by the published search, which goes on from its last population. "nodes": the same program by branch and bound
+        from what that search finds, for some ten jobs. GPUs of a last, smaller node are then not used, a job on other
+        nodes than before has started anew, and the figures of a column count on however many nodes its GPUs are.
+    generations : of the genetic search; 100 as published.
+    second : what the genetic search looks at beside fitness, see `formulations.goodput.GeneticSearch`.
+    seed : of its draws.
+    seconds : that branch and bound on nodes may take for one decision; with a limit that it reaches, answers depend on
+        the machine.
+    restart_keeps : part of its goodput that any job keeps if it starts anew; None: by age and restarts, as published.
     """
 
     one_type: ClassVar[bool] = True
+    needs: ClassVar[Need] = Need.CONFIGURATIONS | Need.SERVICE
 
     power: float = -1.0
     solver: str = "auto"
+    search: Literal["program", "nodes", "genetic"] = "program"
+    generations: int = 200
+    second: Literal["utility", "nodes"] = "utility"
+    seed: int = 0
+    seconds: float = 20.0
+    restart_keeps: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         PowerMean(self.power)
+        GeneticSearch(generations=self.generations, second=self.second)
+        for name, good, expected in (
+            ("search", self.search in _SEARCHES, f"one of {', '.join(_SEARCHES)}"),
+            ("seed", self.seed >= 0, "a whole number of at least 0"),
+            ("seconds", self.seconds > 0, "above 0"),
+            ("restart_keeps", self.restart_keeps is None or 0 <= self.restart_keeps <= 1, "from 0 to 1, or None"),
+        ):
+            if not good:
+                raise InputError(f"policy {self.name}", field=name, found=getattr(self, name), expected=expected)
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> Selected:
+    def new_memory(self) -> NodeMemory:
+        """Nobody has run, and nothing was searched."""
+        return NodeMemory()
+
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice with the largest mean."""
         kind = the_one_type(state, self.name, "its speedups do not tell types apart")
         fair = -(-int(state.capacity[kind]) // max(state.n_jobs, 1))
-        speedup = ways.rate / _on_fair_share(ways, fair)[ways.job]
+        speedup = ways.rate / _on_fair_share(columns_of(state), fair)[ways.job]
+        if self.restart_keeps is not None:
+            kept = np.full(state.n_jobs, self.restart_keeps)
+        restarts = np.where(held >= 0, kept, 1.0)[ways.job]
+        mean = PowerMean(self.power)
+        if self.search != "program":
+            genetic = GeneticSearch(generations=self.generations, second=self.second)
+            search = NodeSearch(mean, genetic, self.seed, self.seconds if self.search == "nodes" else None)
+            return search.choose(state, kind, ways, held, speedup, restarts, memory)
         changes = held[ways.job] != np.arange(ways.n_columns)
-        speedup = np.where(changes & (held >= 0)[ways.job], speedup * kept[ways.job], speedup)
-        found = fittest_selection(ways, speedup, state.capacity, PowerMean(self.power), solver=self.solver)
+        speedup = np.where(changes, speedup * restarts, speedup)
+        found = fittest_selection(ways, speedup, state.capacity, mean, solver=self.solver)
         return Selected(found.x, found.fitness, found.bound, "mean speedup", found.solution)
+
+
+@register(
+    "pollux_fixed",
+    paper="Pollux with the GPUs that jobs ask for, as in Jayaram Subramanya et al. (Sia), SOSP 2023, sec. 4",
+    program="max_x ((1/N) sum_i (r_i s_i x_i + e)^p)^(1/p), s_i: goodput over that on a fair share, sum_i s_i x_i <= c",
+)
+@dataclass(frozen=True)
+class PolluxFixed(Pollux):
+    """Run the jobs with the largest mean of speedups, each on as many GPUs as it asks for.
+
+    `pollux` without a choice of GPUs: speedups are still those over a fair share of the cluster, whatever a job asks
+    for.
+    """
+
+    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
+        """Columns with the GPUs of the job's own gang."""
+        return np.asarray(ways.gpus == state.scale_factors[ways.job])
 
 
 def _on_fair_share(ways: Configurations, fair: int) -> Array:

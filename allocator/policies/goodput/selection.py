@@ -6,17 +6,16 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import Allocation, Assignment, ClusterState, Need, Plan, PlanPolicy
 from allocator.protocol.plan import PlanStep
-from formulations.columns import ColumnSolution
 from throughputs import Configurations, InputError
 
-__all__ = ["Restarts", "Selected", "SelectionPolicy", "held_columns"]
+__all__ = ["Proven", "Restarts", "Selected", "SelectionPolicy", "columns_of", "held_columns"]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -55,6 +54,25 @@ class Restarts:
         self.times = dict(state["times"])
 
 
+class Proven(Protocol):
+    """What of a solution is stated beside its choice: how much of it is proven, and by whom."""
+
+    @property
+    def status(self) -> str:
+        """ "optimal" or "feasible"."""
+        ...
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of objective and bound."""
+        ...
+
+    @property
+    def solver(self) -> str:
+        """What answered."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Selected:
     """What a program chose.
@@ -70,7 +88,7 @@ class Selected:
     objective: float = np.nan
     bound: float = np.nan
     unit: str = ""
-    solution: ColumnSolution | None = None
+    solution: Proven | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +120,12 @@ class SelectionPolicy(PlanPolicy):
         """Nobody has run."""
         return Restarts()
 
+    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:  # noqa: ARG002
+        """(C,) columns that the policy chooses from: all."""
+        return np.ones(ways.n_columns, dtype=np.bool_)
+
     @abstractmethod
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """Which columns run.
 
         Parameters
@@ -111,17 +133,17 @@ class SelectionPolicy(PlanPolicy):
         ways : columns that gain something and fit in the cluster.
         held : (N,) column of each job that runs now, -1: none.
         kept : (N,) what is left of the goodput of a job that changes its column.
+        memory : of `new_memory`; restarts are entered by `plan`.
         """
 
     def plan(self, state: ClusterState, memory: Any) -> Plan:
         """Who runs on how many GPUs of which type until something happens."""
         started = perf_counter()
-        known = state.configurations
-        ways = (Configurations.from_matrix(state.throughputs) if known is None else known).fitting(state.capacity)
-        ways = ways.take((ways.partner < 0) & (state.steps_remaining > 0)[ways.job])
+        ways = columns_of(state)
+        ways = ways.take(self.eligible(state, ways))
         held = held_columns(ways, state.running)
         labels = state.throughputs.jobs
-        chosen = self.choose(state, ways, held, self._kept(state, memory.of(labels)))
+        chosen = self.choose(state, ways, held, self._kept(state, memory.of(labels)), memory)
         rows = np.flatnonzero(chosen.x > 0.5)
         memory.note(labels, ways.job[rows][held[ways.job[rows]] != rows])
         assignment = Assignment.of(ways.job[rows], ways.pool[rows], ways.gpus[rows])
@@ -164,6 +186,13 @@ class SelectionPolicy(PlanPolicy):
             decided_by=self,
             **proven,
         )
+
+
+def columns_of(state: ClusterState) -> Configurations:
+    """What unfinished jobs can run as, alone, on the GPUs that there are."""
+    known = state.configurations
+    ways = (Configurations.from_matrix(state.throughputs) if known is None else known).fitting(state.capacity)
+    return ways.take((ways.partner < 0) & (state.steps_remaining > 0)[ways.job])
 
 
 def held_columns(ways: Configurations, running: Assignment) -> Whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -61,11 +62,16 @@ class Sia(SelectionPolicy):
             if not good:
                 raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
 
-    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> Selected:
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice of the least cost."""
+        del memory
+        return self.solved(self.program_of(state, ways, held, kept))
+
+    def program_of(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> SiaProgram:
+        """The program of a state."""
         fewest = np.full(ways.n_jobs, np.iinfo(np.int64).max)
         np.minimum.at(fewest, ways.job, ways.gpus)
-        program = SiaProgram(
+        return SiaProgram(
             ways,
             relative_goodput(ways) * fewest[ways.job],
             state.capacity,
@@ -78,7 +84,11 @@ class Sia(SelectionPolicy):
             decimals=2 if self.rounded else None,
             most_cost=3000.0 if self.rounded else np.inf,
         )
+
+    def solved(self, program: SiaProgram) -> Selected:
+        """The choice of a program, with what is proven of it."""
         found = program.solve(self.solver)
-        sign = -1.0 if self.power < 0 else 1.0
-        bound = program.objective(found.x) + sign * (found.bound - found.objective)
-        return Selected(found.x, program.objective(found.x), bound, "cost" if sign < 0 else "value", found)
+        objective = program.objective(found.x)
+        distance = found.bound - found.objective
+        bound, unit = (objective + distance, "value") if program.maximises else (objective - distance, "cost")
+        return Selected(found.x, objective, bound, unit, found)

@@ -99,7 +99,8 @@ class Tiresias(PlanPolicy):
     those that arrived first. The line is walked through at every arrival, completion, demotion and promotion: who fits
     runs, a gang that does not lets smaller ones pass, and in each queue those that run stay ahead of those that wait.
 
-    Source of the details: the simulator published with ElasticFlow, after that of Tiresias.
+    Source of the details: the simulator published with ElasticFlow, after that of Tiresias. The form published with
+    Pollux is ``queue_limits=(57600,), promote_after=None, keep_turns=True``.
 
     Parameters
     ----------
@@ -110,11 +111,14 @@ class Tiresias(PlanPolicy):
     published_limits : demotions as the published simulator reckons them: a job of s GPUs is next looked at for a limit
         when ``(limit - r) / s`` whole seconds have passed, too late for gangs unless something else happens, and falls
         by one queue at a time.
+    keep_turns : jobs of a queue have their turn in the order in which they came to it, whether they run or wait, as in
+        the simulator published with Pollux: those that run do not stay ahead.
     """
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_after: float | None = 8.0
     published_limits: bool = False
+    keep_turns: bool = False
 
     needs: ClassVar[Need] = Need.SERVICE
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
@@ -150,8 +154,9 @@ class Tiresias(PlanPolicy):
         chosen, pool = fill_in_order(order, gpus, state.rates, state.capacity)
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[chosen] = False
-        ahead = (memory.queue * 2 + waits).take(order).argsort(kind="stable")
-        memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
+        if not self.keep_turns:
+            ahead = (memory.queue * 2 + waits).take(order).argsort(kind="stable")
+            memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
         seconds = self._until_demotion(memory, chosen, attained.take(chosen), gpus.take(chosen))
         if self.promote_after is not None:
             behind = waits & (memory.queue > 0)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from allocator.cli.app import app
 from tests import tables
 from tests.reference import goodput_cases as cases
-from tests.reference import goodput_tables
+from tests.reference import goodput_tables, pollux_cases
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "goodput.md"
 
@@ -21,6 +21,17 @@ def test_the_tables_are_those_of_new_fits(public_data: Callable[[str], Path], tm
     found = cases.unpacked(public_data(goodput_tables.ARCHIVE), tmp_path)
     assert tables.printed("goodput-profiles") == goodput_tables.markdown_of_profiles(found)
     assert tables.printed("goodput-fits") == goodput_tables.markdown_of_fits(found)
+
+
+@pytest.mark.exhaustive
+def test_the_table_of_searches_is_that_of_new_ones(reference_data: Callable[[str], Path]) -> None:
+    recorded = reference_data(pollux_cases.RECORDED)
+    assert tables.printed("goodput-searches") == goodput_tables.markdown_of_searches(recorded)
+
+
+def test_a_row_of_the_table_of_searches(reference_data: Callable[[str], Path]) -> None:
+    cases = pollux_cases.read(reference_data(pollux_cases.RECORDED))
+    assert goodput_tables.row_of_recorded(cases[0]) == tables.printed("goodput-searches").splitlines()[2]
 
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

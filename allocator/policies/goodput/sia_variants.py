@@ -1,0 +1,131 @@
+"""Sia with less to choose from: fixed numbers of GPUs, or no knowledge of accelerator types."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.policies.base.one_type import the_one_type
+from allocator.policies.goodput.selection import Array, Restarts, Selected, Whole
+from allocator.policies.goodput.sia import Sia
+from allocator.protocol import ClusterState
+from allocator.registry import register
+from throughputs import Configurations, InputError
+
+__all__ = ["SiaFixed", "SiaUnaware"]
+
+_VIRTUAL_NODE = 4
+"""GPUs of a node of the published form that does not tell types apart."""
+
+
+@register(
+    "sia_fixed",
+    paper="Sia with the GPUs that jobs ask for, Jayaram Subramanya et al. (Sia), SOSP 2023, sec. 4",
+    program="min_x sum_i w_i (sum_j (r_i g_ij)^p x_ij + l (1 - sum_j x_ij)), sum_i s_i x_ij <= c_j, x_ij in {0, 1}",
+)
+@dataclass(frozen=True)
+class SiaFixed(Sia):
+    """Give each job the accelerator type that is worth most to all, on as many GPUs as it asks for.
+
+    `sia` without a choice of GPUs, so that what the choice is worth can be told. Goodput is in multiples of that on the
+    slowest type, which counts as the GPUs of the job.
+
+    Parameters
+    ----------
+    published : the sum is maximised whatever the power, as in the published code, which for a power below 0 puts jobs
+        where they gain least; less `change_penalty` for every column that is left or taken up.
+    change_penalty : as said; only the published form has it.
+    """
+
+    published: bool = False
+    change_penalty: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.change_penalty < np.inf:
+            found, expected = self.change_penalty, "a finite number of at least 0"
+            raise InputError("policy sia_fixed", field="change_penalty", found=found, expected=expected)
+
+    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
+        """Columns with the GPUs of the job's own gang."""
+        return np.asarray(ways.gpus == state.scale_factors[ways.job])
+
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
+        """The choice of the least cost, or of the published largest sum."""
+        if not self.published:
+            return super().choose(state, ways, held, kept, memory)
+        program = self.program_of(state, ways, held, kept)
+        return self.solved(replace(program, maximise=True, change_penalty=self.change_penalty))
+
+
+class WaitingMemory(Restarts):
+    """Restarts, and how often each job was left without GPUs.
+
+    Attributes
+    ----------
+    left_out : decisions that gave a job nothing, by label.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left_out: dict[Hashable, int] = {}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {**super().state(), "left_out": list(self.left_out.items())}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        super().restore(state)
+        self.left_out = dict(state["left_out"])
+
+
+@register(
+    "sia_unaware",
+    paper="Sia on one accelerator type, as in the simulator of Jayaram Subramanya et al. (Sia), SOSP 2023",
+    program="min_x sum_i (w_i + n_i) (sum_c (r_i g_c)^p x_c + l (1 - sum_c x_c)), one c per job, GPUs of c <= c",
+)
+@dataclass(frozen=True)
+class SiaUnaware(Sia):
+    """Give each job the number of GPUs that is worth most to all, more so the more often it got none.
+
+    `sia` on GPUs of one type in nodes of four, on 1, 2 or 4 GPUs or whole nodes. n: decisions that left the job without
+    GPUs; each raises its weight by 1, and for good.
+
+    Parameters
+    ----------
+    published : a job never has the whole cluster, as the published code has it: it asks for fewer nodes than there are.
+    """
+
+    one_type: ClassVar[bool] = True
+
+    published: bool = False
+
+    def new_memory(self) -> WaitingMemory:
+        """Nobody has run or waited."""
+        return WaitingMemory()
+
+    def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
+        """1, 2 or 4 GPUs, or whole nodes of four."""
+        kind = the_one_type(state, self.name, "its weights do not tell types apart")
+        nodes = int(state.capacity[kind]) // _VIRTUAL_NODE
+        allowed = (ways.gpus <= 2) | (ways.gpus % _VIRTUAL_NODE == 0)
+        if self.published:
+            allowed &= np.maximum(ways.gpus // _VIRTUAL_NODE, 1) < nodes
+        return np.asarray(allowed)
+
+    def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
+        """The choice of the least cost, with the weights of those who wait."""
+        labels = state.throughputs.jobs
+        left_out = np.array([memory.left_out.get(label, 0) for label in labels], dtype=np.float64)
+        program = self.program_of(state, ways, held, kept)
+        found = self.solved(replace(program, weights=state.priority_weights + left_out))
+        waits = np.ones(state.n_jobs, dtype=np.bool_)
+        waits[ways.job[found.x > 0.5]] = False
+        counts = (left_out + waits).astype(np.int64).tolist()
+        memory.left_out = dict(zip(labels, counts, strict=True))
+        return found

@@ -1,0 +1,153 @@
+"""The genetic search on random programs: what it finds is allowed, and never beyond a proven optimum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.goodput import GeneticSearch, NodeProgram, PowerMean, search_on_nodes, solve_on_nodes
+from formulations.goodput.node_table import NodeTable
+from formulations.goodput.search import _Breed, _ranks
+from throughputs import Configurations, InputError
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def draw(seed: int, jobs: int = 5, nodes: int = 3, gpus: int = 2, *, some: float = 1.0) -> NodeProgram:
+    """Jobs on up to all GPUs of a small cluster, some of their columns left out, some of them running."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        (i, r, spread)
+        for i in range(jobs)
+        for r in range(1, nodes * gpus + 1)
+        for spread in range(-(-r // gpus), min(r, nodes) + 1)
+        if rng.random() < some
+    ]
+    job, count, spread = np.array(rows or [(0, 1, 1)]).T
+    ways = Configurations(job, 0 * job, count, np.ones(len(job)), batch_size=spread, jobs=range(jobs), pools=["t4"])
+    held = np.zeros((jobs, nodes), dtype=np.int64)
+    for node in range(nodes):
+        held[rng.integers(jobs), node] = gpus
+    several = (held > 0).sum(axis=1) > 1
+    held[several] = 0
+    speedup = rng.uniform(0.2, 0.9, len(job)) * ways.gpus ** rng.uniform(0.3, 1.0, jobs)[job]
+    held_speedup = np.where(held.any(axis=1), held.sum(axis=1) * 1.0, 0.0)
+    return NodeProgram(ways, ways.batch_size, speedup, nodes, gpus, held, held_speedup)
+
+
+def allowed(program: NodeProgram, gpus: Any) -> bool:
+    several = (gpus > 0) & ((gpus > 0).sum(axis=1) > 1)[:, None]
+    return bool((gpus.sum(axis=0) <= program.gpus_per_node).all() and (several.sum(axis=0) <= 1).all())
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.sampled_from([-1.0, 0.0, 1.0]), st.sampled_from([0.4, 1.0]))
+def test_what_is_found_is_allowed_and_not_beyond_the_optimum(seed: int, exponent: float, some: float) -> None:
+    program = replace(draw(seed, 3, 2, 2, some=some), mean=PowerMean(exponent))
+    exact = solve_on_nodes(program)
+    found = search_on_nodes(program, np.random.default_rng(seed), GeneticSearch(30, 20))
+    assert allowed(program, found.gpus)
+    assert found.fitness == program.fitness(found.gpus)
+    assert found.fitness <= exact.fitness * (1 + 1e-9)
+    assert found.fitness >= program.fitness(program.held)
+
+
+def test_small_programs_are_solved() -> None:
+    """On a dozen small programs, to the optimum that branch and bound proves."""
+    for seed in range(12):
+        program = draw(seed, 4, 2, 2)
+        found = search_on_nodes(program, np.random.default_rng(0), GeneticSearch(generations=100))
+        assert found.fitness == pytest.approx(solve_on_nodes(program).fitness, rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS)
+def test_children_are_allowed_and_worth_what_the_program_says(seed: int) -> None:
+    program = draw(seed)
+    table, rng = NodeTable(program), np.random.default_rng(seed)
+    N, n, g = program.ways.n_jobs, program.n_nodes, program.gpus_per_node
+    anything = _Breed(table, rng).mended(rng.integers(0, N + 1, (20, n, 3 * g)))
+    children = _Breed(table, rng).children(anything, *_ranks(table.scores(anything, "utility")), 40)
+    assert children.shape == (40, n, g)
+    scores = table.scores(children, "utility")
+    for child, score in zip(children, scores, strict=True):
+        gpus = np.array([(child == i).sum(axis=1) for i in range(N)])
+        assert allowed(program, gpus)
+        assert (gpus.sum(axis=1) <= table.most[:N]).all()
+        # a job with all columns leaves GPUs idle only where fewer are worth more
+        mean = program.mean.of_sum(score[0], N)
+        assert mean == pytest.approx(program.fitness(table.matrix(child)), rel=1e-12)
+        assert mean >= program.fitness(gpus) * (1 - 1e-12)
+
+
+def test_numbers_of_gpus_without_a_column_leave_some_idle() -> None:
+    """Columns for 1 and 4 GPUs of one node: three GPUs are worth one."""
+    ways = Configurations([0, 0], [0, 0], [1, 4], [1.0, 1.0], pools=["t4"])
+    program = NodeProgram(ways, np.array([1, 1]), np.array([1.0, 3.0]), 1, 4, np.zeros((1, 1), int), np.zeros(1))
+    table = NodeTable(program)
+    member = table.on_gpus(np.array([[3]]))
+    assert program.mean.of_sum(table.scores(member[None], "utility")[0, 0], 1) == pytest.approx(1.001)
+    assert table.matrix(member).tolist() == [[1]]
+    assert search_on_nodes(program, np.random.default_rng(0)).gpus.tolist() == [[4]]
+
+
+def test_the_same_generator_gives_the_same_answer_and_populations_go_on() -> None:
+    program = draw(7, 6, 3, 2)
+    short = GeneticSearch(20, 5)
+    first, again = (search_on_nodes(program, np.random.default_rng(3), short) for _ in range(2))
+    assert (first.gpus == again.gpus).all()
+    assert (first.population == again.population).all()
+    on = search_on_nodes(program, np.random.default_rng(4), GeneticSearch(20, 0), population=first.population)
+    assert on.fitness == first.fitness
+    with pytest.raises(InputError, match=r"population.*shape \(members, 3, 2\)"):
+        search_on_nodes(program, np.random.default_rng(4), short, population=first.population[:, :2])
+
+
+def test_few_nodes_as_the_second_objective() -> None:
+    """Three GPUs are worth little more than one: how much utility there must be decides."""
+    ways = Configurations([0, 0, 0], [0, 0, 0], [1, 2, 3], np.ones(3), batch_size=[1, 2, 3], pools=["t4"])
+    program = NodeProgram(
+        ways, np.array([1, 2, 3]), np.array([1.0, 1.2, 1.3]), 3, 1, np.zeros((1, 3), int), np.zeros(1), PowerMean(1.0)
+    )
+    for utility, expected in ((0.35, 3), (0.5, 2), (0.7, 1), (2.0, 1)):
+        search = GeneticSearch(40, 30, "nodes", utility)
+        assert search_on_nodes(program, np.random.default_rng(0), search).gpus.sum() == expected
+
+
+def test_fronts_and_crowding() -> None:
+    score = np.array([[3.0, 0.0], [2.0, 2.0], [0.0, 3.0], [1.0, 1.0], [2.0, 1.0], [0.0, 0.0]])
+    front, crowding = _ranks(score)
+    assert front.tolist() == [0, 0, 0, 2, 1, 3]
+    assert crowding[1] == pytest.approx(2.0)
+    assert np.isinf(np.delete(crowding, 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"population": 1}, "population.*at least 2"),
+        ({"generations": -1}, "generations.*at least 0"),
+        ({"second": "gpus"}, "second.*utility or nodes"),
+        ({"least_utility": -1.0}, "least_utility.*at least 0"),
+    ],
+)
+def test_sizes_are_checked(settings: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        GeneticSearch(**settings)
+
+
+def test_branch_and_bound_from_a_start_is_never_worse() -> None:
+    program = draw(11, 6, 3, 2)
+    start = search_on_nodes(program, np.random.default_rng(0), GeneticSearch(50, 50))
+    at_once = solve_on_nodes(program, seconds=0.0, start=start.gpus)
+    assert at_once.fitness >= start.fitness
+    assert at_once.bound >= at_once.fitness
+    whole = solve_on_nodes(program, start=start.gpus)
+    assert whole.status == "optimal"
+    assert whole.fitness == pytest.approx(solve_on_nodes(program).fitness, rel=1e-9)
+    assert 0 <= whole.gap < 1e-6
