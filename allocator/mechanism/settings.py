@@ -73,7 +73,7 @@ class MechanismSettings:
         as possible; "buddy": gangs get blocks of powers of two, which merge when they are released; "anew":
         everybody is placed again with every decision, whole servers first, as ElasticFlow's simulator does;
         "local_search": as "consolidated", with larger or with smaller gangs first, whichever is better; "most_free":
-        jobs that stay keep their GPUs, and new gangs, smaller ones first, take those of the emptiest servers.
+        jobs that stay keep their GPUs, and new gangs take those of the emptiest servers, in the order of the plan.
     pair_rows : which pairs of jobs queue, under policies that pack. "shared": those that the policy gave a share; time
         that a pair is owed is owed to its jobs, whoever they share with later. "all": every pair of active jobs with
         gangs of one size, as rows in their own right; their number grows with the square of the jobs.

@@ -26,6 +26,7 @@ POLLUX = Preset(
         epoch_ends="second",
         restart_penalty_seconds=30.0,
         restart_when_moved=True,
+        starts_count_as_service=True,
         goodput_columns="all",
         goodput_projection=False,
         goodput_most_gpus=64,
@@ -39,6 +40,7 @@ POLLUX = Preset(
     policy_settings={
         "optimus": {"search": "marginal_gains", "single_steps": True},
         "pollux": {"restart_seconds": 30.0},
+        "tiresias": {"queue_limits": (57600.0,), "promote_after": None, "keep_turns": True},
     },
     comparison=Comparison(policies=("pollux", "optimus", "tiresias"), cluster="t4:64", jobs=160),
 )

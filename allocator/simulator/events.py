@@ -78,6 +78,7 @@ class EventExecution:
         self._goodput = _goodput_runs(world)
         self._origin, self._keeps_shape = settings.slot_origin_seconds, settings.restart_keeps_shape
         self._alike: _Flags | None = None
+        self._starts_are_service = settings.starts_count_as_service
         needs_servers = settings.unconsolidated_throughputs or self._goodput is not None
         self._server = servers_of(cluster) if needs_servers else []
         world.jobs.register("ready_time", 0.0)
@@ -264,7 +265,8 @@ class EventExecution:
         table.steps_done[at] = done + steps
         if decision.shares is None and world.core.keeps_service:
             until = np.minimum(finish, end) if first <= end else end
-            world.core.record_service(decision.assignment, at, _seconds_between(begin, until))
+            served = _earlier(begin, clock) if self._starts_are_service else begin
+            world.core.record_service(decision.assignment, at, _seconds_between(served, until))
         if decision.shares is not None:
             self._tell_shares(decision, decision.shares, rates, jobs, steps, speed, end)
         active = len(world.core.active)

@@ -34,6 +34,7 @@ _FLAGS = (
     "restart_when_moved",
     "restart_delays",
     "restart_keeps_shape",
+    "starts_count_as_service",
     "goodput_projection",
     "slot_grid",
     "slot_spares_last_arrival",
@@ -79,6 +80,7 @@ class SimulatorSettings:
     restart_when_moved : a job that goes on with other GPUs, or another number of them, starts anew too.
     restart_keeps_shape : of jobs with goodput, one that goes on with as many GPUs on each node of the same type does
         not start anew, whichever nodes these are.
+    starts_count_as_service : outside rounds, time in which a job starts counts as time that it was served.
     restart_delays : in rounds, a gang that starts is busy with that first, in the first round too, and trains in what
         is left of the round; otherwise it trains so much less than it would have, and is done the earlier.
     batch_size_adaptation : whether jobs of mode accordion and gns change their batch size. "off": never; "exact": as
@@ -167,6 +169,7 @@ class SimulatorSettings:
     overhead_delays_end: Literal["always", "restarts"] = "always"
     gang_rates: Literal["table", "duration"] = "table"
     restart_keeps_shape: bool = False
+    starts_count_as_service: bool = False
     slot_origin_seconds: float | None = None
     goodput_knowledge: Literal["grown", "true"] = "grown"
     goodput_batch_size: Literal["tuned", "submitted"] = "tuned"

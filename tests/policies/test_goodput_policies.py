@@ -108,7 +108,7 @@ def test_a_start_is_one_of_who_did_not_run_so_before() -> None:
     ways = Configurations([0, 0, 1, 1, 2], [0] * 5, [1, 2, 1, 2, 1], np.ones(5))
     memory, running = Restarts(), Assignment.of([0, 1], [0, 0], [2, 1])
     memory.times = {0: 0, 1: 0}
-    policy = Told(None, (0.0, 1.0, 0.0, 1.0, 1.0))
+    policy = Told(None, (), (0.0, 1.0, 0.0, 1.0, 1.0))
     assert chosen(policy, state_of(ways, {"pool 0": 5}, running), memory) == {0: (0, 2), 1: (0, 2), 2: (0, 1)}
     assert policy.told[0][1] == [1, 2, -1]
     assert memory.times == {0: 0, 1: 1, 2: 0}

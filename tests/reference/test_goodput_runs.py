@@ -50,7 +50,7 @@ def run(name: str, trace: Any, cluster: Any, trainings: Trainings, world: str) -
 
 
 @pytest.mark.parametrize("size", ["tiny", pytest.param("w6", marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("name", ["optimus"])
+@pytest.mark.parametrize("name", ["optimus", "tiresias"])
 def test_every_job_ends_in_the_second_of_the_record(
     name: str, size: str, folder: Any, of_pollux: Trainings, public_data: Any, reference_data: Any
 ) -> None:
@@ -86,5 +86,5 @@ def test_averages_of_80_jobs_are_those_of_the_record_or_better(
     times = np.sort(result.jobs["jct"].to_numpy())
     average, last = times.mean() / recorded["avg_jct"], times[int(0.99 * len(times))] / recorded["p99_jct"]
     # models that are fitted better (docs/goodput.md) make the homogeneous run shorter
-    assert 0.94 < average < 1.03
+    assert 0.92 < average < 1.03
     assert 0.90 < last < 1.10

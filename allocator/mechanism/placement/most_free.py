@@ -8,14 +8,14 @@ __all__ = ["MostFree"]
 
 
 class MostFree(Consolidated):
-    """Gangs keep their GPUs; new ones, smaller ones first, go to the server with most free GPUs.
+    """Gangs keep their GPUs; new ones go to the server with most free GPUs, in the order of their rows.
 
     A gang that needs more than are free there takes all of them, and the rest of it goes to the next such server.
     """
 
     def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
         """See PoolRule."""
-        return self._place_in_order(sorted(gangs, key=lambda gang: gang[2]))
+        return self._place_in_order(gangs)
 
     def _take(self, size: int) -> Gpus:
         taken: list[int] = []

@@ -63,7 +63,7 @@ class Placement:
     - ``local_search``: as ``consolidated``, larger or smaller gangs first, whichever leaves gangs on fewer servers
       (`allocator.mechanism.placement.local_search`).
 
-    - ``most_free``: smaller gangs first, each on the servers with most free GPUs, as Pollux' simulator does it for
+    - ``most_free``: in the order of the rows, each on the servers with most free GPUs, as Pollux' simulator does it for
       Optimus and Tiresias. A job whose number of GPUs changes starts anew.
 
     Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what

@@ -53,6 +53,11 @@ class Optimus(SelectionPolicy):
             expected = f"one of {', '.join(_SEARCHES)}"
             raise InputError("policy optimus", field="search", found=self.search, expected=expected)
 
+    @property
+    def smaller_first(self) -> bool:
+        """As published, with marginal gains of single GPUs."""
+        return self.single_steps
+
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice with the least remaining time."""
         del held, kept, memory

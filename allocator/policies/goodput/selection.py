@@ -116,6 +116,11 @@ class SelectionPolicy(PlanPolicy):
                 f"policy {self.name}", field="restart_seconds", found=self.restart_seconds, expected=expected
             )
 
+    @property
+    def smaller_first(self) -> bool:
+        """Whether smaller gangs come before larger ones where placement goes by the order of the plan."""
+        return False
+
     def new_memory(self) -> Restarts:
         """Nobody has run."""
         return Restarts()
@@ -145,6 +150,7 @@ class SelectionPolicy(PlanPolicy):
         labels = state.throughputs.jobs
         chosen = self.choose(state, ways, held, self._kept(state, memory.of(labels)), memory)
         rows = np.flatnonzero(chosen.x > 0.5)
+        rows = rows[np.argsort(ways.gpus[rows] * (1 if self.smaller_first else -1), kind="stable")]
         memory.note(labels, ways.job[rows][held[ways.job[rows]] != rows])
         assignment = Assignment.of(ways.job[rows], ways.pool[rows], ways.gpus[rows])
         allocation = self._allocation(state, assignment, chosen, perf_counter() - started)
