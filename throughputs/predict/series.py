@@ -56,12 +56,14 @@ def forecast(
     bin_seconds: float = 600.0,
     refit_bins: int = 1008,
     offset: float = 0.0,
+    since: str | None = None,
 ) -> _Floats:
     """Forecasts of one series, each made `ahead` bins before from the bins up to then, of all series.
 
-    What is forecast is the median (fast) or the mean of logarithms (interpretable). Columns are the hour and the day of
-    the week; of each series the count an hour, three hours, a day and a week before, alone and smoothed; and of what
-    has passed the mean, median and standard deviation over the last hour, and the means over six hours and a day.
+    What is forecast is the median (fast) or the mean, of counts by their logarithms (interpretable). Columns are the
+    hour and the day of the week; of each series the count an hour, three hours, a day and a week before, alone and
+    smoothed; and of what has passed the mean, median and standard deviation over the last hour, and the means over six
+    hours and a day.
 
     Parameters
     ----------
@@ -73,6 +75,7 @@ def forecast(
     bin_seconds : length of a bin.
     refit_bins : the model is fitted anew after so many bins, to all that have passed: a week of bins of ten minutes.
     offset : seconds from the last Monday at midnight before the first bin to it.
+    since : of a target that drifts, as nodes in use do: the series from whose last known value its change is learned.
 
     Returns
     -------
@@ -97,24 +100,28 @@ def forecast(
     result = np.full(n, np.nan)
     columns = _columns(series, ahead, bin_seconds, offset)
     median = model == "fast"
-    learned = values if median else log(values + 1.0)
+    base = np.zeros(n) if since is None else _before(_checked(series, since), ahead)
+    logs = not median and since is None
+    learned = log(values + 1.0) if logs else values - base
     for begin in range(first, n, refit_bins):
         # the first forecast of a fit is made `ahead` bins before its bin, and knows that bin
         known = begin - ahead + 1
         part = slice(begin, min(begin + refit_bins, n))
-        if known < _FEWEST_BINS:
+        if known - ahead < _FEWEST_BINS:
             made = np.arange(part.start, part.stop) - ahead
             result[part] = np.where(made >= 0, values[np.maximum(made, 0)], np.nan)
             continue
-        fitted = fit_values(model, columns[:known], [False] * columns.shape[1], learned[:known], median=median)
+        rows = slice(0 if since is None else ahead, known)
+        fitted = fit_values(model, columns[rows], [False] * columns.shape[1], learned[rows], median=median)
         told = fitted.predict(columns[part])
-        result[part] = np.maximum(told if median else exp(told) - 1.0, 0.0)
+        result[part] = np.maximum(exp(told) - 1.0 if logs else base[part] + told, 0.0)
     return result
 
 
 def _checked(series: Mapping[str, _Floats], target: str) -> _Floats:
+    """The series of a name; all are looked at."""
     if target not in series:
-        raise InputError("target", found=target, expected=f"one of {', '.join(series)}")
+        raise InputError("series", found=target, expected=f"one of {', '.join(series)}")
     for name, values in series.items():
         bad = ~(np.isfinite(values) & (values >= 0))
         if len(values) != len(series[target]):
@@ -160,5 +167,7 @@ def _smoothed(counts: _Floats, lag: int) -> _Floats:
 
 def _windows(counts: _Floats, length: int) -> _Floats:
     """(B, length) the last counts up to each bin; nan where there were none, so that short windows say nothing."""
+    if not len(counts):
+        return np.empty((0, length))
     padded = np.concatenate([np.full(length - 1, np.nan), counts])
     return np.lib.stride_tricks.sliding_window_view(padded, length)

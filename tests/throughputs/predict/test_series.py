@@ -61,7 +61,8 @@ def test_bins_of_a_trace() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"target": "nodes"}, "target: found 'nodes', expected one of jobs, GPUs"),
+        ({"since": "nodes"}, "series: found 'nodes', expected one of jobs, GPUs"),
+        ({"target": "nodes"}, "series: found 'nodes', expected one of jobs, GPUs"),
         ({"ahead": 0}, "ahead: found 0, expected a whole number of bins, at least 1"),
         ({"bin_seconds": -1.0}, "bin_seconds: found -1.0, expected seconds above 0"),
         ({"series": {"jobs": np.array([1.0, -2.0])}}, "series:2: field 'jobs': found -2.0, expected a count from 0"),
