@@ -4,7 +4,7 @@ Models are fitted to the past alone and need the extra ``predict``; predictions 
 """
 
 from throughputs.predict.durations import DurationPredictions, given_durations, predict_durations
-from throughputs.predict.given import noisy, read_predictions
+from throughputs.predict.given import noisy, read_predictions, with_predictions
 from throughputs.predict.models import MODELS
 from throughputs.predict.names import name_group
 from throughputs.predict.quality import rank_correlation
@@ -29,4 +29,5 @@ __all__ = [
     "read_predictions",
     "shape_functions",
     "sharing_class",
+    "with_predictions",
 ]

@@ -13,8 +13,9 @@ from throughputs.files import read_frame, source_of
 from throughputs.frames import FrameReader
 from throughputs.limits import LATEST_TIME
 from throughputs.numerics import exp
+from throughputs.trace import Trace
 
-__all__ = ["noisy", "read_predictions"]
+__all__ = ["noisy", "read_predictions", "with_predictions"]
 
 _Floats = NDArray[np.float64]
 
@@ -73,3 +74,9 @@ def noisy(duration: _Floats, sigma: float, seed: int = 0) -> _Floats:
         raise InputError("noise", found=sigma, expected="a standard deviation of logarithms, from 0 to 10")
     drawn = np.random.default_rng(seed).standard_normal(len(duration))
     return np.asarray(np.clip(duration * exp(sigma * drawn), 1e-3, LATEST_TIME))
+
+
+def with_predictions(trace: Trace, seconds: _Floats) -> Trace:
+    """The same jobs with predicted durations, (N,) seconds above 0; nan where unknown."""
+    columns = {name: getattr(trace, name) for name in trace.column_names()}
+    return Trace(**columns | {"predicted_seconds": seconds}, source=trace.source)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError
 from throughputs.frames import FrameReader
-from throughputs.numerics import log
+from throughputs.numerics import exp, log
 from throughputs.predict.history import recent
 from throughputs.predict.names import name_groups
 from throughputs.trace import Trace
@@ -116,7 +116,7 @@ class Submissions:
 def _lately(
     categories: Mapping[str, NDArray[np.object_]], gpus: NDArray[np.int64], submitted: _Floats, duration: _Floats
 ) -> dict[str, _Floats]:
-    """Columns with what the last jobs of each group took, in natural logarithms of seconds."""
+    """Columns with what the last jobs of each group took: seconds of the last, and the geometric mean of ten."""
     codes = {name: np.unique(texts.astype(str), return_inverse=True)[1] for name, texts in categories.items()}
     sizes = np.unique(gpus, return_inverse=True)[1]
     groups: dict[str, list[NDArray[np.intp]]] = {"all jobs": [], "same GPUs": [sizes]}
@@ -133,7 +133,7 @@ def _lately(
             joined = group * (part.max(initial=0) + 1) + part
             group = np.unique(joined, return_inverse=True)[1].astype(np.int64)
         last, mean = recent(group, submitted, ended, values, _RECENT)
-        columns |= {f"last, {name}": last, f"mean, {name}": mean}
+        columns |= {f"last, {name}": exp(last), f"mean, {name}": exp(mean)}
     return columns
 
 
