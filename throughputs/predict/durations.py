@@ -116,7 +116,8 @@ def predict_durations(
 ) -> DurationPredictions:
     """Predict each job from jobs that had ended before, with models that are fitted anew from time to time.
 
-    A model predicts the logarithm of seconds, so predictions are above 0 and errors count in proportion. It is fitted
+    A model predicts the logarithm of seconds (its median, or with the interpretable one its mean), so predictions are
+    above 0 and errors count in proportion. It is fitted
     to the jobs that had ended at the last fit: at each multiple of `refit_seconds`, and at the first of them halved six
     times over. Where fewer than 100 jobs had ended the median of their durations is predicted, and nothing before the
     first has. A job counts as ended `duration` seconds after its submission; in no schedule does it end earlier.
@@ -145,7 +146,7 @@ def predict_durations(
     for _, _, asked, known in _stretches(rows, refit_seconds):
         if len(known) >= _FEWEST_JOBS:
             columns = encoded(rows.columns, known)
-            fitted = fit_values(model, columns.matrix[known], columns.categories, values[known])
+            fitted = fit_values(model, columns.matrix[known], columns.categories, values[known], median=True)
             # nothing beyond what has been seen
             logs = np.clip(fitted.predict(columns.matrix[asked]), values[known].min(), values[known].max())
             seconds[asked], source[asked] = np.round(exp(logs), 3), "model"

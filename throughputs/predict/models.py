@@ -72,7 +72,7 @@ def fit_values(
     columns : (K, F) numbers; nan where unknown.
     categories : which of the F columns are numbers of categories.
     values : (K,) what is to be predicted.
-    median : predict the median instead of the mean; `fast` alone can.
+    median : predict the median instead of the mean, where the model can: `fast` alone.
     """
     if model == "fast":
         return _Trees(columns, categories, values, {"objective": "regression_l1" if median else "regression"})

@@ -105,6 +105,8 @@ def predict_command(
     """
     check_table_name(out)
     _check_sources(model, given, truth, noise)
+    if not refit > 0:
+        raise InputError("--refit", found=refit, expected="days above 0")
     for option, path in (("--out", out), ("--report", report)):
         if path is not None:
             check_other_file(option, path, trace)
