@@ -203,5 +203,9 @@ def _lines(made: DurationPredictions, out: Path, report: Path | None) -> list[st
         ]
     if made.last is not None:
         shapes = shape_functions(made.last)[:_SHAPES]
-        lines.append(f"  columns that count    {'; '.join(f'{s.name} (×{s.reach:.2g})' for s in shapes)}")
+        lines.append(f"  columns that count    {'; '.join(f'{each.name} (×{_factor(each.reach)})' for each in shapes)}")
     return [*lines, f"Page: {report}"] if report is not None else lines
+
+
+def _factor(reach: float) -> str:
+    return f"{reach:.1f}" if reach < 10 else f"{reach:,.0f}"
