@@ -145,12 +145,12 @@ def predict_durations(
     last = None
     for _, _, asked, known in _stretches(rows, refit_seconds):
         if len(known) >= _FEWEST_JOBS:
-            columns = encoded(rows.columns, known)
-            fitted = fit_values(model, columns.matrix[known], columns.categories, values[known], median=True)
+            columns = encoded(rows.columns, known, asked)
+            fitted = fit_values(model, columns.known, columns.categories, values[known], median=True)
             # nothing beyond what has been seen
-            logs = np.clip(fitted.predict(columns.matrix[asked]), values[known].min(), values[known].max())
+            logs = np.clip(fitted.predict(columns.asked), values[known].min(), values[known].max())
             seconds[asked], source[asked] = np.round(exp(logs), 3), "model"
-            last = Learned(fitted, columns.matrix[known], columns.names, columns.labels)
+            last = Learned(fitted, columns.known, columns.names, columns.labels)
         elif len(known):
             seconds[asked], source[asked] = np.median(rows.duration[known]), "median"
     return _judged(rows, seconds, source, refit_seconds, last)

@@ -100,7 +100,7 @@ class _Trees:
         import lightgbm
 
         kinds = [place for place, is_category in enumerate(categories) if is_category]
-        rows = lightgbm.Dataset(columns, values, categorical_feature=kinds, params={"verbosity": -1})
+        rows = lightgbm.Dataset(columns, values, categorical_feature=kinds, params=_LIGHTGBM)
         self.model = lightgbm.train(_LIGHTGBM | settings, rows, _TREES)
 
     def predict(self, columns: _Floats) -> _Floats:

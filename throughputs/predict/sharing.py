@@ -66,9 +66,9 @@ def predict_sharing(
     if len(seen) == 1 or not len(asked):
         result[asked] = seen[0]
         return result
-    columns = encoded(profiles, there)
-    fitted = fit_classes(model, columns.matrix[there], columns.categories, numbers)
-    result[asked] = seen[np.argmax(_by_class(fitted.predict(columns.matrix[asked])), axis=1)]
+    columns = encoded(profiles, there, asked)
+    fitted = fit_classes(model, columns.known, columns.categories, numbers)
+    result[asked] = seen[np.argmax(_by_class(fitted.predict(columns.asked)), axis=1)]
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,12 @@ class Columns:
 
     numbers: Mapping[str, _Floats]
     categories: Mapping[str, NDArray[np.object_]]
+
+    @cached_property
+    def coded(self) -> dict[str, tuple[NDArray[np.str_], NDArray[np.intp]]]:
+        """Of each category its texts in alphabetical order, and (N,) the place of each job's among them."""
+        found = {name: np.unique(texts.astype(str), return_inverse=True) for name, texts in self.categories.items()}
+        return {name: (texts, places) for name, (texts, places) in found.items()}
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: str = "columns", first_line: int = 1) -> Columns:
@@ -88,9 +95,10 @@ class Submissions:
     ) -> Submissions:
         """What a trace says of its jobs.
 
-        Columns are user, partition and job type where jobs differ in them, GPUs, the hour and the day of the week, what
-        the last jobs took of the same user, partition, job type, each also with the same number of GPUs, and of those
-        that agree in all of these; and any `further` ones, whose categories are treated alike.
+        Columns are user, partition and job type where jobs differ in them, and the kind of job, which is what similar
+        job types share (`name_groups`); GPUs, the hour and the day of the week; any `further` ones; and what the last
+        jobs took of the same user, partition and so on for each category, each also with the same number of GPUs, and
+        of those that agree in all of these.
 
         Parameters
         ----------
@@ -101,7 +109,11 @@ class Submissions:
             counted from second 0.
         """
         duration = trace.duration if duration is None else duration
-        categories = {name: getattr(trace, name) for name in _TEXTS} | dict(further.categories if further else {})
+        categories = {name: getattr(trace, name) for name in _TEXTS}
+        kinds = name_groups(trace.job_type)
+        if len(set(kinds.tolist())) < len(set(trace.job_type.tolist())):
+            categories["kind"] = kinds
+        categories |= further.categories if further else {}
         categories = {name: texts for name, texts in categories.items() if len(set(texts.tolist())) > 1}
         clock = trace.arrival_time + offset
         numbers = {
@@ -109,15 +121,14 @@ class Submissions:
             "hour": np.floor(clock / 3600.0) % 24.0,
             "day of week": np.floor(clock / _DAY) % 7.0,
         } | dict(further.numbers if further else {})
-        lately = _lately(categories, trace.scale_factor, trace.arrival_time, duration)
+        told = Columns(numbers, categories)
+        lately = _lately(told, trace.scale_factor, trace.arrival_time, duration)
         return cls(trace.arrival_time, duration, Columns(numbers | lately, categories))
 
 
-def _lately(
-    categories: Mapping[str, NDArray[np.object_]], gpus: NDArray[np.int64], submitted: _Floats, duration: _Floats
-) -> dict[str, _Floats]:
+def _lately(columns: Columns, gpus: NDArray[np.int64], submitted: _Floats, duration: _Floats) -> dict[str, _Floats]:
     """Columns with what the last jobs of each group took: seconds of the last, and the geometric mean of ten."""
-    codes = {name: np.unique(texts.astype(str), return_inverse=True)[1] for name, texts in categories.items()}
+    codes = {name: places for name, (_, places) in columns.coded.items()}
     sizes = np.unique(gpus, return_inverse=True)[1]
     groups: dict[str, list[NDArray[np.intp]]] = {"all jobs": [], "same GPUs": [sizes]}
     for name, code in codes.items():
@@ -126,15 +137,15 @@ def _lately(
     if len(codes) > 1:
         groups["same in all"] = [*codes.values(), sizes]
     values, ended = log_seconds(duration), submitted + duration
-    columns: dict[str, _Floats] = {}
+    lately: dict[str, _Floats] = {}
     for name, parts in groups.items():
         group = np.zeros(len(submitted), dtype=np.int64)
         for part in parts:
             joined = group * (part.max(initial=0) + 1) + part
             group = np.unique(joined, return_inverse=True)[1].astype(np.int64)
         last, mean = recent(group, submitted, ended, values, _RECENT)
-        columns |= {f"last, {name}": exp(last), f"mean, {name}": exp(mean)}
-    return columns
+        lately |= {f"last, {name}": exp(last), f"mean, {name}": exp(mean)}
+    return lately
 
 
 def log_seconds(duration: _Floats) -> _Floats:
@@ -144,15 +155,17 @@ def log_seconds(duration: _Floats) -> _Floats:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Columns as numbers.
+    """Columns of jobs as numbers.
 
     Attributes
     ----------
-    matrix : (N, F) of each job. names : of the F columns; categories come first.
+    known, asked : (K, F) of the jobs from which is learned, and (A, F) of those that are predicted.
+    names : of the F columns; categories come first.
     labels : of each category, the texts by number; 0 is all that are rare or unknown.
     """
 
-    matrix: _Floats
+    known: _Floats
+    asked: _Floats
     names: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
 
@@ -162,17 +175,20 @@ class Encoded:
         return [place < len(self.labels) for place in range(len(self.names))]
 
 
-def encoded(columns: Columns, known: NDArray[np.intp]) -> Encoded:
-    """Columns as numbers that a model reads.
+def encoded(columns: Columns, known: NDArray[np.intp], asked: slice | NDArray[np.intp]) -> Encoded:
+    """Columns as numbers that a model reads, of `known` jobs and of those that are `asked` for.
 
     Categories are numbered by those that ten of the `known` jobs have, in alphabetical order; others are 0. So jobs
     that are not known have no influence on the numbers of those that are.
     """
     codes, labels = [], []
-    for texts in columns.categories.values():
-        found, code = np.unique(texts.astype(str), return_inverse=True)
-        kept = (np.bincount(code[known], minlength=len(found)) >= _FEWEST) & (found != "")
-        codes.append(np.where(kept, np.cumsum(kept), 0)[code].astype(np.float64))
-        labels.append(("others", *found[kept].tolist()))
-    matrix = np.column_stack([*codes, *columns.numbers.values()])
-    return Encoded(matrix, (*columns.categories, *columns.numbers), tuple(labels))
+    for texts, place in columns.coded.values():
+        kept = (np.bincount(place[known], minlength=len(texts)) >= _FEWEST) & (texts != "")
+        codes.append((np.where(kept, np.cumsum(kept), 0).astype(np.float64), place))
+        labels.append(("others", *texts[kept].tolist()))
+
+    def matrix(jobs: slice | NDArray[np.intp]) -> _Floats:
+        categories = [number[place[jobs]] for number, place in codes]
+        return np.column_stack([*categories, *(values[jobs] for values in columns.numbers.values())])
+
+    return Encoded(matrix(known), matrix(asked), (*columns.categories, *columns.numbers), tuple(labels))
