@@ -46,7 +46,7 @@ def told_sources(quality: Mapping[str, object]) -> str:
     """How many jobs were predicted by what, in words; of `DurationPredictions.quality`."""
     predicted = quality["predicted"]
     assert isinstance(predicted, Mapping)
-    return ", ".join(f"{count:,} {_SOURCES[name]}" for name, count in predicted.items()) or "no jobs"
+    return ", ".join(f"{count:,} {_SOURCES[name]}" for name, count in predicted.items()) or "nothing to predict"
 
 
 def cells_of(quality: Mapping[str, float]) -> list[str]:

@@ -93,6 +93,18 @@ def test_durations_that_are_not_stated_are_steps_over_throughput(tmp_path: Path)
     assert 0.1 < hours.min() < hours.max() < 1000
 
 
+def test_where_no_duration_is_known_nothing_is_predicted(tmp_path: Path, monkeypatch, capsys) -> None:
+    source, out = tmp_path / "u.csv", tmp_path / "o.csv"
+    source.write_text("job_type,scale_factor,total_steps,arrival_time,duration\na,1,5,0,\nb,1,5,9,\n")
+    line = refused(monkeypatch, capsys, "--trace", source, "--out", out)
+    assert line.startswith("error: jobs: field 'duration': found nothing, expected the durations of some jobs")
+    source.write_text("job_type,scale_factor,total_steps,arrival_time,duration\na,1,5,0,7\nb,1,5,99999,\n")
+    assert "1 by the median of those that had ended, 1 by nothing" in predict("--trace", source, "--out", out)
+    assert read_trace(out).predicted_seconds[1] == 7
+    source.write_text("job_type,scale_factor,total_steps,arrival_time\n")
+    assert predict("--trace", source, "--out", out) == f"{out}: 0 jobs, nothing to predict\n"
+
+
 def test_further_columns_go_by_id(jobs: Path, tmp_path: Path) -> None:
     users = read_trace(jobs).user
     columns, unnamed = tmp_path / "columns.csv", tmp_path / "unnamed.csv"

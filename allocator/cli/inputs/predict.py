@@ -133,7 +133,7 @@ def predict_command(
         return
     for line in _lines(made, out, report):
         console().print(line, soft_wrap=True, highlight=False)
-    if not made.quality()["compared"]:
+    if len(jobs) and not made.quality()["compared"]:
         warn(f"{trace}: no job had ended when another was submitted, so nothing can be said about errors")
 
 
@@ -146,11 +146,14 @@ def _check_sources(model: str | None, given: Path | None, truth: bool, noise: fl
 
 
 def _durations(jobs: Trace, throughputs: Path | None, accelerator: str | None) -> NDArray[np.float64]:
-    """(N,) as the trace states them, else steps over throughput."""
-    if not np.isnan(jobs.duration).any():
-        return jobs.duration
-    table = load_throughputs(throughputs, accelerator=accelerator)
-    return durations_alone(jobs, table, np.zeros(len(jobs), dtype=np.bool_), accelerator)
+    """(N,) as the trace states them, else steps over throughput where the table has the job; nan otherwise."""
+    durations = jobs.duration.copy()
+    if np.isnan(durations).any():
+        table = load_throughputs(throughputs, accelerator=accelerator)
+        timed = np.flatnonzero(np.isnan(durations) & table.has(jobs.job_type, jobs.scale_factor))
+        profiled = np.ones(len(timed), dtype=np.bool_)
+        durations[timed] = durations_alone(jobs.take(timed), table, profiled, accelerator)
+    return durations
 
 
 def _columns(path: Path, n_jobs: int) -> Columns:
