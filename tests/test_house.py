@@ -26,6 +26,8 @@ LOADED_LATE = (
     "cvxpy",
     "ecos",
     "highspy",
+    "interpret",
+    "lightgbm",
     "matplotlib",
     "numba",
     "pandas",

@@ -64,14 +64,15 @@ class Trace:
         type of a cluster, the job runs there only.
     category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
+    predicted_seconds : (N,) seconds the job was predicted, at its submission, to run for; nan where unknown.
     source : where the trace came from, for messages.
 
     Raises
     ------
     InputError
         Arrays of different length, an empty job type, an unknown mode or category, a scale factor below 1, non-positive
-        steps, SLOs or durations, times that are negative or not finite, arrivals that are not in order, a job with
-        two kinds of deadline, a deadline before its arrival, or times and steps beyond `throughputs.limits`.
+        steps, SLOs, durations or predictions, times that are negative or not finite, arrivals that are not in order, a
+        job with two kinds of deadline, a deadline before its arrival, or times and steps beyond `throughputs.limits`.
 
     >>> trace = Trace(["A3C", "LSTM"], scale_factor=[1, 4], total_steps=[1000, 2000], arrival_time=[0, 60])
     >>> len(trace), trace.head(1).scale_factor.tolist()
@@ -96,6 +97,7 @@ class Trace:
     user: NDArray[np.object_]
     partition: NDArray[np.object_]
     category: NDArray[np.object_]
+    predicted_seconds: NDArray[np.float64]
     source: str = "trace"
 
     def __init__(
@@ -119,6 +121,7 @@ class Trace:
         user: Sequence[str] | NDArray[np.object_] | None = None,
         partition: Sequence[str] | NDArray[np.object_] | None = None,
         category: Sequence[str] | NDArray[np.object_] | None = None,
+        predicted_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         source: str = "trace",
     ) -> None:
         n = len(job_type)
@@ -148,6 +151,7 @@ class Trace:
         keep("user", user, object, "")
         keep("partition", partition, object, "")
         keep("category", category, object, "")
+        keep("predicted_seconds", predicted_seconds, np.float64, np.nan)
         object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
         object.__setattr__(self, "source", source)
         self._validate()
@@ -179,6 +183,12 @@ class Trace:
             (
                 "duration",
                 np.isnan(self.duration) | (_positive(self.duration) & (self.duration <= LATEST_TIME)),
+                f"positive seconds, at most {LATEST_TIME:g}, or nan",
+            ),
+            (
+                "predicted_seconds",
+                np.isnan(self.predicted_seconds)
+                | (_positive(self.predicted_seconds) & (self.predicted_seconds <= LATEST_TIME)),
                 f"positive seconds, at most {LATEST_TIME:g}, or nan",
             ),
             ("mode", np.isin(self.mode.astype(str), MODES), f"one of {', '.join(MODES)}"),
@@ -248,6 +258,7 @@ class Trace:
             "user",
             "partition",
             "category",
+            "predicted_seconds",
         )
 
     @classmethod
@@ -267,7 +278,8 @@ class Trace:
         optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
         reader.check_columns(_REQUIRED, (*optional, "job_id"))
         _check_job_ids(reader)
-        empty = {"priority_weight": 1.0, "slo": np.nan, "deadline": np.nan, "duration": np.nan}
+        unknown = dict.fromkeys(("slo", "deadline", "duration", "predicted_seconds"), np.nan)
+        empty = {"priority_weight": 1.0} | unknown
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }

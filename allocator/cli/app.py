@@ -20,6 +20,7 @@ COMMANDS = {
     "explain": "Why did a job of a finished run wait, who ran instead, and what would have let it run?",
     "policies": "List the policies: where each is from, what it means, and its program.",
     "trace": "Traces: draw a workload, import a job log, convert between formats, describe one.",
+    "predict": "Predict how long jobs will run, from what is known when they are submitted.",
     "throughputs": "Throughput tables: how fast each job type runs on each accelerator type.",
     "data": "Public data sets by name: list, download, verify. The files are not bundled.",
     "sweep": "Sweeps: policies x seeds x loads x clusters x settings, resumable.",
@@ -41,6 +42,7 @@ COMMANDS = {
 
 MODULES = {
     "trace": "inputs.trace",
+    "predict": "inputs.predict",
     "throughputs": "inputs.throughputs",
     "data": "inputs.data",
     "serve": "service.serve",

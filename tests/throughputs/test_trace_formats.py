@@ -324,3 +324,16 @@ def test_table_format_needs_its_extension(tmp_path: Path) -> None:
 def test_auto_writes_shockwave_for_dynamic_jobs(tmp_path: Path) -> None:
     write_trace(Trace(["LM"], [1], [5], [0], mode=["gns"], duration=[9]), tmp_path / "t.trace")
     assert (tmp_path / "t.trace").read_text().count("\t") == 11
+
+
+def test_predicted_durations_are_kept_in_tables_and_refused_elsewhere(tmp_path: Path) -> None:
+    trace = Trace(["A3C"] * 2, [1, 1], [10, 10], [0, 5], duration=[10, 20], predicted_seconds=[np.nan, 12.5])
+    for name in ("t.csv", "t.parquet"):
+        check_round_trip(trace, tmp_path / name, "table")
+    with pytest.raises(InputError, match="predicted_seconds"):
+        write_trace(trace, tmp_path / "t.trace", "gavel")
+    write_trace(trace, tmp_path / "t.trace", "gavel", lossy=True)
+    assert np.isnan(read_trace(tmp_path / "t.trace").predicted_seconds).all()
+    for wrong in (0.0, -3.0, np.inf):
+        with pytest.raises(InputError, match=r"field 'predicted_seconds': found .*, expected positive seconds"):
+            Trace(["A3C"], [1], [10], [0], predicted_seconds=[wrong])

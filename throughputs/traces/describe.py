@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
 
-__all__ = ["describe_trace"]
+__all__ = ["describe_trace", "durations_alone"]
 
 _REFERENCE = "v100"
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -55,7 +55,7 @@ def describe_trace(
     """
     n = len(trace)
     profiled = np.zeros(n, dtype=np.bool_) if table is None else table.has(trace.job_type, trace.scale_factor)
-    durations = _durations(trace, table, profiled, reference_accelerator)
+    durations = durations_alone(trace, table, profiled, reference_accelerator)
     known = ~np.isnan(durations)
     first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
     span = last - first if first is not None and last is not None else 0.0
@@ -99,10 +99,19 @@ def _against(trace: Trace, capacity: Mapping[str, int], gpu_hours: float | None,
     }
 
 
-def _durations(
-    trace: Trace, table: ThroughputTable | None, profiled: NDArray[np.bool_], accelerator: str | None
+def durations_alone(
+    trace: Trace, table: ThroughputTable | None, profiled: NDArray[np.bool_], accelerator: str | None = None
 ) -> NDArray[np.float64]:
-    """(N,) seconds, nan where unknown."""
+    """(N,) seconds that each job takes alone, nan where unknown.
+
+    With a table, durations of the jobs that are `profiled` (N,), and of those whose duration the trace does not state,
+    are steps over throughput on the `accelerator`; v100 if the table has it, else its first.
+
+    Raises
+    ------
+    InputError
+        The table does not know the accelerator type, or a job of which the trace does not state the duration.
+    """
     if table is None:
         return trace.duration
     if accelerator is None:

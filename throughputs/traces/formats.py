@@ -130,6 +130,7 @@ _DEFAULTS: dict[str, object] = {
     "user": "",
     "partition": "",
     "category": "",
+    "predicted_seconds": np.nan,
 }
 
 

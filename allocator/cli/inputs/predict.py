@@ -1,0 +1,214 @@
+"""``allocator predict``: durations of jobs from what is known when they are submitted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from allocator.api import load_throughputs
+from allocator.cli.options.shared import (
+    AcceleratorOption,
+    JsonOption,
+    SeedOption,
+    ThroughputsOption,
+    TimeUnitOption,
+    console,
+    print_json,
+    warn,
+)
+from allocator.cli.options.values import check_other_file
+from allocator.predictions.page import FIGURES, cells_of, render_page, told_sources
+from throughputs import InputError, Trace, read_trace, write_trace
+from throughputs.files import read_frame, source_of, write_text
+from throughputs.frames import FrameReader
+from throughputs.predict import (
+    Columns,
+    DurationPredictions,
+    Submissions,
+    given_durations,
+    noisy,
+    predict_durations,
+    read_predictions,
+    shape_functions,
+    with_predictions,
+)
+from throughputs.traces.describe import durations_alone
+from throughputs.traces.logs.log import check_table_name
+
+_DAY = 86400.0
+_SHAPES = 5
+
+
+def predict_command(
+    trace: Annotated[
+        Path, typer.Option("--trace", help="The jobs, with their durations; -: standard input.", metavar="FILE|-")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", help="Trace to write, with the column predicted_seconds: .csv or .parquet.", metavar="FILE"
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="fast (gradient boosting), or interpretable; fast if omitted.", metavar="NAME"),
+    ] = None,
+    refit: Annotated[
+        float, typer.Option("--refit", help="A model is fitted anew after so many days.", metavar="DAYS")
+    ] = 7.0,
+    columns: Annotated[
+        Path | None,
+        typer.Option(
+            "--columns",
+            help="Table with job_id and what else is known of the jobs: a name, a profile.",
+            metavar="FILE",
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--origin", help="When second 0 of the trace was, for days of the week and hours.", metavar="DATE"
+        ),
+    ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="No model, but a table with the columns job_id and predicted_seconds.", metavar="FILE"
+        ),
+    ] = None,
+    truth: Annotated[bool, typer.Option("--truth", help="No model, but the durations themselves.")] = False,
+    noise: Annotated[
+        float,
+        typer.Option(
+            "--noise", help="With --truth: standard deviation of an error of their logarithm.", metavar="SIGMA"
+        ),
+    ] = 0.0,
+    seed: SeedOption = 0,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Page to write: errors, and what was learned.", metavar="FILE")
+    ] = None,
+    throughputs: ThroughputsOption = None,
+    accelerator: AcceleratorOption = None,
+    time_unit: TimeUnitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict how long jobs will run, from what is known when they are submitted.
+
+    Each job is predicted from jobs that had ended before it was submitted, by a model that is fitted anew every week.
+    Predictions may also come from a file, or be the truth with noise. The trace is written with them, and it is told
+    how good they are. Durations that the trace does not state are steps over throughput. docs/prediction.md has more.
+    """
+    check_table_name(out)
+    _check_sources(model, given, truth, noise)
+    if not refit > 0:
+        raise InputError("--refit", found=refit, expected="days above 0")
+    for option, path in (("--out", out), ("--report", report)):
+        if path is not None:
+            check_other_file(option, path, trace)
+    jobs = read_trace(trace, time_unit_seconds=time_unit)
+    rows = Submissions.of_trace(
+        jobs,
+        _durations(jobs, throughputs, accelerator),
+        None if columns is None else _columns(columns, len(jobs)),
+        0.0 if origin is None else _since_monday(origin),
+    )
+    seconds = refit * _DAY
+    if given is not None:
+        made = given_durations(rows, read_predictions(given, len(jobs)), "file", refit_seconds=seconds)
+    elif truth:
+        made = given_durations(rows, noisy(rows.duration, noise, seed), "truth", refit_seconds=seconds)
+    else:
+        made = predict_durations(rows, model or "fast", refit_seconds=seconds)
+    page = None if report is None else render_page(made, source=jobs.source)
+    write_trace(with_predictions(jobs, made.seconds), out, format="table")
+    if report is not None and page is not None:
+        write_text(report, page)
+    if as_json:
+        print_json(_as_json(made) | {"out": str(out)})
+        return
+    for line in _lines(made, out, report):
+        console().print(line, soft_wrap=True, highlight=False)
+    if len(jobs) and not made.quality()["compared"]:
+        warn(f"{trace}: no job had ended when another was submitted, so nothing can be said about errors")
+
+
+def _check_sources(model: str | None, given: Path | None, truth: bool, noise: float) -> None:
+    sources = [name for name, is_there in (("--model", model), ("--from", given), ("--truth", truth)) if is_there]
+    if len(sources) > 1:
+        raise InputError(", ".join(sources), found="several", expected="one of them")
+    if noise and not truth:
+        raise InputError("--noise", found=noise, expected="nothing without --truth, whose error it is")
+
+
+def _durations(jobs: Trace, throughputs: Path | None, accelerator: str | None) -> NDArray[np.float64]:
+    """(N,) as the trace states them, else steps over throughput where the table has the job; nan otherwise."""
+    durations = jobs.duration.copy()
+    if np.isnan(durations).any():
+        table = load_throughputs(throughputs, accelerator=accelerator)
+        timed = np.flatnonzero(np.isnan(durations) & table.has(jobs.job_type, jobs.scale_factor))
+        profiled = np.ones(len(timed), dtype=np.bool_)
+        durations[timed] = durations_alone(jobs.take(timed), table, profiled, accelerator)
+    return durations
+
+
+def _columns(path: Path, n_jobs: int) -> Columns:
+    """Further columns of the jobs, in the order of their ids."""
+    frame, first_line = read_frame(path)
+    reader = FrameReader(frame, source_of(path), first_line)
+    if not reader.has("job_id"):
+        raise InputError(reader.source, field="job_id", found=list(frame.columns), expected="this column to be present")
+    ids = reader.whole_numbers("job_id")
+    if sorted(ids.tolist()) != list(range(n_jobs)):
+        found = f"{len(ids)} rows"
+        raise InputError(
+            reader.source, field="job_id", found=found, expected=f"each job of the trace once, 0 to {n_jobs - 1}"
+        )
+    return Columns.from_frame(frame.drop(columns="job_id").iloc[np.argsort(ids)], reader.source, first_line)
+
+
+def _since_monday(text: str) -> float:
+    """Seconds from the last Monday at midnight to a date, on its own clock."""
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("--origin", found=text, expected="a date (ISO 8601), as 2024-05-31T08:15:00") from None
+    return date.weekday() * _DAY + date.hour * 3600.0 + date.minute * 60.0 + date.second
+
+
+def _as_json(made: DurationPredictions) -> dict[str, Any]:
+    """Quality over all and by period; what is not known is null."""
+    periods = [
+        {"begin_s": each.begin, "end_s": each.end, "jobs": each.jobs, "known": each.known} | _plain(each.quality)
+        for each in made.periods
+    ]
+    factors = [] if made.last is None else [(shape.name, shape.reach) for shape in shape_functions(made.last)]
+    return _plain(made.quality()) | {"periods": periods, "reach_of_columns": dict(factors)}
+
+
+def _plain(quality: Any) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in quality.items()}
+
+
+def _lines(made: DurationPredictions, out: Path, report: Path | None) -> list[str]:
+    quality = made.quality()
+    texts = dict(zip((key for key, *_ in FIGURES), cells_of(quality), strict=True))
+    lines = [f"{out}: {quality['jobs']:,} jobs, {told_sources(quality)}"]
+    if quality["compared"]:
+        lines += [
+            f"  rank correlation      {texts['rank_correlation']}  (predicted and true, {texts['compared']} jobs)",
+            f"  mean absolute error   {texts['error_s']} s",
+            f"  that of the median    {texts['error_of_median_s']} s  (of the durations known by then, for all jobs)",
+        ]
+    if made.last is not None:
+        shapes = shape_functions(made.last)[:_SHAPES]
+        lines.append(f"  columns that count    {'; '.join(f'{each.name} (×{_factor(each.reach)})' for each in shapes)}")
+    return [*lines, f"Page: {report}"] if report is not None else lines
+
+
+def _factor(reach: float) -> str:
+    return f"{reach:.1f}" if reach < 10 else f"{reach:,.0f}"

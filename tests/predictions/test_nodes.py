@@ -1,0 +1,179 @@
+"""Nodes that sleep: never one that is needed, by what was known, as stated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator.predictions import PUBLISHED_SLEEP, SleepSettings, nodes_in_use, put_to_sleep, use_ahead
+from throughputs import InputError
+
+TOTAL = 12
+
+rules = st.builds(
+    SleepSettings,
+    buffer=st.integers(0, 4),
+    history=st.integers(1, 4),
+    fall=st.sampled_from([0.0, 0.5, 1.0]),
+    future=st.integers(1, 5),
+    expected_fall=st.sampled_from([0.0, 1.0]),
+    least=st.integers(0, 3),
+    hold=st.integers(0, 6),
+    start=st.integers(1, 7),
+)
+nodes = st.integers(0, TOTAL)
+series = st.lists(st.tuples(nodes, nodes, nodes), max_size=50)
+
+
+def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes in use and the two forecasts."""
+    used, soon, later = (np.array([row[place] for row in rows], dtype=int) for place in range(3))
+    return used, soon.astype(float), later.astype(float)
+
+
+def by_hand(rows: list[tuple[int, int, int]], rule: SleepSettings) -> list[int]:
+    """The rule as the page states it, bin by bin."""
+    awake: list[int] = []
+    held = 0
+    for now, (need, soon, later) in enumerate(rows):
+        kept = min(need + rule.buffer, TOTAL)
+        if now < rule.start:
+            awake.append(kept)
+            continue
+        number = awake[-1]
+        past = [row[0] for row in rows[max(now - rule.history, 0) : now]]
+        if number < need:
+            number, held = kept, now + rule.hold
+        elif len(past) == rule.history and now >= held and number - kept >= max(rule.least, 1):
+            fallen = sum(past) / len(past) - need >= rule.fall
+            if fallen and need - soon >= rule.expected_fall and soon >= later:
+                number = kept
+        awake.append(number)
+    return awake
+
+
+@settings(max_examples=300)
+@given(series, rules)
+def test_the_rule_is_that_of_the_page(rows: list[tuple[int, int, int]], rule: SleepSettings) -> None:
+    made = put_to_sleep(columns(rows)[0], TOTAL, *columns(rows)[1:], rule)
+    assert made.awake.tolist() == by_hand(rows, rule)
+    assert (made.awake >= made.used).all()
+    assert (made.awake <= TOTAL).all()
+
+
+@settings(max_examples=100)
+@given(series, rules, st.integers(0, 49))
+def test_no_bin_knows_what_comes(rows: list[tuple[int, int, int]], rule: SleepSettings, turn: int) -> None:
+    before = put_to_sleep(columns(rows)[0], TOTAL, *columns(rows)[1:], rule).awake
+    changed = rows[: turn + 1] + [(TOTAL - used, later, soon) for used, soon, later in rows[turn + 1 :]]
+    after = put_to_sleep(columns(changed)[0], TOTAL, *columns(changed)[1:], rule).awake
+    assert (before[: turn + 1] == after[: turn + 1]).all()
+
+
+@settings(max_examples=100)
+@given(series, rules)
+def test_nothing_sleeps_without_a_forecast_or_while_held(rows: list[tuple[int, int, int]], rule: SleepSettings) -> None:
+    used, soon, later = columns(rows)
+    unknown = np.full(len(used), np.nan)
+    for forecasts in ((unknown, later), (soon, unknown)):
+        awake = put_to_sleep(used, TOTAL, *forecasts, rule).awake
+        assert (np.diff(awake[rule.start - 1 :]) >= 0).all()
+    awake = put_to_sleep(used, TOTAL, soon, later, rule).awake
+    for woken in rule.start + np.flatnonzero(np.diff(awake[rule.start - 1 :]) > 0):
+        assert (np.diff(awake[woken : woken + rule.hold]) >= 0).all()
+
+
+def test_figures_by_hand() -> None:
+    used = np.array([8, 8, 8, 8, 4, 2, 2, 2, 2, 2, 6, 6])
+    true = np.array([8, 8, 6, 3, 2, 2, 2, 2, 4, 6, 6, 6])
+    soon = np.where(np.arange(12) == 3, 1.0, true)
+    rule = SleepSettings(buffer=1, future=2, start=3)
+    made = put_to_sleep(used, 10, soon, np.full(12, 1.0), rule, bin_seconds=7200.0)
+    assert made.awake.tolist() == [9, 9, 9, 9, 5, 5, 5, 5, 5, 5, 7, 7]
+    assert made.summary() == {
+        "days": 1.0,
+        "daily_changes": 2.0,
+        "daily_wakes": 1.0,
+        "mean_change": 3.0,
+        "nodes_asleep": 40 / 12,
+        "node_hours_asleep": 80.0,
+        "utilization_before": 58 / 120,
+        "utilization_after": 58 / 80,
+        "forecast_smape": 10.0,
+    }
+    nothing = np.zeros(0)
+    assert np.isnan(put_to_sleep(nothing, 3, nothing, nothing).summary()["nodes_asleep"])
+
+
+@pytest.mark.parametrize("bins", [1, 6, 20])
+def test_forecasts_of_use_know_the_past_alone(bins: int) -> None:
+    rng = np.random.default_rng(2)
+    used = np.clip(60 + np.cumsum(rng.integers(-2, 3, 500)), 0, 120)
+    turn = 400
+    changed = np.where(np.arange(500) > turn, 7, used)
+    one, other = (use_ahead(each, bins, first=200, refit_bins=60) for each in (used, changed))
+    assert np.isnan(one[:200]).all()
+    assert np.isnan(one[500 - bins :]).all()
+    assert one[: turn + 1].tobytes() == other[: turn + 1].tobytes()
+    assert one[turn + 1 :].tobytes() != other[turn + 1 :].tobytes()
+    true = np.array([used[now + 1 : now + 1 + bins].mean() for now in range(200, 500 - bins)])
+    assert np.abs(one[200 : 500 - bins] - true).mean() < 0.75 * np.abs(used.mean() - true).mean()
+
+
+def test_a_short_series_has_forecasts_of_nothing() -> None:
+    assert len(use_ahead(np.zeros(0), 3)) == 0
+    assert np.isnan(use_ahead(np.ones(2), 3)).all()
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(1, 9)), max_size=12))
+def test_nodes_in_use_are_those_of_the_fullest_moment(rows: list[tuple[int, int, int]]) -> None:
+    start, length, gpus = (np.array([row[place] for row in rows], dtype=int) for place in range(3))
+    end = start + length
+    found = nodes_in_use(start.astype(float), end.astype(float), gpus, 4, bin_seconds=5.0)
+    for place, nodes in enumerate(found.tolist()):
+        moments = range(5 * place, 5 * place + 5)
+        held = max(int(gpus[(start <= now) & (now < end)].sum()) for now in moments)
+        assert nodes == -(-held // 4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            lambda: put_to_sleep(np.array([1, 9]), 5, *np.zeros((2, 2))),
+            "used:2: found 9, expected a number of nodes, at most 5",
+        ),
+        (lambda: put_to_sleep(np.array([1, 2]), 5, np.zeros(2), np.zeros(3)), "later: found 3, expected 2 bins"),
+        (lambda: SleepSettings(hold=-1), "hold: found -1, expected a whole number, at least 0"),
+        (
+            lambda: nodes_in_use(np.array([5.0]), np.array([1.0]), np.array([1]), 8),
+            "jobs:1: found 'from 5 s to 1 s', expected a start from second 0 on and an end after it",
+        ),
+    ],
+)
+def test_bad_input(asked, message: str) -> None:
+    with pytest.raises(InputError) as told:
+        asked()
+    assert str(told.value) == message
+
+
+def test_september_of_venus(public_data) -> None:
+    """GPUs that began and ended to be in use, as nodes of 8, of which there are at least 133."""
+    frame = pd.read_csv(public_data("lucid/cluster_throughput.csv.gz"), parse_dates=["time"])
+    held = np.cumsum(frame.start_gpu_num - frame.end_gpu_num).to_numpy()
+    used = -(-(held - held.min()) // 8)
+    first = int((frame.time < "2020-09-01").sum())
+    rule = PUBLISHED_SLEEP["Venus"]
+    soon, later = (
+        use_ahead(used, bins, first=first, offset=2 * 86400.0)[first:] for bins in (rule.future, 2 * rule.future)
+    )
+    figures = put_to_sleep(used[first:], 133, soon, later, rule).summary()
+    assert figures["nodes_asleep"] == pytest.approx(7.1, abs=0.7)
+    assert figures["daily_wakes"] < 1.5
+    assert figures["utilization_before"] == pytest.approx(0.885, abs=0.001)
+    assert figures["utilization_after"] > 0.92
+    assert figures["forecast_smape"] < 4

@@ -1,0 +1,89 @@
+"""Forecasts of counts: from what has passed, and better than what stands recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from throughputs import InputError, Trace
+from throughputs.predict import MODELS, arrivals_by_bin, forecast
+
+
+def counts(days: int = 8, seed: int = 1) -> dict[str, np.ndarray]:
+    """More by day than by night, in bins of ten minutes."""
+    rng = np.random.default_rng(seed)
+    hour = np.arange(days * 144) // 6 % 24
+    jobs = rng.poisson(np.where((hour >= 8) & (hour < 20), 9.0, 1.0)).astype(float)
+    return {"jobs": jobs, "GPUs": jobs * rng.integers(1, 5, len(jobs))}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_days_are_learned(model: str) -> None:
+    series = counts()
+    first = 5 * 144
+    made = forecast(series, "jobs", first=first, model=model, refit_bins=300)
+    assert np.isnan(made[:first]).all()
+    error = np.abs(made - series["jobs"])[first:].mean()
+    naive = np.abs(series["jobs"][first:] - series["jobs"][first - 6 : -6]).mean()
+    assert error < 0.8 * naive
+    assert (made[first:] >= 0).all()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("ahead", [1, 6, 40])
+def test_a_forecast_knows_no_bin_that_had_not_passed(model: str, ahead: int) -> None:
+    series = counts(4)
+    turn = 400
+    changed = {name: np.where(np.arange(len(values)) >= turn, 77.0, values) for name, values in series.items()}
+    before, after = (
+        forecast(each, "GPUs", ahead=ahead, model=model, first=200, refit_bins=150) for each in (series, changed)
+    )
+    assert before[: turn + ahead].tobytes() == after[: turn + ahead].tobytes()
+    assert (before[turn + ahead :] != after[turn + ahead :]).any()
+
+
+def test_before_a_model_the_last_count_stands_in() -> None:
+    series = {"jobs": np.arange(50.0)}
+    made = forecast(series, "jobs", ahead=3)
+    assert np.isnan(made[:3]).all()
+    np.testing.assert_array_equal(made[3:], np.arange(47.0))
+
+
+def test_bins_of_a_trace() -> None:
+    trace = Trace(["a"] * 4, [1, 4, 2, 8], [9] * 4, [0, 599, 600, 1900])
+    made = arrivals_by_bin(trace)
+    assert made["jobs"].tolist() == [2, 1, 0, 1]
+    assert made["GPUs"].tolist() == [5, 2, 0, 8]
+    assert arrivals_by_bin(trace, 1000.0)["jobs"].tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"since": "nodes"}, "series: found 'nodes', expected one of jobs, GPUs"),
+        ({"target": "nodes"}, "series: found 'nodes', expected one of jobs, GPUs"),
+        ({"ahead": 0}, "ahead: found 0, expected a whole number of bins, at least 1"),
+        ({"bin_seconds": -1.0}, "bin_seconds: found -1.0, expected seconds above 0"),
+        ({"series": {"jobs": np.array([1.0, -2.0])}}, "series:2: field 'jobs': found -2.0, expected a count from 0"),
+        ({"series": {"jobs": np.ones(2), "b": np.ones(3)}}, "series: field 'b': found 3, expected 2 bins"),
+    ],
+)
+def test_bad_series(settings: dict, message: str) -> None:
+    with pytest.raises(InputError) as told:
+        forecast(**{"series": counts(1), "target": "jobs"} | settings)
+    assert str(told.value) == message
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "recorded"),
+    [("fast", "jobs", 4.11), ("fast", "GPUs", 48.4), ("interpretable", "jobs", 4.11), ("interpretable", "GPUs", 48.4)],
+)
+def test_september_of_venus(public_data, model: str, target: str, recorded: float) -> None:
+    """Fitted once, to April to August, as the recorded errors: the public predictor fitted again on the same bins."""
+    frame = pd.read_csv(public_data("lucid/cluster_throughput.csv.gz"), parse_dates=["time"])
+    first = int((frame.time < "2020-09-01").sum())
+    assert len(frame) - first == 4032
+    series = {"jobs": frame.submit_gpu_job.to_numpy(float), "GPUs": frame.submit_gpu_num.to_numpy(float)}
+    made = forecast(series, target, first=first, model=model, refit_bins=10**6, offset=2 * 86400.0)
+    assert np.abs(made - series[target])[first:].mean() < recorded

@@ -1,0 +1,206 @@
+"""How long jobs will run, by models that know the past alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.numerics import exp
+from throughputs.predict.models import Fitted, check_model, fit_values
+from throughputs.predict.quality import compared
+from throughputs.predict.submissions import Submissions, encoded, log_seconds
+from throughputs.trace import Trace
+
+__all__ = [
+    "REFIT_SECONDS",
+    "SOURCES",
+    "DurationPredictions",
+    "Learned",
+    "Period",
+    "given_durations",
+    "predict_durations",
+]
+
+_Floats = NDArray[np.float64]
+
+REFIT_SECONDS = 7 * 86400.0
+"""A week: what is published for Lucid is fitted anew every week (Q. Hu et al., "Lucid", ASPLOS 2023)."""
+
+SOURCES = ("model", "median", "file", "truth", "none")
+"""What predicted a job: a model, the median of the jobs that had ended, a file, its true duration, or nothing."""
+
+_FEWEST_JOBS = 100
+"""Jobs that must have ended before a model is fitted to them."""
+
+_HALVINGS = 6
+"""So often is the first period halved, so that the first jobs need not wait as long as the others for a model."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """The jobs between two fits, and how well they were predicted.
+
+    Attributes
+    ----------
+    begin, end : seconds from the start of the trace.
+    jobs : jobs submitted meanwhile. known : jobs that had ended when it began.
+    quality : ``compared``, ``rank_correlation``, ``error_s`` and ``error_of_median_s`` of its jobs, as of
+        `DurationPredictions.quality`.
+    """
+
+    begin: float
+    end: float
+    jobs: int
+    known: int
+    quality: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A model, and what it has learned from.
+
+    Attributes
+    ----------
+    model : predicts natural logarithms of seconds.
+    rows : (K, F) columns of the jobs that it was fitted to. names : of the columns, categories first.
+    labels : of each category, the texts by number.
+    """
+
+    model: Fitted
+    rows: _Floats
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DurationPredictions:
+    """Predicted durations of N jobs.
+
+    Attributes
+    ----------
+    seconds : (N,) above 0; nan where unknown.
+    source : (N,) what predicted each job, of `SOURCES`.
+    median : (N,) the median of the durations that were known at the last fit before each job; nan where none was.
+    duration : (N,) true durations; nan where unknown.
+    periods : from fit to fit, those with jobs.
+    last : the model of the last period; None without one.
+    """
+
+    seconds: _Floats
+    source: NDArray[np.object_]
+    median: _Floats
+    duration: _Floats
+    periods: tuple[Period, ...]
+    last: Learned | None = None
+
+    def quality(self) -> dict[str, Any]:
+        """Errors over the jobs of which the duration, a prediction and a median are known.
+
+        Returns
+        -------
+        dict with ``jobs``, ``predicted`` by source, ``compared`` (jobs in the figures that follow),
+        ``rank_correlation`` (Spearman's), ``error_s`` (mean absolute error) and ``error_of_median_s``, that of the
+        median of what was known; nan where there is nothing to compare.
+        """
+        predicted = {name: int((self.source == name).sum()) for name in SOURCES if (self.source == name).any()}
+        return {"jobs": len(self.seconds), "predicted": predicted} | compared(self.seconds, self.duration, self.median)
+
+
+def predict_durations(
+    jobs: Submissions | Trace, model: str = "fast", *, refit_seconds: float = REFIT_SECONDS
+) -> DurationPredictions:
+    """Predict each job from jobs that had ended before, with models that are fitted anew from time to time.
+
+    A model predicts the logarithm of seconds (its median, or with the interpretable one its mean), so predictions are
+    above 0 and errors count in proportion. It is fitted
+    to the jobs that had ended at the last fit: at each multiple of `refit_seconds`, and at the first of them halved six
+    times over. Where fewer than 100 jobs had ended the median of their durations is predicted, and nothing before the
+    first has. A job counts as ended `duration` seconds after its submission; in no schedule does it end earlier.
+
+    Parameters
+    ----------
+    jobs : the jobs, in the order of their submission.
+    model : of `throughputs.predict.MODELS`.
+    refit_seconds : time between two fits.
+
+    Raises
+    ------
+    InputError
+        No durations, a time between fits that is not above 0, a model that there is not, or whose package is missing.
+
+    >>> trace = Trace(["a"] * 3, [1, 1, 1], [60, 90, 30], [0, 5400, 99999], duration=[60, 90, 30])
+    >>> predict_durations(trace).seconds.tolist()
+    [nan, nan, 75.0]
+    """
+    check_model(model)
+    rows = Submissions.of_trace(jobs) if isinstance(jobs, Trace) else jobs
+    values = log_seconds(rows.duration)
+    seconds = np.full(len(values), np.nan)
+    source = np.full(len(values), "none", dtype=object)
+    last = None
+    for _, _, asked, known in _stretches(rows, refit_seconds):
+        if len(known) >= _FEWEST_JOBS:
+            columns = encoded(rows.columns, known, asked)
+            fitted = fit_values(model, columns.known, columns.categories, values[known], median=True)
+            # nothing beyond what has been seen
+            logs = np.clip(fitted.predict(columns.asked), values[known].min(), values[known].max())
+            seconds[asked], source[asked] = np.round(exp(logs), 3), "model"
+            last = Learned(fitted, columns.known, columns.names, columns.labels)
+        elif len(known):
+            seconds[asked], source[asked] = np.median(rows.duration[known]), "median"
+    return _judged(rows, seconds, source, refit_seconds, last)
+
+
+def given_durations(
+    jobs: Submissions | Trace, seconds: _Floats, source: str, *, refit_seconds: float = REFIT_SECONDS
+) -> DurationPredictions:
+    """Predictions that come from elsewhere, judged in the same way.
+
+    Parameters
+    ----------
+    jobs, refit_seconds : as for `predict_durations`.
+    seconds : (N,) above 0; nan where unknown.
+    source : of `SOURCES`, what they come from.
+    """
+    rows = Submissions.of_trace(jobs) if isinstance(jobs, Trace) else jobs
+    told = np.where(np.isnan(seconds), "none", source).astype(object)
+    return _judged(rows, seconds, told, refit_seconds, None)
+
+
+def _stretches(rows: Submissions, refit_seconds: float) -> Iterator[tuple[float, float, slice, NDArray[np.intp]]]:
+    """From fit to fit, where jobs are submitted: begin, end, these jobs, and those that had ended at its begin."""
+    if not (np.isfinite(refit_seconds) and refit_seconds > 0):
+        raise InputError("refit_seconds", found=refit_seconds, expected="seconds above 0")
+    submitted = rows.submitted
+    if not len(submitted):
+        return
+    if np.isnan(rows.duration).all():
+        expected = "the durations of some jobs: predictions are learned from, or compared with, jobs that have ended"
+        raise InputError("jobs", field="duration", expected=expected)
+    which = np.unique(np.floor(submitted / refit_seconds))
+    early = refit_seconds * 0.5 ** np.arange(_HALVINGS, 0, -1)
+    begins = np.unique(np.concatenate([[0.0], early, which * refit_seconds]))
+    ends = np.append(begins[1:], np.inf)
+    first = np.searchsorted(submitted, begins)
+    behind = np.searchsorted(submitted, ends)
+    for begin, end, a, b in zip(begins.tolist(), ends.tolist(), first.tolist(), behind.tolist(), strict=True):
+        if b > a:
+            yield begin, min(end, float(submitted[-1])), slice(a, b), np.flatnonzero(rows.ended <= begin)
+
+
+def _judged(
+    rows: Submissions, seconds: _Floats, source: NDArray[np.object_], refit_seconds: float, last: Learned | None
+) -> DurationPredictions:
+    median = np.full(len(seconds), np.nan)
+    periods = []
+    for begin, end, part, known in _stretches(rows, refit_seconds):
+        if len(known):
+            median[part] = np.median(rows.duration[known])
+        figures = compared(seconds[part], rows.duration[part], median[part])
+        periods.append(Period(begin, end, part.stop - part.start, len(known), figures))
+    return DurationPredictions(seconds, source, median, rows.duration, tuple(periods), last)

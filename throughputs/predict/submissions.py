@@ -1,0 +1,194 @@
+"""What is known of jobs when they are submitted, as columns that models read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.frames import FrameReader
+from throughputs.numerics import exp, log
+from throughputs.predict.history import recent
+from throughputs.predict.names import name_groups
+from throughputs.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Columns", "Encoded", "Submissions", "encoded", "log_seconds"]
+
+_Floats = NDArray[np.float64]
+
+_DAY = 86400.0
+_RECENT = 10
+"""Jobs of a group over which what it took lately is averaged."""
+
+_FEWEST = 10
+"""Jobs that must have had a category before it counts; rarer ones are taken together."""
+
+_TEXTS = ("user", "partition", "job_type")
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns of N jobs that a model reads.
+
+    Attributes
+    ----------
+    numbers : (N,) by name; nan where unknown.
+    categories : (N,) texts by name; empty where unknown.
+    """
+
+    numbers: Mapping[str, _Floats]
+    categories: Mapping[str, NDArray[np.object_]]
+
+    @cached_property
+    def coded(self) -> dict[str, tuple[NDArray[np.str_], NDArray[np.intp]]]:
+        """Of each category its texts in alphabetical order, and (N,) the place of each job's among them."""
+        found = {name: np.unique(texts.astype(str), return_inverse=True) for name, texts in self.categories.items()}
+        return {name: (texts, places) for name, (texts, places) in found.items()}
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, source: str = "columns", first_line: int = 1) -> Columns:
+        """Columns of a table: those in which every cell is a number or empty are numbers, others categories.
+
+        Of a column ``name`` only `name_groups` are kept.
+        """
+        reader = FrameReader(frame, source, first_line)
+        numbers, categories = {}, {}
+        for name in map(str, frame.columns):
+            try:
+                numbers[name] = reader.numbers(name, empty=np.nan)
+            except InputError:
+                texts = reader.text(name, empty="")
+                categories[name] = name_groups(texts) if name == "name" else texts
+        return cls(numbers, categories)
+
+
+@dataclass(frozen=True, eq=False)
+class Submissions:
+    """N jobs by submission.
+
+    Attributes
+    ----------
+    submitted : (N,) seconds. duration : (N,) seconds; nan where unknown.
+    columns : what is known of each job when it is submitted.
+    """
+
+    submitted: _Floats
+    duration: _Floats
+    columns: Columns
+
+    @property
+    def ended(self) -> _Floats:
+        """(N,) seconds at which the duration of a job can be known at the earliest: as if no job had waited."""
+        return np.asarray(self.submitted + self.duration)
+
+    @classmethod
+    def of_trace(
+        cls, trace: Trace, duration: _Floats | None = None, further: Columns | None = None, offset: float = 0.0
+    ) -> Submissions:
+        """What a trace says of its jobs.
+
+        Columns are user, partition and job type where jobs differ in them, and the kind of job, which is what similar
+        job types share (`name_groups`); GPUs, the hour and the day of the week; any `further` ones; and what the last
+        jobs took of the same user, partition and so on for each category, each also with the same number of GPUs, and
+        of those that agree in all of these.
+
+        Parameters
+        ----------
+        trace : the jobs.
+        duration : (N,) seconds, where they are not those that the trace states.
+        further : columns of the same jobs in the same order.
+        offset : seconds from the last Monday at midnight before second 0 of the trace to it; with 0, hours and days are
+            counted from second 0.
+        """
+        duration = trace.duration if duration is None else duration
+        categories = {name: getattr(trace, name) for name in _TEXTS}
+        kinds = name_groups(trace.job_type)
+        if len(set(kinds.tolist())) < len(set(trace.job_type.tolist())):
+            categories["kind"] = kinds
+        categories |= further.categories if further else {}
+        categories = {name: texts for name, texts in categories.items() if len(set(texts.tolist())) > 1}
+        clock = trace.arrival_time + offset
+        numbers = {
+            "GPUs": trace.scale_factor.astype(np.float64),
+            "hour": np.floor(clock / 3600.0) % 24.0,
+            "day of week": np.floor(clock / _DAY) % 7.0,
+        } | dict(further.numbers if further else {})
+        told = Columns(numbers, categories)
+        lately = _lately(told, trace.scale_factor, trace.arrival_time, duration)
+        return cls(trace.arrival_time, duration, Columns(numbers | lately, categories))
+
+
+def _lately(columns: Columns, gpus: NDArray[np.int64], submitted: _Floats, duration: _Floats) -> dict[str, _Floats]:
+    """Columns with what the last jobs of each group took: seconds of the last, and the geometric mean of ten."""
+    codes = {name: places for name, (_, places) in columns.coded.items()}
+    sizes = np.unique(gpus, return_inverse=True)[1]
+    groups: dict[str, list[NDArray[np.intp]]] = {"all jobs": [], "same GPUs": [sizes]}
+    for name, code in codes.items():
+        groups[f"same {name}"] = [code]
+        groups[f"same {name}, GPUs"] = [code, sizes]
+    if len(codes) > 1:
+        groups["same in all"] = [*codes.values(), sizes]
+    values, ended = log_seconds(duration), submitted + duration
+    lately: dict[str, _Floats] = {}
+    for name, parts in groups.items():
+        group = np.zeros(len(submitted), dtype=np.int64)
+        for part in parts:
+            joined = group * (part.max(initial=0) + 1) + part
+            group = np.unique(joined, return_inverse=True)[1].astype(np.int64)
+        last, mean = recent(group, submitted, ended, values, _RECENT)
+        lately |= {f"last, {name}": exp(last), f"mean, {name}": exp(mean)}
+    return lately
+
+
+def log_seconds(duration: _Floats) -> _Floats:
+    """Natural logarithm of durations; what takes less than a second counts as one."""
+    return log(np.maximum(duration, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Columns of jobs as numbers.
+
+    Attributes
+    ----------
+    known, asked : (K, F) of the jobs from which is learned, and (A, F) of those that are predicted.
+    names : of the F columns; categories come first.
+    labels : of each category, the texts by number; 0 is all that are rare or unknown.
+    """
+
+    known: _Floats
+    asked: _Floats
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+    @property
+    def categories(self) -> list[bool]:
+        """Which of the F columns are numbers of categories."""
+        return [place < len(self.labels) for place in range(len(self.names))]
+
+
+def encoded(columns: Columns, known: NDArray[np.intp], asked: slice | NDArray[np.intp]) -> Encoded:
+    """Columns as numbers that a model reads, of `known` jobs and of those that are `asked` for.
+
+    Categories are numbered by those that ten of the `known` jobs have, in alphabetical order; others are 0. So jobs
+    that are not known have no influence on the numbers of those that are.
+    """
+    codes, labels = [], []
+    for texts, place in columns.coded.values():
+        kept = (np.bincount(place[known], minlength=len(texts)) >= _FEWEST) & (texts != "")
+        codes.append((np.where(kept, np.cumsum(kept), 0).astype(np.float64), place))
+        labels.append(("others", *texts[kept].tolist()))
+
+    def matrix(jobs: slice | NDArray[np.intp]) -> _Floats:
+        categories = [number[place[jobs]] for number, place in codes]
+        return np.column_stack([*categories, *(values[jobs] for values in columns.numbers.values())])
+
+    return Encoded(matrix(known), matrix(asked), (*columns.categories, *columns.numbers), tuple(labels))
