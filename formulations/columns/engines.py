@@ -136,7 +136,8 @@ class Highs:
         self._solver.changeColsBounds(len(columns), columns, np.zeros(len(columns)), np.zeros(len(columns)))
         self._solver.setOptionValue("mip_rel_gap", _GAP_OF_A_BEGINNING)
         start = highspy.HighsSolution()
-        with contextlib.suppress(InfeasibleError):
+        # where there is none in time, the search of all columns begins without
+        with contextlib.suppress(InfeasibleError, RuntimeError):
             start.col_value = self._run().tolist()
         self._solver.setOptionValue("mip_rel_gap", _EXACT["mip_rel_gap"])
         self._solver.changeColsBounds(len(columns), columns, self._least[columns], self._most[columns])

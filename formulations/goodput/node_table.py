@@ -41,15 +41,16 @@ class NodeTable:
         self.n_jobs, self.n_nodes, self.gpus_per_node = N, n, g
         self.program = program
         most = int(max(ways.gpus.max(initial=0), program.held.sum(axis=1).max(initial=0)))
-        speedup, figures = np.zeros((N, n + 1, most + 1)), np.zeros((N, n + 1, most + 1))
-        use = np.zeros((N, n + 1, most + 1), dtype=np.int64)
+        # nobody is on more nodes than it has GPUs
+        shape = N, min(n, most) + 1, most + 1
+        speedup, figures, use = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64)
         at = ways.job, program.nodes, ways.gpus
         speedup[at], figures[at], use[at] = program.speedup, worth, ways.gpus
         for r in range(1, most + 1):
             better = speedup[:, :, r - 1] > speedup[:, :, r]
             for table in (speedup, figures, use):
                 table[:, :, r] = np.where(better, table[:, :, r - 1], table[:, :, r])
-        self.use, self._most = use, most
+        self.use = use
         self._terms, self._worth = program.mean.terms(speedup), figures
         self._job = np.arange(N)
         # who holds GPUs keeps them even where it has no column for as many

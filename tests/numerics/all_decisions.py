@@ -186,7 +186,7 @@ def simulations() -> Iterator[tuple[str, str]]:
 
 
 def goodput() -> Iterator[tuple[str, str]]:
-    """Fits to measured steps, one with what no sample says, and batch sizes by the embedded profiles."""
+    """Fits to measured steps, one with what no sample says, batch sizes by the embedded profiles, and selections."""
     for model in ("cifar10", "bert"):
         samples = Samples.from_frame(pd.read_csv(StringIO(example_samples(model))))
         for label, some in (("all", samples), ("one node", samples.take(samples.nodes == 1))):
@@ -196,6 +196,11 @@ def goodput() -> Iterator[tuple[str, str]]:
     for grid in GRIDS:
         best = best_batch_sizes(jobs, [1, 1, 1, 2, 4], [1, 2, 4, 8, 16], grid=grid)
         yield f"batch sizes, {grid}", digest(best.goodput, best.throughput, best.batch_size)
+    few = TraceGenerator(n_jobs=6, seed=1, mean_interarrival=500.0).generate()
+    genetic = {"search": "genetic", "generations": 20}
+    for name, settings in (("sia", {}), ("sia", {"power": -0.7}), ("pollux", {}), ("pollux", genetic)):
+        result = allocator.simulate(few, Cluster.parse("v100:8"), get_policy(name, **settings), table())
+        yield f"simulation of {name}, {settings}", digest(result.jobs, result.rounds)
 
 
 PARTS = {
