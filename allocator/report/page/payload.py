@@ -140,6 +140,7 @@ def _figures(result: SimulationResult, rho_column: str) -> dict[str, Any]:
     return {
         "accelerators": list(result.cluster.accelerators),
         "capacity": [int(count) for count in result.cluster.capacity],
+        "nodeSizes": [int(result.cluster.gpus_per_server[name]) for name in result.cluster.accelerators],
         "jobs": len(jobs),
         "jctValues": {"count": len(jct), "values": [round(value) for value in _thinned(jct)]},
         "rhoValues": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},

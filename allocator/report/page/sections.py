@@ -100,6 +100,7 @@ def timeline_section(names: Sequence[str]) -> str:
     )
     body = (
         f'<div class="controls">{choice("timeline-first", "First", names)}{second}'
+        '<label hidden>GPUs of <select id="timeline-pool"></select></label>'
         f'<span class="buttons">{buttons}</span></div>'
         '<p id="timeline-note" class="note" aria-live="polite"></p>'
         f'<p id="timeline-job" class="note" aria-live="polite" hidden></p>{panes}'
