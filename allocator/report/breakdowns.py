@@ -27,6 +27,15 @@ _OF_PARTS = {
         Figure("gpus", "GPUs", "", 1.0, "high", "GPUs that there are", 0),
         Figure("gpu_hours", "GPU hours", "", 1.0, "high", "GPU hours that the jobs had", 1),
         Figure("gpu_hours_per_job", "GPU hours a job", "", 1.0, "high", "of all completed jobs, on average", 2),
+        Figure(
+            "gang_blocked_fraction",
+            "gang blocked",
+            "%",
+            PERCENT,
+            "low",
+            "part of the time in which 8 GPUs were free, and a gang of 8 did not fit on the servers as they were",
+            1,
+        ),
         Figure("gpu_share", "GPU time", "%", PERCENT, "high", "part of the busy GPU time", 1),
         Figure("throughput_share", "work done", "%", PERCENT, "high", "part of the work done", 1),
     )
