@@ -356,3 +356,10 @@ def test_a_cluster_whose_gpus_fit_has_no_bands_to_open(drive: Drive) -> None:
     });""")
     assert told["hidden"]
     assert "Each band" not in told["note"]
+
+
+def test_jobs_are_found_by_their_partition(drive: Drive) -> None:
+    result = make_result(n_jobs=12, n_rounds=60, cluster="v100:8")
+    jobs = result.jobs.assign(partition=["red", "blue", "red-hot"] * 4)
+    told = drive('tell({ count: texts("#jobs-count")[0] });', [changed(result, jobs=jobs)], search="partition:red-h")
+    assert told["count"].startswith("4 of 12")

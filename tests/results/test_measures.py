@@ -1,6 +1,7 @@
 """Percentiles, parts of the jobs, fragmentation and contention, each against its definition in plain loops."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -236,3 +237,11 @@ def test_fragmentation_is_among_the_files(result: SimulationResult, tmp_path: Pa
     assert pd.read_csv(tmp_path / "jobs.csv")["partition"].tolist() == result.jobs["partition"].tolist()
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["gang_fits_fraction"] == result.summary().gang_fits_fraction
+
+
+def test_the_page_of_figures_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "figures.md").read_text()
+    exec(compile("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), "figures.md", "exec"), {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "['1-4', '5+'] ['red', 'blue']"
+    assert float(second.split()[-1]) <= 1

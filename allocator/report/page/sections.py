@@ -112,9 +112,9 @@ def timeline_section(names: Sequence[str]) -> str:
 def jobs_section(names: Sequence[str]) -> str:
     """All jobs of one run; filled by the script, as much of it as is in view."""
     how = (
-        "All jobs of one policy, times in hours. Search for words in id, type, user and status, or in one column, as "
-        "in type:resnet, status:completed, jct>10 or rho<1. Click a heading to sort, and a job to see it in the "
-        "timelines."
+        "All jobs of one policy, times in hours. Search for words in id, type, user, partition and status, or in one "
+        "column, as in type:resnet, status:completed, jct>10 or rho<1. Click a heading to sort, and a job to see it in "
+        "the timelines."
     )
     body = (
         f'<div class="controls">{choice("jobs-run", "Policy", names)}'
