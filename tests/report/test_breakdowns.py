@@ -2,10 +2,14 @@
 
 import re
 
+import numpy as np
+import pytest
 from rich.console import Console
 
+from allocator import Cluster
 from allocator.report import render_report
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
+from allocator.report.page.payload import fragmentation_series
 from tests.results.test_measures import run
 
 
@@ -46,3 +50,19 @@ def test_partitions_and_types_are_on_the_page() -> None:
         assert len(re.findall(r"<tr data-policy", part)) == 2
     assert f'data-value="{100 * rows[0]["fragmentation"]:.9g}"' in part
     assert ">jobs<" not in part
+
+
+def test_fragmentation_over_time_is_a_chart_where_it_is_known() -> None:
+    result = run()
+    page = render_report([result])
+    assert '<section id="fragmentation"' in page
+    assert '<section id="fragmentation"' not in render_report([run(Cluster({"red": 20, "blue": 8}))])
+    series = fragmentation_series(result.fragmentation, result.timeline, 28)
+    edges = np.array(series["time"])
+    table, middles = result.fragmentation, (edges[1:] + edges[:-1]) / 2
+    exact = np.zeros(len(middles))
+    for _, own in table.groupby("accelerator", observed=True):
+        at = np.searchsorted(own["time"], np.linspace(edges[0], edges[-1], 200 * 50 + 1)[:-1], side="right") - 1
+        exact += own["fragmented_gpus"].to_numpy()[at].reshape(200, 50).mean(axis=1) / 28
+    assert np.abs(exact - series["value"]).max() < 0.03
+    assert np.mean(series["value"]) == pytest.approx(exact.mean(), rel=0.01)

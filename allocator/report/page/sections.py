@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.bar_charts import bar_panels
-from allocator.report.charts import HOUR, cdf_chart, efficiency_chart, queue_chart, utilization_chart
+from allocator.report.charts import (
+    HOUR,
+    cdf_chart,
+    efficiency_chart,
+    fragmentation_chart,
+    queue_chart,
+    utilization_chart,
+)
 from allocator.report.page.markup import choice, section
 from allocator.report.presentation import Presentation
 
@@ -20,6 +27,7 @@ __all__ = [
     "bars_section",
     "distribution_sections",
     "efficiency_section",
+    "fragmentation_section",
     "jobs_section",
     "queue_section",
     "timeline_section",
@@ -156,6 +164,18 @@ def efficiency_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int
     )
     chart = efficiency_chart(series, of_run, title="Cluster efficiency over time")
     return section("efficiency", "Cluster efficiency", how, chart)
+
+
+def fragmentation_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
+    """Free GPUs on partly used servers over time; nothing where no run has placed jobs on servers of several GPUs."""
+    if not any(each["value"] for each in series):
+        return ""
+    how = (
+        "Free GPUs on servers that are partly used, of all GPUs of the cluster: a gang that needs whole servers cannot "
+        "have them. Less is better, for as long as jobs wait."
+    )
+    chart = fragmentation_chart(series, of_run, title="Fragmented free GPUs over time")
+    return section("fragmentation", "Fragmentation", how, chart)
 
 
 def allocation_section(names: Sequence[str]) -> str:
