@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from throughputs import InputError
 from throughputs.numerics import matmul
 
-__all__ = ["isolated_jct", "isolated_rho", "jobs_over_time", "pairwise_envy", "round_contention", "static_contention"]
+__all__ = ["isolated_jct", "isolated_rho", "pairwise_envy", "round_contention", "static_contention"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -49,7 +49,7 @@ def isolated_jct(
     -------
     (N,) seconds; inf where no type can run the job.
     """
-    times, active = jobs_over_time(arrival_time, leave_time)
+    times, active = _active_jobs(arrival_time, leave_time)
     gpus = float(capacity.sum())
     with np.errstate(divide="ignore"):
         work = total_steps / matmul(rates, capacity)
@@ -66,15 +66,8 @@ def isolated_jct(
     return result
 
 
-def jobs_over_time(arrival_time: _Floats, leave_time: _Floats) -> tuple[_Floats, _Floats]:
-    """Times (seconds, ascending) at which the number of jobs in the cluster changes, and the number from then on.
-
-    The number is at least 1, as if somebody always was there.
-
-    Parameters
-    ----------
-    arrival_time, leave_time : (N,) seconds; leave_time inf for a job that never left.
-    """
+def _active_jobs(arrival_time: _Floats, leave_time: _Floats) -> tuple[_Floats, _Floats]:
+    """Times at which the number of jobs changes, and the number from then on, at least 1."""
     left = leave_time[np.isfinite(leave_time)]
     events = np.concatenate([arrival_time, left])
     if not len(events):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from allocator import Cluster, get_policy, simulate
 from allocator.results.measures.completion import percentiles_by_group
 from allocator.results.measures.contention import (
     average_concurrency,
+    contention,
     isolated_run_jct,
     isolated_run_rho,
     unfair_share,
@@ -197,6 +199,36 @@ def test_concurrency_is_the_mean_number_of_jobs_that_a_job_saw(result: Simulatio
     for job in range(0, len(jobs), 7):
         overlap = np.minimum(done, done[job]) - np.maximum(arrival, arrival[job])
         assert found[job] == pytest.approx(np.maximum(overlap, 0).sum() / (done[job] - arrival[job]))
+
+
+@pytest.mark.parametrize("name", ["sia_r10w1", "sia_homog_r10w1", "gavel_mst_r10w1", "sia_tiny"])
+def test_concurrency_and_contention_are_those_that_sia_counts(name: str, reference_data: Callable[[str], Path]) -> None:
+    recorded = json.loads(reference_data(f"pollux_sia/runs/{name}.json").read_text())
+    told, jobs = recorded["summary"], list(recorded["jobs"].values())
+    table = pd.DataFrame(
+        {
+            "arrival_time": [float(job["submit"]) for job in jobs],
+            "completion_time": [float(job["finish"]) for job in jobs],
+            "status": "completed",
+        }
+    )
+    made = SimulationResult("sia", TWO_CLUSTERS, {}, jobs=table, rounds=table.iloc[:0], timeline=table.iloc[:0])
+    concurrency = average_concurrency(made, every=told["interval"])
+    assert concurrency == pytest.approx([job["n_avg"] for job in jobs], rel=1e-14)
+    assert contention(made, every=told["interval"]) == pytest.approx((told["mean_contention"], told["max_contention"]))
+    assert contention(made)[0] == pytest.approx(told["mean_contention"], rel=0.01)
+
+
+def test_contention_is_the_number_of_jobs_over_time(result: SimulationResult) -> None:
+    jobs = result.jobs
+    arrival, done = jobs["arrival_time"].to_numpy(), jobs["completion_time"].to_numpy()
+    clocks = np.linspace(0, result.makespan, 200_001)
+    active = np.searchsorted(arrival, clocks, side="right") - np.searchsorted(np.sort(done), clocks, side="right")
+    mean, most = contention(result)
+    assert mean == pytest.approx(active[active > 0].mean(), rel=1e-3)
+    assert most == active.max()
+    with pytest.raises(InputError, match="seconds above 0"):
+        contention(result, every=0)
 
 
 def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResult) -> None:

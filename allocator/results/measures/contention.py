@@ -9,18 +9,18 @@ Subramanya et al., Sia, SOSP 2023, and its artifact; finish-time fairness is fro
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.results.fairness import jobs_over_time
 from throughputs import InputError
 
 if TYPE_CHECKING:
     from allocator.results.result import SimulationResult
 
-__all__ = ["RunAlone", "average_concurrency", "isolated_run_jct", "isolated_run_rho", "unfair_share"]
+__all__ = ["RunAlone", "average_concurrency", "contention", "isolated_run_jct", "isolated_run_rho", "unfair_share"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -30,22 +30,86 @@ RunAlone = Callable[[str, _Ints, _Ints], _Floats]
 GPUs of that type that each has to itself all the time: (K,) seconds until it completes, inf or nan where it cannot."""
 
 
-def average_concurrency(result: SimulationResult) -> _Floats:
-    """(N,) n_avg: jobs in the cluster on the time average over each job's stay, itself included; nan if it stayed."""
+def average_concurrency(result: SimulationResult, every: float | None = None) -> _Floats:
+    """(N,) n_avg: jobs in the cluster on the time average over each job's stay, itself included; nan if it stayed.
+
+    Parameters
+    ----------
+    result : a run.
+    every : seconds between the times at which jobs are counted, as simulators do that look once a round; a job is there
+        from its arrival to before it leaves. None: always, the exact mean.
+
+    Raises
+    ------
+    InputError
+        `every` is not above 0.
+    """
+    arrival, leave, there = _stays(result)
+    passed = _Passed.of(arrival[there], leave[there], every)
+    seen, stay = passed.between(arrival, leave)
+    average = np.divide(seen, stay, out=np.full(len(arrival), np.nan), where=stay > 0)
+    # whoever comes and goes at once, or between two looks, is seen by nobody else
+    average[(stay <= 0) & np.isfinite(leave)] = 1.0
+    return np.where(np.isfinite(leave), average, np.nan)
+
+
+def contention(result: SimulationResult, every: float | None = None) -> tuple[float, float]:
+    """Mean and largest number of jobs in the cluster, over the time in which there was any; nan where there never was.
+
+    Parameters as for `average_concurrency`.
+    """
+    arrival, leave, there = _stays(result)
+    return _Passed.of(arrival[there], leave[there], every).mean_and_most()
+
+
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """The number of jobs over time: `active` jobs for `weight` seconds, or at so many looks, from each of the times."""
+
+    times: _Floats
+    active: _Floats
+    weight: _Floats
+
+    @classmethod
+    def of(cls, arrival: _Floats, leave: _Floats, every: float | None) -> _Passed:
+        if every is not None and not 0 < every < np.inf:
+            raise InputError("contention", field="every", found=every, expected="seconds above 0")
+        times = np.unique(np.concatenate([arrival, leave[np.isfinite(leave)]]))
+        if every is None:
+            return cls(times, _present(times, arrival, leave), np.append(np.diff(times), 0.0)[: len(times)])
+        looks = every * np.arange(np.ceil(times.max(initial=0.0) / every) + 1)
+        return cls(looks, _present(looks, arrival, leave), np.ones(len(looks)))
+
+    def between(self, start: _Floats, end: _Floats) -> tuple[_Floats, _Floats]:
+        """What was seen from `start` to before `end`: sums of jobs times weight, and of weight."""
+        first, last = (self.times.searchsorted(np.where(np.isfinite(t), t, np.inf)) for t in (start, end))
+        sums = (np.append(0.0, np.cumsum(each)) for each in (self.active * self.weight, self.weight))
+        seen, weight = (total[last] - total[first] for total in sums)
+        return seen, weight
+
+    def mean_and_most(self) -> tuple[float, float]:
+        """Over the times at which somebody was there."""
+        some = (self.active > 0) & (self.weight > 0)
+        if not some.any():
+            return float("nan"), float("nan")
+        mean = (self.active[some] * self.weight[some]).sum() / self.weight[some].sum()
+        return float(mean), float(self.active[some].max())
+
+
+def _present(times: _Floats, arrival: _Floats, leave: _Floats) -> _Floats:
+    """Jobs that have arrived at each of the times and not left."""
+    came, went = (np.sort(each).searchsorted(times, "right") for each in (arrival, leave))
+    return (came - went).astype(np.float64)
+
+
+def _stays(result: SimulationResult) -> tuple[_Floats, _Floats, NDArray[np.bool_]]:
+    """(N,) arrival and departure (seconds; inf for a job that never left), and whether the job could run at all."""
     jobs = result.jobs
-    arrival = jobs["arrival_time"].to_numpy(np.float64)
     leave = jobs["completion_time"].to_numpy(np.float64)
     if "leave_time" in jobs:
         leave = np.where(np.isnan(leave), jobs["leave_time"].to_numpy(np.float64), leave)
-    # who is not served at all takes nothing from others
     there = jobs["status"].astype(str).to_numpy() != "unserved"
-    times, active = jobs_over_time(arrival[there], np.where(np.isnan(leave), np.inf, leave)[there])
-    passed = np.concatenate([[0.0], np.cumsum(np.diff(times) * active[:-1])])
-    stay = leave - arrival
-    seen = np.interp(leave, times, passed) - np.interp(arrival, times, passed)
-    at_once = active[np.searchsorted(times, arrival, side="right") - 1]
-    average = np.divide(seen, stay, out=at_once.astype(np.float64), where=stay > 0)
-    return np.where(np.isnan(leave), np.nan, average)
+    return jobs["arrival_time"].to_numpy(np.float64), np.where(np.isnan(leave), np.inf, leave), there
 
 
 def isolated_run_jct(result: SimulationResult, run_alone: RunAlone) -> _Floats:
