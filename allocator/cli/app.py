@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "Simulate several policies over the same jobs and compare them.",
     "whatif": "What would happen to my cluster if it had more GPUs, more work, another policy?",
     "explain": "Why did a job of a finished run wait, who ran instead, and what would have let it run?",
+    "metrics": "Figures of finished runs, also of those of other simulators.",
     "policies": "List the policies: where each is from, what it means, and its program.",
     "trace": "Traces: draw a workload, import a job log, convert between formats, describe one.",
     "predict": "Predict how long jobs will run, from what is known when they are submitted.",

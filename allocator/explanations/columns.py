@@ -48,6 +48,11 @@ class Jobs:
     def __len__(self) -> int:
         return len(self.arrival)
 
+    @cached_property
+    def served(self) -> NDArray[np.bool_]:
+        """(N,) whether any type can run the job."""
+        return np.asarray((self.rates > 0).any(axis=1))
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:

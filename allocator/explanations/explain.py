@@ -301,7 +301,7 @@ def _overview(run: FinishedRun) -> Overview:
     end = np.where(np.isfinite(jobs.gone), jobs.gone, np.maximum(run.end, jobs.arrival))
     seconds = np.minimum(rows.finish, end[rows.job]) - rows.start
     had = np.bincount(rows.job, np.maximum(seconds, 0.0), len(jobs))
-    served = (jobs.rates > 0).any(axis=1)
+    served = jobs.served
     waited = np.where(served, np.maximum(end - jobs.arrival - had, 0.0), 0.0)
     longest = [
         job for job in np.lexsort((np.arange(len(jobs)), -waited))[:_LONGEST].tolist() if waited[job] > _ROUNDING

@@ -171,21 +171,29 @@ def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -
             return "no_share", ""
         if not policy.in_order_of_rows:
             return ("no_share", "") if by_free == "left_out" else (by_free, "")
-        before = _waiting_before(run, job, standing.clock)
-        if by_free == "left_out" and len(before):
-            return "queue_blocked", f"job {before[0]} needs {run.jobs.gpus[before[0]]}"
-        return ("ranked_behind", "") if len(before) else (by_free, "")
+        before = _first_waiting_before(run, job, standing.clock)
+        if before is None:
+            return by_free, ""
+        if by_free == "left_out":
+            return "queue_blocked", f"job {before} needs {run.jobs.gpus[before]}"
+        return "ranked_behind", ""
     if (standing.left_at_turn[shared] > 0).any():
         return "gang_does_not_fit", ""
     return ("share_met" if standing.owed < -_ROUNDING else "ranked_behind"), ""
 
 
-def _waiting_before(run: FinishedRun, job: int, clock: float) -> _Ints:
-    """Ids, ascending, of the jobs that arrived before, waited in the round from `clock`, and could run somewhere."""
-    jobs, at = run.jobs, int(run.round_start.searchsorted(clock))
-    ran = run.rows.job[run.rows.round == run.round_index[at]]
-    before = np.flatnonzero((jobs.gone[:job] > clock) & (jobs.rates[:job] > 0).any(axis=1))
-    return np.setdiff1d(before, ran)
+def _first_waiting_before(run: FinishedRun, job: int, clock: float) -> int | None:
+    """The first of the jobs that arrived before, waited in the round from `clock`, and could run somewhere.
+
+    Rows are in the order of rounds, as where standings are known.
+    """
+    jobs, number = run.jobs, run.round_index[run.round_start.searchsorted(clock)]
+    waited = jobs.served[:job] & (jobs.gone[:job] > clock)
+    first, until = run.rows.round.searchsorted([number, number + 1])
+    ran = run.rows.job[first:until]
+    waited[ran[ran < job]] = False
+    at = int(waited.argmax()) if len(waited) else 0
+    return at if len(waited) and waited[at] else None
 
 
 def _refine_events(

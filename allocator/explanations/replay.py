@@ -6,7 +6,7 @@ on the way. What it would choose is compared with who ran.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import Any
@@ -194,10 +194,9 @@ class RoundReplay:
                 drawn_at = clock
             if not here:
                 continue
-            for job, (since, until) in windows.items():
-                standing = self._standing(job, clock, position) if since <= clock < until else None
-                if standing is not None:
-                    standings[job].append(standing)
+            asked_about = [job for job, (since, until) in windows.items() if since <= clock < until]
+            for job, standing in self._standings(asked_about, clock, position):
+                standings[job].append(standing)
             self._run(position, previous_end)
             previous_end = float(run.round_end[position])
             position += 1
@@ -238,27 +237,40 @@ class RoundReplay:
         rows, at = self.run.rows, slice(self._first[position], self._until[position])
         return Assignment(rows.job[at], rows.pool[at], rows.gpus[at], rows.partner[at])
 
-    def _standing(self, job: int, clock: float, position: int) -> Standing | None:
-        """None where the job ran, or was not there."""
+    def _standings(self, jobs: list[int], clock: float, position: int) -> Iterator[tuple[int, Standing]]:
+        """Of those of the jobs that were there and did not run."""
         rows, ledger = self._rows_of(position), self.mechanism.ledger
-        at = int(ledger.jobs.searchsorted(job))
-        if job in rows.jobs or not (at < len(ledger.jobs) and ledger.jobs[at] == job):
-            return None
-        priorities = self.mechanism.priorities(clock, self._running)
-        mine = priorities[:, at]
-        theirs = priorities[rows.pool, ledger.jobs.searchsorted(rows.jobs)]
+        at = ledger.jobs.searchsorted(jobs)
+        ran = set(rows.jobs.tolist())
+        waiting = [
+            (job, k)
+            for job, k in zip(jobs, at.tolist(), strict=True)
+            if job not in ran and k < len(ledger.jobs) and ledger.jobs[k] == job
+        ]
+        if waiting:
+            priorities, owed = self.mechanism.priorities(clock, self._running), ledger.owed(clock)
+            among = ledger.jobs.searchsorted(rows.jobs)
+            for job, k in waiting:
+                yield job, self._standing(k, clock, rows, among, priorities, float(owed[k]))
+
+    def _standing(
+        self, at: int, clock: float, rows: Assignment, among: _Ints, priorities: _Floats, owed: float
+    ) -> Standing:
+        """Of the job at a position of the ledger, where the `rows` that ran are `among` the others."""
+        ledger, mine = self.mechanism.ledger, priorities[:, at]
+        theirs = priorities[rows.pool, among]
         types = len(mine)
         # of equal ones those that ran came first; what filled idle GPUs without a share came after all that had one
         mine = np.where(ledger.shares[:, at] > LEAST_SHARE, mine, np.nan)
         before = theirs >= mine[rows.pool]
-        by_share = ledger.shares[rows.pool, ledger.jobs.searchsorted(rows.jobs)] > LEAST_SHARE
+        by_share = ledger.shares[rows.pool, among] > LEAST_SHARE
         last = np.full(types, np.inf)
         np.minimum.at(last, rows.pool[by_share], theirs[by_share])
         return Standing(
             clock=clock,
             decided=bool(ledger.decided[at]),
             shares=ledger.shares[:, at].copy(),
-            owed=float(ledger.owed(clock)[at]),
+            owed=owed,
             priority=np.where(np.isfinite(mine), mine, np.nan),
             last_priority=np.where(np.isinf(last), np.nan, last),
             ahead=np.bincount(rows.pool[before], minlength=types),

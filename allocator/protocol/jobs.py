@@ -40,7 +40,7 @@ _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 # What is submitted, what the world writes, and what the decision core writes.
-_SUBMITTED = ("job_type", "scale_factor", "priority_weight", "arrival_time", "deadline", "entity", "user")
+_SUBMITTED = ("job_type", "scale_factor", "priority_weight", "arrival_time", "deadline", "entity", "user", "partition")
 _PROGRESS = ("rates", "total_steps", "steps_done", "completion_time")
 _LEDGERS = ("isolated_seconds", "current_accelerator", "current_partner")
 
@@ -63,8 +63,8 @@ class JobTable:
     Attributes
     ----------
     ids : (N,) ids of the rows, ascending.
-    job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user : (N,) as in the trace; times in
-        seconds. Steps change with the batch size.
+    job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition : (N,) as in the trace;
+        times in seconds. Steps change with the batch size.
     deadline : (N,) seconds on the clock, that of the trace or arrival_time + slo * duration; nan for a job without. A
         duration that the trace does not tell is that of its steps on v100 if the cluster has it and the job runs there,
         else on its fastest type.
@@ -97,6 +97,7 @@ class JobTable:
     deadline: _Floats
     entity: NDArray[np.object_]
     user: NDArray[np.object_]
+    partition: NDArray[np.object_]
     rates: _Floats
     steps_done: _Floats
     completion_time: _Floats
@@ -124,6 +125,7 @@ class JobTable:
         self.arrival_time = trace.arrival_time
         self.entity = trace.entity
         self.user = trace.user
+        self.partition = trace.partition
         self.membership = (
             None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
         )

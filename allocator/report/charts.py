@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from allocator.report.svg import Axis, Frame, axes, element, step_path
 
-__all__ = ["cdf_chart", "ecdf", "efficiency_chart", "policy_class", "queue_chart", "utilization_chart"]
+__all__ = [
+    "cdf_chart",
+    "ecdf",
+    "efficiency_chart",
+    "fragmentation_chart",
+    "policy_class",
+    "queue_chart",
+    "utilization_chart",
+]
 
 HOUR = 3600.0
 
@@ -131,6 +139,17 @@ def utilization_chart(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]
     described = f"{len(drawn)} runs; at most {100 * max(max(each['value']) for each in drawn):.1f} %"
     labels = "time (hours)", "busy GPUs of all GPUs"
     return _steps_chart("utilization", series, of_run, (last, 1.0), labels, title, described, y_percent=True)
+
+
+def fragmentation_chart(series: Sequence[Mapping[str, Any]], of_run: Sequence[int], *, title: str) -> str:
+    """Fragmented free GPUs over time; `series` as `payload.fragmentation_series` gives them, times in seconds."""
+    drawn = [each for each in series if each["value"]]
+    last = max(each["time"][-1] for each in drawn) / HOUR
+    most = max(max(each["value"]) for each in drawn)
+    described = f"{len(drawn)} runs; at most {100 * most:.1f} %"
+    labels = "time (hours)", "fragmented GPUs of all GPUs"
+    highest = max(most * 1.05, 0.01)
+    return _steps_chart("fragmentation", series, of_run, (last, highest), labels, title, described, y_percent=True)
 
 
 def _steps_chart(

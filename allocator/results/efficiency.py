@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from allocator.results.record import RunRecord
 
-__all__ = ["average_efficiency", "efficiency_table", "loaded_utilization", "single_gpu_rates"]
+__all__ = ["average_efficiency", "efficiency_table", "loaded_span", "loaded_utilization", "single_gpu_rates"]
 
 _NOTHING = 1e-12
 
@@ -82,11 +82,11 @@ def _worth(record: RunRecord) -> _Floats | None:
     return worth * record.row_share if record.fluid else worth
 
 
-def loaded_utilization(record: RunRecord | None) -> float | None:
-    """Busy GPU time over GPU time from the first arrival to the last; None where all jobs arrive at once.
+def loaded_span(record: RunRecord | None) -> tuple[float, float] | None:
+    """First and last arrival (seconds), as far as the run saw them; None where all jobs arrive at once.
 
-    After the last arrival a cluster runs dry, and for how long is a matter of its longest job: utilisation up to the
-    makespan says more about that job than about the policy.
+    After the last arrival a cluster runs dry, and for how long is a matter of its longest job: what is measured up to
+    the makespan says more about that job than about the policy.
     """
     if record is None or not len(record.jobs):
         return None
@@ -94,4 +94,10 @@ def loaded_utilization(record: RunRecord | None) -> float | None:
     if record.unfinished.any():
         # a run that was cut short may not have seen the last arrival
         last = min(last, float(record.round_end.max(initial=0.0)))
-    return record.utilization_between(first, last) if last > first else None
+    return (first, last) if last > first else None
+
+
+def loaded_utilization(record: RunRecord | None) -> float | None:
+    """Busy GPU time over GPU time from the first arrival to the last; None where all jobs arrive at once."""
+    span = loaded_span(record)
+    return None if record is None or span is None else record.utilization_between(*span)

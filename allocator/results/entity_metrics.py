@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.results.metrics import completion_figures
+from allocator.results.measures.completion import completion_figures
 from formulations import proportional_throughput
 
 if TYPE_CHECKING:

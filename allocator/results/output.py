@@ -17,9 +17,10 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
     """Write summary.json, jobs.csv, rounds.parquet and timeline.parquet into a directory; returns the summary.
 
     If jobs differ in weight there is also priorities.csv, entities.csv if the run has entities, and efficiency.csv if
-    jobs have deadlines and their throughput by number of GPUs is known; and for `allocator.explain` rates.parquet, and
-    decisions.parquet and shares.parquet where the policy decided on shares of time. The directory is made if needed.
-    Each file is replaced in one step, the summary last: where it stands, the run is complete.
+    jobs have deadlines and their throughput by number of GPUs is known, fragmentation.parquet where servers have
+    several GPUs; and for `allocator.explain` rates.parquet, and decisions.parquet and shares.parquet where the policy
+    decided on shares of time. The directory is made if needed. Each file is replaced in one step, the summary last:
+    where it stands, the run is complete.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -32,6 +33,7 @@ def save_result(result: SimulationResult, directory: str | Path) -> dict[str, An
         ("priorities.csv", result.priorities, len(result.priorities) > 1),
         ("entities.csv", result.entities, len(result.entities) > 0),
         ("efficiency.csv", result.efficiency, len(result.efficiency) > 0),
+        ("fragmentation.parquet", result.fragmentation, len(result.fragmentation) > 0),
     ):
         if wanted:
             write_frame(directory / name, table)

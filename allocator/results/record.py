@@ -250,8 +250,12 @@ class RunRecord:
     def utilization_between(self, start: float, end: float) -> float:
         """Busy GPU time divided by GPU time from `start` to `end` (seconds)."""
         total = self.cluster.total_gpus * (end - start)
-        busy = np.minimum(self.row_busy_until, end) - np.maximum(self.row_start, start)
-        return float((np.maximum(busy, 0.0) * self.row_gpus).sum()) / total if total > 0 else 0.0
+        return float(self.gpu_seconds_between(start, end).sum()) / total if total > 0 else 0.0
+
+    def gpu_seconds_between(self, start: float, end: float) -> _Floats:
+        """(L,) GPU-seconds that each row kept busy from `start` to `end` (seconds)."""
+        busy: _Floats = np.minimum(self.row_busy_until, end) - np.maximum(self.row_start, start)
+        return np.maximum(busy, 0.0) * self.row_gpus
 
     @cached_property
     def _successions(self) -> tuple[_Ints, NDArray[np.bool_], NDArray[np.bool_]]:
@@ -327,12 +331,18 @@ class RunRecord:
 
     def _place_codes(self) -> _Ints:
         """(L,) a number for each row's set of GPUs, or for its type and their number where placement is off."""
-        gpus = self.row_gpu_ids()
-        if not gpus:
-            count = self.row_gpu_count
-            return np.asarray(self.row_accelerator * (int(count.max(initial=0)) + 1) + count)
+        codes, places = self.row_places
+        if places:
+            return codes
+        count = self.row_gpu_count
+        return np.asarray(self.row_accelerator * (int(count.max(initial=0)) + 1) + count)
+
+    @cached_property
+    def row_places(self) -> tuple[_Ints, tuple[tuple[int, ...], ...]]:
+        """(L,) position of each row's set of GPUs among the different ones, and these; none where placement is off."""
         codes: dict[tuple[int, ...], int] = {}
-        return np.array([codes.setdefault(ids, len(codes)) for ids in gpus], dtype=np.int64)
+        rows = np.array([codes.setdefault(ids, len(codes)) for ids in self.row_gpu_ids()], dtype=np.int64)
+        return rows, tuple(codes)
 
     def row_gpu_ids(self) -> list[tuple[int, ...]]:
         """(L,) GPU ids of each row; empty where placement is off."""

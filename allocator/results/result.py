@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from allocator.explanations.explain import explain
 from allocator.results.efficiency import efficiency_table
 from allocator.results.entity_metrics import entities_table
-from allocator.results.metrics import deadline_measure, priorities_table, summarize
+from allocator.results.measures.fragmentation import GANG, fragmentation_table
+from allocator.results.measures.parts import SIZE_CLASSES, priorities_table
+from allocator.results.metrics import deadline_measure, summarize
 from allocator.results.tables import jobs_table, rounds_table, timeline_table
 from allocator.results.views.plots import plot
 
@@ -53,9 +55,9 @@ class SimulationResult:
         in seconds.
         Where the run has them also: steps_done, where a rule may cut jobs off; rho_static, rho_themis and
         scheduled_fraction (rounds in which it ran, of those in which it was there), where profiles are known; entity
-        (empty: none), user (empty: not told), deadline (seconds on the clock) and met, last_deadline and value_kept
-        where jobs have several (`deadlines.deadline_columns`), cost (dollars), measured (whether the job is in the
-        window).
+        (empty: none), user and partition (empty: not told), deadline (seconds on the clock) and met, last_deadline and
+        value_kept where jobs have several (`deadlines.deadline_columns`), cost (dollars), measured (whether the job is
+        in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
         job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Under
         policies that pack also partner, the job on the same GPUs. Without rounds: one row per job (and partner), type
@@ -64,10 +66,12 @@ class SimulationResult:
         ones.
     timeline : one row per round in which a job ran: round, start_time, end_time, active_jobs, running_jobs,
         queued_jobs, busy_gpus.
-    priorities : one row per priority weight, see `metrics.priorities_table`.
+    priorities : one row per priority weight, see `measures.parts.priorities_table`.
     entities : one row per entity, see `entity_metrics.entities_table`; empty where the run has none.
     efficiency : cluster efficiency over time, see `efficiency.efficiency_table`; empty without deadlines, and where
         throughput by number of GPUs is not known.
+    fragmentation : free GPUs over time, see `measures.fragmentation.fragmentation_table`; empty where servers have one
+        GPU, or placement is not known.
 
     >>> import allocator
     >>> trace = allocator.Trace(["a", "b"], scale_factor=[1, 1], total_steps=[360.0, 720.0], arrival_time=[0.0, 0.0])
@@ -162,13 +166,18 @@ class SimulationResult:
         """One row for each time at which it changed."""
         return efficiency_table(self.record)
 
+    @cached_property
+    def fragmentation(self) -> pd.DataFrame:
+        """One row per accelerator type and time at which its free GPUs changed."""
+        return fragmentation_table(self.record)
+
     def _record(self) -> RunRecord:
         assert self.record is not None
         return self.record
 
-    def summary(self) -> Summary:
-        """The figures of the run."""
-        return summarize(self)
+    def summary(self, *, size_classes: Sequence[int] = SIZE_CLASSES, gang: int = GANG) -> Summary:
+        """The figures of the run; with other classes of size, and another gang to be started, see `summarize`."""
+        return summarize(self, size_classes=size_classes, gang=gang)
 
     def explain(
         self,

@@ -83,6 +83,8 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["entity"] = jobs.entity
     if (jobs.user != "").any():
         columns["user"] = jobs.user
+    if (jobs.partition != "").any():
+        columns["partition"] = jobs.partition
     columns |= deadline_columns(record)
     gone = np.isin(jobs.columns["outcome"], (CUT_OFF, DROPPED, REJECTED)) & np.isnan(jobs.completion_time)
     if gone.any():

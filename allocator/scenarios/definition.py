@@ -21,6 +21,9 @@ MOST_RUNS_UNASKED = 8
 
 SOURCE = "whatif"
 
+_MOST_TYPES = 4
+"""Accelerator types that a label names one by one, whether or not rows differ in them."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -171,8 +174,9 @@ class Scenarios:
 
 def _label(row: Planned, rows: Sequence[Planned]) -> str:
     parts = []
-    if len({str(each.cluster) for each in rows}) > 1 or len(rows) == 1:
-        parts.append(str(row.cluster))
+    clusters = [each.cluster for each in rows]
+    if len(set(map(str, clusters))) > 1 or len(rows) == 1:
+        parts.append(_cluster_label(row.cluster, clusters))
     if len({each.load for each in rows}) > 1:
         parts.append(f"load {row.load:g}")
     if len({each.restart_penalty for each in rows}) > 1:
@@ -183,6 +187,15 @@ def _label(row: Planned, rows: Sequence[Planned]) -> str:
     if len({each.policy.label for each in rows}) > 1:
         parts.append(row.policy.label)
     return ", ".join(parts)
+
+
+def _cluster_label(cluster: Cluster, clusters: Sequence[Cluster]) -> str:
+    """The GPUs of all types, or where there are many types, of those in which the clusters differ."""
+    names = cluster.accelerators
+    if len(names) <= _MOST_TYPES or any(each.accelerators != names for each in clusters):
+        return str(cluster)
+    differ = [name for name in names if len({each.gpus[name] for each in clusters}) > 1]
+    return ",".join(f"{name}:{cluster.gpus[name]}" for name in differ) or f"{cluster.total_gpus} GPUs"
 
 
 def _of_penalty(seconds: float) -> str:

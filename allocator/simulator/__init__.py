@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from allocator.presets import Preset, preset, preset_names
     from allocator.results.deadlines import PUBLISHED_SLOS, assign_slos
-    from allocator.results.metrics import priorities_table, summarize
+    from allocator.results.measures.parts import priorities_table
+    from allocator.results.metrics import summarize
     from allocator.results.observers import Observer, Recorder, StretchOutcome
     from allocator.results.result import SimulationResult
     from allocator.results.views.summary import Summary
@@ -52,7 +53,7 @@ _HOME = {
     "preload": "allocator.simulator.arrivals",
     "preset": "allocator.presets",
     "preset_names": "allocator.presets",
-    "priorities_table": "allocator.results.metrics",
+    "priorities_table": "allocator.results.measures.parts",
     "simulate": "allocator.simulator.engine",
     "summarize": "allocator.results.metrics",
 }

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from allocator.cluster import Cluster
 from allocator.report import write_report
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import changed, make_result, make_results
@@ -299,3 +300,66 @@ def test_runs_with_different_seeds_are_one_policy(drive: Drive) -> None:
     mean, shown = told["average"][0].removesuffix(" (best)").split(" ±")
     assert float(mean) == pytest.approx(np.mean(values), rel=1e-3)
     assert float(shown) == pytest.approx(half, abs=0.06)
+
+
+def large_run() -> SimulationResult:
+    """Some jobs on more GPUs than there is room for rows."""
+    made = make_result(n_jobs=30, n_rounds=200, cluster="v100:600,p100:320")
+    return changed(made, cluster=Cluster(made.cluster.gpus, {"v100": 8, "p100": 4}))
+
+
+def test_types_of_a_large_cluster_are_bands_until_they_are_opened(drive: Drive) -> None:
+    script = """
+        const pool = document.getElementById("timeline-pool");
+        const canvas = document.querySelector("#pane-first canvas");
+        tell({ tall: canvas.clientHeight, note: texts("#timeline-note")[0] });
+        tell({ types: [...pool.options].map((option) => option.value) });
+        pool.value = "p100";
+        pool.dispatchEvent(new Event("change"));
+        tell({ opened: canvas.clientHeight, after: texts("#timeline-note")[0], hidden: pool.parentElement.hidden });
+    """
+    told = drive(script, [large_run()], second="none")
+    assert told["types"] == ["", "v100", "p100"]
+    assert not told["hidden"]
+    assert told["tall"] < 200
+    assert "Each band is an accelerator type" in told["note"]
+    assert told["opened"] - told["tall"] == 2 * 320
+    assert "Each band" not in told["after"]
+    assert told["address"]["open"] == ["p100"]
+
+
+def test_a_click_on_a_band_opens_the_type_and_another_closes_it(drive: Drive) -> None:
+    script = """
+        const canvas = document.querySelector("#pane-first canvas");
+        const box = canvas.getBoundingClientRect();
+        const press = (kind) => canvas.dispatchEvent(new PointerEvent(kind, {
+            clientX: box.left + 10, clientY: box.top + 26 + 5, pointerId: 1, pointerType: "mouse", bubbles: true,
+        }));
+        canvas.setPointerCapture = () => {};
+        const tall = () => canvas.clientHeight;
+        const before = tall();
+        press("pointerdown"); press("pointerup");
+        const opened = tall();
+        tell({ pool: document.getElementById("timeline-pool").value });
+        press("pointerdown"); press("pointerup");
+        tell({ grown: opened - before, back: tall() - before });
+    """
+    told = drive(script, [large_run()], second="none")
+    assert (told["pool"], told["grown"], told["back"]) == ("v100", 600, 0)
+    assert "open" not in told["address"]
+
+
+def test_a_cluster_whose_gpus_fit_has_no_bands_to_open(drive: Drive) -> None:
+    told = drive("""tell({
+        hidden: document.getElementById("timeline-pool").parentElement.hidden,
+        note: texts("#timeline-note")[0],
+    });""")
+    assert told["hidden"]
+    assert "Each band" not in told["note"]
+
+
+def test_jobs_are_found_by_their_partition(drive: Drive) -> None:
+    result = make_result(n_jobs=12, n_rounds=60, cluster="v100:8")
+    jobs = result.jobs.assign(partition=["red", "blue", "red-hot"] * 4)
+    told = drive('tell({ count: texts("#jobs-count")[0] });', [changed(result, jobs=jobs)], search="partition:red-h")
+    assert told["count"].startswith("4 of 12")

@@ -187,6 +187,15 @@ def test_settings_are_dimensions_as_in_a_sweep(scenarios):
     assert {row.point.preset for row in varied.rows()} == {"gavel"}
 
 
+def test_labels_of_clusters_of_many_types_name_those_that_differ(scenarios):
+    many = {f"vc{k:02d}": 8 * (k + 1) for k in range(15)}
+    first, *others = (allocator.Cluster(many | more) for more in ({}, {"vc03": 40}, {"vc03": 48, "vc14": 0}))
+    assert scenarios(clusters=(first, *others)).labels() == ["vc03:32,vc14:120", "vc03:40,vc14:120", "vc03:48,vc14:0"]
+    assert scenarios(clusters=(first,)).labels() == ["960 GPUs"]
+    elsewhere = scenarios(clusters=(first, allocator.Cluster({"a100": 4}))).labels()
+    assert elsewhere == [str(first), "a100:4"]
+
+
 def test_servers_and_seed_are_those_of_the_runs(scenarios):
     cluster = allocator.Cluster({"a100": 4}, {"a100": 2})
     asked = scenarios(clusters=(cluster,), seed=7, next_gpus=1)

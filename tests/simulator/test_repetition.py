@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from allocator.cluster import Cluster
 from allocator.registry import get_policy
+from allocator.results.measures.completion import PERCENTILES
 from allocator.simulator import SimulationResult, StretchOutcome, preset, simulate
 from allocator.simulator import rounds as rounds_module
 from allocator.simulator.repetition import advance, equal_increments, rounds_ahead
@@ -133,12 +134,16 @@ def assert_identical(at_once: SimulationResult, one_by_one: SimulationResult) ->
         "loaded_utilization",
         "average_queue",
         "average_active",
+        "average_contention",
         "average_queueing_time",
+        *(f"{part}_queueing_time" for part in PERCENTILES),
         "average_running_time",
+        "gpu_hours_per_job",
         "cost",
         "owned_cost",
     )
-    mine, its = ({k: v for k, v in run.summary().items() if k != "by_size"} for run in (at_once, one_by_one))
+    parts = ("by_size", "by_accelerator")
+    mine, its = ({k: v for k, v in run.summary().items() if k not in parts} for run in (at_once, one_by_one))
     assert {k: v for k, v in mine.items() if k not in skip} == {k: v for k, v in its.items() if k not in skip}
     for name in skip[2:]:
         assert mine[name] == (None if its[name] is None else pytest.approx(its[name], rel=1e-11, abs=1e-11 * scale))

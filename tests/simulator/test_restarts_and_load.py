@@ -9,7 +9,7 @@ import pytest
 from allocator import Cluster, default_table, get_policy, simulate
 from allocator.presets import Preset
 from allocator.presets.default import DEFAULT
-from allocator.results.metrics import users_table
+from allocator.results.measures.parts import users_table
 from allocator.simulator import SimulationResult, SimulationStalledError
 from tests.simulator.event_policies import OrderPolicy
 from tests.simulator.worlds import SharesPolicy, make_trace

@@ -1,6 +1,7 @@
 """Reading and writing traces: the public text formats of Gavel and Shockwave, and tables of our own.
 
-Tables of other systems, which have other columns, are read (`throughputs.traces.named_formats`) and not written.
+Tables of other systems, which have other columns, are read (`throughputs.traces.named_formats`); that of Pollux is also
+written (`throughputs.traces.goodput_traces.pollux_frame`).
 
 The text formats have one job per line, fields separated by tabs, and no header:
 
@@ -18,7 +19,7 @@ Efficient Cluster Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from throughputs.errors import InputError, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, source_of, write_frame, write_text
 from throughputs.trace import Trace
+from throughputs.traces.goodput_traces import pollux_frame
 from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
 
 __all__ = ["TRACE_FORMATS", "named_format", "read_trace", "write_trace"]
@@ -113,10 +115,13 @@ TEXT_FORMATS: dict[str, dict[str, _Field]] = {
     },
 }
 
-TRACE_FORMATS = (*TEXT_FORMATS, "table")
+TRACE_FORMATS = (*TEXT_FORMATS, "table", "pollux")
 """Names of the formats of `write_trace`; `read_trace` knows those of `NAMED_FORMATS` too."""
 
-_READ_FORMATS = (*TRACE_FORMATS, *NAMED_FORMATS)
+_READ_FORMATS = tuple(dict.fromkeys((*TRACE_FORMATS, *NAMED_FORMATS)))
+
+_POLLUX = ("deadline", "slo", "category", "working_directory")
+"""What of `_DEFAULTS` a table of Pollux keeps; how a job is started is a matter of its application."""
 
 # What a column holds when a format without it is read; duration follows from steps and throughput.
 _DEFAULTS: dict[str, object] = {
@@ -177,7 +182,15 @@ def named_format(path: str | os.PathLike[str]) -> str:
     return found if found in NAMED_FORMATS else ""
 
 
-def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto", *, lossy: bool = False) -> None:
+def write_trace(
+    trace: Trace,
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    *,
+    lossy: bool = False,
+    start: float = 0.0,
+    rename: Mapping[str, str] | None = None,
+) -> None:
     """Write a trace; the file is replaced in one step.
 
     Parameters
@@ -187,6 +200,7 @@ def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto"
     format : as for `read_trace`; "auto" takes "table" for its extensions, "shockwave" where a job changes its
         batch size and "gavel" otherwise.
     lossy : accept that the format drops or rounds something: see below.
+    start, rename : of the format "pollux", see `throughputs.traces.goodput_traces.pollux_frame`.
 
     Raises
     ------
@@ -197,10 +211,20 @@ def write_trace(trace: Trace, path: str | os.PathLike[str], format: str = "auto"
     Notes
     -----
     In every text format SLOs, and in the Gavel ones arrivals, are rounded to 6 decimals. Gavel traces have no
-    durations: they are dropped without complaint, as they follow from the steps and a throughput table.
+    durations: they are dropped without complaint, as they follow from the steps and a throughput table. So are those of
+    the format "pollux", in which samples take the place of steps, deadlines that of SLOs, and of several deadlines the
+    first is kept with `lossy`.
     """
     path = Path(path)
     _check_format(format, TRACE_FORMATS)
+    if format == "pollux":
+        _check_table_extension(path)
+        if not lossy:
+            _check_dropped(path, trace, _POLLUX, format)
+        write_frame(path, pollux_frame(trace, start=start, rename=rename))
+        return
+    if start or rename:
+        raise InputError(path, field="format", found=format, expected="pollux, with another start or other names")
     if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
         _check_table_extension(path)
         write_frame(path, trace.to_frame())
@@ -280,18 +304,21 @@ def _accepts(field: _Field, cell: str) -> bool:
 def _print(path: Path, trace: Trace, format: str, lossy: bool) -> str:
     fields = TEXT_FORMATS[format]
     if not lossy:
-        _check_dropped(path, trace, format)
+        _check_dropped(path, trace, tuple(fields), format)
     columns = [_cells(path, name, field, getattr(trace, name), lossy) for name, field in fields.items()]
     form = "\t".join(field.form for field in fields.values()) + "\n"
     return "".join(form % row for row in zip(*columns, strict=True))
 
 
-def _check_dropped(path: Path, trace: Trace, format: str) -> None:
+def _check_dropped(path: Path, trace: Trace, kept: tuple[str, ...], format: str) -> None:
+    """Refuse what is neither the default nor in the columns that are `kept`."""
     for name, default in _DEFAULTS.items():
-        if name in TEXT_FORMATS[format]:
+        if name in kept:
             continue
         values = getattr(trace, name)
         lost = np.array([value != default and value == value for value in values.tolist()], dtype=np.bool_)
+        if name == "deadline_options" and "deadline" in kept:
+            lost = np.array([len(row) > 1 for row in values.tolist()], dtype=np.bool_)
         _refuse(path, name, values, lost, f"{default!r}, as the format {format} has no such field (or lossy=True)")
 
 

@@ -8,18 +8,23 @@ training, of which the profile of its application (`throughputs.goodput.profiles
 that batch size; or `max_sample` samples, in the version of ElasticFlow, which has deadlines `ddl` on the clock. How
 long it would take as asked for is not in the table; the duration is that of the profile, on nodes of four t4 GPUs.
 
+`pollux_frame` makes such a workload of a trace, for a comparison with those systems: a trace for deadlines becomes what
+ElasticFlow's comparison with Pollux has made of it (ASPLOS 2023, sec. 6), with deadlines and samples.
+
 Sources: A. Qiao et al., "Pollux", OSDI 2021 (petuum/adaptdl); S. Jayaram Subramanya et al., "Sia", SOSP 2023; D. Gu et
 al., "ElasticFlow", ASPLOS 2023 (pkusys/ElasticFlow).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from throughputs.errors import did_you_mean
+from throughputs.errors import InputError, did_you_mean
 from throughputs.frames import FrameReader
 from throughputs.goodput.profiles import default_profiles
 from throughputs.trace import Trace
@@ -28,11 +33,14 @@ from throughputs.traces.named_rows import in_order_of_arrival, job_types, row_er
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["pollux"]
+__all__ = ["pollux", "pollux_frame"]
 
 _REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
 _ACCELERATOR, _GPUS_ON_A_NODE = "t4", 4
 _SAMPLES = ("max_sample", "samples")
+
+# A job with this much of a sample more than a whole number is through with the whole number.
+_ROUNDING = 1e-6
 
 
 def pollux(frame: pd.DataFrame, source: str, first_line: int, time_unit: float | None) -> Trace:
@@ -86,3 +94,87 @@ def _step_times(
     nodes = -(-count // _GPUS_ON_A_NODE)
     times[known] = profiles.step_times(applications[known].tolist(), _ACCELERATOR, nodes, count, sizes[known])
     return times
+
+
+def pollux_frame(trace: Trace, *, start: float = 0.0, rename: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The workload of Pollux that a trace is: a table with the columns that its simulator and its cluster scripts read.
+
+    Columns name (``APPLICATION-ID``, with the position of the job in the trace), time (seconds), application,
+    num_replicas, batch_size, category where any is known, ddl (seconds on the clock, empty for none) where any job has
+    a deadline, max_sample and samples: both the samples of the job, steps times batch size, under the names that the
+    simulator of ElasticFlow and the scripts for a cluster use. Priorities, owners, commands and values of deadlines are
+    not in it.
+
+    Parameters
+    ----------
+    trace : the jobs.
+    start : time of the trace (seconds) that becomes second 0.
+    rename : what applications are called, by the name of the model in the trace, as {"inception3": "inceptionv3"}.
+
+    Raises
+    ------
+    InputError
+        A job type that is not ``MODEL (batch size B)``; an arrival before `start`; a job with an SLO whose duration is
+        not known; or a model to be renamed that no job has.
+    """
+    import pandas as pd
+
+    models, sizes = _models(trace)
+    known = dict.fromkeys(models)
+    for name in rename or {}:
+        if name not in known:
+            raise InputError(trace.source, field="rename", found=name, expected=f"one of {', '.join(known)}")
+    applications = [(rename or {}).get(model, model) for model in models]
+    early = trace.arrival_time < start
+    if early.any():
+        row = int(np.argmax(early))
+        found = float(trace.arrival_time[row])
+        raise InputError(
+            trace.source, line=row + 1, field="arrival_time", found=found, expected=f"at least the start, {start} s"
+        )
+    samples = np.ceil(trace.total_steps * sizes - _ROUNDING)
+    columns = {
+        "name": [f"{application}-{position}" for position, application in enumerate(applications)],
+        "time": _whole_where_all_are(trace.arrival_time - start),
+        "application": applications,
+        "num_replicas": trace.scale_factor,
+        "batch_size": sizes.astype(np.int64),
+    }
+    if (trace.category != "").any():
+        columns["category"] = trace.category
+    deadline = _deadlines(trace)
+    if not np.isnan(deadline).all():
+        columns["ddl"] = _whole_where_all_are(deadline - start)
+    return pd.DataFrame(columns | dict.fromkeys(_SAMPLES, _whole_where_all_are(samples)))
+
+
+def _models(trace: Trace) -> tuple[list[str], NDArray[np.float64]]:
+    """(N,) models and batch sizes of the job types."""
+    parts = {name: re.fullmatch(r"(.+) \(batch size (\d+)\)", name) for name in dict.fromkeys(trace.job_type.tolist())}
+    for row, name in enumerate(trace.job_type.tolist()):
+        if parts[name] is None:
+            expected = "a type with its batch size, as in 'bert (batch size 64)'"
+            raise InputError(trace.source, line=row + 1, field="job_type", found=name, expected=expected)
+    found = [parts[name] for name in trace.job_type.tolist()]
+    return [each[1] for each in found if each], np.array([float(each[2]) for each in found if each])
+
+
+def _deadlines(trace: Trace) -> NDArray[np.float64]:
+    """(N,) deadlines on the clock, those of SLOs by the durations that the trace states."""
+    unknown = ~np.isnan(trace.slo) & np.isnan(trace.duration)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        expected = "a deadline, or a duration, of which an slo is a multiple"
+        raise InputError(trace.source, line=row + 1, field="slo", found=float(trace.slo[row]), expected=expected)
+    by_slo = trace.arrival_time + trace.slo * trace.duration
+    return np.where(np.isnan(trace.slo), trace.deadline, by_slo)
+
+
+def _whole_where_all_are(values: NDArray[np.float64]) -> Any:
+    """Numbers without a point, if none of them has a fraction; nan stays an empty cell."""
+    import pandas as pd
+
+    empty = np.isnan(values)
+    if (values[~empty] % 1 != 0).any():
+        return values
+    return pd.arrays.IntegerArray(np.where(empty, 0, values).astype(np.int64), empty)

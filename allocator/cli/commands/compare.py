@@ -17,6 +17,7 @@ from allocator.cli.options.runs import RunOptions, Runs
 from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
 from allocator.presets import preset
 from allocator.report.bar_charts import terminal_bars
+from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.html import write_report
 from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation
@@ -230,6 +231,8 @@ def _show(summaries: Sequence[Mapping[str, Any]], title: str) -> None:
     for summary in summaries:
         for line in extra_figures(summary):
             screen.print(f"{summary.get('label', summary['policy'])}: {line}", markup=False)
+    if any(summary.get("by_partition") for summary in summaries):
+        screen.print(parts_table(summaries, BREAKDOWNS["by_partition"]))
     if any(summary.get("by_entity") for summary in summaries):
         screen.print(entities_table(summaries))
 

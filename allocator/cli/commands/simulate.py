@@ -10,6 +10,7 @@ import typer
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions
 from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
+from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.output import save_result
@@ -73,6 +74,8 @@ def simulate_command(
     screen.print(comparison_table([summary], title=title, width=screen.width))
     for line in extra_figures(summary):
         screen.print(line)
+    if summary.get("by_partition"):
+        screen.print(parts_table([summary], BREAKDOWNS["by_partition"]))
     if summary.get("by_entity"):
         screen.print(entities_table([summary]))
     screen.print(f"Results in {out}/: summary.json, jobs.csv, rounds.parquet, timeline.parquet")

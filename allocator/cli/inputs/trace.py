@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +40,7 @@ app = typer.Typer(
 app.command("import")(import_command)
 app.command("example-log")(example_command)
 
-FormatHelp = "gavel, gavel7, shockwave or table; told from the file if omitted."
+FormatHelp = "gavel, gavel7, shockwave, table or pollux; told from the file if omitted, where it never is pollux."
 SourceFormatHelp = "gavel, gavel7, shockwave, table, elasticflow, chronus or pollux; told from the file if omitted."
 
 
@@ -110,12 +111,52 @@ def convert_command(
     source_format: Annotated[str, typer.Option("--from", help=SourceFormatHelp)] = "auto",
     target_format: Annotated[str, typer.Option("--to", help=FormatHelp)] = "auto",
     lossy: Annotated[bool, typer.Option("--lossy", help="Drop what the target format cannot hold.")] = False,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--start",
+            help="With --to pollux: the time that becomes second 0; first: the first arrival.",
+            metavar="SECONDS|first",
+        ),
+    ] = "0",
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            help="With --to pollux: what the application of a model is called: inception3=inceptionv3; repeatable.",
+            metavar="MODEL=NAME",
+        ),
+    ] = None,
     time_unit: TimeUnitOption = None,
 ) -> None:
-    """Convert a trace between formats; refuses to lose anything unless told to."""
+    """Convert a trace between formats; refuses to lose anything unless told to.
+
+    --to pollux makes the workload that the simulators of Pollux and ElasticFlow read, deadlines included.
+    """
     trace = read_trace(source, format=source_format, time_unit_seconds=time_unit)
-    write_trace(trace, target, format=target_format, lossy=lossy)
+    begin = float(trace.arrival_time[0]) if start == "first" and len(trace) else _seconds(start)
+    write_trace(trace, target, format=target_format, lossy=lossy, start=begin, rename=_names(rename or []))
     typer.echo(f"{target}: {len(trace)} jobs")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = 0.0 if text == "first" else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InputError("--start", found=text, expected="seconds, at least 0, or first")
+    return seconds
+
+
+def _names(pairs: list[str]) -> dict[str, str]:
+    names = {}
+    for pair in pairs:
+        model, equals, name = pair.partition("=")
+        if not (model and equals and name):
+            raise InputError("--rename", found=pair, expected="MODEL=NAME, as in inception3=inceptionv3")
+        names[model] = name
+    return names
 
 
 @app.command("describe")

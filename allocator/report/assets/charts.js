@@ -41,6 +41,7 @@ const charts = {
   rho: { heading: (x) => `rho at most ${x.toFixed(2)}`, value: (run, x) => cdfAt(run, run.rhoValues, x) },
   queue: { value: (run, x) => stepAt(run.queue, x * 3600), text: number },
   utilization: { value: (run, x) => stepAt(run.utilization, x * 3600) },
+  fragmentation: { value: (run, x) => stepAt(run.fragmentation, x * 3600) },
   efficiency: { value: (run, x) => stepAt(run.efficiency, x * 3600) },
 };
 

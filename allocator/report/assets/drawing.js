@@ -3,6 +3,8 @@ const LABEL_WIDTH = 92;
 const AXIS_HEIGHT = 26;
 const BAND_HEIGHT = 30;
 const GROUP_GAP = 10;
+// Pixels of a GPU below which an accelerator type is shown as a whole until it is opened.
+const THINNEST_ROW = 2;
 
 // Hues a golden angle apart, so that neighbours in the trace differ; lightness varies too, for the colour-blind.
 const jobColours = [];
@@ -11,19 +13,29 @@ function jobColour(job) {
   return jobColours[job];
 }
 
-// Vertical layout of about so many pixels: for each accelerator type a band, then its GPUs.
-function layOut(run, room) {
-  const gpus = run.capacity.reduce((sum, count) => sum + count, 0);
-  const tall = run.lanes.length ? clamp(Math.floor(room / Math.max(gpus, 1)), 1, 16) : 0;
+// Whether a run has so many GPUs that not all of them can be shown in so many pixels.
+function folds(run, room) {
+  return run.lanes.length > 0 && room < THINNEST_ROW * run.lanes.length;
+}
+
+// Vertical layout of about so many pixels: for each accelerator type a band, then its GPUs; of a large cluster only
+// those of the types that are opened.
+function layOut(run, room, opened) {
+  const foldable = folds(run, room);
+  const isOpen = (name) => run.lanes.length > 0 && (!foldable || opened.includes(name));
+  const rows = run.capacity.reduce((sum, count, at) => sum + (isOpen(run.accelerators[at]) ? count : 0), 0);
+  const tall = clamp(Math.floor(room / Math.max(rows, 1)), 1, 16);
   let [top, first] = [AXIS_HEIGHT, 0];
   const groups = run.accelerators.map((name, position) => {
     const count = run.capacity[position];
-    const group = { name, position, count, first, band: top, rows: top + BAND_HEIGHT + 2 };
-    top = group.rows + count * tall + GROUP_GAP;
+    const open = isOpen(name);
+    const group = { name, position, count, first, open, band: top, rows: top + BAND_HEIGHT + 2, nodeSize: run.nodeSizes[position] };
+    group.height = open ? count * tall : 0;
+    top = group.rows + group.height + GROUP_GAP;
     first += count;
     return group;
   });
-  return { groups, tall, total: top };
+  return { groups, tall, foldable, total: top };
 }
 
 // Where times stand in a pane: `run`, `layout`, `width`, and the stretch `from` to `to` that is shown.
@@ -60,7 +72,8 @@ function drawBand(pen, pane, group, paints) {
   const { run, width } = pane;
   pen.textAlign = "left";
   pen.fillStyle = paints.ink;
-  pen.fillText(group.name.slice(0, 14), 0, group.band + 12);
+  const sign = pane.layout.foldable ? (group.open ? "▾ " : "▸ ") : "";
+  pen.fillText(sign + group.name.slice(0, 14), 0, group.band + 12);
   pen.fillStyle = paints.soft;
   pen.fillText(`${group.count} GPUs`, 0, group.band + 27);
   pen.fillStyle = paints.veil;
@@ -76,12 +89,14 @@ function drawBand(pen, pane, group, paints) {
   });
 }
 
-// The bars of all jobs, or of some alone. Of several within half a pixel the first is drawn.
+// The bars of all jobs, or of some alone. Of several within half a pixel the first is drawn. Of a type that is not
+// opened, those of some jobs stand at the foot of its band.
 function drawBars(pen, pane, group, jobs = null) {
   const { run, layout, width, from, to } = pane;
-  const tall = layout.tall > 4 ? layout.tall - 1 : layout.tall > 2 ? layout.tall - 0.5 : layout.tall;
+  const row = layout.tall > 4 ? layout.tall - 1 : layout.tall > 2 ? layout.tall - 0.5 : layout.tall;
+  const tall = group.open ? row : BAND_HEIGHT / 4;
   for (let gpu = 0; gpu < group.count; gpu += 1) {
-    const y = group.rows + gpu * layout.tall;
+    const y = group.open ? group.rows + gpu * layout.tall : group.band + BAND_HEIGHT - tall;
     const lane = run.lanes[group.first + gpu];
     let drawnTo = -1;
     for (let bar = Math.max(countUpTo(lane.from, from) - 2, 0); bar < lane.from.length && lane.from[bar] < to; bar += 1) {
@@ -96,21 +111,39 @@ function drawBars(pen, pane, group, jobs = null) {
   }
 }
 
+// Nodes by their numbers, with a line between two, where there is room.
+function drawNodes(pen, pane, group, paints) {
+  const tall = group.nodeSize * pane.layout.tall;
+  if (group.nodeSize < 2 || tall < 6) return;
+  pen.textAlign = "left";
+  for (let node = 0; node * group.nodeSize < group.count; node += 1) {
+    const y = group.rows + node * tall;
+    pen.fillStyle = paints.line;
+    if (node) pen.fillRect(LABEL_WIDTH - 6, y - 0.5, pane.width - LABEL_WIDTH + 6, 0.5);
+    pen.fillStyle = paints.soft;
+    if (tall >= 14) pen.fillText(`node ${node}`, 12, y + tall / 2 + 4);
+  }
+}
+
 function drawPane(pen, pane, paints) {
-  const { run, layout, width } = pane;
+  const { layout, width } = pane;
   drawTimeAxis(pen, pane, paints);
   for (const group of layout.groups) {
     drawBand(pen, pane, group, paints);
-    if (!run.lanes.length) continue;
+    if (!group.open) continue;
     pen.fillStyle = paints.veil;
-    pen.fillRect(LABEL_WIDTH, group.rows, width - LABEL_WIDTH, group.count * layout.tall);
+    pen.fillRect(LABEL_WIDTH, group.rows, width - LABEL_WIDTH, group.height);
     drawBars(pen, pane, group);
+    drawNodes(pen, pane, group, paints);
   }
-  if (known(run.until) && run.until < pane.to) {
-    const x = Math.max(pixelAt(pane, run.until), LABEL_WIDTH);
+  const { until } = pane.run;
+  if (known(until) && until < pane.to) {
+    const x = Math.max(pixelAt(pane, until), LABEL_WIDTH);
     pen.textAlign = "left";
     pen.fillStyle = paints.soft;
-    for (const group of layout.groups) pen.fillText("left out, see the note", x + 8, group.rows + 16);
+    for (const group of layout.groups) {
+      if (group.open) pen.fillText("left out, see the note", x + 8, group.rows + 16);
+    }
   }
 }
 
@@ -121,7 +154,7 @@ function drawJobs(pen, pane, jobs, chosen, paints) {
     if (!run.lanes.length) continue;
     pen.globalAlpha = 0.8;
     pen.fillStyle = paints.paper;
-    pen.fillRect(LABEL_WIDTH, group.rows, width - LABEL_WIDTH, group.count * layout.tall);
+    pen.fillRect(LABEL_WIDTH, group.rows, width - LABEL_WIDTH, group.height);
     pen.globalAlpha = 1;
     drawBars(pen, pane, group, jobs);
   }

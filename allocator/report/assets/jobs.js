@@ -11,6 +11,9 @@ function jobColumns(run, baseline) {
   const jct = (each, job) => (known(each.completion[job]) ? each.completion[job] - trace.arrival[job] : null);
   const columns = [{ key: "id", title: "job", value: (job) => trace.id[job] }];
   if (trace.users) columns.push({ key: "user", title: "user", value: (job) => trace.users[trace.user[job]] });
+  if (trace.partitions) {
+    columns.push({ key: "partition", title: "partition", value: (job) => trace.partitions[trace.partition[job]] });
+  }
   columns.push(
     { key: "type", title: "type", value: (job) => trace.types[trace.type[job]] },
     { key: "gpus", title: "GPUs", value: (job) => trace.gpus[job], text: String },

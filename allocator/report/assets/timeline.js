@@ -20,6 +20,29 @@ function setUpTimelines() {
   const shown = () => panes.filter((pane) => pane.run !== null);
   let [pointedJob, pointedTrace, cursor, whole, waiting] = [-1, -1, null, 1, 0];
   let usual = { from: 0, to: 1 };
+  const pool = byId("timeline-pool");
+
+  // The accelerator types whose GPUs are shown, where there are too many for all.
+  function fold() {
+    const room = shown().length > 1 ? 400 : 760;
+    const opened = view.getAll("open");
+    for (const pane of shown()) pane.layout = layOut(pane.run, room, opened);
+    const names = [...new Set(shown().filter((pane) => pane.layout.foldable).flatMap((pane) => pane.run.accelerators))];
+    pool.parentElement.hidden = !names.length;
+    pool.replaceChildren(new Option("none", ""), ...names.map((name) => new Option(name)));
+    pool.value = names.find((name) => opened.includes(name)) ?? "";
+  }
+
+  function refold() {
+    fold();
+    describe();
+    draw();
+  }
+
+  function toggle(name) {
+    const opened = view.getAll("open");
+    show({ open: opened.includes(name) ? opened.filter((each) => each !== name) : [...opened, name] });
+  }
 
   function choose() {
     for (const pane of panes) {
@@ -28,10 +51,10 @@ function setUpTimelines() {
       pane.figure.hidden = pane.run === null;
     }
     if (!shown().length) panes[0].run = detailOf(0);
-    const room = shown().length > 1 ? 400 : 760;
-    for (const pane of shown()) pane.layout = layOut(pane.run, room);
+    fold();
     whole = Math.max(...shown().map((pane) => pane.run.busyUntil), 1);
-    const few = shown().map((pane) => timeOfBars(pane.run, FEW_BARS)).filter((time) => time > 0);
+    const few = shown().map(({ run, layout }) => (layout.foldable ? whole : timeOfBars(run, FEW_BARS)))
+      .filter((time) => time > 0);
     usual = { from: 0, to: few.length ? Math.min(...few) : whole };
     setStretch();
   }
@@ -59,6 +82,9 @@ function setUpTimelines() {
     const parts = [];
     if (shown().every(({ run }) => !run.busyUntil)) parts.push("Nothing ran.");
     else parts.push(`Shown: ${hours(from, 1)} to ${hours(to, 1)} of ${hours(whole, 1)}.`);
+    if (shown().some(({ layout }) => layout.foldable) && !view.has("open")) {
+      parts.push("Each band is an accelerator type: click one, or choose it above, to see its GPUs node by node.");
+    }
     for (const { run, canvas } of shown()) {
       const own = [];
       if (run.busyUntil && !run.lanes.length) own.push("The run did not place jobs on GPUs: busy GPUs only.");
@@ -143,10 +169,11 @@ function setUpTimelines() {
     const box = pane.canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     const { run, layout } = pane;
-    const group = layout.groups.find((each) => y >= each.band && y < each.rows + each.count * layout.tall);
-    if (!group || x < LABEL_WIDTH) return null;
+    const group = layout.groups.find((each) => y >= each.band && y < each.rows + each.height);
+    const onBand = Boolean(group) && y < group.rows;
+    if (!group || x < LABEL_WIDTH) return onBand ? { group, onBand, time: null, bars: [] } : null;
     const time = timeAt(pane, x);
-    if (y < group.rows || !run.lanes.length) return { group, time, bars: [] };
+    if (onBand || !group.open) return { group, onBand, time, bars: [] };
     const gpu = group.first + Math.min(Math.floor((y - group.rows) / layout.tall), group.count - 1);
     // Bars a fraction of a pixel wide should still be found: look within half a pixel.
     const slack = (pane.to - pane.from) / (pane.width - LABEL_WIDTH) / 2;
@@ -163,8 +190,9 @@ function setUpTimelines() {
     const found = under(pane, event);
     pointedJob = found?.bars.length ? found.bars[0].job : -1;
     pointedTrace = pane.run.trace;
+    pane.canvas.style.cursor = found?.onBand && pane.layout.foldable ? "pointer" : "";
     setCursor(found ? found.time : null);
-    if (!found) return hideTip();
+    if (!known(found?.time)) return hideTip();
     return showTip(event, ...told(pane, found));
   }
 
@@ -189,7 +217,8 @@ function setUpTimelines() {
         `${rounds} ${rounds === 1 ? "round" : "rounds"}`),
     ]);
     const idle = bars.length ? "" : ": idle";
-    lines.push(make("div", `${group.name}, GPU ${gpu}${idle}, at ${hours(time)}`));
+    const node = group.nodeSize > 1 ? `, node ${Math.floor((gpu - group.first) / group.nodeSize)}` : "";
+    lines.push(make("div", `${group.name}${node}, GPU ${gpu}${idle}, at ${hours(time)}`));
     for (const { run } of bars.length ? others.filter((each) => each.run.trace === pane.run.trace) : []) {
       const row = make("div");
       row.append(swatch(run.policy), make("span", `${run.name}: ${whereabouts(run, bars[0].job, time)}`));
@@ -247,8 +276,10 @@ function setUpTimelines() {
     for (const end of ["pointerup", "pointercancel"]) {
       canvas.addEventListener(end, (event) => {
         if (end === "pointerup" && grip && !grip.moved) {
-          const bars = under(pane, event)?.bars ?? [];
-          show({ job: bars.length ? traceOf(pane.run).id[bars[0].job] : null });
+          const found = under(pane, event);
+          const bars = found?.bars ?? [];
+          if (found?.onBand && pane.layout.foldable) toggle(found.group.name);
+          else show({ job: bars.length ? traceOf(pane.run).id[bars[0].job] : null });
         }
         fingers.delete(event.pointerId);
         grip = null;
@@ -283,7 +314,9 @@ function setUpTimelines() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   matchMedia("print").addEventListener("change", draw);
+  pool.addEventListener("change", () => show({ open: pool.value }));
   watch(["first", "second"], choose);
+  watch(["open"], refold);
   watch(["from", "to"], setStretch);
   watch(["job", "first", "second"], () => {
     describeJob();

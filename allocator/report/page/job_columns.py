@@ -14,7 +14,7 @@ __all__ = ["outcome_columns", "trace_columns"]
 
 
 def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
-    """Ids, types, GPUs, arrivals (whole seconds), and users and deadlines where there are any, of N jobs."""
+    """Ids, types, GPUs, arrivals (whole seconds), and users, partitions and deadlines where any are, of N jobs."""
     columns = {
         "id": [str(label) for label in jobs["job_id"]],
         **_coded("type", "types", jobs["job_type"]),
@@ -23,6 +23,8 @@ def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
     }
     if "user" in jobs:
         columns |= _coded("user", "users", jobs["user"])
+    if "partition" in jobs:
+        columns |= _coded("partition", "partitions", jobs["partition"])
     if "deadline" in jobs:
         columns["deadline"] = whole_numbers(jobs["deadline"])
     return columns

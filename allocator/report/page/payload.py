@@ -140,12 +140,14 @@ def _figures(result: SimulationResult, rho_column: str) -> dict[str, Any]:
     return {
         "accelerators": list(result.cluster.accelerators),
         "capacity": [int(count) for count in result.cluster.capacity],
+        "nodeSizes": [int(result.cluster.gpus_per_server[name]) for name in result.cluster.accelerators],
         "jobs": len(jobs),
         "jctValues": {"count": len(jct), "values": [round(value) for value in _thinned(jct)]},
         "rhoValues": {"count": len(rho), "values": [round(value, 4) for value in _thinned(rho)]},
         "queue": queue_series(result.timeline),
         "utilization": utilization_series(result.timeline, result.cluster.total_gpus),
         "efficiency": efficiency_series(result.efficiency),
+        "fragmentation": fragmentation_series(result.fragmentation, result.timeline, result.cluster.total_gpus),
     }
 
 
@@ -206,6 +208,23 @@ def efficiency_series(efficiency: pd.DataFrame) -> dict[str, list[float]]:
         bins = np.linspace(times[0], times[-1], QUEUE_POINTS + 1)
         times, values = bins, interval_means(times[:-1], times[1:], values, bins)
     return {"time": [round(t) for t in times.tolist()], "value": [_short(v, 4) for v in values.tolist()]}
+
+
+def fragmentation_series(fragmentation: pd.DataFrame, timeline: pd.DataFrame, gpus: int) -> dict[str, list[float]]:
+    """Free GPUs on partly used servers, of all `gpus`, over time in the form of `queue_series`, means over equal bins;
+    nothing where it is not known.
+    """
+    if not len(fragmentation) or not len(timeline):
+        return {"time": [], "value": []}
+    bins = np.linspace(
+        float(timeline["start_time"].iloc[0]), float(timeline["end_time"].iloc[-1]), UTILIZATION_BINS + 1
+    )
+    start = fragmentation["time"].to_numpy(np.float64)
+    pool = fragmentation["accelerator"].cat.codes.to_numpy()
+    # the row of a type holds until its next one
+    end = np.where(np.append(pool[1:] == pool[:-1], False), np.append(start[1:], bins[-1]), np.maximum(start, bins[-1]))
+    values = interval_means(start, end, fragmentation["fragmented_gpus"].to_numpy(np.float64) / gpus, bins)
+    return {"time": [round(t) for t in bins.tolist()], "value": [_short(v, 4) for v in values.tolist()]}
 
 
 def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.bar_charts import bar_panels
-from allocator.report.charts import HOUR, cdf_chart, efficiency_chart, queue_chart, utilization_chart
+from allocator.report.charts import (
+    HOUR,
+    cdf_chart,
+    efficiency_chart,
+    fragmentation_chart,
+    queue_chart,
+    utilization_chart,
+)
 from allocator.report.page.markup import choice, section
 from allocator.report.presentation import Presentation
 
@@ -20,6 +27,7 @@ __all__ = [
     "bars_section",
     "distribution_sections",
     "efficiency_section",
+    "fragmentation_section",
     "jobs_section",
     "queue_section",
     "timeline_section",
@@ -100,6 +108,7 @@ def timeline_section(names: Sequence[str]) -> str:
     )
     body = (
         f'<div class="controls">{choice("timeline-first", "First", names)}{second}'
+        '<label hidden>GPUs of <select id="timeline-pool"></select></label>'
         f'<span class="buttons">{buttons}</span></div>'
         '<p id="timeline-note" class="note" aria-live="polite"></p>'
         f'<p id="timeline-job" class="note" aria-live="polite" hidden></p>{panes}'
@@ -111,9 +120,9 @@ def timeline_section(names: Sequence[str]) -> str:
 def jobs_section(names: Sequence[str]) -> str:
     """All jobs of one run; filled by the script, as much of it as is in view."""
     how = (
-        "All jobs of one policy, times in hours. Search for words in id, type, user and status, or in one column, as "
-        "in type:resnet, status:completed, jct>10 or rho<1. Click a heading to sort, and a job to see it in the "
-        "timelines."
+        "All jobs of one policy, times in hours. Search for words in id, type, user, partition and status, or in one "
+        "column, as in type:resnet, status:completed, jct>10 or rho<1. Click a heading to sort, and a job to see it in "
+        "the timelines."
     )
     body = (
         f'<div class="controls">{choice("jobs-run", "Policy", names)}'
@@ -155,6 +164,18 @@ def efficiency_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int
     )
     chart = efficiency_chart(series, of_run, title="Cluster efficiency over time")
     return section("efficiency", "Cluster efficiency", how, chart)
+
+
+def fragmentation_section(series: Sequence[Mapping[str, Any]], of_run: Sequence[int]) -> str:
+    """Free GPUs on partly used servers over time; nothing where no run has placed jobs on servers of several GPUs."""
+    if not any(each["value"] for each in series):
+        return ""
+    how = (
+        "Free GPUs on servers that are partly used, of all GPUs of the cluster: a gang that needs whole servers cannot "
+        "have them. Less is better, for as long as jobs wait."
+    )
+    chart = fragmentation_chart(series, of_run, title="Fragmented free GPUs over time")
+    return section("fragmentation", "Fragmentation", how, chart)
 
 
 def allocation_section(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ __all__ = ["Policies", "half_width"]
 
 _CONFIDENCE = 0.95
 # What tells the rows of the tables within a summary apart.
-_ROW_KEYS = ("gpus", "user", "entity", "priority_weight")
+_ROW_KEYS = ("accelerator", "gpus", "user", "partition", "entity", "priority_weight")
 
 
 @dataclass(frozen=True, eq=False)

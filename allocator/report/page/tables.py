@@ -1,4 +1,4 @@
-"""The tables of figures: of the policies, and of the sizes, users and entities of their jobs.
+"""The tables of figures: of the policies, and of parts of their runs.
 
 Rows carry ``data-policy`` so that the legend can hide them, cells ``data-value`` so that the script can sort, relate
 to a baseline and write CSV; headings say in ``data-better`` which end of their column is better.
@@ -7,15 +7,14 @@ to a baseline and write CSV; headings say in ``data-better`` which end of their 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from allocator.report.breakdowns import BREAKDOWNS, NEITHER, Breakdown
 from allocator.report.charts import policy_class
 from allocator.report.figures import (
-    FIGURES,
     MISSING,
     Figure,
     best_rows,
@@ -29,22 +28,6 @@ from allocator.report.page.seeds import Policies
 from allocator.report.presentation import Presentation, free_restarts
 
 __all__ = ["breakdown_sections", "comparison_section"]
-
-MOST_USERS = 40
-"""Users of each policy on the page, those with the most GPU time; the results have all of them."""
-
-_COMPLETION = ("average_jct", "median_jct", "p99_jct", "average_queueing_time", "worst_rho")
-# More of these is neither better nor worse.
-_NEITHER = ("gpu_hours", "gpu_share", "throughput_share")
-_OF_PART = {
-    figure.key: figure
-    for figure in (
-        *FIGURES,
-        Figure("gpu_hours", "GPU hours", "", 1.0, "high", "GPU hours that the jobs had", 1),
-        Figure("gpu_share", "GPU time", "%", 0.01, "high", "part of the busy GPU time", 1),
-        Figure("throughput_share", "work done", "%", 0.01, "high", "part of the work done", 1),
-    )
-}
 
 
 def comparison_section(policies: Policies) -> str:
@@ -77,86 +60,31 @@ def comparison_section(policies: Policies) -> str:
     return section("comparison", "Comparison", how, _table(heads, rows))
 
 
-@dataclass(frozen=True)
-class _Breakdown:
-    """A table of parts of the jobs of each policy.
-
-    Attributes
-    ----------
-    rows : key of the rows in a summary.
-    key, heading : key of what tells the parts apart, and its heading.
-    title, about : heading of the section, and what it shows.
-    figures : columns, those that any of the rows has.
-    nameless : what a part without a name is called.
-    most : rows of a policy that are shown, the first ones.
-    """
-
-    rows: str
-    key: str
-    heading: str
-    title: str
-    about: str
-    figures: tuple[str, ...]
-    nameless: str = ""
-    most: int | None = None
-
-
-_BREAKDOWNS = (
-    _Breakdown(
-        "by_size",
-        "gpus",
-        "GPUs",
-        "By size of job",
-        "What jobs of each size got: how many GPUs a job needs decides how hard it is to place.",
-        (*_COMPLETION, "restart_gpu_hours"),
-    ),
-    _Breakdown(
-        "by_user",
-        "user",
-        "user",
-        "By user",
-        f"What the jobs of each user got, most GPU time first; beyond {MOST_USERS} users the rest is in summary.json.",
-        ("gpu_hours", "gpu_share", *_COMPLETION),
-        "(none)",
-        MOST_USERS,
-    ),
-    _Breakdown(
-        "by_entity",
-        "entity",
-        "entity",
-        "By entity",
-        "What the jobs of each entity got, with those of all entities inside it.",
-        ("gpu_share", "throughput_share", *_COMPLETION),
-        "(outside)",
-    ),
-)
-
-
 def breakdown_sections(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What jobs of each size, user and entity got; nothing where the jobs do not differ in it."""
-    sections = (_breakdown(summaries, of) for of in _BREAKDOWNS)
+    """What jobs of each size, user, partition and entity got; nothing where the jobs do not differ in it."""
+    sections = (_breakdown(summaries, of) for of in BREAKDOWNS.values())
     return [text for text in sections if text]
 
 
-def _breakdown(summaries: Sequence[Mapping[str, Any]], of: _Breakdown) -> str:
+def _breakdown(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> str:
     """A row per policy and part of its jobs."""
     names = Presentation.of(summaries).names
     parts = [(at, row) for at, summary in enumerate(summaries) for row in (summary.get(of.rows) or [])[: of.most]]
     if not parts:
         return ""
     found = [row for _, row in parts]
-    figures = [_OF_PART[name] for name in of.figures if any(row.get(name) is not None for row in found)]
-    heads = (
-        _head("policy") + _head(of.heading, kind="text") + _head("jobs") + "".join(_head(f.heading, f) for f in figures)
-    )
+    figures = of.figures(found)
+    counted = any("jobs" in row for row in found)
+    heads = _head("policy") + _head(of.heading, kind="text") + (_head("jobs") if counted else "")
+    heads += "".join(_head(figure.heading, figure) for figure in figures)
     columns = [_cells(figure, found, None) for figure in figures]
     rows = []
     for at, (position, row) in enumerate(parts):
         part = escape(row[of.key])
         name = f'<td class="text" data-value="{part}">{part or of.nameless}</td>'
-        jobs = f'<td data-value="{row["jobs"]}">{format_count(row["jobs"])}</td>'
+        jobs = [f'<td data-value="{row["jobs"]}">{format_count(row["jobs"])}</td>'] if counted else []
         rows.append(
-            _row(position, names[position], [name, jobs, *(column[at] for column in columns)], part=row[of.key])
+            _row(position, names[position], [name, *jobs, *(column[at] for column in columns)], part=row[of.key])
         )
     return section(of.rows.replace("_", "-"), of.title, of.about, _table(heads, rows, tall=len(rows) > 60))
 
@@ -169,7 +97,7 @@ def _table(heads: str, rows: Sequence[str], *, tall: bool = False) -> str:
 def _head(text: str, figure: Figure | None = None, about: str = "", kind: str = "") -> str:
     if figure is not None:
         about = figure.about
-    better = "" if figure is None or figure.key in _NEITHER else f' data-better="{figure.better}"'
+    better = "" if figure is None or figure.key in NEITHER else f' data-better="{figure.better}"'
     unit = f" ({figure.unit})" if figure is not None and figure.unit else ""
     kind = f' class="{kind}"' if kind else ""
     sort = f'<button type="button" title="{escape(about)}">{escape(text + unit)}</button>'

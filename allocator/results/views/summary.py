@@ -41,10 +41,12 @@ class Summary(Mapping[str, Any]):
     policy, label, cluster : names of the policy, of the run (that of the policy where it has no other) and the cluster.
     status, status_detail : "completed", or "saturated" with the reason.
     completed_jobs : jobs that completed, those that were cut off included.
-    average_jct, median_jct, p99_jct, geometric_mean_jct, harmonic_mean_jct : completion times of the completed jobs,
-        seconds.
+    average_jct, median_jct, p90_jct, p95_jct, p99_jct, p99_9_jct, geometric_mean_jct, harmonic_mean_jct : completion
+        times of the completed jobs, seconds.
     average_queueing_time, average_running_time : parts of the average JCT, seconds: without GPUs, from arrival on and
         whenever the job was preempted, and on GPUs, with what starts took.
+    median_queueing_time, p90_queueing_time, p95_queueing_time, p99_queueing_time, p99_9_queueing_time : percentiles of
+        the first of them, seconds.
     average_rho, worst_rho : of the completed jobs.
     unfair_fraction, very_unfair_fraction : share of the completed jobs with rho above 1.05, and above 1.1.
     average_rho_static, worst_rho_static, unfair_fraction_static, very_unfair_fraction_static : by static contention.
@@ -55,13 +57,17 @@ class Summary(Mapping[str, Any]):
     makespan : clock when the last job completed, seconds.
     utilization : busy GPU time over GPU time up to the makespan.
     loaded_utilization : the same from the first arrival to the last.
-    average_queue, average_active : jobs that waited, and jobs in the cluster, time average.
+    average_queue, largest_queue : jobs that waited: time average, and the most at a time.
+    average_active : jobs in the cluster, time average.
+    average_contention, largest_contention : jobs in the cluster per GPU: time average, and the most at a time.
     jobs : jobs measured.
     unserved_jobs, dropped_jobs, rejected_jobs, cut_off_jobs, unfinished_jobs : that no accelerator type can run; given
         up; not admitted; taken off by a rule before their last step; left when the run was cut short.
     preemptions, migrations : times a job was not given the GPUs it had before; those in which it went on at once with
         others.
     restart_gpu_hours : GPU hours that starts and restarts took; 0 where they are free.
+    restarts_per_job : starts after the first, preemptions that were made up for, on average over jobs that ran.
+    gpu_hours_per_job : GPU hours of a completed job, on average.
     lease_extensions, lease_opportunities, lease_extension_rate : rounds in which a job kept the GPUs of the round
         before, rounds in which it could have, and their ratio.
     mean_envy, largest_envy : difference between two jobs in the fraction of their rounds in which they ran, over all
@@ -80,9 +86,14 @@ class Summary(Mapping[str, Any]):
     policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation, imports left out.
     window_start, window_end, window_utilization : of a run with a window: seconds, seconds, and the utilisation of all
         GPUs in between.
+    fragmentation : GPU time that was free on partly used servers, over all that was free, while jobs arrived.
+    gang_fits_fraction, gang_blocked_fraction : part of that time in which a gang of 8 GPUs could have started, and in
+        which it could not though 8 GPUs of the type were free; see `measures.fragmentation`.
     by_priority : rows of `SimulationResult.priorities`, where jobs differ in weight.
-    by_size : one row per number of GPUs (1, 2-4, 5-8, 9+), where jobs differ in it.
-    by_user : one row per user, where the jobs name theirs.
+    by_size : one row per number of GPUs (1, 2-4, 5-8, 9-16, 17+), where jobs differ in it.
+    by_user, by_partition : one row per user, and per partition (virtual cluster), where the jobs name theirs.
+    by_accelerator : one row per accelerator type, where there are several: GPU hours, those of a completed job,
+        utilisation, fragmentation.
     by_entity : rows of `SimulationResult.entities`, where the run has entities.
 
     >>> import allocator
@@ -101,10 +112,18 @@ class Summary(Mapping[str, Any]):
     completed_jobs: int
     average_jct: float | None = _figure("s")
     median_jct: float | None = _figure("s")
+    p90_jct: float | None = _figure("s")
+    p95_jct: float | None = _figure("s")
     p99_jct: float | None = _figure("s")
+    p99_9_jct: float | None = _figure("s")
     geometric_mean_jct: float | None = _figure("s")
     harmonic_mean_jct: float | None = _figure("s")
     average_queueing_time: float | None = _figure("s")
+    median_queueing_time: float | None = _figure("s")
+    p90_queueing_time: float | None = _figure("s")
+    p95_queueing_time: float | None = _figure("s")
+    p99_queueing_time: float | None = _figure("s")
+    p99_9_queueing_time: float | None = _figure("s")
     average_running_time: float | None = _figure("s")
     average_rho: float | None = None
     worst_rho: float | None = None
@@ -126,7 +145,10 @@ class Summary(Mapping[str, Any]):
     utilization: float
     loaded_utilization: float | None = None
     average_queue: float | None = _figure("jobs")
+    largest_queue: int | None = _figure("jobs")
     average_active: float | None = _figure("jobs")
+    average_contention: float | None = _figure("jobs/GPU")
+    largest_contention: float | None = _figure("jobs/GPU")
     jobs: int
     unserved_jobs: int
     dropped_jobs: int
@@ -136,6 +158,8 @@ class Summary(Mapping[str, Any]):
     preemptions: int
     migrations: int | None = None
     restart_gpu_hours: float | None = _figure("GPU h")
+    restarts_per_job: float | None = None
+    gpu_hours_per_job: float | None = _figure("GPU h")
     lease_extensions: int | None = None
     lease_opportunities: int | None = None
     lease_extension_rate: float | None = None
@@ -162,9 +186,14 @@ class Summary(Mapping[str, Any]):
     window_start: float | None = _figure("s")
     window_end: float | None = _figure("s")
     window_utilization: float | None = None
+    fragmentation: float | None = None
+    gang_fits_fraction: float | None = None
+    gang_blocked_fraction: float | None = None
     by_priority: list[dict[str, Any]] | None = None
     by_size: list[dict[str, Any]] | None = None
     by_user: list[dict[str, Any]] | None = None
+    by_partition: list[dict[str, Any]] | None = None
+    by_accelerator: list[dict[str, Any]] | None = None
     by_entity: list[dict[str, Any]] | None = None
     _names: tuple[str, ...] = ()
 

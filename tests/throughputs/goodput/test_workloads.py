@@ -97,3 +97,78 @@ def test_all_published_workloads(public_data: Callable[[str], Path], tmp_path: P
         assert (trace.category == "adaptive").all()
         assert np.isfinite(trace.duration).all()
     assert (len(files), jobs) == (120, 37600)
+
+
+def deadline_trace(**columns: object) -> Trace:
+    given: dict[str, object] = {"deadline": [1000.0, np.nan, 900.5]}
+    return Trace(
+        ["bert (batch size 64)", "inception3 (batch size 32)", "bert (batch size 12)"],
+        [2, 4, 1],
+        [100.0, 7.0, 2.5],
+        [100.0, 160.0, 180.0],
+        **given | columns,  # type: ignore[arg-type]
+    )
+
+
+def test_a_trace_with_deadlines_as_a_workload_of_pollux(tmp_path: Path) -> None:
+    trace, path = deadline_trace(category=["adaptive", "rigid", "rigid"]), tmp_path / "pollux.csv"
+    write_trace(trace, path, "pollux", start=100.0, rename={"inception3": "inceptionv3"})
+    assert path.read_text().splitlines() == [
+        "name,time,application,num_replicas,batch_size,category,ddl,max_sample,samples",
+        "bert-0,0,bert,2,64,adaptive,900.0,6400,6400",
+        "inceptionv3-1,60,inceptionv3,4,32,rigid,,224,224",
+        "bert-2,80,bert,1,12,rigid,800.5,30,30",
+    ]
+    again = read_trace(path)
+    assert again.total_steps.tolist() == trace.total_steps.tolist()
+    assert (again.deadline + 100 == trace.deadline).tolist() == [True, False, True]
+    write_trace(read_trace(path), tmp_path / "again.csv", "pollux")
+    assert (tmp_path / "again.csv").read_text() == path.read_text()
+
+
+def test_slos_become_deadlines_by_the_durations(tmp_path: Path) -> None:
+    slos = deadline_trace(deadline=None, slo=[2.0, np.nan, 1.5], duration=[50.0, np.nan, 20.0])
+    write_trace(slos, tmp_path / "pollux.csv", "pollux")
+    assert read_trace(tmp_path / "pollux.csv").deadline[[0, 2]].tolist() == [200.0, 210.0]
+    with pytest.raises(InputError, match=r"trace:1: field 'slo': found 2.0, expected a deadline, or a duration"):
+        write_trace(deadline_trace(deadline=None, slo=[2.0, np.nan, 1.5]), tmp_path / "none.csv", "pollux")
+    assert not (tmp_path / "none.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({}, {"start": 120.0}, "trace:1: field 'arrival_time': found 100.0, expected at least the start, 120.0 s"),
+        ({}, {"rename": {"bart": "bert"}}, "field 'rename': found 'bart', expected one of bert, inception3"),
+        (
+            {"user": ["ann", "", ""]},
+            {},
+            "field 'user': found 'ann', expected '', as the format pollux has no such field",
+        ),
+        (
+            {"deadline": None, "deadline_options": [(), ((200.0, 2.0), (300.0, 1.0)), ()]},
+            {},
+            "field 'deadline_options'",
+        ),
+    ],
+)
+def test_what_a_workload_of_pollux_cannot_hold(
+    columns: dict[str, object], options: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        write_trace(deadline_trace(**columns), tmp_path / "none.csv", "pollux", **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "none.csv").exists()
+
+
+def test_job_types_of_a_workload_of_pollux_have_batch_sizes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="field 'job_type': found 'A3C', expected a type with its batch size"):
+        write_trace(Trace(["A3C"], [1], [1.0], [0.0]), tmp_path / "none.csv", "pollux")
+    with pytest.raises(InputError, match="expected pollux, with another start or other names"):
+        write_trace(deadline_trace(), tmp_path / "none.csv", "table", start=5.0)
+
+
+def test_the_comparison_of_elasticflow_with_pollux(public_data: Callable[[str], Path], tmp_path: Path) -> None:
+    trace = read_trace(public_data("elasticflow/traces/elasticVpollux_e.csv"))
+    write_trace(trace, tmp_path / "p.csv", "pollux", start=float(trace.arrival_time[0]))
+    written = [line.rpartition(",")[0] for line in (tmp_path / "p.csv").read_text().splitlines()]
+    assert written == public_data("pollux_sia/elasticVpollux_p_rebuilt.csv").read_text().splitlines()

@@ -1,0 +1,71 @@
+"""``allocator metrics``: figures of runs that are over, whoever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from allocator.cli.options.shared import JsonOption, console, print_json
+from allocator.report.figures import MISSING, format_count
+from allocator.results.measures.judgement import deadline_judgement
+from allocator.results.measures.recorded_runs import read_recorded_jobs
+
+_ADMISSION = {"accepted": "accepted", "declined": "declined", "not_submitted": "not submitted in this run"}
+_ENDS = {
+    "met": "met",
+    "late": "completed late",
+    "missed": "not completed and past the deadline",
+    "open": "not completed and before it",
+}
+
+app = typer.Typer(no_args_is_help=True, help="Figures of finished runs, also of those of other simulators.")
+
+
+@app.callback()
+def _whole() -> None:
+    pass
+
+
+@app.command("deadlines")
+def deadlines_command(
+    run: Annotated[
+        Path,
+        typer.Argument(help="Folder of a run, or a log or summary of Pollux' simulators (JSON).", metavar="RUN"),
+    ],
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="Trace with the deadlines; those in the run if omitted.", metavar="FILE"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How many deadlines did a run keep, whether or not its scheduler knew of them?
+
+    Jobs are matched with those of --trace by name, or by the number behind the last dash of the name, which is the
+    position in the trace. The satisfactory ratio is given over all jobs with a deadline, and over the jobs that have
+    finished so far, as the simulator of ElasticFlow's comparison with Pollux does.
+    """
+    figures = deadline_judgement(read_recorded_jobs(run, trace))
+    if as_json:
+        print_json(figures)
+        return
+    for line in _lines(str(run), figures):
+        console().print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _lines(name: str, figures: Mapping[str, Any]) -> list[str]:
+    counts = {key: format_count(figures[key]) for key in ("jobs", "deadline_jobs", "completed_jobs")}
+    finished = f"of the {counts['completed_jobs']} jobs that have finished"
+    return [
+        f"{name}: {counts['jobs']} jobs, {counts['deadline_jobs']} with a deadline",
+        "  " + ", ".join(f"{figures[key]} {words}" for key, words in _ADMISSION.items()),
+        "  " + ", ".join(f"{figures[key]} {words}" for key, words in _ENDS.items()),
+        f"  satisfactory ratio: {_percent(figures['satisfactory_ratio'])} of all jobs with a deadline, "
+        f"{_percent(figures['satisfactory_ratio_of_finished'])} {finished}",
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return MISSING if share is None else f"{100 * share:.1f} %"

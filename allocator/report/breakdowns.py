@@ -1,0 +1,166 @@
+"""Tables of parts of a run: its sizes of jobs, users, partitions, entities and accelerator types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from allocator.report.figures import FIGURES, MISSING, PERCENT, Figure, format_column, format_count
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["BREAKDOWNS", "NEITHER", "Breakdown", "parts_table"]
+
+MOST_USERS = 40
+"""Users of each policy that are shown, those with the most GPU time."""
+
+NEITHER = ("gpus", "gpu_hours", "gpu_hours_per_job", "gpu_share", "throughput_share")
+"""Figures of parts of which more is neither better nor worse."""
+
+_COMPLETION = ("average_jct", "median_jct", "p99_jct", "average_queueing_time", "p99_queueing_time", "worst_rho")
+_OF_PARTS = {
+    figure.key: figure
+    for figure in (
+        *FIGURES,
+        Figure("gpus", "GPUs", "", 1.0, "high", "GPUs that there are", 0),
+        Figure("gpu_hours", "GPU hours", "", 1.0, "high", "GPU hours that the jobs had", 1),
+        Figure("gpu_hours_per_job", "GPU hours a job", "", 1.0, "high", "of all completed jobs, on average", 2),
+        Figure(
+            "gang_blocked_fraction",
+            "gang blocked",
+            "%",
+            PERCENT,
+            "low",
+            "part of the time in which 8 GPUs were free, and a gang of 8 did not fit on the servers as they were",
+            1,
+        ),
+        Figure("gpu_share", "GPU time", "%", PERCENT, "high", "part of the busy GPU time", 1),
+        Figure("throughput_share", "work done", "%", PERCENT, "high", "part of the work done", 1),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """A table of parts of each run.
+
+    Attributes
+    ----------
+    rows : key of the rows in a summary.
+    key, heading : key of what tells the parts apart, and its heading.
+    title, about : heading of the section, and what it shows.
+    keys : columns by key; those are shown that any of the rows has.
+    nameless : what a part without a name is called.
+    most : rows of a policy that are shown, the first ones.
+    """
+
+    rows: str
+    key: str
+    heading: str
+    title: str
+    about: str
+    keys: tuple[str, ...]
+    nameless: str = ""
+    most: int | None = None
+
+    def figures(self, parts: Sequence[Mapping[str, Any]]) -> list[Figure]:
+        """The columns of a table of these parts."""
+        return [_OF_PARTS[key] for key in self.keys if any(part.get(key) is not None for part in parts)]
+
+
+_ALL = (
+    Breakdown(
+        "by_size",
+        "gpus",
+        "GPUs",
+        "By size of job",
+        "What jobs of each size got: how many GPUs a job needs decides how hard it is to place.",
+        (*_COMPLETION, "restart_gpu_hours"),
+    ),
+    Breakdown(
+        "by_user",
+        "user",
+        "user",
+        "By user",
+        f"What the jobs of each user got, most GPU time first: the first {MOST_USERS}; all are in summary.json.",
+        ("gpu_hours", "gpu_share", *_COMPLETION),
+        "(none)",
+        MOST_USERS,
+    ),
+    Breakdown(
+        "by_partition",
+        "partition",
+        "partition",
+        "By partition",
+        "What the jobs of each partition (virtual cluster) got, most GPU time first.",
+        ("gpu_hours", "gpu_share", *_COMPLETION),
+        "(none)",
+    ),
+    Breakdown(
+        "by_accelerator",
+        "accelerator",
+        "type",
+        "By accelerator type",
+        "What the GPUs of each type, or of each partition that has its own, were used for, by all jobs.",
+        (
+            "gpus",
+            "gpu_hours",
+            "gpu_hours_per_job",
+            "loaded_utilization",
+            "utilization",
+            "fragmentation",
+            "gang_blocked_fraction",
+        ),
+    ),
+    Breakdown(
+        "by_entity",
+        "entity",
+        "entity",
+        "By entity",
+        "What the jobs of each entity got, with those of all entities inside it.",
+        ("gpu_share", "throughput_share", *_COMPLETION),
+        "(outside)",
+    ),
+)
+
+BREAKDOWNS = {of.rows: of for of in _ALL}
+"""By the key of their rows in a summary."""
+
+
+def parts_table(summaries: Sequence[Mapping[str, Any]], of: Breakdown) -> Table:
+    """The parts of each run, for the terminal, run by run.
+
+    Parameters
+    ----------
+    summaries : as `SimulationResult.summary` returns them; some of them have the rows.
+    of : which parts.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    runs = [list(summary.get(of.rows) or [])[: of.most] for summary in summaries]
+    parts = [part for rows in runs for part in rows]
+    figures = of.figures(parts)
+    table = Table(title=of.title, box=box.SIMPLE_HEAD, padding=0)
+    table.add_column(of.heading, overflow="fold", vertical="bottom")
+    for heading in ("jobs\ndone", *(_heading(figure) for figure in figures)):
+        table.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
+    columns = [format_column(figure, parts) for figure in figures]
+    at = 0
+    for summary, rows in zip(summaries, runs, strict=True):
+        if len(summaries) > 1:
+            table.add_section()
+            table.add_row(Text(str(summary.get("label", summary.get("policy", MISSING))), style="bold"))
+        for part in rows:
+            done = f"{format_count(part['completed_jobs'])}/{format_count(part['jobs'])}"
+            table.add_row(Text(part[of.key] or of.nameless), done, *(f" {column[at]}" for column in columns))
+            at += 1
+    return table
+
+
+def _heading(figure: Figure) -> str:
+    unit = f"\n({figure.unit})" if figure.unit else ""
+    return " " + figure.heading.replace(" ", "\n ", 1) + unit

@@ -1,0 +1,225 @@
+"""Fragmentation: how the free GPUs lie on the servers, over time.
+
+At a time t let f_s be the free GPUs of server s, which has z_s. The free GPUs of a pool are sum_s f_s, and
+
+- *fragmented* are those on servers that are partly used, the sum of f_s over servers with 0 < f_s < z_s;
+- *a gang of g GPUs fits* if it can be placed on as few servers as it can do with. With servers of z GPUs these are
+  floor(g / z) servers that are wholly free, and one more with at least g mod z free GPUs if that is not 0;
+- a gang is *blocked* while at least g GPUs of the pool are free and it does not fit: by fragmentation, not by load.
+
+A gang fits in a pool, not in the cluster: jobs of a virtual cluster cannot start on free GPUs of another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from allocator.cluster import Cluster
+    from allocator.results.record import RunRecord
+
+__all__ = ["GANG", "Fragmentation", "fragmentation_table", "measure_fragmentation"]
+
+_Floats = NDArray[np.float64]
+_Ints = NDArray[np.int64]
+
+GANG = 8
+"""GPUs of the gang that is asked about: a whole server of most clusters."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """A pool over time: K times (seconds, ascending), and what holds from each of them on.
+
+    `free` and `fragmented` are numbers of GPUs, `fits` says whether the gang fits.
+    """
+
+    time: _Floats
+    free: _Ints
+    fragmented: _Ints
+    fits: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Fragmentation:
+    """M pools over a stretch of time.
+
+    Attributes
+    ----------
+    share : (M,) fragmented GPU time over free GPU time; nan where no GPU was free.
+    fits : (M,) part of the time in which the gang fitted; nan in pools that are smaller than it.
+    blocked : (M,) part of the time in which as many GPUs were free and it did not fit; nan as for `fits`.
+    overall : share, fits and blocked of the cluster; the latter two are means over pools, weighted by their GPUs.
+    """
+
+    share: _Floats
+    fits: _Floats
+    blocked: _Floats
+    overall: tuple[float, float, float]
+
+
+def measure_fragmentation(record: RunRecord, start: float, end: float, gang: int = GANG) -> Fragmentation | None:
+    """Fragmentation from `start` to `end` (seconds); None where servers have one GPU, or placement is not known.
+
+    Parameters
+    ----------
+    record : of a run.
+    start, end : seconds on the clock.
+    gang : GPUs of the gang that is asked about.
+    """
+    cluster = record.cluster
+    courses = _courses(record, gang)
+    if courses is None or not end > start:
+        return None
+    n = len(courses)
+    free, fragmented, fits, blocked = (np.zeros(n) for _ in range(4))
+    for pool, course in enumerate(courses):
+        seconds = np.diff(np.clip(np.append(course.time, np.inf), start, end))
+        free[pool] = (course.free * seconds).sum()
+        fragmented[pool] = (course.fragmented * seconds).sum()
+        fits[pool] = seconds[course.fits].sum() / (end - start)
+        blocked[pool] = seconds[~course.fits & (course.free >= gang)].sum() / (end - start)
+    able = cluster.capacity >= gang
+    weight = np.where(able, cluster.capacity, 0)
+    overall = (
+        _ratio(fragmented.sum(), free.sum()),
+        _ratio((weight * fits).sum(), weight.sum()),
+        _ratio((weight * blocked).sum(), weight.sum()),
+    )
+    share = np.divide(fragmented, free, out=np.full(n, np.nan), where=free > 0)
+    return Fragmentation(share, np.where(able, fits, np.nan), np.where(able, blocked, np.nan), overall)
+
+
+def fragmentation_table(record: RunRecord | None, gang: int = GANG) -> pd.DataFrame:
+    """One row per pool and time at which it changed: time (seconds), accelerator (category), free_gpus, fragmented_gpus
+    and gang_fits, which hold from then on. Empty where servers have one GPU, or placement is not known.
+    """
+    import pandas as pd
+
+    courses = None if record is None else _courses(record, gang)
+    if record is None or courses is None:
+        names = ("time", "accelerator", "free_gpus", "fragmented_gpus", "gang_fits")
+        return pd.DataFrame({name: [] for name in names})
+    pool = np.repeat(np.arange(len(courses)), [len(course.time) for course in courses])
+    columns = {
+        "time": np.concatenate([course.time for course in courses]),
+        "accelerator": pd.Categorical.from_codes(pool, pd.Index(record.cluster.accelerators)),
+        "free_gpus": np.concatenate([course.free for course in courses]),
+        "fragmented_gpus": np.concatenate([course.fragmented for course in courses]),
+        "gang_fits": np.concatenate([course.fits for course in courses]),
+    }
+    return pd.DataFrame(columns)
+
+
+def _courses(record: RunRecord, gang: int) -> list[_Course] | None:
+    """Each pool of the cluster over time."""
+    cluster = record.cluster
+    if max(cluster.gpus_per_server.values()) == 1 or record.fluid:
+        return None
+    held = _held(record)
+    if held is None:
+        return None
+    gpu, start, end = _busy(*held)
+    server, size, pool_of = _servers(cluster)
+    at = server[gpu]
+    time = np.concatenate([start, end])
+    change = np.concatenate([-np.ones(len(at), np.int64), np.ones(len(at), np.int64)])
+    both = np.concatenate([at, at])
+    pools = pool_of[both]
+    courses = []
+    for pool, name in enumerate(cluster.accelerators):
+        rows = pools == pool
+        own = size[pool_of == pool]
+        first = int(np.searchsorted(pool_of, pool))
+        whole = cluster.gpus_per_server[name]
+        courses.append(_course(time[rows], both[rows] - first, change[rows], own, whole, gang))
+    return courses
+
+
+def _servers(cluster: Cluster) -> tuple[_Ints, _Ints, _Ints]:
+    """(G,) server of each GPU, and of each server (S,) its GPUs and its pool; numbered pool by pool."""
+    within = np.arange(cluster.total_gpus) - np.repeat(cluster.first_gpu, cluster.capacity)
+    whole = np.array([cluster.gpus_per_server[name] for name in cluster.accelerators])
+    count = -(-cluster.capacity // whole)
+    first = np.cumsum(count) - count
+    server = np.repeat(first, cluster.capacity) + within // np.repeat(whole, cluster.capacity)
+    return server, np.bincount(server, minlength=int(count.sum())), np.repeat(np.arange(len(count)), count)
+
+
+def _course(time: _Floats, server: _Ints, change: _Ints, size: _Ints, whole: int, gang: int) -> _Course:
+    """One pool: its servers have `size` GPUs, `whole` of them where they are complete.
+
+    The free GPUs of the `server` change by `change` at each `time`.
+    """
+    need, rest = divmod(gang, whole)
+    order = np.lexsort((time, server))
+    time, server, change = time[order], server[order], change[order]
+    # what is free of a server after each of its changes, and before it
+    total = np.cumsum(change)
+    begins = np.flatnonzero(np.diff(server, prepend=-1))
+    base = np.repeat(total[begins] - change[begins], np.diff(np.append(begins, len(server))))
+    after = size[server] + total - base
+    before = after - change
+    steps = _counts(after, size[server], whole, rest) - _counts(before, size[server], whole, rest)
+    first = _counts(size, size, whole, rest).sum(axis=1)
+    times, position = np.unique(np.append(time, 0.0), return_inverse=True)
+    position = position[:-1]
+    free, fragmented, empty, roomy = (
+        begin + np.cumsum(np.bincount(position, step, len(times))).astype(np.int64)
+        for begin, step in zip(first.tolist(), steps, strict=True)
+    )
+    fits = (empty >= need) & (roomy >= need + (rest > 0))
+    return _Course(times, free, fragmented, fits)
+
+
+def _counts(free: _Ints, size: _Ints, whole: int, rest: int) -> _Ints:
+    """(4, K) for servers with so many `free` of their GPUs: these; those that are fragmented; whether the server is
+    complete and empty; and whether it has room for the `rest` of a gang.
+    """
+    return np.array([free, np.where(free < size, free, 0), free >= whole, free >= max(rest, 1)], dtype=np.int64)
+
+
+def _held(record: RunRecord) -> tuple[_Ints, _Floats, _Floats] | None:
+    """GPU, start and end of the stretches in which each job kept each of its GPUs; None where placement is off."""
+    code, places = record.row_places
+    if not places:
+        return None
+    order = np.lexsort((record.row_round, record.row_job))
+    job, code = record.row_job[order], code[order]
+    start, end = record.row_start[order], record.row_busy_until[order]
+    goes_on = (job[1:] == job[:-1]) & (code[1:] == code[:-1]) & (start[1:] == end[:-1])
+    first = np.flatnonzero(np.append(True, ~goes_on))
+    last = np.append(first[1:], len(order)) - 1
+    count = np.array([len(place) for place in places], dtype=np.int64)
+    flat = np.fromiter(chain.from_iterable(places), dtype=np.int64, count=int(count.sum()))
+    offset = np.cumsum(count) - count
+    place = code[first]
+    gpus = count[place]
+    stretch = np.repeat(np.arange(len(first)), gpus)
+    within = np.arange(len(stretch)) - np.repeat(np.cumsum(gpus) - gpus, gpus)
+    gpu = flat[offset[place][stretch] + within]
+    return gpu, start[first][stretch], end[last][stretch]
+
+
+def _busy(gpu: _Ints, start: _Floats, end: _Floats) -> tuple[_Ints, _Floats, _Floats]:
+    """GPU, start and end of the stretches in which somebody had each GPU: jobs that share one count once."""
+    times, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
+    # ranks of times in place of times, so that GPUs can be told apart in one exact number
+    begin, finish = rank[: len(start)] + gpu * len(times), rank[len(start) :] + gpu * len(times)
+    order = np.argsort(begin, kind="stable")
+    begin, finish = begin[order], np.maximum.accumulate(finish[order])
+    opens = np.concatenate([[True], begin[1:] > finish[:-1]]) if len(begin) else np.empty(0, np.bool_)
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], len(begin)) - 1 if len(begin) else first
+    return gpu[order][first], times[begin[first] % len(times)], times[finish[last] % len(times)]
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole > 0 else float("nan")

@@ -1,0 +1,163 @@
+"""Figures of parts of a run's jobs: by weight, by size, by user, by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.results.deadlines import deadline_figures
+from allocator.results.measures.completion import completion_figures, percentiles_by_group
+from throughputs import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "SIZE_CLASSES",
+    "partitions_table",
+    "priorities_table",
+    "restart_gpu_hours",
+    "rows_of",
+    "sizes_table",
+    "users_table",
+]
+
+_Floats = NDArray[np.float64]
+
+SIZE_CLASSES = (1, 2, 5, 9, 17)
+"""Smallest gang of each size class: one GPU, part of a server of eight, such a server, two, more."""
+
+_DEADLINES_BY_WEIGHT = ("deadline_jobs", "deadline_ratio")
+
+
+def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:
+    """One row per priority weight, heaviest first, of a run's table of jobs (of the measured ones, with a window).
+
+    Columns priority_weight, jobs, the `completion_figures` of the jobs, deadline_jobs, deadline_ratio (by the `measure`
+    of `deadlines.deadline_figures`); empty where there is nothing to measure.
+    """
+    import pandas as pd
+
+    rows = []
+    for weight, group in _measured(jobs).groupby("priority_weight", sort=True):
+        due = {"deadline_jobs": 0, "deadline_ratio": None} | deadline_figures(group, measure)
+        figures = {"priority_weight": weight, "jobs": len(group)} | completion_figures(group)
+        rows.append(figures | {name: due[name] for name in _DEADLINES_BY_WEIGHT})
+    columns = ["priority_weight", "jobs", *completion_figures(jobs.iloc[:0]), *_DEADLINES_BY_WEIGHT]
+    return pd.DataFrame(rows[::-1], columns=columns)
+
+
+def sizes_table(jobs: pd.DataFrame, classes: Sequence[int] = SIZE_CLASSES) -> pd.DataFrame:
+    """One row per size class that a run's jobs have; the measured ones, if any are.
+
+    Columns gpus (text, as in "5-8"), jobs, the `completion_figures` of the jobs and restart_gpu_hours; empty where
+    there is nothing to measure.
+
+    Parameters
+    ----------
+    jobs : `SimulationResult.jobs`.
+    classes : smallest number of GPUs of each class, ascending from 1; the last class has no end.
+
+    Raises
+    ------
+    InputError
+        Classes that do not ascend from 1.
+    """
+    import pandas as pd
+
+    if not classes or classes[0] != 1 or any(one >= other for one, other in pairwise(classes)):
+        raise InputError("size classes", found=list(classes), expected="ascending numbers of GPUs that begin with 1")
+    names = [str(first) if first == end - 1 else f"{first}-{end - 1}" for first, end in pairwise(classes)]
+    names.append(f"{classes[-1]}+")
+    measured = _measured(jobs)
+    of = np.searchsorted(classes, measured["scale_factor"].to_numpy(), side="right") - 1
+    rows = []
+    for position in np.unique(of).tolist():
+        group = measured[of == position]
+        figures = {"gpus": names[position], "jobs": len(group)} | completion_figures(group)
+        rows.append(figures | {"restart_gpu_hours": restart_gpu_hours(group)})
+    columns = ["gpus", "jobs", *completion_figures(jobs.iloc[:0]), "restart_gpu_hours"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def users_table(jobs: pd.DataFrame) -> pd.DataFrame:
+    """One row per user of some of a run's jobs, those with the most GPU time first.
+
+    Columns user (empty: jobs that name none), jobs, completed_jobs, gpu_hours, gpu_share (of the GPU time of all these
+    jobs), and of the completed jobs average and percentiles of jct and queueing_time (seconds; without GPUs, from
+    arrival on and whenever preempted), average_rho and worst_rho; nan where there is nothing to measure.
+
+    Parameters
+    ----------
+    jobs : rows of `SimulationResult.jobs`, with its column user.
+    """
+    return _named_parts(jobs, "user")
+
+
+def partitions_table(jobs: pd.DataFrame) -> pd.DataFrame:
+    """One row per partition (virtual cluster) of some of a run's jobs; columns as in `users_table`.
+
+    Parameters
+    ----------
+    jobs : rows of `SimulationResult.jobs`, with its column partition.
+    """
+    return _named_parts(jobs, "partition")
+
+
+def _named_parts(jobs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """One row per name in a column, in one pass over all jobs: there may be thousands of names."""
+    import pandas as pd
+
+    names, of = np.unique(jobs[column].to_numpy(dtype=np.str_), return_inverse=True)
+    n = len(names)
+    used = np.bincount(of, jobs["gpu_seconds"].to_numpy(np.float64), n)
+    jct, rho = jobs["jct"].to_numpy(np.float64), jobs["rho"].to_numpy(np.float64)
+    worst = np.full(n, np.nan)
+    np.fmax.at(worst, of, rho)
+    columns = {
+        column: names,
+        "jobs": np.bincount(of, minlength=n),
+        "completed_jobs": np.bincount(of[~np.isnan(jct)], minlength=n),
+        "gpu_hours": used / 3600.0,
+        "gpu_share": used / max(float(used.sum()), 1e-300),
+        "average_jct": _means(jct, of, n),
+        **percentiles_by_group(jct, of, n, "jct"),
+    }
+    if "queueing_time" in jobs:
+        queueing = np.where(np.isnan(jct), np.nan, jobs["queueing_time"].to_numpy(np.float64))
+        columns["average_queueing_time"] = _means(queueing, of, n)
+        columns |= percentiles_by_group(queueing, of, n, "queueing_time")
+    columns |= {"average_rho": _means(rho, of, n), "worst_rho": worst}
+    return pd.DataFrame(columns).iloc[np.argsort(-used, kind="stable")].reset_index(drop=True)
+
+
+def _means(values: _Floats, of: NDArray[np.int64], n: int) -> _Floats:
+    """(n,) means of the values of each part, without nan; nan where there are none."""
+    there = ~np.isnan(values)
+    counts = np.bincount(of[there], minlength=n)
+    sums = np.bincount(of[there], values[there], n)
+    means: _Floats = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
+    return means
+
+
+def restart_gpu_hours(jobs: pd.DataFrame) -> float | None:
+    """What the starts of the jobs took; None for tables of a run that others made without it."""
+    return float(jobs["restart_gpu_seconds"].sum()) / 3600.0 if "restart_gpu_seconds" in jobs else None
+
+
+def _measured(jobs: pd.DataFrame) -> pd.DataFrame:
+    return jobs[jobs["measured"]] if "measured" in jobs else jobs
+
+
+def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as JSON has them; None for nan."""
+    return [{str(key): _plain(value) for key, value in row.items()} for row in table.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    number = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(number, float) and np.isnan(number) else number

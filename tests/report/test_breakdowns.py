@@ -1,0 +1,68 @@
+"""Tables of parts of a run, on the terminal and on the page."""
+
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from allocator import Cluster
+from allocator.report import render_report
+from allocator.report.breakdowns import BREAKDOWNS, parts_table
+from allocator.report.page.payload import fragmentation_series
+from tests.results.test_measures import run
+
+
+def printed(summaries: list[dict[str, object]], rows: str) -> str:
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(parts_table(summaries, BREAKDOWNS[rows]))
+    return capture.get()
+
+
+def test_partitions_on_the_terminal() -> None:
+    summary = run().summary().to_dict()
+    text = printed([summary], "by_partition")
+    for row in summary["by_partition"]:
+        (line,) = [line for line in text.splitlines() if line.startswith(f" {row['partition']} ")]
+        assert f"{row['jobs']}/{row['jobs']}" in line
+        assert f"{row['p99_queueing_time'] / 3600:.2f} " in line
+        assert f"{100 * row['gpu_share']:.1f}" in line
+
+
+def test_each_run_has_its_rows_and_a_part_without_a_name_is_called_so() -> None:
+    summary = run().summary().to_dict()
+    nameless = [summary["by_partition"][0] | {"partition": ""}]
+    other = summary | {"policy": "other", "label": "other:x=1", "by_partition": nameless}
+    lines = printed([summary, other], "by_partition").splitlines()
+    heads = [at for at, line in enumerate(lines) if line.strip() in ("fifo", "other:x=1")]
+    assert len(heads) == 2
+    assert sum("(none)" in line for line in lines[heads[1] :]) == 1
+    assert not any("(none)" in line for line in lines[: heads[1]])
+
+
+def test_partitions_and_types_are_on_the_page() -> None:
+    result = run()
+    page = render_report([result])
+    rows = result.summary()["by_accelerator"]
+    for name in ("by-partition", "by-accelerator"):
+        (part,) = re.findall(rf'<section id="{name}".*?</section>', page, re.DOTALL)
+        assert len(re.findall(r"<tr data-policy", part)) == 2
+    assert f'data-value="{100 * rows[0]["fragmentation"]:.9g}"' in part
+    assert ">jobs<" not in part
+
+
+def test_fragmentation_over_time_is_a_chart_where_it_is_known() -> None:
+    result = run()
+    page = render_report([result])
+    assert '<section id="fragmentation"' in page
+    assert '<section id="fragmentation"' not in render_report([run(Cluster({"red": 20, "blue": 8}))])
+    series = fragmentation_series(result.fragmentation, result.timeline, 28)
+    edges = np.array(series["time"])
+    table, middles = result.fragmentation, (edges[1:] + edges[:-1]) / 2
+    exact = np.zeros(len(middles))
+    for _, own in table.groupby("accelerator", observed=True):
+        at = np.searchsorted(own["time"], np.linspace(edges[0], edges[-1], 200 * 50 + 1)[:-1], side="right") - 1
+        exact += own["fragmented_gpus"].to_numpy()[at].reshape(200, 50).mean(axis=1) / 28
+    assert np.abs(exact - series["value"]).max() < 0.03
+    assert np.mean(series["value"]) == pytest.approx(exact.mean(), rel=0.01)

@@ -1,0 +1,151 @@
+"""Deadlines of recorded runs: our own folders, and what Pollux' simulators and cluster scripts write."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from allocator import get_policy, simulate
+from allocator.cli.app import app
+from allocator.results.measures.judgement import deadline_judgement, judged
+from allocator.results.measures.recorded_runs import read_recorded_jobs
+from allocator.results.output import save_result
+from throughputs import InputError, Trace, write_trace
+
+RECORD = {
+    "timestamp": 500.0,
+    "submitted_jobs": [
+        {"name": "bert-0", "submission_time": 0, "completion_time": 90.0, "ddl": 90},
+        {"name": "bert-1", "submission_time": 10, "completion_time": 90.5, "ddl": 90},
+        {"name": "ncf-2", "submission_time": 10, "completion_time": None, "ddl": 499},
+        {"name": "ncf-3", "submission_time": 10, "completion_time": None, "ddl": 501},
+        {"name": "ncf-4", "submission_time": 20, "completion_time": 60, "ddl": None},
+    ],
+}
+
+
+def write(path: Path, *records: Any) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_the_last_record_of_a_log_counts(tmp_path: Path) -> None:
+    early = {"timestamp": 60.0, "submitted_jobs": RECORD["submitted_jobs"][:1]}
+    jobs = read_recorded_jobs(write(tmp_path / "run.log", early, RECORD))
+    assert judged(jobs).tolist() == ["met", "late", "missed", "open", "best_effort"]
+    figures = deadline_judgement(jobs)
+    assert (figures["deadline_jobs"], figures["accepted"], figures["declined"]) == (4, 4, 0)
+    assert figures["satisfactory_ratio"] == 1 / 4
+    assert figures["satisfactory_ratio_of_finished"] == 1 / 3
+
+
+def test_a_run_on_another_clock_is_judged_by_the_time_it_had(tmp_path: Path) -> None:
+    trace = Trace(["bert (batch size 64)"] * 4, [1] * 4, [1.0] * 4, [5, 6, 7, 8], deadline=[65, 66, 67, np.nan])
+    write_trace(trace, tmp_path / "pollux.csv", "pollux")
+    jobs = [
+        {"name": "bert-1", "submission_time": "2026-02-28T23:59:30Z", "completion_time": "2026-03-01T00:00:30Z"},
+        {"name": "bert-0", "submission_time": "2026-02-28T23:59:30Z", "completion_time": "2026-03-01T00:00:31Z"},
+        {"name": "bert-3", "submission_time": "2026-02-28T23:59:30Z", "completion_time": None},
+    ]
+    log = write(tmp_path / "run.log", {"submitted_jobs": jobs})
+    write_trace(trace, tmp_path / "table.csv")
+    for name in ("pollux.csv", "table.csv"):
+        recorded = read_recorded_jobs(log, tmp_path / name)
+        assert judged(recorded).tolist() == ["met", "late", "best_effort", "not_submitted"]
+        figures = deadline_judgement(recorded)
+        assert (figures["accepted"], figures["not_submitted"]) == (2, 1)
+        assert figures["satisfactory_ratio"] == pytest.approx(1 / 3)
+
+
+def test_completion_times_by_workload_need_the_trace(tmp_path: Path) -> None:
+    trace = Trace(["bert (batch size 64)"] * 2, [1, 1], [1.0, 1.0], [5, 6], deadline=[65, 66])
+    write_trace(trace, tmp_path / "pollux.csv", "pollux")
+    path = write(tmp_path / "summary.json", {"jcts": {"workload-1": {"bert-0": 60.0, "bert-1": 61.0}}, "avgs": {}})
+    assert judged(read_recorded_jobs(path, tmp_path / "pollux.csv")).tolist() == ["met", "late"]
+    with pytest.raises(
+        InputError, match=r"field 'bert-0': found nothing, expected the time of its submission, or a --trace"
+    ):
+        read_recorded_jobs(path)
+
+
+def test_a_run_of_our_own_is_judged_as_its_summary_says(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    n = 40
+    arrival = np.sort(rng.integers(0, 4000, n)).astype(float)
+    seconds = rng.integers(100, 2000, n).astype(float)
+    deadline = np.where(rng.random(n) < 0.8, arrival + rng.uniform(1, 4, n) * seconds, np.nan)
+    trace = Trace(["job"] * n, [1] * n, seconds, arrival, deadline=deadline, duration=seconds)
+    for policy in ("fifo", "elasticflow"):
+        result = simulate(trace, {"v100": 3}, get_policy(policy), None)
+        save_result(result, tmp_path / policy)
+        summary = result.summary()
+        for given in (None, tmp_path / "trace.csv"):
+            write_trace(trace, tmp_path / "trace.csv")
+            figures = deadline_judgement(read_recorded_jobs(tmp_path / policy, given))
+            assert figures["satisfactory_ratio"] == summary.deadline_ratio
+            assert figures["declined"] == summary.rejected
+            assert [figures[name] for name in ("met", "late", "accepted")] == [
+                summary.met,
+                summary.late,
+                summary.admitted,
+            ]
+    assert summary.rejected
+
+
+def test_the_run_of_pollux_on_the_deadlines_of_elasticflow(
+    reference_data: Callable[[str], Path], public_data: Callable[[str], Path]
+) -> None:
+    path = reference_data("pollux_sia/runs/ef_pollux_40.json")
+    told = json.loads(path.read_text())["summary"]
+    figures = deadline_judgement(read_recorded_jobs(path))
+    assert figures["satisfactory_ratio_of_finished"] == told["ddl_ratio"]
+    assert figures["completed_jobs"] == told["n_done"]
+    whole = deadline_judgement(read_recorded_jobs(path, public_data("pollux_sia/elasticVpollux_p_first40.csv")))
+    assert (whole["jobs"], whole["accepted"], whole["not_submitted"]) == (40, 13, 27)
+    assert whole["satisfactory_ratio"] == 1 / 40
+    assert whole["satisfactory_ratio_of_finished"] == told["ddl_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"run.json:1: found '{', expected JSON"),
+        ("[1]", r"run.json: found 'list', expected a JSON object"),
+        ('{"a": 1}', r'found \'an object with a\', expected a log with "submitted_jobs"'),
+        ('{"jcts": {"a": {}, "b": {}}}', r"field 'jcts': found 'a, b', expected one workload"),
+        ('{"jobs": {"x": 3}}', r"field 'x': found 3, expected an object with submit, finish, ddl"),
+        ('{"jobs": {"x": {"submit": 1, "finish": "soon"}}}', r"field 'x / finish': found 'soon', expected seconds"),
+        ('{"submitted_jobs": [{"id": 3}]}', r"run.json:1: field 'submitted_jobs'.*expected jobs with a name"),
+        ('{"submitted_jobs": [{"name": "a-1", "submission_time": 3}]}', r"found 'no job with a deadline'"),
+    ],
+)
+def test_what_cannot_be_read_is_said(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_recorded_jobs(tmp_path / "run.json")
+
+
+def test_a_job_that_the_trace_lacks_and_a_folder_without_a_run(tmp_path: Path) -> None:
+    write_trace(Trace(["a (batch size 1)"], [1], [1.0], [5], deadline=[65]), tmp_path / "one.csv")
+    with pytest.raises(InputError, match="found 'bert-1', expected a job of"):
+        read_recorded_jobs(write(tmp_path / "run.log", RECORD), tmp_path / "one.csv")
+    with pytest.raises(InputError, match=r"no summary.json"):
+        read_recorded_jobs(tmp_path)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.log", RECORD)
+    done = CliRunner().invoke(app, ["metrics", "deadlines", str(path)])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        f"{path}: 5 jobs, 4 with a deadline",
+        "  4 accepted, 0 declined, 0 not submitted in this run",
+        "  1 met, 1 completed late, 1 not completed and past the deadline, 1 not completed and before it",
+        "  satisfactory ratio: 25.0 % of all jobs with a deadline, 33.3 % of the 3 jobs that have finished",
+    ]
+    told = json.loads(CliRunner().invoke(app, ["metrics", "deadlines", str(path), "--json"]).output)
+    assert told == deadline_judgement(read_recorded_jobs(path))

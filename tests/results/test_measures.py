@@ -1,0 +1,279 @@
+"""Percentiles, parts of the jobs, fragmentation and contention, each against its definition in plain loops."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from allocator import Cluster, get_policy, simulate
+from allocator.results.measures.completion import percentiles_by_group
+from allocator.results.measures.contention import (
+    average_concurrency,
+    contention,
+    isolated_run_jct,
+    isolated_run_rho,
+    unfair_share,
+)
+from allocator.results.measures.fragmentation import fragmentation_table, measure_fragmentation
+from allocator.results.measures.parts import partitions_table, sizes_table
+from allocator.results.output import save_result
+from allocator.results.result import SimulationResult
+from throughputs import InputError, Trace
+
+TWO_CLUSTERS = Cluster({"red": 20, "blue": 8}, {"red": 8, "blue": 4})
+
+
+def run(cluster: Cluster = TWO_CLUSTERS, n: int = 60, policy: str = "fifo", **settings: object) -> SimulationResult:
+    rng = np.random.default_rng(5)
+    seconds = rng.integers(200, 4000, n).astype(float)
+    partition = rng.choice(list(cluster.gpus), n)
+    trace = Trace(
+        ["job"] * n,
+        rng.choice([1, 2, 3, 4, 8], n),
+        seconds,
+        np.sort(rng.integers(0, 20000, n)).astype(float),
+        duration=seconds,
+        partition=partition.tolist(),
+        user=[f"u{k}" for k in rng.integers(0, 5, n)],
+    )
+    return simulate(trace, cluster, get_policy(policy), None, **settings)
+
+
+@pytest.fixture(scope="module")
+def result() -> SimulationResult:
+    return run()
+
+
+def free_gpus(result: SimulationResult, clock: float) -> dict[str, list[tuple[int, int]]]:
+    """(free, all) GPUs of each server of each type, from the table of rounds."""
+    rounds, cluster = result.rounds, result.cluster
+    there = rounds[(rounds["start_time"] <= clock) & (clock < rounds["end_time"])]
+    held = {int(gpu) for text in there["gpus"] for gpu in text.split()}
+    servers: dict[str, list[tuple[int, int]]] = {}
+    for name, first in zip(cluster.accelerators, cluster.first_gpu.tolist(), strict=True):
+        count, size = cluster.gpus[name], cluster.gpus_per_server[name]
+        servers[name] = [
+            (sum(first + gpu not in held for gpu in range(at, min(at + size, count))), min(size, count - at))
+            for at in range(0, count, size)
+        ]
+    return servers
+
+
+def gang_fits(servers: list[tuple[int, int]], size: int, gang: int) -> bool:
+    """Takes wholly free servers, then any that has room for the rest."""
+    free = sorted((free for free, _ in servers), reverse=True)
+    while gang >= size and free and free[0] >= size:
+        gang -= free.pop(0)
+    return gang == 0 or (gang < size and any(each >= gang for each in free))
+
+
+@pytest.mark.parametrize("gang", [1, 4, 6, 8, 12])
+def test_fragmentation_is_what_the_rounds_say(result: SimulationResult, gang: int) -> None:
+    table = fragmentation_table(result.record, gang)
+    rng = np.random.default_rng(gang)
+    fitted = []
+    for clock in rng.uniform(0, result.makespan, 200).tolist():
+        for name, servers in free_gpus(result, clock).items():
+            row = table[(table["accelerator"] == name) & (table["time"] <= clock)].iloc[-1]
+            assert row["free_gpus"] == sum(free for free, _ in servers)
+            assert row["fragmented_gpus"] == sum(free for free, size in servers if free < size)
+            assert row["gang_fits"] == gang_fits(servers, result.cluster.gpus_per_server[name], gang)
+            fitted.append(row["gang_fits"])
+    assert gang == 1 or 0 < sum(fitted) < len(fitted)
+
+
+def test_fragmentation_over_time_is_the_mean_of_the_table(result: SimulationResult) -> None:
+    record = result.record
+    assert record is not None
+    start, end = 1234.5, 17000.0
+    measured = measure_fragmentation(record, start, end, 8)
+    assert measured is not None
+    table = fragmentation_table(record, 8)
+    grid = np.arange(start, end, 0.5)
+    for pool, name in enumerate(result.cluster.accelerators):
+        own = table[table["accelerator"] == name]
+        at = own.iloc[np.searchsorted(own["time"], grid, side="right") - 1]
+        assert measured.share[pool] == pytest.approx(at["fragmented_gpus"].sum() / at["free_gpus"].sum())
+        assert measured.fits[pool] == pytest.approx(at["gang_fits"].mean())
+        blocked = ~at["gang_fits"] & (at["free_gpus"] >= 8)
+        assert measured.blocked[pool] == pytest.approx(blocked.mean())
+    weights = result.cluster.capacity / result.cluster.capacity.sum()
+    assert measured.overall[1:] == pytest.approx((measured.fits @ weights, measured.blocked @ weights))
+    too_large = measure_fragmentation(record, start, end, 10)
+    assert too_large is not None
+    assert np.isnan(too_large.fits[1])
+    assert too_large.overall[1] == too_large.fits[0]
+
+
+def test_gpus_that_two_jobs_share_are_held_once() -> None:
+    cluster = Cluster({"v100": 4, "p100": 4}, {"v100": 4, "p100": 4})
+    n = 8
+    trace = Trace(["ResNet-18 (batch size 64)"] * n, [1] * n, [4e5] * n, [0.0] * n)
+    result = simulate(trace, cluster, get_policy("gandiva"), None)
+    table = fragmentation_table(result.record)
+    assert result.record is not None
+    assert table["free_gpus"].between(0, 4).all()
+    rows = result.rounds
+    clock = float(rows["start_time"].median()) + 1.0
+    for name, servers in free_gpus(result, clock).items():
+        row = table[(table["accelerator"] == name) & (table["time"] <= clock)].iloc[-1]
+        assert row["free_gpus"] == sum(free for free, _ in servers)
+
+
+def test_fragmentation_is_not_told_where_there_is_none() -> None:
+    single = run(Cluster({"red": 20, "blue": 8}))
+    assert single.summary().fragmentation is None
+    assert not len(single.fragmentation)
+    assert "fragmentation" not in single.summary()
+    assert "fragmentation" not in single.summary()["by_accelerator"][0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 200])
+def test_percentiles_of_groups_are_those_of_numpy(n: int) -> None:
+    rng = np.random.default_rng(n)
+    values = np.where(rng.random(n) < 0.2, np.nan, rng.exponential(100, n))
+    of = rng.integers(0, 5, n)
+    found = percentiles_by_group(values, of, 7, "jct")
+    for prefix, percent in {"median": 50, "p90": 90, "p95": 95, "p99": 99, "p99_9": 99.9}.items():
+        for group in range(7):
+            mine = values[(of == group) & ~np.isnan(values)]
+            expected = np.percentile(mine, percent) if len(mine) else np.nan
+            assert found[f"{prefix}_jct"][group] == pytest.approx(expected, nan_ok=True)
+
+
+def test_percentiles_in_the_summary(result: SimulationResult) -> None:
+    summary, jobs = result.summary(), result.jobs
+    for prefix, percent in {"median": 50, "p90": 90, "p95": 95, "p99": 99, "p99_9": 99.9}.items():
+        assert summary[f"{prefix}_jct"] == pytest.approx(np.percentile(jobs["jct"], percent))
+        assert summary[f"{prefix}_queueing_time"] == pytest.approx(np.percentile(jobs["queueing_time"], percent))
+
+
+def test_partitions_are_parts_of_the_jobs(result: SimulationResult) -> None:
+    table, jobs = partitions_table(result.jobs), result.jobs
+    assert sorted(table["partition"]) == ["blue", "red"]
+    assert table["gpu_share"].sum() == pytest.approx(1)
+    for _, row in table.iterrows():
+        mine = jobs[jobs["partition"] == row["partition"]]
+        assert row["jobs"] == len(mine)
+        assert row["average_queueing_time"] == pytest.approx(mine["queueing_time"].mean())
+        assert row["p99_9_jct"] == pytest.approx(np.percentile(mine["jct"], 99.9))
+    assert [row["partition"] for row in result.summary()["by_partition"]] == table["partition"].tolist()
+
+
+def test_size_classes_can_be_chosen(result: SimulationResult) -> None:
+    jobs = result.jobs
+    table = sizes_table(jobs, (1, 4, 8))
+    assert table["gpus"].tolist() == ["1-3", "4-7", "8+"]
+    assert table["jobs"].tolist() == [
+        int(jobs["scale_factor"].between(first, last).sum()) for first, last in ((1, 3), (4, 7), (8, 99))
+    ]
+    rows = result.summary(size_classes=(1, 4, 8))["by_size"]
+    assert [row["gpus"] for row in rows] == table["gpus"].tolist()
+    assert [row["gpus"] for row in result.summary()["by_size"]] == ["1", "2-4", "5-8"]
+    for wrong in ((), (2, 4), (1, 4, 4)):
+        with pytest.raises(InputError, match="ascending numbers of GPUs that begin with 1"):
+            sizes_table(jobs, wrong)
+
+
+def test_accelerators_add_up_to_the_run(result: SimulationResult) -> None:
+    summary, jobs = result.summary(), result.jobs
+    rows = pd.DataFrame(summary["by_accelerator"])
+    assert rows["accelerator"].tolist() == ["red", "blue"]
+    assert rows["gpu_hours"].sum() == pytest.approx(jobs["gpu_seconds"].sum() / 3600)
+    assert rows["gpu_hours_per_job"].sum() == pytest.approx(summary.gpu_hours_per_job)
+    for name in ("utilization", "loaded_utilization"):
+        assert rows[name] @ rows["gpus"] / rows["gpus"].sum() == pytest.approx(summary[name])
+    assert summary.largest_queue == result.timeline["queued_jobs"].max()
+    assert summary.largest_contention == result.timeline["active_jobs"].max() / 28
+    assert summary.restarts_per_job == pytest.approx(jobs["preemptions"].mean())
+
+
+def test_concurrency_is_the_mean_number_of_jobs_that_a_job_saw(result: SimulationResult) -> None:
+    jobs = result.jobs
+    arrival, done = jobs["arrival_time"].to_numpy(), jobs["completion_time"].to_numpy()
+    found = average_concurrency(result)
+    for job in range(0, len(jobs), 7):
+        overlap = np.minimum(done, done[job]) - np.maximum(arrival, arrival[job])
+        assert found[job] == pytest.approx(np.maximum(overlap, 0).sum() / (done[job] - arrival[job]))
+
+
+@pytest.mark.parametrize("name", ["sia_r10w1", "sia_homog_r10w1", "gavel_mst_r10w1", "sia_tiny"])
+def test_concurrency_and_contention_are_those_that_sia_counts(name: str, reference_data: Callable[[str], Path]) -> None:
+    recorded = json.loads(reference_data(f"pollux_sia/runs/{name}.json").read_text())
+    told, jobs = recorded["summary"], list(recorded["jobs"].values())
+    table = pd.DataFrame(
+        {
+            "arrival_time": [float(job["submit"]) for job in jobs],
+            "completion_time": [float(job["finish"]) for job in jobs],
+            "status": "completed",
+        }
+    )
+    made = SimulationResult("sia", TWO_CLUSTERS, {}, jobs=table, rounds=table.iloc[:0], timeline=table.iloc[:0])
+    concurrency = average_concurrency(made, every=told["interval"])
+    assert concurrency == pytest.approx([job["n_avg"] for job in jobs], rel=1e-14)
+    assert contention(made, every=told["interval"]) == pytest.approx((told["mean_contention"], told["max_contention"]))
+    assert contention(made)[0] == pytest.approx(told["mean_contention"], rel=0.01)
+
+
+def test_contention_is_the_number_of_jobs_over_time(result: SimulationResult) -> None:
+    jobs = result.jobs
+    arrival, done = jobs["arrival_time"].to_numpy(), jobs["completion_time"].to_numpy()
+    clocks = np.linspace(0, result.makespan, 200_001)
+    active = np.searchsorted(arrival, clocks, side="right") - np.searchsorted(np.sort(done), clocks, side="right")
+    mean, most = contention(result)
+    assert mean == pytest.approx(active[active > 0].mean(), rel=1e-3)
+    assert most == active.max()
+    with pytest.raises(InputError, match="seconds above 0"):
+        contention(result, every=0)
+
+
+def test_isolated_runs_lie_between_whole_numbers_of_gpus(result: SimulationResult) -> None:
+    work = result.jobs["total_steps"].to_numpy()
+    speeds = {"red": 1.0, "blue": 2.0}
+    asked: list[int] = []
+
+    def run_alone(name: str, jobs: np.ndarray, gpus: np.ndarray) -> np.ndarray:
+        asked.extend(gpus.tolist())
+        return np.where((name == "blue") & (jobs == 3), np.inf, work[jobs] / (speeds[name] * gpus))
+
+    isolated, concurrency = isolated_run_jct(result, run_alone), average_concurrency(result)
+    for job in (0, 3, 17, 40):
+        total = weights = 0.0
+        for name, count in result.cluster.gpus.items():
+            if (name, job) == ("blue", 3):
+                continue
+            share = count / concurrency[job]
+            if share < 1:
+                seconds = work[job] / speeds[name] / share
+            else:
+                ends = [int(np.floor(share)), int(np.ceil(share))]
+                seconds = np.interp(share, ends, [work[job] / speeds[name] / gpus for gpus in ends])
+            total, weights = total + count * seconds, weights + count
+        assert isolated[job] == pytest.approx(total / weights)
+    assert min(asked) == 1
+    rho = isolated_run_rho(result, run_alone)
+    assert rho == pytest.approx(result.jobs["jct"].to_numpy() / isolated)
+    assert unfair_share(rho) == pytest.approx((rho > 1).mean())
+    assert unfair_share(np.array([np.nan, 1.0, 2.0])) == 0.5
+    with pytest.raises(InputError, match="a time for each of 60 jobs"):
+        isolated_run_jct(result, lambda *_: np.ones(3))
+
+
+def test_fragmentation_is_among_the_files(result: SimulationResult, tmp_path: Path) -> None:
+    save_result(result, tmp_path)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "fragmentation.parquet"), result.fragmentation)
+    assert pd.read_csv(tmp_path / "jobs.csv")["partition"].tolist() == result.jobs["partition"].tolist()
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["gang_fits_fraction"] == result.summary().gang_fits_fraction
+
+
+def test_the_page_of_figures_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "figures.md").read_text()
+    exec(compile("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), "figures.md", "exec"), {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "['1-4', '5+'] ['red', 'blue']"
+    assert float(second.split()[-1]) <= 1
