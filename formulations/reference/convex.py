@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
-from formulations.reference.ecos_cones import solve_inverses
 
-__all__ = ["feasible_point", "solve_clarabel", "solve_ecos", "solve_scs", "state"]
+__all__ = ["answer_of", "feasible_point", "solve_clarabel", "solve_ecos", "solve_scs", "state"]
 
 Array = NDArray[np.float64]
 
@@ -74,10 +73,7 @@ def solve_clarabel(polytope: Polytope, objective: Objective) -> Answer:
 
 def solve_ecos(polytope: Polytope, objective: Objective) -> Answer:
     """The statement in ECOS with its default settings, its rows in the order of the published system: its point."""
-    inverses = objective.in_inverses()
-    if inverses is None:
-        return _solve(polytope, objective, "ECOS", {})
-    return _answer(polytope, *solve_inverses(polytope, *inverses))
+    return _solve(polytope, objective, "ECOS", {})
 
 
 def solve_scs(polytope: Polytope, objective: Objective) -> Answer:
@@ -91,11 +87,14 @@ def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[
     if x.value is None:
         raise RuntimeError(f"{solver} stopped with status {problem.status}")
     prices, of_time = (rows.dual_value for rows in problem.constraints[-2:])
-    return _answer(polytope, np.asarray(x.value), prices, of_time, int(problem.solver_stats.num_iters or 0))
+    return answer_of(polytope, np.asarray(x.value), prices, of_time, int(problem.solver_stats.num_iters or 0))
 
 
-def _answer(polytope: Polytope, shares: Array, prices: Array, of_time: Array, iterations: int) -> Answer:
-    """With the largest multipliers that time and capacity pay for: a_ij lambda_i <= m_i + s_i p_j."""
+def answer_of(polytope: Polytope, shares: Array, prices: Array, of_time: Array, iterations: int) -> Answer:
+    """From shares (N, M) and the multipliers of types (M,) and of the time of jobs (N,).
+
+    Those of jobs are the largest that time and capacity pay for: a_ij lambda_i <= m_i + s_i p_j.
+    """
     prices = np.abs(prices)
     paid = (np.abs(of_time) / polytope.counts)[:, None] + polytope.scale_factors[:, None] * prices
     each = np.divide(paid, polytope.rates, out=np.full_like(paid, np.inf), where=polytope.rates > 0)

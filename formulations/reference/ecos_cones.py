@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
+from formulations.core.solution import Answer, NotAcceptedError
+from formulations.reference.convex import answer_of
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = ["ConeProgram", "inverse_cones", "solve_inverses"]
+__all__ = ["ConeProgram", "inverse_cones", "solve"]
 
 Array = NDArray[np.float64]
 
@@ -72,15 +75,20 @@ def inverse_cones(polytope: Polytope, a: Array, b: Array) -> ConeProgram:
     return ConeProgram(cost, matrix, right, {"l": cones, "q": [3] * n, "e": 0})
 
 
-def solve_inverses(polytope: Polytope, a: Array, b: Array) -> tuple[Array, Array, Array, int]:
-    """Shares (N, M), multipliers of types (M,) and of the time of jobs (N,), and iterations.
+def solve(polytope: Polytope, objective: Objective) -> Answer:
+    """Where ECOS ends.
 
     Raises
     ------
+    NotAcceptedError
+        The objective has another statement.
     RuntimeError
         ECOS has no answer.
     """
-    program = inverse_cones(polytope, a, b)
+    inverses = objective.in_inverses()
+    if inverses is None:
+        raise NotAcceptedError(f"{type(objective).__name__} is not the largest of numbers over throughputs")
+    program = inverse_cones(polytope, *inverses)
     found = import_module("ecos").solve(program.cost, program.matrix, program.right, program.dims, verbose=False)
     info = found["info"]
     if info["exitFlag"] not in _WITH_A_POINT:
@@ -88,4 +96,4 @@ def solve_inverses(polytope: Polytope, a: Array, b: Array) -> tuple[Array, Array
     n, m = polytope.rates.shape
     shares = found["x"][1 : 1 + n * m].reshape((n, m), order="F")
     prices, of_time = np.split(found["z"][n + n * m : n + n * m + m + n], [m])
-    return shares, prices, of_time, int(info["iter"])
+    return answer_of(polytope, shares, prices, of_time, int(info["iter"]))
