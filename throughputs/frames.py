@@ -57,6 +57,8 @@ class FrameReader:
     def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
         values = self.frame[name].to_numpy(dtype=object)
+        if all(type(value) is str and value for value in values):
+            return values.copy()
         blank = np.array([_is_missing(value) or (isinstance(value, str) and not value) for value in values], dtype=bool)
         if empty is None and blank.any():
             self._fail(name, int(np.argmax(blank)), None, "text")
@@ -105,6 +107,13 @@ class FrameReader:
 
     def _parsed(self, name: str) -> NDArray[np.float64]:
         cells = self.frame[name].to_numpy(dtype=object)
+        try:
+            plain: NDArray[np.float64] = cells.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            plain = np.full(1, np.nan)
+        if not np.isnan(plain).any():
+            return plain
+        # cell by cell: some are empty, or one is no number
         values = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
             if _is_missing(cell) or (isinstance(cell, str) and not cell):

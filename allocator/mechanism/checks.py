@@ -121,11 +121,12 @@ def _checked_step(
 
 def _plainly_fits(rows: Assignment, state: ClusterState) -> bool:
     """Whether a few jobs alone are distinct positions and fit on the one pool of a cluster: most plans, at a glance."""
-    capacity, columns = state.capacity, (rows.jobs, rows.pool, rows.gpus, rows.partner)
-    k = len(rows)
+    capacity, k = state.capacity, len(rows)
     if len(capacity) > 1 or k > _FEW or rows.shares_gpus or rows.jobs.dtype != np.int64:
         return False
-    if any(column.shape != (k,) for column in columns) or np.count_nonzero(rows.pool):
+    if not (k,) == rows.jobs.shape == rows.pool.shape == rows.gpus.shape == rows.partner.shape:
+        return False
+    if np.count_nonzero(rows.pool):
         return False
     jobs, gpus = rows.jobs.tolist(), rows.gpus.tolist()
     distinct = len(set(jobs)) == k and min(jobs, default=0) >= 0 and max(jobs, default=-1) < state.n_jobs

@@ -121,7 +121,9 @@ class DecisionCore:
         ids = np.asarray(jobs, dtype=np.int64)
         if len(ids):
             self._executor.arrived(ids)
-            self.active = np.sort(np.concatenate([self.active, ids]))
+            active = np.concatenate([self.active, ids])
+            active.sort()
+            self.active = active
             self.tell(Trigger.ARRIVAL)
 
     def complete(self, jobs: ArrayLike) -> None:

@@ -54,7 +54,7 @@ class PlanBook(Executor[PlanPolicy]):
 
     def left(self, jobs: _Ids) -> None:
         """The steps of the plan go on without them."""
-        self._gone = np.concatenate([self._gone, jobs])
+        self._gone = np.concatenate([self._gone, jobs]) if len(self._gone) else jobs
 
     def due(self, clock: float, news: bool, waive_interval: bool) -> bool:
         """At any news, at the end of the plan, and regularly, whatever other plans there were in between."""

@@ -62,7 +62,9 @@ class Assignment:
         k = len(jobs)
         partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
         rows = object.__new__(cls)
-        rows.__dict__.update(jobs=jobs, pool=pool, gpus=gpus, partner=partner, _shares_gpus=False)
+        columns = rows.__dict__
+        columns["jobs"], columns["pool"], columns["gpus"], columns["partner"] = jobs, pool, gpus, partner
+        columns["_shares_gpus"] = False
         return rows
 
     @classmethod
@@ -90,7 +92,8 @@ class Assignment:
     @property
     def busy_gpus(self) -> int:
         """GPUs taken in all; those that two jobs share count once."""
-        return int((self.gpus[self.firsts] if self.shares_gpus else self.gpus).sum())
+        gpus = self.gpus[self.firsts] if self.shares_gpus else self.gpus
+        return sum(gpus.tolist()) if len(gpus) <= _FEW else int(gpus.sum())
 
     def gpus_used(self, pools: int) -> _Ids:
         """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once."""

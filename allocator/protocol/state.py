@@ -355,13 +355,13 @@ class ClusterState:
             return self.colocation
         return without_sharing(matrix.rates, matrix.scale_factors, matrix.jobs, matrix.accelerators)
 
-    def configurations_of(self, jobs: NDArray[np.int64]) -> Configurations | None:
-        """What some jobs (K positions) can run as, numbered anew; None where it is not known.
+    def rates_by_gpus(self, jobs: NDArray[np.int64], pool: int) -> list[dict[int, float]] | None:
+        """(K,) throughput of jobs (positions) alone in a pool by number of GPUs, steps/s; None where not known.
 
         Of a state that is read on demand, nothing is read of other jobs.
         """
         known, rows = self._known_configurations(jobs)
-        return None if known is None else known.of(rows)
+        return None if known is None else [known.rates_by_gpus(row, pool) for row in rows.tolist()]
 
     def rates_at(
         self, jobs: NDArray[np.int64], pool: NDArray[np.int64], gpus: NDArray[np.int64]

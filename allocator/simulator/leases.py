@@ -98,12 +98,10 @@ class Leases:
             return StretchOutcome(index, start, end, _NOBODY, (), _NONE, _NONE, active, started=_NONE, running=running)
         jobs, leases, finish, steps = zip(*ended, strict=True)
         pool, gpus, partner, began, _, ids = zip(*leases, strict=True)
-        rows = np.array((jobs, pool, gpus, partner), dtype=np.int64)
-        times = np.array((finish, steps, began), dtype=np.float64)
+        rows = Assignment(*(np.array(column, dtype=np.int64) for column in (jobs, pool, gpus, partner)))
+        ended_at, did, since = (np.array(column, dtype=np.float64) for column in (finish, steps, began))
         held = ids if ids[0] else ()
-        return StretchOutcome(
-            index, start, end, Assignment(*rows), held, times[0], times[1], active, started=times[2], running=running
-        )
+        return StretchOutcome(index, start, end, rows, held, ended_at, did, active, started=since, running=running)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -149,6 +149,10 @@ class Objective(ABC):
     def statement(self, cp: Any, u: Any) -> Any:
         """The objective in cvxpy's language: ``cp.Maximize(...)`` or ``cp.Minimize(...)`` of an expression of u."""
 
+    def in_inverses(self) -> tuple[Array, Array] | None:
+        """a and b (N,) where the statement is to minimise ``max_i a_i + b_i / u_i``; None where it is another."""
+        return None
+
     @abstractmethod
     def take(self, jobs: NDArray[np.intp]) -> Objective:
         """The same objective over some jobs only."""

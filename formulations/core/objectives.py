@@ -221,6 +221,10 @@ class FinishTimeFairness(Threshold):
         rho = cp.multiply(1.0 / self.isolated, self.elapsed + cp.multiply(self.remaining, cp.inv_pos(u)))
         return cp.Minimize(cp.max(rho))
 
+    def in_inverses(self) -> tuple[Array, Array]:
+        """``e_i / D_i`` and ``n_i / D_i``."""
+        return 1.0 / self.isolated * self.elapsed, 1.0 / self.isolated * self.remaining
+
     def take(self, jobs: NDArray[np.intp]) -> FinishTimeFairness:
         """Over some jobs."""
         return FinishTimeFairness(self.elapsed[jobs], self.remaining[jobs], self.isolated[jobs])

@@ -67,12 +67,15 @@ class _Listed:
         if plan.bounds is None:
             return step.first > self.first_until or step.differs_from <= self.until
         start, latest, last, end = plan.bounds
-        return any(
-            (start <= time <= latest or last <= time <= end)
-            and time > self.first_until
-            and (moved or time == own.end or time in own.starts)
-            for time, moved in step.times
-        )
+        first_until = self.first_until
+        for time, moved in step.times:
+            if (
+                time > first_until
+                and (start <= time <= latest or last <= time <= end)
+                and (moved or time == own.end or time in own.starts)
+            ):
+                return True
+        return False
 
 
 class _Step:

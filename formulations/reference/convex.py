@@ -13,7 +13,9 @@ from formulations.core.objectives import Objective
 from formulations.core.polytope import Polytope
 from formulations.core.solution import Answer
 
-__all__ = ["feasible_point", "solve_clarabel", "solve_ecos", "solve_scs", "state"]
+__all__ = ["answer_of", "feasible_point", "solve_clarabel", "solve_ecos", "solve_scs", "state"]
+
+Array = NDArray[np.float64]
 
 # Tighter than the solvers' defaults, which leave up to 3e-4 on finish-time fairness.
 _CLARABEL = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "max_iter": 200}
@@ -51,7 +53,7 @@ def _shares(cp: Any, polytope: Polytope, solver: str) -> tuple[Any, list[Any]]:
     return x, [x >= 0, *rows] if explicit else rows
 
 
-def feasible_point(polytope: Polytope, floors: NDArray[np.float64], solver: str) -> NDArray[np.float64]:
+def feasible_point(polytope: Polytope, floors: Array, solver: str) -> Array:
     """Shares at which every job gets at least its floor: where the solver's feasibility problem ends."""
     cp = _cvxpy()
 
@@ -84,11 +86,19 @@ def _solve(polytope: Polytope, objective: Objective, solver: str, options: dict[
     _run(problem, solver, options)
     if x.value is None:
         raise RuntimeError(f"{solver} stopped with status {problem.status}")
-    prices, of_time = (np.abs(rows.dual_value) for rows in problem.constraints[-2:])
-    # the largest multipliers that time and capacity pay for: a_ij lambda_i <= m_i + s_i p_j
-    paid = (of_time / polytope.counts)[:, None] + polytope.scale_factors[:, None] * prices
+    prices, of_time = (rows.dual_value for rows in problem.constraints[-2:])
+    return answer_of(polytope, np.asarray(x.value), prices, of_time, int(problem.solver_stats.num_iters or 0))
+
+
+def answer_of(polytope: Polytope, shares: Array, prices: Array, of_time: Array, iterations: int) -> Answer:
+    """From shares (N, M) and the multipliers of types (M,) and of the time of jobs (N,).
+
+    Those of jobs are the largest that time and capacity pay for: a_ij lambda_i <= m_i + s_i p_j.
+    """
+    prices = np.abs(prices)
+    paid = (np.abs(of_time) / polytope.counts)[:, None] + polytope.scale_factors[:, None] * prices
     each = np.divide(paid, polytope.rates, out=np.full_like(paid, np.inf), where=polytope.rates > 0)
-    return Answer(np.asarray(x.value), each.min(axis=1), prices, int(problem.solver_stats.num_iters or 0))
+    return Answer(shares, each.min(axis=1), prices, iterations)
 
 
 def _run(problem: Any, solver: str, options: dict[str, Any]) -> None:

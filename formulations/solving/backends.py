@@ -1,6 +1,7 @@
 """Solver backends: each takes a polytope and an objective and returns an unproven `Answer`.
 
-What a backend is and needs is data; every backend takes every objective of this package.
+What a backend is and needs is data; every backend takes every objective of this package, but where its description
+names the one that it takes.
 """
 
 from __future__ import annotations
@@ -123,6 +124,14 @@ BACKENDS: dict[str, Backend] = {
             "solve_ecos",
             "cvxpy, ECOS interior point",
             requires=("cvxpy", "ecos"),
+            install="pip install cluster-allocator[ecos]",
+        ),
+        Backend(
+            "ecos_direct",
+            "reference.ecos_cones",
+            "solve",
+            "the same point for finish-time fairness, without cvxpy on the way",
+            requires=("ecos",),
             install="pip install cluster-allocator[ecos]",
         ),
         Backend(

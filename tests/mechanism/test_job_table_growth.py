@@ -181,11 +181,10 @@ def test_what_few_jobs_can_run_as_is_read_without_the_others() -> None:
         rates = state.rates_at(asked, np.zeros(2, dtype=np.int64), np.array([4, 2]))
         assert rates is not None
         assert rates.tolist() == [4.0, 0.5]
-        mine = state.configurations_of(asked)
-        assert mine is not None
-        assert mine.rate.tolist() == [3.25, 3.5, 4.0, 0.25, 0.5, 1.0]
+        assert state.rates_by_gpus(asked, 0) == [{1: 3.25, 2: 3.5, 4: 4.0}, {1: 0.25, 2: 0.5, 4: 1.0}]
+        assert state.rates_by_gpus(asked, 1) == [{}, {}]
     state = jobs.snapshot(np.array([0, 2, 3]), 0.0, cluster)
-    assert state.configurations_of(asked) is None
+    assert state.rates_by_gpus(asked, 0) is None
     assert state.rates_at(asked, asked, asked) is None
 
 

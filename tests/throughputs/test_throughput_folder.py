@@ -39,6 +39,12 @@ def test_cells_that_were_not_profiled_are_no_columns(tmp_path: Path) -> None:
         table.rates(["bert (batch size 64)"], [4], ["a100"])
 
 
+def test_rows_that_end_early_and_cells_in_quotes(tmp_path: Path) -> None:
+    path = folder(tmp_path, bert='# of one model\nglobal_batch_size,"1",2\n64,"6.0"\n')
+    table = read_table(path)
+    assert (table.keys, table.isolated.tolist()) == ((("bert (batch size 64)", 1),), [[6.0]])
+
+
 def test_the_accelerator_type(tmp_path: Path) -> None:
     assert read_table(folder(tmp_path, "throughputs_T4", bert=BERT)).accelerators == ("t4",)
     other = folder(tmp_path, "profiles", bert=BERT)
@@ -63,7 +69,9 @@ def test_the_accelerator_type(tmp_path: Path) -> None:
         ("global_batch_size,1\n64,x\n", "bert.csv:2: field '1': found 'x'"),
         ("global_batch_size,1,16\n64,1,-2\n", "bert.csv:2: field '16': found '-2'"),
         ("global_batch_size,1\n64,inf\n", "bert.csv:2: field '1': found 'inf'"),
-        ("global_batch_size,1\n64,1,2\n", "bert.csv:2"),
+        ("global_batch_size,1\n64,1,2\n", "bert.csv:2: found '3 values', expected 2 values, as in the header"),
+        ("# A100\nglobal_batch_size,1\n64,1\n\n64,1\n", "bert.csv:4: field 'global_batch_size': found ''"),
+        (f"global_batch_size,1\n64,{'1' * 200_000}\n", "a CSV file .field larger"),
     ],
 )
 def test_bad_files_are_named(text: str, told: str, tmp_path: Path) -> None:

@@ -322,6 +322,16 @@ class Configurations:
             rate[other] = 0.0
         return rate
 
+    def rates_by_gpus(self, job: int, pool: int) -> dict[int, float]:
+        """Best throughput of one job (position) alone in a pool by number of GPUs, steps/s."""
+        columns = slice(self.offsets[job], self.offsets[job + 1])
+        own = (column[columns].tolist() for column in (self.pool, self.partner, self.gpus, self.rate))
+        best: dict[int, float] = {}
+        for there, partner, gpus, rate in zip(*own, strict=True):
+            if there == pool and partner < 0:
+                best[gpus] = max(rate, best.get(gpus, 0.0))
+        return best
+
     @cached_property
     def _alone(self) -> Whole:
         """(A,) the columns of jobs alone with their own batch size, by job, pool and GPUs."""

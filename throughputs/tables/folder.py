@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from throughputs.errors import InputError
-from throughputs.files import read_frame
+from throughputs.files import read_cells
 from throughputs.limits import LARGEST_WHOLE_NUMBER
 from throughputs.tables.builder import TableBuilder
 from throughputs.tables.table import ThroughputTable
@@ -62,16 +62,16 @@ def read_folder(path: Path, accelerator: str | None = None) -> ThroughputTable:
 
 
 def _read_model(path: Path, accelerator: str, builder: TableBuilder) -> None:
-    frame, first_line = read_frame(path)
-    first, *names = (str(column).strip() for column in frame.columns)
+    (header, *rows), first_line = read_cells(path)
+    first, *names = (name.strip() for name in header)
     if first != _BATCH_SIZE:
         raise InputError(path, line=first_line - 1, found=first, expected=f"{_BATCH_SIZE} as the first column")
     gpus = [_whole(path, first_line - 1, None, name, "a number of GPUs in each further column") for name in names]
     if not gpus or len(set(gpus)) < len(gpus):
         expected = f"{_BATCH_SIZE} and numbers of GPUs, each once"
         raise InputError(path, line=first_line - 1, found=names, expected=expected)
-    for line, row in enumerate(frame.itertuples(index=False, name=None), start=first_line):
-        size, *cells = (str(cell).strip() for cell in row)
+    for line, row in enumerate(rows, start=first_line):
+        size, *cells = (cell.strip() for cell in row)
         batch_size = _whole(path, line, _BATCH_SIZE, size, "a batch size of at least 1")
         job_type = f"{path.stem} (batch size {batch_size})"
         for count, cell in zip(gpus, cells, strict=True):

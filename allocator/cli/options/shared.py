@@ -64,7 +64,8 @@ SolverOption = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help="auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, scs, cbc.",
+        help="auto, or one of compiled, as_stated, prices, structured, homogeneous, highs, clarabel, ecos, "
+        "ecos_direct, scs, cbc.",
     ),
 ]
 ChoiceOption = Annotated[

@@ -179,18 +179,20 @@ class DeadlinePolicy(PlanPolicy):
         if not new:
             return new
         wanted, kinds = np.array(new, dtype=np.int64), state.job_types
-        ways = state.configurations_of(wanted)
-        if ways is None:
-            ways = Configurations.from_matrix(state.throughputs).of(wanted)
+        rates_of = state.rates_by_gpus(wanted, pool)
+        if rates_of is None:
+            gangs = Configurations.from_matrix(state.throughputs)
+            rates_of = [gangs.rates_by_gpus(position, pool) for position in new]
         due = (state.deadlines.take(wanted) - self.margin_seconds).tolist()
         unserved = []
         for k, position in enumerate(new):
             most = np.inf if kinds is None else self.most_gpus.get(str(kinds[position]), np.inf)
-            gpus, rates = _curve(ways, k, pool)
-            key = (tuple(gpus), tuple(rates), capacity, most)
+            rates = rates_of[k]
+            key = (*rates.items(), capacity, most)
             curve = memory.shared_curves.get(key)
             if curve is None:
-                curve = ScalingCurve(gpus, rates, capacity, most, useful_only=self.levels == "useful")
+                only_useful = self.levels == "useful"
+                curve = ScalingCurve(list(rates), list(rates.values()), capacity, most, useful_only=only_useful)
                 memory.shared_curves[key] = curve
             if curve.levels:
                 curves[labels[position]], memory.due[labels[position]] = curve, due[k]
@@ -226,12 +228,13 @@ class DeadlinePolicy(PlanPolicy):
         memory.starting = {
             job.label: (held, now + (job.starting if held == job.held else restart)) for job, held in running
         }
-        memory.costs.note(
-            now,
-            (job.label for job, held in running if not job.held),
-            (job.label for job, held in running if job.held and held != job.held),
-            (job.label for job, held in running if held == job.held),
-        )
+        if self.learn_costs:
+            memory.costs.note(
+                now,
+                (job.label for job, held in running if not job.held),
+                (job.label for job, held in running if job.held and held != job.held),
+                (job.label for job, held in running if held == job.held),
+            )
         if self.published_list:
             memory.listed = [job.label for job in jobs] if line is None else list(line)
         seconds = max(until - now, _CLOSE * max(now, 1.0))
@@ -249,13 +252,3 @@ class DeadlinePolicy(PlanPolicy):
             return change
         patience = np.inf if self.published_list else filling.slot_seconds + filling.restart_seconds
         return max(change, end + patience + self.margin_seconds)
-
-
-def _curve(ways: Configurations, job: int, pool: int) -> tuple[list[int], list[float]]:
-    """Numbers of GPUs on which a job can run alone in a pool, and the best rate on each."""
-    columns = slice(int(ways.offsets[job]), int(ways.offsets[job + 1]))
-    there = (ways.pool[columns] == pool) & (ways.partner[columns] < 0)
-    best: dict[int, float] = {}
-    for gpus, rate in zip(ways.gpus[columns][there].tolist(), ways.rate[columns][there].tolist(), strict=True):
-        best[gpus] = max(rate, best.get(gpus, 0.0))
-    return list(best), list(best.values())

@@ -25,7 +25,7 @@ __all__ = ["Themis", "ThemisMemory"]
 
 _Ids = NDArray[np.int64]
 
-_PUBLISHED_SOLVER = "ecos"
+_PUBLISHED_SOLVER = "ecos_direct"
 
 
 def _nothing() -> Array:
@@ -125,7 +125,7 @@ class Themis(PlanPolicy):
         """Import the solver, by a program for two jobs of which one has to wait."""
         if self.choice == "published" and self.solver == "auto" and BACKENDS[_PUBLISHED_SOLVER].missing:
             warnings.warn(
-                f"themis: the published order of jobs is that of {_PUBLISHED_SOLVER}, which is not installed: some "
+                "themis: the published order of jobs is that of ECOS, which is not installed: some "
                 f"jobs may run in another order ({BACKENDS[_PUBLISHED_SOLVER].install})",
                 stacklevel=2,
             )

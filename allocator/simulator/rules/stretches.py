@@ -147,10 +147,11 @@ class DecisionsCostTime(StretchRule):
         self._restarting = False
         if s.decision.recomputed and (self._core.more_arrivals or not self._while_arrivals):
             self._charge(s, overhead)
+        lost = overhead.take(s.at)
         if s.decision.recomputed:
-            self._jobs.columns["lost_seconds"][s.at] = overhead[s.at]
-        s.begin = s.clock + overhead[s.at]
-        self._jobs.columns["restart_gpu_seconds"][s.at] += overhead[s.at] * s.decision.assignment.gpus
+            self._jobs.columns["lost_seconds"][s.at] = lost
+        s.begin = s.clock + lost
+        self._jobs.columns["restart_gpu_seconds"][s.at] += lost * s.decision.assignment.gpus
         overhead[s.at] = 0.0
 
     def _charge(self, s: Stretch, overhead: _Floats) -> None:

@@ -96,7 +96,7 @@ def test_equals_keep_their_places():
 
 def test_without_the_published_solver_it_says_so(monkeypatch):
     policy = get_policy("themis", choice="published")
-    monkeypatch.setattr(themis, "BACKENDS", {"ecos": replace(BACKENDS["ecos"], requires=("not_there",))})
+    monkeypatch.setattr(themis, "BACKENDS", {"ecos_direct": replace(BACKENDS["ecos_direct"], requires=("not_there",))})
     with pytest.warns(UserWarning, match="some jobs may run in another order"):
         policy.prepare()
 
