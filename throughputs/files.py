@@ -31,6 +31,7 @@ __all__ = [
     "parse_json",
     "parse_toml",
     "read_frame",
+    "read_head",
     "read_json",
     "read_text",
     "read_toml",
@@ -106,6 +107,23 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
+
+
+def read_head(path: Path, characters: int = 65_536) -> str:
+    """The beginning of a text file, unpacked when its name ends in ``.gz``, to tell what it holds.
+
+    Raises as `read_text` does; characters that are no UTF-8 are replaced.
+    """
+    try:
+        with io.BytesIO(_contents(path)) if _is_standard_input(path) else path.open("rb") as file:
+            if path.suffix.lower() == ".gz":
+                with gzip.GzipFile(fileobj=file) as packed:
+                    raw = packed.read(characters)
+            else:
+                raw = file.read(characters)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(path, expected=f"a whole gzip file ({error})") from error
+    return raw.decode("utf-8-sig", errors="replace")
 
 
 def read_json(path: Path, unique_keys: bool = False) -> Any:

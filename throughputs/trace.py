@@ -64,6 +64,10 @@ class Trace:
         type of a cluster, the job runs there only.
     category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
+    gpu_fraction : (N,) share of each of its GPUs that the job asked for, above 0 and at most 1; 1 where the trace does
+        not say. It is told, not used: a job has its GPUs whole.
+    recorded_start_seconds, recorded_end_seconds : (N,) when the job began and ended where it was logged, seconds from
+        the start of the trace; nan where the trace does not say.
     source : where the trace came from, for messages.
 
     Raises
@@ -71,7 +75,8 @@ class Trace:
     InputError
         Arrays of different length, an empty job type, an unknown mode or category, a scale factor below 1, non-positive
         steps, SLOs or durations, times that are negative or not finite, arrivals that are not in order, a job with
-        two kinds of deadline, a deadline before its arrival, or times and steps beyond `throughputs.limits`.
+        two kinds of deadline, a deadline before its arrival, a recorded start before the arrival or a recorded end
+        before the start, a fraction of a GPU that is none, or times and steps beyond `throughputs.limits`.
 
     >>> trace = Trace(["A3C", "LSTM"], scale_factor=[1, 4], total_steps=[1000, 2000], arrival_time=[0, 60])
     >>> len(trace), trace.head(1).scale_factor.tolist()
@@ -96,6 +101,9 @@ class Trace:
     user: NDArray[np.object_]
     partition: NDArray[np.object_]
     category: NDArray[np.object_]
+    gpu_fraction: NDArray[np.float64]
+    recorded_start_seconds: NDArray[np.float64]
+    recorded_end_seconds: NDArray[np.float64]
     source: str = "trace"
 
     def __init__(
@@ -119,6 +127,9 @@ class Trace:
         user: Sequence[str] | NDArray[np.object_] | None = None,
         partition: Sequence[str] | NDArray[np.object_] | None = None,
         category: Sequence[str] | NDArray[np.object_] | None = None,
+        gpu_fraction: Sequence[float] | NDArray[np.float64] | None = None,
+        recorded_start_seconds: Sequence[float] | NDArray[np.float64] | None = None,
+        recorded_end_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         source: str = "trace",
     ) -> None:
         n = len(job_type)
@@ -148,6 +159,9 @@ class Trace:
         keep("user", user, object, "")
         keep("partition", partition, object, "")
         keep("category", category, object, "")
+        keep("gpu_fraction", gpu_fraction, np.float64, 1.0)
+        keep("recorded_start_seconds", recorded_start_seconds, np.float64, np.nan)
+        keep("recorded_end_seconds", recorded_end_seconds, np.float64, np.nan)
         object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
         object.__setattr__(self, "source", source)
         self._validate()
@@ -186,6 +200,22 @@ class Trace:
                 "category",
                 np.isin(self.category.astype(str), ("", *CATEGORIES)),
                 f"one of {', '.join(CATEGORIES)}, or nothing",
+            ),
+            ("gpu_fraction", _positive(self.gpu_fraction) & (self.gpu_fraction <= 1), "a share above 0, at most 1"),
+            (
+                "recorded_start_seconds",
+                np.isnan(self.recorded_start_seconds)
+                | ((self.recorded_start_seconds >= self.arrival_time) & (self.recorded_start_seconds <= LATEST_TIME)),
+                f"seconds, not before the arrival and at most {LATEST_TIME:g}, or nan",
+            ),
+            (
+                "recorded_end_seconds",
+                np.isnan(self.recorded_end_seconds)
+                | (
+                    (self.recorded_end_seconds >= self.recorded_start_seconds)
+                    & (self.recorded_end_seconds <= LATEST_TIME)
+                ),
+                f"seconds, not before the recorded start and at most {LATEST_TIME:g}, or nan",
             ),
         )
         words = {"mode": MODES, "category": CATEGORIES}
@@ -248,6 +278,9 @@ class Trace:
             "user",
             "partition",
             "category",
+            "gpu_fraction",
+            "recorded_start_seconds",
+            "recorded_end_seconds",
         )
 
     @classmethod
@@ -267,7 +300,15 @@ class Trace:
         optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
         reader.check_columns(_REQUIRED, (*optional, "job_id"))
         _check_job_ids(reader)
-        empty = {"priority_weight": 1.0, "slo": np.nan, "deadline": np.nan, "duration": np.nan}
+        empty = {
+            "priority_weight": 1.0,
+            "slo": np.nan,
+            "deadline": np.nan,
+            "duration": np.nan,
+            "gpu_fraction": 1.0,
+            "recorded_start_seconds": np.nan,
+            "recorded_end_seconds": np.nan,
+        }
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }
@@ -346,7 +387,8 @@ class Trace:
     def at_load(self, factor: float) -> Trace:
         """The same jobs, arriving `factor` times as often: arrival times are divided by it.
 
-        A deadline on the clock moves with the arrival of its job, which so has as much time as before.
+        A deadline on the clock moves with the arrival of its job, which so has as much time as before. Recorded times
+        are left out: they are of another load.
 
         Raises
         ------
@@ -368,6 +410,8 @@ class Trace:
         ]
         deadline = np.maximum(self.deadline - earlier, arrival)
         moved = {"arrival_time": arrival, "deadline": deadline, "deadline_options": options}
+        if factor != 1:
+            moved |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds"), np.full(len(self), np.nan))
         columns = {name: getattr(self, name) for name in self.column_names()}
         return Trace(**columns | moved, source=self.source)
 
