@@ -106,7 +106,7 @@ def summarize(result: SimulationResult) -> Summary:
         summary["by_user"] = _rows(users_table(jobs))
     if len(result.entities):
         summary["by_entity"] = _rows(result.entities)
-    return Summary.of(summary)
+    return Summary.of(summary | dict.fromkeys(result.not_told))
 
 
 def priorities_table(jobs: pd.DataFrame, measure: str = "first") -> pd.DataFrame:
@@ -196,8 +196,8 @@ def _means(values: NDArray[np.float64], of: NDArray[np.int64], n: int) -> NDArra
 
 
 def _knows_restarts(jobs: pd.DataFrame) -> bool:
-    """Tables of a run that others made may lack it."""
-    return "restart_gpu_seconds" in jobs
+    """Tables of a run that others made may lack it, and a schedule out of a job log does not say."""
+    return "restart_gpu_seconds" in jobs and not (len(jobs) and jobs["restart_gpu_seconds"].isna().all())
 
 
 def completion_figures(jobs: pd.DataFrame) -> dict[str, Any]:

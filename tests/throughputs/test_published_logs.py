@@ -220,7 +220,9 @@ def test_philly_names_the_entry_that_is_no_job(written):
     with pytest.raises(InputError, match=r"field 'jobs\[1\]': found .*expected an object with a list of attempts"):
         read_trace(path)
     path = written(json.dumps(PHILLY))
-    with pytest.raises(InputError, match=r"field 'jobs\[2\].first start': found nothing, expected a start \(never started\)"):
+    with pytest.raises(
+        InputError, match=r"field 'jobs\[2\].first start': found nothing, expected a start \(never started\)"
+    ):
         import_log(path, strict=True)
 
 

@@ -119,9 +119,8 @@ def _account(imported: ImportedLog) -> list[str]:
         lines.append(f"  {field:<10}{column.name}{unit}{guess}")
     if imported.unread:
         lines.append(f"not read: {', '.join(imported.unread)}")
-    if imported.dropped:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in imported.dropped.items())
-        lines.append(f"left out: {sum(imported.dropped.values()):,} jobs ({reasons})")
+    if imported.left_out:
+        lines.append(imported.left_out)
     return lines + [f"note: {note}" for note in imported.notes]
 
 

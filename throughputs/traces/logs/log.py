@@ -82,6 +82,15 @@ class ImportedLog:
         source = " ".join(self.source.split())
         write_frame(path, self.trace.to_frame()[names], f"jobs of {source}; second 0 is {self.origin} there")
 
+    @property
+    def left_out(self) -> str:
+        """How many jobs cannot be used, and why; empty where all can."""
+        if not self.dropped:
+            return ""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items())
+        count = sum(self.dropped.values())
+        return f"left out: {count:,} job{'s' * (count > 1)} ({reasons})"
+
     def as_dict(self) -> dict[str, Any]:
         """All but the trace, ready for JSON."""
         return {
