@@ -18,7 +18,7 @@ from throughputs.notebook import html_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace"]
+__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace", "partition_names"]
 
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
@@ -61,7 +61,8 @@ class Trace:
     entity : (N,) str, name of the entity that the job belongs to; empty for none.
     user : (N,) str, who submitted the job; empty where the trace does not say.
     partition : (N,) str, the partition (queue) that the job was submitted to; empty for none. Where it is the name of a
-        type of a cluster, the job runs there only.
+        type of a cluster, the job runs there only. Of several that would do the names have bars between, as in
+        ``V100M16|V100M32``.
     category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
     gpu_fraction : (N,) share of each of its GPUs that the job asked for, above 0 and at most 1; 1 where the trace does
@@ -419,6 +420,15 @@ class Trace:
         """Some of the jobs (positions, ascending)."""
         columns = {name: getattr(self, name)[jobs] for name in self.column_names()}
         return Trace(**columns, source=self.source)
+
+
+def partition_names(partition: str) -> tuple[str, ...]:
+    """The partitions that a job names, any of which would do.
+
+    >>> partition_names("V100M16|V100M32"), partition_names("batch"), partition_names("")
+    (('V100M16', 'V100M32'), ('batch',), ())
+    """
+    return tuple(name for name in partition.split("|") if name)
 
 
 def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:
