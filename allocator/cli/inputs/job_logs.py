@@ -18,7 +18,9 @@ from throughputs.traces.logs.log import check_table_name
 DemandOption = Annotated[
     str | None,
     typer.Option(
-        "--cluster", help="GPUs by accelerator type, to set the demand of the jobs against.", metavar="TYPE:COUNT,..."
+        "--cluster",
+        help="GPUs by accelerator type, or a list of nodes (CSV), to set the demand of the jobs against.",
+        metavar="TYPE:COUNT,...|FILE",
     ),
 ]
 
