@@ -30,6 +30,7 @@ __all__ = [
     "file_kind",
     "parse_json",
     "parse_toml",
+    "read_columns",
     "read_frame",
     "read_head",
     "read_json",
@@ -237,6 +238,17 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, int]:
         raise _parser_error(path, str(error)) from error
     frame = cells.iloc[1:].set_axis(cells.iloc[0].to_list(), axis="columns").reset_index(drop=True)
     return frame, comments + 2
+
+
+def read_columns(path: Path) -> list[str]:
+    """Names of the columns of a Parquet file, without its rows; empty where it is none, which `read_frame` tells."""
+    raw = _contents(path)
+    try:
+        from pyarrow.parquet import read_schema
+
+        return list(read_schema(io.BytesIO(raw)).names)
+    except Exception:  # as in `_read_parquet`, which says what is wrong
+        return []
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -174,3 +174,17 @@ def test_the_recorded_schedule_is_a_row_of_the_comparison(tmp_path):
         "--set", "gang_rates=duration", "--out", "small", cwd=tmp_path,
     )  # fmt: skip
     assert "the recorded schedule is left out" in small.stderr
+
+
+def test_what_a_log_leaves_out_is_said_wherever_it_is_read(tmp_path):
+    log = "job_id,submission_time,duration,num_gpu\na,0,7200,1\nb,60,3600,2\nc,90,50,0\n"
+    (tmp_path / "cluster01.csv").write_text(log)
+    told = "cluster01.csv: left out: 1 job (no GPUs 1)\n"
+    for command in (
+        ("trace", "convert", "cluster01.csv", "jobs.swf"),
+        ("simulate", "--trace", "cluster01.csv", "--cluster", "a100:2", "--policy", "fifo"),
+        ("whatif", "--trace", "cluster01.csv", "--cluster", "a100:2", "--next-gpus", "0"),
+    ):
+        done = allocator(*command, cwd=tmp_path)
+        assert told in done.stderr, command
+    assert (tmp_path / "jobs.swf").read_text().endswith("\n2 60 -1 3600 2 -1 -1 2 -1 -1 1 -1 -1 1 -1 -1 -1 -1\n")

@@ -18,7 +18,7 @@ from allocator.cli.options.shared import (
     TimeUnitOption,
     print_json,
 )
-from allocator.cli.options.values import make_cluster
+from allocator.cli.options.values import make_cluster, read_jobs
 from throughputs import (
     FixedDuration,
     InputError,
@@ -113,7 +113,7 @@ def convert_command(
     time_unit: TimeUnitOption = None,
 ) -> None:
     """Convert a trace between formats; refuses to lose anything unless told to."""
-    trace = read_trace(source, format=source_format, time_unit_seconds=time_unit)
+    trace = read_jobs(source, source_format, time_unit)
     write_trace(trace, target, format=target_format, lossy=lossy)
     typer.echo(f"{target}: {len(trace)} jobs")
 

@@ -32,6 +32,7 @@ from allocator.cli.options.values import (
     make_table,
     make_window,
     named_values,
+    read_jobs,
     told_of_models,
     without_setting,
 )
@@ -46,10 +47,9 @@ from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
 from allocator.simulator.settings import SimulatorSettings, constant_restart_penalty
-from throughputs import InputError, read_trace
+from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.estimator.believed import Estimation
-from throughputs.traces.formats import read_job_log
 
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
@@ -229,17 +229,8 @@ class Runs:
             raise InputError("--profiling-percentage, --reference-models", found=", ".join(names), expected=expected)
 
     def read(self, path: Path) -> Trace:
-        """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs.
-
-        Of a job log it is said what was left out of it and what was assumed.
-        """
-        log = read_job_log(path)
-        if log is None:
-            trace = read_trace(path, time_unit_seconds=self.options.time_unit)
-        else:
-            trace = log.trace
-            for line in filter(None, (log.left_out, *log.notes)):
-                typer.echo(f"{log.source}: {line}", err=True)
+        """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs."""
+        trace = read_jobs(path, time_unit=self.options.time_unit)
         if self.options.throughputs is None:
             elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
             warn(told_of_models(path, trace, self.table, self.cluster, elastic=elastic))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.files import file_kind, parse_json, read_frame, read_head, read_text, source_of
+from throughputs.files import file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
 from throughputs.traces.logs.layouts import Cells, layout_of_header
 from throughputs.traces.logs.pai import is_job_table, is_task_table, pai_cells
 from throughputs.traces.logs.philly import philly_cells
@@ -129,7 +129,7 @@ def log_kind(path: str | os.PathLike[str]) -> str:
     """
     path = Path(path)
     if file_kind(path) == "parquet":
-        return _kind_of_header(list(map(str, read_frame(path)[0].columns)))
+        return _kind_of_header(read_columns(path))
     return _kind_of_text(read_head(path))
 
 
