@@ -182,8 +182,8 @@ def test_what_a_log_leaves_out_is_said_wherever_it_is_read(tmp_path):
     told = "cluster01.csv: left out: 1 job (no GPUs 1)\n"
     for command in (
         ("trace", "convert", "cluster01.csv", "jobs.swf"),
-        ("simulate", "--trace", "cluster01.csv", "--cluster", "a100:2", "--policy", "fifo"),
-        ("whatif", "--trace", "cluster01.csv", "--cluster", "a100:2", "--next-gpus", "0"),
+        ("simulate", "--trace", "cluster01.csv", "--cluster", "a100:2", "--policy", "fifo", "--out", "run"),
+        ("whatif", "--trace", "cluster01.csv", "--cluster", "a100:2", "--next-gpus", "0", "--out", "more"),
     ):
         done = allocator(*command, cwd=tmp_path)
         assert told in done.stderr, command
