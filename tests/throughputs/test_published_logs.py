@@ -181,7 +181,7 @@ def test_a_log_is_told_by_what_it_holds(written, kind, name):
     assert len(trace) == len(imported.trace) > 0
     assert len(read_trace(path, format=kind)) == len(trace)
     other = next(name for name in LOGS if name != kind)
-    with pytest.raises(InputError, match=f"a {kind}', expected a job log in the format {other}"):
+    with pytest.raises(InputError, match=f"found '{kind}', expected a job log in the format {other}"):
         read_trace(path, format=other)
 
 

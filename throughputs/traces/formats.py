@@ -204,7 +204,7 @@ def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> Imported
         return None
     kind = log_kind(path).partition(" ")[0]
     if format not in (kind, "auto"):
-        raise InputError(source_of(path), found=f"a {kind}", expected=f"a job log in the format {format}")
+        raise InputError(source_of(path), found=kind, expected=f"a job log in the format {format}")
     return import_log(path) if kind in _LOG_FORMATS else None
 
 
