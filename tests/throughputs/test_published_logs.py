@@ -20,42 +20,42 @@ from throughputs.traces.logs.read import log_kind
 PHILLY = [
     {
         "status": "Pass",
-        "vc": "ee9e8c",
-        "jobid": "application_1506638472019_14199",
+        "vc": "vc_one",
+        "jobid": "application_1",
         "attempts": [
             {
-                "start_time": "2017-10-07 01:12:09",
-                "end_time": "2017-10-07 01:13:23",
+                "start_time": "2017-10-14 01:12:09",
+                "end_time": "2017-10-14 01:13:23",
                 "detail": [{"ip": "m47", "gpus": [f"gpu{i}" for i in range(8)]}],
             },
             {
-                "start_time": "2017-10-07 01:13:30",
-                "end_time": "2017-10-09 06:53:12",
+                "start_time": "2017-10-14 01:13:30",
+                "end_time": "2017-10-16 06:53:12",
                 "detail": [{"ip": "m412", "gpus": [f"gpu{i}" for i in range(8)]}],
             },
         ],
-        "submitted_time": "2017-10-07 01:11:39",
-        "user": "ce2f4c",
+        "submitted_time": "2017-10-14 01:11:39",
+        "user": "ann",
     },
     {
         "status": "Killed",
-        "vc": "6214e9",
+        "vc": "vc_two",
         "jobid": "2",
         "attempts": [
-            {"start_time": None, "end_time": "2017-10-07 02:00:00", "detail": []},
+            {"start_time": None, "end_time": "2017-10-14 02:00:00", "detail": []},
             {
-                "start_time": "2017-10-07 02:00:00",
-                "end_time": "2017-10-07 02:10:00",
+                "start_time": "2017-10-14 02:00:00",
+                "end_time": "2017-10-14 02:10:00",
                 "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}],
             },
         ],
-        "submitted_time": "2017-10-07 01:30:00",
+        "submitted_time": "2017-10-14 01:30:00",
         "user": "a",
     },
-    {"status": "Killed", "vc": "6214e9", "jobid": "3", "attempts": [], "submitted_time": "2017-10-07 01:31:00"},
+    {"status": "Killed", "vc": "vc_two", "jobid": "3", "attempts": [], "submitted_time": "2017-10-14 01:31:00"},
     {
         "status": "Failed",
-        "vc": "6214e9",
+        "vc": "vc_two",
         "jobid": "4",
         "attempts": [
             {
@@ -70,7 +70,7 @@ PHILLY = [
     {
         # the night in which clocks go back an hour on the Pacific coast
         "status": "Pass",
-        "vc": "6214e9",
+        "vc": "vc_two",
         "jobid": "5",
         "attempts": [
             {
@@ -85,32 +85,32 @@ PHILLY = [
 ]
 HELIOS = """\
 job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
-1425511,uXBbc,vcJkd,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0
-1425512,uVMrF,vchbv,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:37,2020-06-09 18:45:46,249,10
-1425513,uzqls,vcpDC,0,1,1,CANCELLED,2020-06-09 18:41:28,2020-06-09 18:41:28,2020-06-17 14:15:21,675233,0
+1,uann,vcone,1,1,1,COMPLETED,2020-05-11 18:41:01,2020-05-11 18:41:01,2020-05-12 04:55:09,36848,0
+2,ubob,vctwo,4,16,1,FAILED,2020-05-11 18:41:27,2020-05-11 18:41:37,2020-05-11 18:45:46,249,10
+3,ueve,vctri,0,1,1,CANCELLED,2020-05-11 18:41:28,2020-05-11 18:41:28,2020-05-19 14:15:21,675000,0
 """
 SEREN = """\
 job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
-5778432,u5907,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32,936.0
-5778469,u5907,1,8,128,Pretrain,COMPLETED,2023-03-01 00:23:58+08:00,2023-03-01 00:24:11+08:00,2023-03-01 01:09:04+08:00,2693,13,21544.0
+11,u1,1,8,128,Other,FAILED,2023-03-09 00:18:22+08:00,2023-03-09 00:18:54+08:00,2023-03-09 00:20:51+08:00,117,32,936.0
+12,u1,1,8,128,Pretrain,COMPLETED,2023-03-09 00:23:58+08:00,2023-03-09 00:24:11+08:00,2023-03-09 01:09:04+08:00,2693,13,21544.0
 """  # noqa: E501
 KALOS = """\
 job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time
-dlctk696s0jbvitv,uf794,8,64,960,1000,100.0,Other,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,2023-05-17 11:01:16+00:00,,18,10.0,1152.0
+dlc1,u2,8,64,960,1000,100.0,Other,FAILED,2023-05-25 11:00:58+00:00,2023-05-25 11:01:08+00:00,2023-05-25 11:01:16+00:00,2023-05-25 11:01:16+00:00,,18,10.0,1152.0
 """  # noqa: E501
 OPENB = """\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
-openb-pod-0017,88000,327680,8,1000,,Burstable,Succeeded,9437497,10769854,9437497
-openb-pod-0022,4000,15258,1,220,,BE,Running,9679175,9973826,9679176
-openb-pod-0035,16000,32768,1,1000,V100M16|V100M32,LS,Running,9967058,9968575,9967063
-openb-pod-0036,16000,32768,0,0,,LS,Running,9967059,9968575,9967063
-openb-pod-0037,16000,32768,1,500,,LS,Pending,9967060,9968575,
+pod-1,64000,200000,8,1000,,Burstable,Succeeded,9000000,10332357,9000000
+pod-2,4000,16000,1,220,,BE,Running,9600000,9894651,9600001
+pod-3,16000,32768,1,1000,V100M16|V100M32,LS,Running,9900000,9901517,9900005
+pod-4,16000,32768,0,0,,LS,Running,9900001,9901517,9900005
+pod-5,16000,32768,1,500,,LS,Pending,9900002,9901517,
 """
 SPOT = """\
 job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
-239255,13,A10,20,1,1,0,2764799,HP
-437260,57,A100-SXM4-80GB,15,1,16,9589663,41060,Spot
-437261,57,A100-SXM4-80GB,15,0.5,4,9589664,100,Spot
+1,7,A10,16,1,1,0,2700000,HP
+2,8,A100-SXM4-80GB,15,1,16,9500000,41000,Spot
+3,8,A100-SXM4-80GB,15,0.5,4,9500001,100,Spot
 """
 PAI_TASKS = """\
 one,ps,2.0,Terminated,110.0,190.0,600.0,29.3,,
@@ -139,7 +139,7 @@ SWF = """\
 """
 LOGS = {
     "philly": json.dumps(PHILLY),
-    "philly-cut": "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,66.0,2,132.0,11cb48\n",
+    "philly-cut": "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-16 07:01:55,66.0,2,132.0,vc_one\n",
     "helios": HELIOS,
     "acme": SEREN,
     "openb-2023": OPENB,
@@ -198,12 +198,12 @@ def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
     assert figures(trace, "scale_factor", "duration", "partition", "user") == [
         [8, 3, 1],
         [attempts, 600.0, 4 * 3600.0],
-        ["ee9e8c", "6214e9", "6214e9"],
-        ["ce2f4c", "a", "b"],
+        ["vc_one", "vc_two", "vc_two"],
+        ["ann", "a", "b"],
     ]
     assert figures(trace, "recorded_start_seconds", "recorded_end_seconds")[0][:2] == [30.0, 2901.0]
     assert trace.recorded_end_seconds[0] == 193293.0  # with the time between two attempts
-    assert imported.origin == "2017-10-07T08:11:39+00:00"
+    assert imported.origin == "2017-10-14T08:11:39+00:00"
     assert imported.dropped == {"never started": 1, "no duration": 1}
     assert imported.rows == 5
     assert imported.notes == (
@@ -212,7 +212,7 @@ def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
         "attempts without a start or an end: 2, which do not count",
         "dates without a zone are taken for America/Los_Angeles (--zone says otherwise)",
     )
-    assert import_log(written(LOGS["philly"]), zone="UTC").origin == "2017-10-07T01:11:39+00:00"
+    assert import_log(written(LOGS["philly"]), zone="UTC").origin == "2017-10-14T01:11:39+00:00"
 
 
 def test_philly_names_the_entry_that_is_no_job(written):
@@ -232,11 +232,11 @@ def test_helios(written):
         [0.0, 26.0],
         [36848.0, 249.0],
         [1, 4],
-        ["vcJkd", "vchbv"],
+        ["vcone", "vctwo"],
     ]
     assert figures(imported.trace, "recorded_start_seconds", "recorded_end_seconds") == [[0.0, 36.0], [36848.0, 285.0]]
     assert imported.dropped == {"no GPUs": 1}
-    assert imported.origin == "2020-06-09T10:41:01+00:00"
+    assert imported.origin == "2020-05-11T10:41:01+00:00"
     assert imported.notes == ("dates without a zone are taken for Asia/Shanghai (--zone says otherwise)",)
 
 
@@ -247,7 +247,7 @@ def test_acme_durations_are_end_less_start(written):
         ["Other", "Pretrain"],
         [8, 8],
     ]
-    assert seren.origin == "2023-02-28T16:18:22+00:00"
+    assert seren.origin == "2023-03-08T16:18:22+00:00"
     # the column says 18, which has the 10 seconds in the queue in it
     assert figures(kalos.trace, "duration", "scale_factor", "recorded_start_seconds") == [[8.0], [64], [10.0]]
     assert kalos.trace.partition.tolist() == [""]  # the column queue is a time
@@ -271,7 +271,7 @@ def test_spot_multiplies_workers(written):
         [1, 16, 4],
         [1.0, 1.0, 0.5],
         ["A10", "A100-SXM4-80GB", "A100-SXM4-80GB"],
-        ["13", "57", "57"],
+        ["7", "8", "8"],
         ["HP", "Spot", "Spot"],
     ]
     assert np.isnan(imported.trace.recorded_start_seconds).all()

@@ -94,10 +94,10 @@ def test_names_of_partitions(text, names):
 
 HELIOS = """\
 job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
-1,uXBbc,vcJkd,1,1,1,COMPLETED,2020-06-09 18:00:00,2020-06-09 18:00:00,2020-06-10 04:00:00,36000,0
-2,uVMrF,vchbv,4,16,1,FAILED,2020-06-09 19:00:00,2020-06-09 20:00:00,2020-06-09 21:00:00,3600,3600
-3,uzqls,vcJkd,16,1,2,COMPLETED,2020-06-09 20:00:00,2020-06-09 20:00:00,2020-06-09 22:00:00,7200,0
-4,uzqls,vcpDC,0,1,1,CANCELLED,2020-06-09 20:00:00,2020-06-09 20:00:00,2020-06-17 14:15:21,675233,0
+1,uann,vcone,1,1,1,COMPLETED,2020-05-11 18:00:00,2020-05-11 18:00:00,2020-05-12 04:00:00,36000,0
+2,ubob,vctwo,4,16,1,FAILED,2020-05-11 19:00:00,2020-05-11 20:00:00,2020-05-11 21:00:00,3600,3600
+3,ueve,vcone,16,1,2,COMPLETED,2020-05-11 20:00:00,2020-05-11 20:00:00,2020-05-11 22:00:00,7200,0
+4,ueve,vctri,0,1,1,CANCELLED,2020-05-11 20:00:00,2020-05-11 20:00:00,2020-05-19 14:15:21,675000,0
 """
 
 
@@ -109,13 +109,13 @@ def describe(*arguments, cwd):
 
 def test_the_command_audits_a_log(tmp_path):
     (tmp_path / "cluster_log.csv").write_text(HELIOS)
-    told = describe("cluster_log.csv", "--cluster", "vcJkd:8,vchbv:4", cwd=tmp_path)
-    assert told.startswith("cluster_log.csv: 4 jobs of helios; second 0 of the trace is 2020-06-09T10:00:00+00:00\n")
+    told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4", cwd=tmp_path)
+    assert told.startswith("cluster_log.csv: 4 jobs of helios; second 0 of the trace is 2020-05-11T10:00:00+00:00\n")
     assert "left out: 1 job (no GPUs 1)" in told
     assert "note: dates without a zone are taken for Asia/Shanghai (--zone says otherwise)" in told
     lines = [line.split() for line in told.splitlines()]
-    assert ["vcJkd", "2", "42", "16", "8", "2.62", "1"] in lines
-    assert ["vchbv", "1", "4.00", "4", "4", "0.50", "0"] in lines
+    assert ["vcone", "2", "42", "16", "8", "2.62", "1"] in lines
+    assert ["vctwo", "1", "4.00", "4", "4", "0.50", "0"] in lines
     assert ["9-16", "1", "32"] in lines
     assert "─ the 12 of the cluster" in told
     assert "in use as recorded, up to" in told

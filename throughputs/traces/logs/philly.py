@@ -1,8 +1,8 @@
 """The job log of Philly: a list of jobs in JSON, each with the attempts in which it ran.
 
-    {"status": "Pass", "vc": "ee9e8c", "jobid": "application_1", "user": "ce2f4c",
-     "submitted_time": "2017-10-07 01:11:39",
-     "attempts": [{"start_time": ..., "end_time": ..., "detail": [{"ip": "m47", "gpus": ["gpu0", "gpu1"]}]}]}
+    {"status": "Pass", "vc": "a1b2c3", "jobid": "application_1", "user": "ann",
+     "submitted_time": "2017-10-14 09:30:00",
+     "attempts": [{"start_time": ..., "end_time": ..., "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]}]}
 
 Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019
 (msr-fiddle/philly-traces, cluster_job_log).
