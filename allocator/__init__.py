@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         UpcomingRounds,
     )
     from allocator.protocol.entities import Entities, Entity
+    from allocator.recorded import recorded_schedule
     from allocator.registry import get_policy, list_policies, register
     from allocator.report.html import write_report
     from allocator.results.result import SimulationResult
@@ -79,6 +80,7 @@ __all__ = [
     "read_cluster",
     "read_table",
     "read_trace",
+    "recorded_schedule",
     "register",
     "simulate",
     "solve",
@@ -121,6 +123,7 @@ _HOME = {
     "read_cluster": "allocator.cluster_spec",
     "read_table": "throughputs",
     "read_trace": "throughputs",
+    "recorded_schedule": "allocator.recorded",
     "register": "allocator.registry",
     "simulate": "allocator.simulator.engine",
     "solve": "allocator.api",

@@ -1,15 +1,20 @@
-"""Reading the description of a cluster as Tiresias, ElasticFlow and Chronus have it.
+"""Reading the description of a cluster as Tiresias, ElasticFlow and Chronus have it, and lists of the nodes of one.
 
-A header and one row: ``num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node``. There are as many
-servers as switches times nodes per switch. Processors and memory are not read: no policy here counts them.
+A description is a header and one row: ``num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node``. There
+are as many servers as switches times nodes per switch. A list has a row for each node, with its GPUs and their type:
+``gpu,model`` (Alibaba openb) or ``gpu_capacity_num,gpu_model`` (Alibaba spot), among other columns. Processors and
+memory are not read: no policy here counts them.
 
-Source: D. Gu et al., "ElasticFlow", ASPLOS 2023 (public artifact pkusys/ElasticFlow, folder ``cluster_specs``).
+Sources: D. Gu et al., "ElasticFlow", ASPLOS 2023 (public artifact pkusys/ElasticFlow, folder ``cluster_specs``);
+Q. Weng et al., ATC 2023, and J. Duan et al., ASPLOS 2026 (alibaba/clusterdata).
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+import numpy as np
 
 from allocator.cluster import MOST_GPUS, Cluster
 from throughputs import InputError
@@ -21,20 +26,59 @@ __all__ = ["read_cluster"]
 _COUNTS = ("num_switch", "num_node_p_switch", "num_gpu_p_node")
 _NOT_READ = ("num_cpu_p_node", "mem_p_node")
 
+_NODES = (("gpu", "model"), ("gpu_capacity_num", "gpu_model"))
+"""Columns of lists of nodes: the GPUs of a node, and their type."""
 
-def read_cluster(path: str | os.PathLike[str], accelerator: str) -> Cluster:
-    """The cluster of a CSV file; all its GPUs are of the type `accelerator`.
+
+def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None) -> Cluster:
+    """The cluster of a CSV file.
+
+    Parameters
+    ----------
+    path : file; unpacked when its name ends in ``.gz``.
+    accelerator : type of all GPUs of a description, which does not name it; a list of nodes does. In such a list the
+        servers of a type have the size in which most of its GPUs are; nodes without GPUs are passed over.
 
     Raises
     ------
     InputError
-        Names the file, line and column that cannot be used.
+        Names the file, line and column that cannot be used, or the type is not said.
     OSError
         The file cannot be opened.
     """
     source = str(path)
     frame, first_line = read_frame(Path(path))
     reader = FrameReader(frame, source, first_line)
+    for gpus, model in _NODES:
+        if reader.has(gpus) and reader.has(model):
+            return _of_nodes(reader, gpus, model)
+    if accelerator is None:
+        expected = "an accelerator type for the GPUs of that file (--accelerator TYPE)"
+        raise InputError("--cluster", found=source, expected=expected)
+    return _described(reader, accelerator)
+
+
+def _of_nodes(reader: FrameReader, gpus: str, model: str) -> Cluster:
+    """GPUs by type, in the order in which types appear."""
+    counts, types = reader.whole_numbers(gpus), reader.text(model, empty="")
+    bad = (counts < 0) | (counts > MOST_GPUS) | ((counts > 0) & (types == ""))
+    if bad.any():
+        row = int(np.argmax(bad))
+        name, found = (model, None) if 0 < counts[row] <= MOST_GPUS else (gpus, int(counts[row]))
+        expected = "the type of its GPUs" if name == model else f"a whole number from 0 to {MOST_GPUS:,}"
+        raise InputError(reader.source, line=reader.first_line + row, field=name, found=found, expected=expected)
+    capacity: dict[str, int] = {}
+    servers: dict[str, int] = {}
+    for name in dict.fromkeys(types[counts > 0].tolist()):
+        sizes, of = np.unique(counts[(types == name) & (counts > 0)], return_counts=True)
+        capacity[name] = int((sizes * of).sum())
+        servers[name] = int(sizes[np.argmax(sizes * of)])
+    return Cluster(capacity, servers)
+
+
+def _described(reader: FrameReader, accelerator: str) -> Cluster:
+    """The cluster of one row."""
+    frame, source, first_line = reader.frame, reader.source, reader.first_line
     reader.check_columns(_COUNTS, _NOT_READ)
     if len(frame) != 1:
         raise InputError(source, line=first_line, found=f"{len(frame)} rows", expected="one row, the cluster")

@@ -60,3 +60,39 @@ def test_public_descriptions(public_data) -> None:
         nodes, gpus = (2, 1) if name == "n1g2" else map(int, name.removeprefix("n").split("g"))
         assert (cluster.total_gpus, cluster.gpus_per_server["a100"]) == (nodes * gpus, gpus)
     assert len(found) == 16
+
+
+def test_lists_of_nodes_name_their_types(tmp_path: Path) -> None:
+    openb = "sn,cpu_milli,memory_mib,gpu,model\na,1,1,2,P100\nb,1,1,0,\nc,1,1,8,G3\nd,1,1,4,P100\ne,1,1,2,P100\n"
+    cluster = read_cluster(spec(tmp_path, openb))
+    assert (cluster.gpus, cluster.gpus_per_server) == ({"P100": 8, "G3": 8}, {"P100": 2, "G3": 8})
+    spot = "gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,1,128,0\nA10,1,128,1\nH800,8,1,2\n"
+    assert read_cluster(spec(tmp_path, spot), "ignored").gpus == {"A10": 2, "H800": 8}
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("a,2,\n", "cluster.csv:2: field 'model': found nothing, expected the type of its GPUs"),
+        ("a,0,x\nb,-1,x\n", "cluster.csv:3: field 'gpu': found -1, expected a whole number from 0"),
+        ("a,two,x\n", "cluster.csv:2: field 'gpu': found 'two'"),
+        ("a,0,x\n", "found 'no accelerator type'"),
+    ],
+)
+def test_bad_nodes_are_named(rows: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=told):
+        read_cluster(spec(tmp_path, f"sn,gpu,model\n{rows}"))
+
+
+def test_a_description_without_a_type_asks_for_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--accelerator TYPE"):
+        read_cluster(spec(tmp_path, f"{HEADER}\n1,1,1,1,1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "types"),
+    [("openb_node_list_gpu_node.csv.gz", 6212, 7), ("spot2026_node_info_df.csv.gz", 10412, 6)],
+)
+def test_public_lists_of_nodes(public_data, name: str, gpus: int, types: int) -> None:
+    cluster = read_cluster(public_data(f"field/{name}"))
+    assert (cluster.total_gpus, len(cluster.accelerators)) == (gpus, types)

@@ -32,7 +32,9 @@ __all__ = [
     "parse_json",
     "parse_toml",
     "read_cells",
+    "read_columns",
     "read_frame",
+    "read_head",
     "read_json",
     "read_text",
     "read_toml",
@@ -108,6 +110,23 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(path, line=line, found=raw[error.start : error.end], expected="UTF-8 text") from error
+
+
+def read_head(path: Path, characters: int = 65_536) -> str:
+    """The beginning of a text file, unpacked when its name ends in ``.gz``, to tell what it holds.
+
+    Raises as `read_text` does; characters that are no UTF-8 are replaced.
+    """
+    try:
+        with io.BytesIO(_contents(path)) if _is_standard_input(path) else path.open("rb") as file:
+            if path.suffix.lower() == ".gz":
+                with gzip.GzipFile(fileobj=file) as packed:
+                    raw = packed.read(characters)
+            else:
+                raw = file.read(characters)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(path, expected=f"a whole gzip file ({error})") from error
+    return raw.decode("utf-8-sig", errors="replace")
 
 
 def read_json(path: Path, unique_keys: bool = False) -> Any:
@@ -246,6 +265,17 @@ def _lines(path: Path) -> tuple[list[str], int]:
     if comments == len(lines) or not lines[comments].strip():
         raise InputError(path, line=comments + 1, expected="a header line")
     return lines, comments
+
+
+def read_columns(path: Path) -> list[str]:
+    """Names of the columns of a Parquet file, without its rows; empty where it is none, which `read_frame` tells."""
+    raw = _contents(path)
+    try:
+        from pyarrow.parquet import read_schema
+
+        return list(read_schema(io.BytesIO(raw)).names)
+    except Exception:  # as in `_read_parquet`, which says what is wrong
+        return []
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

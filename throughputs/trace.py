@@ -18,7 +18,7 @@ from throughputs.notebook import html_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace"]
+__all__ = ["CATEGORIES", "MODES", "OWNERS", "Trace", "partition_names"]
 
 MODES = ("static", "accordion", "gns")
 """How the batch size of a job may change while it trains."""
@@ -61,10 +61,15 @@ class Trace:
     entity : (N,) str, name of the entity that the job belongs to; empty for none.
     user : (N,) str, who submitted the job; empty where the trace does not say.
     partition : (N,) str, the partition (queue) that the job was submitted to; empty for none. Where it is the name of a
-        type of a cluster, the job runs there only.
+        type of a cluster, the job runs there only. Of several that would do the names have bars between, as in
+        ``V100M16|V100M32``.
     category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
     predicted_seconds : (N,) seconds the job was predicted, at its submission, to run for; nan where unknown.
+    gpu_fraction : (N,) share of each of its GPUs that the job asked for, above 0 and at most 1; 1 where the trace does
+        not say. It is told, not used: a job has its GPUs whole.
+    recorded_start_seconds, recorded_end_seconds : (N,) when the job began and ended where it was logged, seconds from
+        the start of the trace; nan where the trace does not say.
     source : where the trace came from, for messages.
 
     Raises
@@ -72,7 +77,8 @@ class Trace:
     InputError
         Arrays of different length, an empty job type, an unknown mode or category, a scale factor below 1, non-positive
         steps, SLOs, durations or predictions, times that are negative or not finite, arrivals that are not in order, a
-        job with two kinds of deadline, a deadline before its arrival, or times and steps beyond `throughputs.limits`.
+        job with two kinds of deadline, a deadline before its arrival, a recorded start before the arrival or a recorded
+        end before the start, a fraction of a GPU that is none, or times and steps beyond `throughputs.limits`.
 
     >>> trace = Trace(["A3C", "LSTM"], scale_factor=[1, 4], total_steps=[1000, 2000], arrival_time=[0, 60])
     >>> len(trace), trace.head(1).scale_factor.tolist()
@@ -98,6 +104,9 @@ class Trace:
     partition: NDArray[np.object_]
     category: NDArray[np.object_]
     predicted_seconds: NDArray[np.float64]
+    gpu_fraction: NDArray[np.float64]
+    recorded_start_seconds: NDArray[np.float64]
+    recorded_end_seconds: NDArray[np.float64]
     source: str = "trace"
 
     def __init__(
@@ -122,6 +131,9 @@ class Trace:
         partition: Sequence[str] | NDArray[np.object_] | None = None,
         category: Sequence[str] | NDArray[np.object_] | None = None,
         predicted_seconds: Sequence[float] | NDArray[np.float64] | None = None,
+        gpu_fraction: Sequence[float] | NDArray[np.float64] | None = None,
+        recorded_start_seconds: Sequence[float] | NDArray[np.float64] | None = None,
+        recorded_end_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         source: str = "trace",
     ) -> None:
         n = len(job_type)
@@ -152,6 +164,9 @@ class Trace:
         keep("partition", partition, object, "")
         keep("category", category, object, "")
         keep("predicted_seconds", predicted_seconds, np.float64, np.nan)
+        keep("gpu_fraction", gpu_fraction, np.float64, 1.0)
+        keep("recorded_start_seconds", recorded_start_seconds, np.float64, np.nan)
+        keep("recorded_end_seconds", recorded_end_seconds, np.float64, np.nan)
         object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
         object.__setattr__(self, "source", source)
         self._validate()
@@ -196,6 +211,22 @@ class Trace:
                 "category",
                 np.isin(self.category.astype(str), ("", *CATEGORIES)),
                 f"one of {', '.join(CATEGORIES)}, or nothing",
+            ),
+            ("gpu_fraction", _positive(self.gpu_fraction) & (self.gpu_fraction <= 1), "a share above 0, at most 1"),
+            (
+                "recorded_start_seconds",
+                np.isnan(self.recorded_start_seconds)
+                | ((self.recorded_start_seconds >= self.arrival_time) & (self.recorded_start_seconds <= LATEST_TIME)),
+                f"seconds, not before the arrival and at most {LATEST_TIME:g}, or nan",
+            ),
+            (
+                "recorded_end_seconds",
+                np.isnan(self.recorded_end_seconds)
+                | (
+                    (self.recorded_end_seconds >= self.recorded_start_seconds)
+                    & (self.recorded_end_seconds <= LATEST_TIME)
+                ),
+                f"seconds, not before the recorded start and at most {LATEST_TIME:g}, or nan",
             ),
         )
         words = {"mode": MODES, "category": CATEGORIES}
@@ -259,6 +290,9 @@ class Trace:
             "partition",
             "category",
             "predicted_seconds",
+            "gpu_fraction",
+            "recorded_start_seconds",
+            "recorded_end_seconds",
         )
 
     @classmethod
@@ -278,8 +312,8 @@ class Trace:
         optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
         reader.check_columns(_REQUIRED, (*optional, "job_id"))
         _check_job_ids(reader)
-        unknown = dict.fromkeys(("slo", "deadline", "duration", "predicted_seconds"), np.nan)
-        empty = {"priority_weight": 1.0} | unknown
+        unknown = ("slo", "deadline", "duration", "predicted_seconds", "recorded_start_seconds", "recorded_end_seconds")
+        empty = {"priority_weight": 1.0, "gpu_fraction": 1.0} | dict.fromkeys(unknown, np.nan)
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }
@@ -358,7 +392,8 @@ class Trace:
     def at_load(self, factor: float) -> Trace:
         """The same jobs, arriving `factor` times as often: arrival times are divided by it.
 
-        A deadline on the clock moves with the arrival of its job, which so has as much time as before.
+        A deadline on the clock moves with the arrival of its job, which so has as much time as before. Recorded times
+        are left out: they are of another load.
 
         Raises
         ------
@@ -380,6 +415,8 @@ class Trace:
         ]
         deadline = np.maximum(self.deadline - earlier, arrival)
         moved = {"arrival_time": arrival, "deadline": deadline, "deadline_options": options}
+        if factor != 1:
+            moved |= dict.fromkeys(("recorded_start_seconds", "recorded_end_seconds"), np.full(len(self), np.nan))
         columns = {name: getattr(self, name) for name in self.column_names()}
         return Trace(**columns | moved, source=self.source)
 
@@ -387,6 +424,15 @@ class Trace:
         """Some of the jobs (positions, ascending)."""
         columns = {name: getattr(self, name)[jobs] for name in self.column_names()}
         return Trace(**columns, source=self.source)
+
+
+def partition_names(partition: str) -> tuple[str, ...]:
+    """The partitions that a job names, any of which would do.
+
+    >>> partition_names("V100M16|V100M32"), partition_names("batch"), partition_names("")
+    (('V100M16', 'V100M32'), ('batch',), ())
+    """
+    return tuple(name for name in partition.split("|") if name)
 
 
 def _positive(values: NDArray[np.float64]) -> NDArray[np.bool_]:

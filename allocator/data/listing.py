@@ -8,6 +8,8 @@ from allocator.data.registry import HASH_ORIGINS, UNKNOWN, DataFile, Dataset
 
 __all__ = ["bytes_text", "hash_text", "markdown_table", "reader_text", "size_text"]
 
+_BY_SCHEMA = " (by its schema)"
+
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -35,7 +37,7 @@ def hash_text(dataset: Dataset) -> str:
 
 def reader_text(dataset: Dataset) -> str:
     """What of this package reads the set."""
-    return ", ".join(dataset.read_by) or "nothing yet"
+    return (", ".join(dataset.read_by) or "nothing yet") + _BY_SCHEMA * dataset.by_schema
 
 
 def markdown_table(sets: Sequence[Dataset]) -> str:
@@ -48,6 +50,7 @@ def markdown_table(sets: Sequence[Dataset]) -> str:
         contents = f"{dataset.title}. {dataset.note}".rstrip() if dataset.note else dataset.title
         source = f"[{dataset.source or 'page'}]({dataset.page})"
         readers = ", ".join(f"`{reader}`" for reader in dataset.read_by) or "nothing yet"
+        readers += _BY_SCHEMA * dataset.by_schema
         cells = (
             f"`{dataset.name}`",
             contents,

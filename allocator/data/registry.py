@@ -79,6 +79,8 @@ class Dataset:
     files : its files; empty where no address of a file is known.
     source : paper that describes it.
     read_by : options and functions of this package that read it.
+    by_schema : whether these were written to the description that is published with the set, and tested on small files
+        made to it: we hold none of its own.
     hash_from : a key of `HASH_ORIGINS`.
     note : what a user should know before using it.
     approximate_size : bytes of the whole set, roughly, where the sizes of its files are not known.
@@ -91,6 +93,7 @@ class Dataset:
     files: tuple[DataFile, ...] = ()
     source: str = ""
     read_by: tuple[str, ...] = ()
+    by_schema: bool = False
     hash_from: str = ""
     note: str = ""
     approximate_size: int | None = None

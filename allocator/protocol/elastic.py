@@ -11,6 +11,7 @@ from allocator.cluster import Cluster
 from throughputs import InputError, PackedColumns, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.errors import did_you_mean
+from throughputs.trace import partition_names
 
 __all__ = ["Throughputs", "allowed_types", "checked_rates", "gang_rates", "of_table", "rates_by_duration"]
 
@@ -42,12 +43,13 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
 
 
 def allowed_types(trace: Trace, cluster: Cluster) -> NDArray[np.bool_] | None:
-    """(N, M) whether a job may use a type: that of the name of its partition, if there is one; None: all use all."""
-    types = {name: m for m, name in enumerate(cluster.accelerators)}
-    if not any(name in types for name in dict.fromkeys(trace.partition)):
+    """(N, M) whether a job may use a type: those that its partition names, if there are any; None: all use all."""
+    names, of = np.unique(trace.partition.astype(str), return_inverse=True)
+    own = [partition_names(name) for name in names.tolist()]
+    named = np.array([[name in some for name in cluster.accelerators] for some in own], dtype=np.bool_)
+    if not named.any():
         return None
-    own = np.array([types.get(name, -1) for name in trace.partition], dtype=np.int64)
-    allowed: NDArray[np.bool_] = (own[:, None] == np.arange(len(types))) | (own[:, None] < 0)
+    allowed: NDArray[np.bool_] = (named | ~named.any(axis=1, keepdims=True))[of]
     return allowed
 
 

@@ -16,17 +16,13 @@ if TYPE_CHECKING:
 
     from allocator.protocol.allocation import Allocation
 
-__all__ = ["allocation_table", "comparison_table", "description_table", "entities_table", "extra_figures"]
+__all__ = ["allocation_table", "comparison_table", "entities_table", "extra_figures"]
 
 _WIDE = 130
 """Columns of a terminal with room for every figure."""
 
 _LABELS = 12
 """Jobs named one by one in a caption."""
-
-
-_VALUES = 30
-"""Values of a column of a trace that are counted one by one."""
 
 
 def comparison_table(
@@ -141,27 +137,6 @@ def extra_figures(summary: Mapping[str, Any]) -> list[str]:
         jct = _hours(row["average_jct"], " h")
         lines.append(f"weight {row['priority_weight']:g}: {format_count(row['jobs'])} jobs, average JCT {jct}")
     return lines
-
-
-def description_table(described: Mapping[str, Any], *, title: str) -> Table:
-    """What `throughputs.describe_trace` says, a line each; of many values the most frequent."""
-    from rich.table import Table
-
-    table = Table(title=title, show_header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in described.items():
-        table.add_row(name.replace("_", " "), _plain(_readable(value)))
-    return table
-
-
-def _readable(value: Any) -> str:
-    if isinstance(value, dict):
-        lines = [f"{key}: {_readable(item)}" for key, item in list(value.items())[:_VALUES]]
-        return "\n".join(lines + ([f"and {len(value) - _VALUES:,} more"] if len(value) > _VALUES else []))
-    if isinstance(value, float):
-        return f"{value:,.2f}".rstrip("0").rstrip(".")
-    return MISSING if value is None else str(value)
 
 
 def _hours(seconds: float | None, unit: str = "") -> str:

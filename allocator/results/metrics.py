@@ -109,7 +109,7 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
         summary["by_partition"] = rows_of(partitions_table(jobs))
     if len(result.entities):
         summary["by_entity"] = rows_of(result.entities)
-    return Summary.of(summary)
+    return Summary.of(summary | dict.fromkeys(result.not_told))
 
 
 def _contention_figures(timeline: pd.DataFrame, gpus: int) -> dict[str, Any]:

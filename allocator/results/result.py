@@ -45,6 +45,7 @@ class SimulationResult:
     policy_calls : how often the policy was asked.
     policy_seconds, wall_seconds : time spent in the policy, and in the whole simulation, imports left out.
     decisions : (round, clock in seconds, Allocation) for each time the policy was asked; job labels are job ids.
+    not_told : figures of the summary that the run says nothing of: a schedule out of a job log has no preemptions.
     status : "completed", or "saturated" when a limit of the settings cut the run short; `status_detail` says which.
     record : the run as arrays; None for a result made of tables.
     jobs : one row per job of the trace: job_id, job_type, scale_factor, priority_weight, total_steps, arrival_time,
@@ -95,6 +96,7 @@ class SimulationResult:
     status: str
     status_detail: str
     record: RunRecord | None
+    not_told: tuple[str, ...]
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class SimulationResult:
         status_detail: str = "",
         policy_calls: int | None = None,
         label: str | None = None,
+        not_told: tuple[str, ...] = (),
     ) -> None:
         if record is None and (jobs is None or rounds is None or timeline is None):
             raise TypeError("SimulationResult needs either the record of a run or its three tables")
@@ -131,6 +134,7 @@ class SimulationResult:
             "record": record,
             "status": status,
             "status_detail": status_detail,
+            "not_told": not_told,
         }
         tables = {"jobs": jobs, "rounds": rounds, "timeline": timeline}
         # A table given here stands in for the cached property of its name.

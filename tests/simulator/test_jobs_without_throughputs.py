@@ -8,6 +8,7 @@ import pytest
 import allocator
 from allocator import Cluster, get_policy
 from allocator.presets import preset
+from allocator.protocol.elastic import allowed_types
 from allocator.protocol.entities import Entities
 from throughputs import InputError, ThroughputTable, Trace, default_table
 
@@ -112,3 +113,26 @@ def test_users_share_a_cluster_as_entities():
         InputError, match=r"found 'users', expected a known name \(did you mean 'user'\?\): one of user, partition"
     ):
         many.owned_by("users")
+
+
+def test_a_job_that_names_several_types_runs_on_any_of_them():
+    trace = Trace(
+        ["job"] * 4,
+        scale_factor=[1] * 4,
+        total_steps=[3600.0] * 4,
+        arrival_time=[0.0] * 4,
+        duration=[3600.0] * 4,
+        partition=["a|b", "c", "", "elsewhere|b"],
+    )
+    allowed = allowed_types(trace, Cluster.parse("a:1,b:1,c:1"))
+    assert allowed.tolist() == [
+        [True, True, False],
+        [False, False, True],
+        [True, True, True],
+        [False, True, False],
+    ]
+    result = allocator.simulate(trace, "a:1,b:1,c:1", get_policy("max_min_fairness"))
+    ran = result.rounds.groupby("job_id")["accelerator"].agg(set)
+    assert ran[0] <= {"a", "b"}
+    assert (ran[1], ran[3]) == ({"c"}, {"b"})
+    assert allowed_types(trace, Cluster.parse("x:1,y:1")) is None

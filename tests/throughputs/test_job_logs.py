@@ -384,7 +384,7 @@ def test_bad_dates_name_what_was_expected(imported):
         (f"{HEADER}\n", {"columns": {"gpus": "gpu"}}, "log.csv: field '--gpus': found 'gpu', expected a column "
          "of it (did you mean 'gpus'?): one of submit_time, duration_s, gpus"),
         (f"{HEADER}\n", {"columns": {"gpu": "gpus"}}, "columns: found 'gpu', expected a known name (did you mean "
-         "'gpus'?): one of submit, duration, steps, gpus, start, end, user, model, priority, deadline, "
+         "'gpus'?): one of submit, duration, steps, gpus, fraction, start, end, user, model, priority, deadline, "
          "partition, state"),
         (f"{HEADER}\n", {"duration_unit": "weeks"}, "--duration-unit: found 'weeks', expected one of ms, s, min, h, d"),
         (f"{HEADER}\n", {"separator": "ab"}, "--separator: found 'ab', expected one character, or one of comma, "
@@ -413,3 +413,35 @@ def test_whatever_a_cell_holds_is_read_or_refused(tmp_path_factory, cells):
         with suppress(InputError):
             found = import_log(path, strict=strict)
             assert found.rows == len(found.trace) + sum(found.dropped.values())
+
+
+def test_start_end_and_share_of_a_gpu_are_kept(imported, tmp_path):
+    log = (
+        "submit,started,finished,gpus,gpu_fraction\n"
+        "0,10,70,1,0.5\n"  # waits 10 s
+        "20,5,65,1,\n"  # starts before it was submitted
+        "30,40,90,2,1\n"
+        "40,50,60,1,2\n"  # no share
+    )
+    found = imported(log)
+    trace = found.trace
+    assert found.dropped == {"unreadable share of a GPU": 1}
+    assert trace.gpu_fraction.tolist() == [0.5, 1.0, 1.0]
+    assert trace.recorded_start_seconds.tolist() == [10.0, 20.0, 40.0]
+    assert trace.recorded_end_seconds.tolist() == [70.0, 65.0, 90.0]
+    assert found.notes == ("started before the submission: 1; they count as started with it",)
+    found.write(tmp_path / "jobs.csv")
+    again = read_trace(tmp_path / "jobs.csv")
+    assert again.recorded_end_seconds.tolist() == [70.0, 65.0, 90.0]
+    assert again.gpu_fraction.tolist() == [0.5, 1.0, 1.0]
+
+
+def test_without_a_submission_there_is_no_recorded_schedule(imported):
+    found = imported("started,finished,gpus\n10,70,1\n")
+    assert np.isnan(found.trace.recorded_start_seconds).all()
+
+
+def test_a_job_that_still_runs_ends_after_its_duration(imported):
+    found = imported(SACCT, zone="Europe/Berlin", name="sacct.txt")
+    assert found.trace.recorded_start_seconds.tolist() == [600.0, 390.0, 4140.0, 600.0]
+    assert found.trace.recorded_end_seconds.tolist() == [4200.0, 176791.0, 6850.0, 607.0]

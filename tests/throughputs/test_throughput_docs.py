@@ -52,6 +52,15 @@ def test_text_trace_examples(name: str, examples: Path) -> None:
     assert (examples / "copy.trace").read_text() == original.read_text()
 
 
+def test_standard_workload_format_example(examples: Path) -> None:
+    trace = read_trace(examples / "jobs.swf")
+    assert (trace.user.tolist(), trace.partition.tolist(), trace.job_type.tolist()) == (["ada"], ["a100"], ["resnet"])
+    assert (trace.scale_factor.tolist(), trace.duration.tolist()) == ([4], [3600.0])
+    write_trace(trace, examples / "copy.swf")
+    written = (examples / "copy.swf").read_text().splitlines()
+    assert set((examples / "jobs.swf").read_text().splitlines()) <= set(written)
+
+
 def test_named_columns_example(examples: Path) -> None:
     trace = read_trace(examples / "trace.csv")
     assert trace.total_steps.tolist() == [250000, 90000.5]

@@ -1,7 +1,7 @@
 """Workload traces: reading, writing, generating and describing them."""
 
 from throughputs.traces.deadline_generator import deadline_trace, with_deadlines
-from throughputs.traces.describe import describe_trace
+from throughputs.traces.description import describe_trace
 from throughputs.traces.formats import TRACE_FORMATS, named_format, read_trace, write_trace
 from throughputs.traces.gavel_generator import gavel_trace
 from throughputs.traces.generator import FixedDuration, LogUniformDurations, TraceGenerator

@@ -1,7 +1,9 @@
 """Reading and writing traces: the public text formats of Gavel and Shockwave, and tables of our own.
 
 Tables of other systems, which have other columns, are read (`throughputs.traces.named_formats`); that of Pollux is also
-written (`throughputs.traces.goodput_traces.pollux_frame`).
+written (`throughputs.traces.goodput_traces.pollux_frame`). Job logs are read as `throughputs.traces.logs` reads them:
+those of Slurm and of published clusters are told by what they hold. The Standard Workload Format, which is such a log,
+is written too.
 
 The text formats have one job per line, fields separated by tabs, and no header:
 
@@ -31,9 +33,13 @@ from throughputs.errors import InputError, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, source_of, write_frame, write_text
 from throughputs.trace import Trace
 from throughputs.traces.goodput_traces import pollux_frame
+from throughputs.traces.logs.layouts import LAYOUTS
+from throughputs.traces.logs.log import ImportedLog, import_log
+from throughputs.traces.logs.read import log_kind
+from throughputs.traces.logs.swf import SWF, swf_text
 from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
 
-__all__ = ["TRACE_FORMATS", "named_format", "read_trace", "write_trace"]
+__all__ = ["READ_FORMATS", "TRACE_FORMATS", "named_format", "read_job_log", "read_trace", "write_trace"]
 
 _Values = NDArray[Any]
 
@@ -115,12 +121,18 @@ TEXT_FORMATS: dict[str, dict[str, _Field]] = {
     },
 }
 
-TRACE_FORMATS = (*TEXT_FORMATS, "table", "pollux")
-"""Names of the formats of `write_trace`; `read_trace` knows those of `NAMED_FORMATS` too."""
+TRACE_FORMATS = (*TEXT_FORMATS, "table", SWF, "pollux")
+"""Names of the formats of `write_trace`."""
 
-_READ_FORMATS = tuple(dict.fromkeys((*TRACE_FORMATS, *NAMED_FORMATS)))
+_SACCT = "sacct"
+_LOG_FORMATS = (_SACCT, *LAYOUTS)
 
-_POLLUX = ("deadline", "slo", "category", "working_directory")
+READ_FORMATS = tuple(dict.fromkeys((*TEXT_FORMATS, "table", *NAMED_FORMATS, *_LOG_FORMATS)))
+"""Names of the formats of `read_trace`: traces, tables of other systems, and job logs."""
+
+_IN_SWF = frozenset({"user", "partition", "recorded_start_seconds", "recorded_end_seconds"})
+
+_POLLUX = frozenset({"deadline", "slo", "category", "working_directory"})
 """What of `_DEFAULTS` a table of Pollux keeps; how a job is started is a matter of its application."""
 
 # What a column holds when a format without it is read; duration follows from steps and throughput.
@@ -136,6 +148,9 @@ _DEFAULTS: dict[str, object] = {
     "partition": "",
     "category": "",
     "predicted_seconds": np.nan,
+    "gpu_fraction": 1.0,
+    "recorded_start_seconds": np.nan,
+    "recorded_end_seconds": np.nan,
 }
 
 
@@ -147,7 +162,7 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
     path : file; unpacked when its name ends in ``.gz``; ``-``: standard input.
     format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
         ``.csv.gz``, ``.parquet``), "elasticflow", "chronus" and "pollux" (tables with the columns of those systems),
-        or "auto" to tell by the extension and the number of fields or the names of the columns.
+        "sacct" and the other job logs of `READ_FORMATS`, or "auto" to tell by what the file holds and its extension.
     time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
         said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
 
@@ -159,8 +174,11 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
         The file cannot be opened.
     """
     path = Path(path)
-    _check_format(format, _READ_FORMATS)
+    _check_format(format, READ_FORMATS)
     _check_unit(path, time_unit_seconds)
+    log = read_job_log(path, format)
+    if log is not None:
+        return log.trace
     if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
         _check_table_extension(path)
         frame, first_line = read_frame(path)
@@ -173,10 +191,33 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
     return _parse(path, lines, fields)
 
 
+def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> ImportedLog | None:
+    """The trace of a job log that is told by what it holds, with what was made of the log; None for other files.
+
+    Parameters
+    ----------
+    path, format : as for `read_trace`.
+
+    Raises
+    ------
+    InputError
+        The log cannot be read, or `format` is that of another log.
+    OSError
+        The file cannot be opened.
+    """
+    path = Path(path)
+    if format not in (*_LOG_FORMATS, "auto"):
+        return None
+    kind = log_kind(path).partition(" ")[0]
+    if format not in (kind, "auto"):
+        raise InputError(source_of(path), found=kind, expected=f"a job log in the format {format}")
+    return import_log(path) if kind in _LOG_FORMATS else None
+
+
 def named_format(path: str | os.PathLike[str]) -> str:
     """Name of the system whose table a file is, "elasticflow", "chronus" or "pollux"; empty for any other trace."""
     path = Path(path)
-    if file_kind(path) not in TABLE_KINDS:
+    if file_kind(path) not in TABLE_KINDS or log_kind(path) != "table":
         return ""
     found = format_of_columns(read_frame(path)[0].columns.tolist())
     return found if found in NAMED_FORMATS else ""
@@ -197,8 +238,8 @@ def write_trace(
     ----------
     trace : the jobs.
     path : file; packed when its name ends in ``.gz``.
-    format : as for `read_trace`; "auto" takes "table" for its extensions, "shockwave" where a job changes its
-        batch size and "gavel" otherwise.
+    format : one of `TRACE_FORMATS`; "auto" takes "table" and "swf" for their extensions, "shockwave" where a job
+        changes its batch size and "gavel" otherwise.
     lossy : accept that the format drops or rounds something: see below.
     start, rename : of the format "pollux", see `throughputs.traces.goodput_traces.pollux_frame`.
 
@@ -210,17 +251,18 @@ def write_trace(
 
     Notes
     -----
-    In every text format SLOs, and in the Gavel ones arrivals, are rounded to 6 decimals. Gavel traces have no
-    durations: they are dropped without complaint, as they follow from the steps and a throughput table. So are those of
-    the format "pollux", in which samples take the place of steps, deadlines that of SLOs, and of several deadlines the
-    first is kept with `lossy`.
+    In the text formats of Gavel and Shockwave SLOs, and in the Gavel ones arrivals, are rounded to 6 decimals. Gavel
+    traces have no durations: they are dropped without complaint, as they follow from the steps and a throughput table.
+    So are those of the format "pollux", in which samples take the place of steps, deadlines that of SLOs, and of
+    several deadlines the first is kept with `lossy`. The Standard Workload Format (``.swf``) has whole seconds and no
+    steps: one step for each second.
     """
     path = Path(path)
     _check_format(format, TRACE_FORMATS)
     if format == "pollux":
         _check_table_extension(path)
         if not lossy:
-            _check_dropped(path, trace, _POLLUX, format)
+            _check_dropped(path, trace, format, _POLLUX)
         write_frame(path, pollux_frame(trace, start=start, rename=rename))
         return
     if start or rename:
@@ -228,6 +270,9 @@ def write_trace(
     if format == "table" or (format == "auto" and file_kind(path) in TABLE_KINDS):
         _check_table_extension(path)
         write_frame(path, trace.to_frame())
+        return
+    if format == SWF or (format == "auto" and file_kind(path) == SWF):
+        write_text(path, _print_swf(path, trace, lossy))
         return
     if format == "auto":
         format = "shockwave" if (trace.mode != "static").any() else "gavel"
@@ -304,13 +349,33 @@ def _accepts(field: _Field, cell: str) -> bool:
 def _print(path: Path, trace: Trace, format: str, lossy: bool) -> str:
     fields = TEXT_FORMATS[format]
     if not lossy:
-        _check_dropped(path, trace, tuple(fields), format)
+        _check_dropped(path, trace, format, frozenset(TEXT_FORMATS[format]))
     columns = [_cells(path, name, field, getattr(trace, name), lossy) for name, field in fields.items()]
     form = "\t".join(field.form for field in fields.values()) + "\n"
     return "".join(form % row for row in zip(*columns, strict=True))
 
 
-def _check_dropped(path: Path, trace: Trace, kept: tuple[str, ...], format: str) -> None:
+def _print_swf(path: Path, trace: Trace, lossy: bool) -> str:
+    if not lossy:
+        _check_dropped(path, trace, SWF, _IN_SWF)
+        steps, seconds = trace.total_steps, trace.duration
+        _refuse(path, "duration", seconds, np.isnan(seconds), "seconds (or lossy=True, which writes -1)")
+        expected = "as many as seconds, as the format has no steps (or lossy=True)"
+        _refuse(path, "total_steps", steps, steps != seconds, expected)
+        end, expected = trace.recorded_start_seconds + seconds, "the recorded start and the duration (or lossy=True)"
+        found = trace.recorded_end_seconds
+        _refuse(path, "recorded_end_seconds", found, (found != end) & ~(np.isnan(found) & np.isnan(end)), expected)
+
+    def whole(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not lossy:
+            expected = "whole seconds, as the format has them (or lossy=True)"
+            _refuse(path, name, values, values != np.trunc(values), expected)
+        return np.trunc(values)
+
+    return swf_text(trace, whole)
+
+
+def _check_dropped(path: Path, trace: Trace, format: str, kept: frozenset[str]) -> None:
     """Refuse what is neither the default nor in the columns that are `kept`."""
     for name, default in _DEFAULTS.items():
         if name in kept:

@@ -20,12 +20,19 @@ from allocator.cli.options.shared import (
     print_json,
     warn,
 )
-from allocator.cli.options.values import make_accelerator, make_cluster, make_table, only_table, told_of_models
+from allocator.cli.options.values import (
+    make_accelerator,
+    make_cluster,
+    make_table,
+    only_table,
+    read_jobs,
+    told_of_models,
+)
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.presets.default import DEFAULT
-from throughputs import InputError, Trace, read_trace
+from throughputs import InputError, Trace
 
 HOUR = 3600.0
 
@@ -105,7 +112,7 @@ def admit_command(
         if cluster is None:
             raise InputError("--cluster, --state", found="neither", expected="one of the two")
         gpus = make_cluster(cluster, gpus_per_server, kind)
-        jobs = Trace([], [], [], []) if trace is None else read_trace(trace, time_unit_seconds=time_unit)
+        jobs = Trace([], [], [], []) if trace is None else read_jobs(trace, time_unit=time_unit)
         last = float(jobs.arrival_time.max(initial=0.0))
         now = last if clock is None else clock
         if len(jobs) and now < last:

@@ -16,6 +16,7 @@ from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions, Runs
 from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
 from allocator.presets import preset
+from allocator.recorded import RECORDED
 from allocator.report.bar_charts import terminal_bars
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.html import write_report
@@ -95,6 +96,7 @@ def compare_command(
     """Simulate several policies over the same jobs and compare them.
 
     Ends with a table and one self-contained page, DIR/report.html: completion times, who ran where, queue, prices.
+    Where the trace says when its jobs began and ended, as job logs do, that schedule is a row too: "recorded".
     The preset says what is compared where nothing else is said: --preset shockwave repeats the comparison of its paper.
     A policy that fails is named with its reason, the others are compared without it, and the exit code is 1.
     """
@@ -180,6 +182,7 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
     results: dict[str, SimulationResult] = {}
     saved: dict[str, dict[str, Any]] = {}
     errors: dict[str, Exception] = {}
+    recorded = runs.recorded(workload)
     made = {variant.label: (variant, policy) for variant, policy in zip(variants, runs.policies, strict=True)}
     with policy_progress(list(made), plain_lines=plain_lines) as progress:
         # The run that others are measured by comes first.
@@ -187,10 +190,7 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
             variant, policy = made[label]
             try:
                 result = runs.simulate(workload, policy, progress(label), label=variant.run_label)
-                fair = results.get(FAIR_SHARE_RUN, result if label == FAIR_SHARE_RUN else None)
-                if fair is not None:
-                    times = result.jobs["jct"].to_numpy(), fair.jobs["jct"].to_numpy()
-                    result.jobs["rho_isolated"] = isolated_rho(*times)
+                _relate(result, results.get(FAIR_SHARE_RUN, result if label == FAIR_SHARE_RUN else None))
                 saved[label] = save_result(result, out / variant.folder)
                 results[label] = result
             except Exception as error:  # whatever a policy or a solver raises
@@ -202,6 +202,10 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
     if not results:
         raise next(iter(errors.values()))
     ran = _Ran()
+    if recorded is not None:
+        _relate(recorded, results.get(FAIR_SHARE_RUN))
+        ran.results.append(recorded)
+        ran.summaries.append(save_result(recorded, out / RECORDED))
     for label, (variant, policy) in made.items():
         if label in errors:
             reason = {"status": "failed", "status_detail": _told(errors[label])}
@@ -214,6 +218,13 @@ def _simulated(variants: Sequence[Variant], runs: Runs, workload: Trace, out: Pa
         if shown != summary.get("label", summary["policy"]):
             summary["paper_label"] = shown
     return ran
+
+
+def _relate(result: SimulationResult, fair: SimulationResult | None) -> None:
+    """Relate the completion times of a run to those of the run on fair shares, where there is one."""
+    if fair is not None:
+        times = result.jobs["jct"].to_numpy(), fair.jobs["jct"].to_numpy()
+        result.jobs["rho_isolated"] = isolated_rho(*times)
 
 
 def _told(error: Exception) -> str:

@@ -34,7 +34,7 @@ from allocator.cli.options.sweep import (
     values_of_text,
 )
 from allocator.cli.options.unused import unused_columns
-from allocator.cli.options.values import make_accelerator, make_cluster, named_values, told_of_models
+from allocator.cli.options.values import make_accelerator, make_cluster, named_values, read_jobs, told_of_models
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
@@ -43,7 +43,7 @@ from allocator.scenarios.terminal import next_gpus_table, rows_table
 from allocator.sweep.definition.settings import setting_of_text
 from allocator.sweep.runner import cores
 from allocator.variants import Variant, read_variants
-from throughputs import InputError, default_table, read_trace
+from throughputs import InputError, default_table
 
 USUAL_POLICY = "fifo"
 
@@ -198,7 +198,7 @@ def _clusters(texts: Sequence[str], world: WorldOptions) -> tuple[Cluster, ...]:
 
 def _say_what_is_not_used(path: Path, clusters: Sequence[Cluster], variants: Sequence[Variant], world: Any) -> None:
     """Lines on standard error on columns and models that the runs make nothing of."""
-    trace = read_trace(path)
+    trace = read_jobs(path)
     if world.throughputs is None:
         elastic = any(Need.CONFIGURATIONS in get_policy(variant.name).needs for variant in variants)
         table = default_table()

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options.shared import JsonOption, SeedOption, console, print_json
+from allocator.cli.inputs.description import print_description
+from allocator.cli.options.shared import JsonOption, SeedOption, print_json
 from allocator.cli.options.values import check_other_file, make_cluster
-from allocator.report.terminal import description_table
 from throughputs import ImportedLog, describe_trace, import_log
 from throughputs.files import write_text
 from throughputs.traces.logs.example import EXAMPLE_COLUMNS, example_log
@@ -18,7 +18,9 @@ from throughputs.traces.logs.log import check_table_name
 DemandOption = Annotated[
     str | None,
     typer.Option(
-        "--cluster", help="GPUs by accelerator type, to set the demand of the jobs against.", metavar="TYPE:COUNT,..."
+        "--cluster",
+        help="GPUs by accelerator type, or a list of nodes (CSV), to set the demand of the jobs against.",
+        metavar="TYPE:COUNT,...|FILE",
     ),
 ]
 
@@ -47,6 +49,7 @@ def import_command(
     gpus: Annotated[str | None, _column("gpus", "Its GPUs: a number, or gres/gpu=N in text as of Slurm.")] = None,
     user: Annotated[str | None, _column("user", "Who submitted it.")] = None,
     model: Annotated[str | None, _column("model", "What it trains: the job type.")] = None,
+    fraction: Annotated[str | None, _column("fraction", "Share of each GPU, at most 1; not used yet.")] = None,
     priority: Annotated[str | None, _column("priority", "Its weight, above 0.")] = None,
     deadline: Annotated[str | None, _column("deadline", "When it should be done, on the clock of --submit.")] = None,
     partition: Annotated[str | None, _column("partition", "The partition or queue that it was submitted to.")] = None,
@@ -85,7 +88,8 @@ def import_command(
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
     fields = {
         "submit": submit, "duration": duration, "gpus": gpus, "user": user, "model": model, "priority": priority,
-        "deadline": deadline, "partition": partition, "steps": steps, "start": start, "end": end, "state": state,
+        "deadline": deadline, "partition": partition, "steps": steps, "fraction": fraction, "start": start, "end": end,
+        "state": state,
     }  # fmt: skip
     imported = import_log(
         log,
@@ -101,10 +105,15 @@ def import_command(
     if as_json:
         print_json(imported.as_dict() | {"out": str(out), "trace": described})
         return
+    print_account(imported)
+    typer.echo(f"{out}: {len(imported.trace):,} jobs")
+    print_description(described, title=str(out))
+
+
+def print_account(imported: ImportedLog) -> None:
+    """Print what was made of a log."""
     for line in _account(imported):
         typer.echo(line)
-    typer.echo(f"{out}: {len(imported.trace):,} jobs")
-    console().print(description_table(described, title=str(out)))
 
 
 def _account(imported: ImportedLog) -> list[str]:
@@ -119,9 +128,8 @@ def _account(imported: ImportedLog) -> list[str]:
         lines.append(f"  {field:<10}{column.name}{unit}{guess}")
     if imported.unread:
         lines.append(f"not read: {', '.join(imported.unread)}")
-    if imported.dropped:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in imported.dropped.items())
-        lines.append(f"left out: {sum(imported.dropped.values()):,} jobs ({reasons})")
+    if imported.left_out:
+        lines.append(imported.left_out)
     return lines + [f"note: {note}" for note in imported.notes]
 
 

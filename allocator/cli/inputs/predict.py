@@ -37,7 +37,7 @@ from throughputs.predict import (
     shape_functions,
     with_predictions,
 )
-from throughputs.traces.describe import durations_alone
+from throughputs.traces.description.describe import durations_alone
 from throughputs.traces.logs.log import check_table_name
 
 _DAY = 86400.0

@@ -9,18 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
-from allocator.cli.inputs.job_logs import DemandOption, example_command, import_command
+from allocator.cli.inputs.description import print_description
+from allocator.cli.inputs.job_logs import DemandOption, example_command, import_command, print_account
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
     SeedOption,
     ThroughputsOption,
     TimeUnitOption,
-    console,
     print_json,
 )
-from allocator.cli.options.values import make_cluster
-from allocator.report.terminal import description_table
+from allocator.cli.options.values import make_cluster, read_jobs
 from throughputs import (
     FixedDuration,
     InputError,
@@ -31,6 +30,7 @@ from throughputs import (
     read_trace,
     write_trace,
 )
+from throughputs.traces.formats import READ_FORMATS, TRACE_FORMATS, read_job_log
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
 from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 
@@ -40,8 +40,8 @@ app = typer.Typer(
 app.command("import")(import_command)
 app.command("example-log")(example_command)
 
-FormatHelp = "gavel, gavel7, shockwave, table or pollux; told from the file if omitted, where it never is pollux."
-SourceFormatHelp = "gavel, gavel7, shockwave, table, elasticflow, chronus or pollux; told from the file if omitted."
+FormatHelp = f"{', '.join(TRACE_FORMATS[:-1])} or {TRACE_FORMATS[-1]}; told from the name if omitted, never pollux."
+SourceFormatHelp = f"{', '.join(READ_FORMATS[:-1])} or {READ_FORMATS[-1]}; told by what the file holds if omitted."
 
 
 @app.command("generate")
@@ -133,7 +133,7 @@ def convert_command(
 
     --to pollux makes the workload that the simulators of Pollux and ElasticFlow read, deadlines included.
     """
-    trace = read_trace(source, format=source_format, time_unit_seconds=time_unit)
+    trace = read_jobs(source, source_format, time_unit)
     begin = float(trace.arrival_time[0]) if start == "first" and len(trace) else _seconds(start)
     write_trace(trace, target, format=target_format, lossy=lossy, start=begin, rename=_names(rename or []))
     typer.echo(f"{target}: {len(trace)} jobs")
@@ -171,12 +171,16 @@ def describe_command(
 ) -> None:
     """Describe a trace: arrivals, job types, scale factors, priorities, deadlines, durations, GPU hours.
 
-    With --cluster also the demand against its GPUs, and jobs that are too large for it.
+    Jobs and GPU hours also by size and by partition, and the demand over time. With --cluster against its GPUs, and the
+    jobs that are too large for it. Of a job log first what was made of it: what was left out and why, clock, zone.
     """
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
-    jobs = read_trace(trace, format=format, time_unit_seconds=time_unit)
+    log = read_job_log(trace, format)
+    jobs = read_trace(trace, format=format, time_unit_seconds=time_unit) if log is None else log.trace
     described = describe_trace(jobs, load_throughputs(throughputs, accelerator=accelerator), accelerator, capacity)
     if as_json:
-        print_json(described)
+        print_json(described if log is None else described | {"log": log.as_dict()})
         return
-    console().print(description_table(described, title=jobs.source))
+    if log is not None:
+        print_account(log)
+    print_description(described, title=jobs.source)

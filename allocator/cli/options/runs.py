@@ -33,6 +33,7 @@ from allocator.cli.options.values import (
     make_window,
     named_values,
     only_table,
+    read_jobs,
     told_of_models,
     without_setting,
 )
@@ -41,12 +42,13 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
+from allocator.recorded import recorded_schedule
 from allocator.registry import get_policy, kinds_of_settings, settings_of
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
 from allocator.simulator.settings import SimulatorSettings, constant_restart_penalty
-from throughputs import InputError, read_trace
+from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.estimator.believed import Estimation
 from throughputs.goodput.trainings import Trainings
@@ -241,7 +243,7 @@ class Runs:
 
     def read(self, path: Path) -> Trace:
         """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs."""
-        trace = read_trace(path, time_unit_seconds=self.options.time_unit)
+        trace = read_jobs(path, time_unit=self.options.time_unit)
         if self.options.throughputs is None:
             elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
             warn(told_of_models(path, trace, self.throughput_table, self.cluster, elastic=elastic))
@@ -285,6 +287,28 @@ class Runs:
             progress=progress,
             **more,
         )
+
+    def recorded(self, workload: Trace) -> SimulationResult | None:
+        """The schedule that the trace records, if it does; says where it does not fit the cluster."""
+        if np.isnan(workload.recorded_end_seconds).all() or isinstance(self.table, Trainings):
+            return None
+        try:
+            result = recorded_schedule(
+                workload,
+                self.cluster,
+                self.table,
+                preset=self.preset,
+                window=self.window,
+                prices=self.prices,
+                entities=self.entities,
+            )
+        except InputError as error:
+            typer.echo(f"the recorded schedule is left out: {error}", err=True)
+            return None
+        most, gpus = int(result.timeline["busy_gpus"].max()), self.cluster.total_gpus
+        if most > gpus:
+            typer.echo(f"the recorded schedule has up to {most} GPUs in use, {self.cluster} has {gpus}", err=True)
+        return result
 
 
 def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:

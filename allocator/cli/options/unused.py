@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from throughputs.trace import partition_names
+
 if TYPE_CHECKING:
     from allocator.cluster import Cluster
     from throughputs import Trace
@@ -23,7 +25,12 @@ def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, b
         unused.append("user (--entities-by user shares the cluster among users)")
     if (trace.entity != "").any() and not by_name:
         unused.append("entity (--entities FILE)")
-    elsewhere = ~np.isin(trace.partition.astype(str), ["", *cluster.accelerators])
+    if (trace.gpu_fraction < 1).any():
+        unused.append("gpu_fraction (a job has its GPUs whole)")
+    known = {"", *cluster.accelerators}
+    partitions, of = np.unique(trace.partition.astype(str), return_inverse=True)
+    unknown = [known.isdisjoint(partition_names(name) or [""]) for name in partitions.tolist()]
+    elsewhere = np.array(unknown, dtype=np.bool_)[of]
     types = bool((~elsewhere & (trace.partition != "")).any())
     if elsewhere.any() and not types and entities_by != "partition":
         unused.append("partition (none is the name of an accelerator type of the cluster)")

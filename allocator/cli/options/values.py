@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import typer
+
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
 from allocator.registry import get_policy, settings_of
-from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices
+from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices, read_trace
 from throughputs.goodput.trainings import Trainings
 from throughputs.goodput.trainings.finding import EMBEDDED, find_trainings
 from throughputs.tables.folder import accelerator_of_folder
-from throughputs.traces.formats import named_format
+from throughputs.traces.formats import named_format, read_job_log
 
 __all__ = [
     "check_other_file",
@@ -40,17 +42,24 @@ def make_cluster(text: str, gpus_per_server: str | None, accelerator: str | None
 
     `accelerator` is the type of a cluster that a file describes.
     """
-    if ":" not in text and Path(text).suffix.lower() == ".csv":
+    if ":" not in text and text.lower().removesuffix(".gz").endswith(".csv"):
         if gpus_per_server is not None:
             raise InputError("--gpus-per-server", found=gpus_per_server, expected=f"nothing, as {text} says it")
-        if accelerator is None:
-            expected = "an accelerator type for the GPUs of that file (--accelerator TYPE)"
-            raise InputError("--cluster", found=text, expected=expected)
         return read_cluster(text, accelerator)
     cluster = Cluster.parse(text, gpus_per_server)
     if cluster.total_gpus == 0:
         raise InputError("--cluster", found=text, expected="at least one GPU")
     return cluster
+
+
+def read_jobs(path: Path, format: str = "auto", time_unit: float | None = None) -> Trace:
+    """The trace in a file; of a job log it is said on standard error what was left out of it and what was assumed."""
+    log = read_job_log(path, format)
+    if log is None:
+        return read_trace(path, format, time_unit_seconds=time_unit)
+    for line in filter(None, (log.left_out, *log.notes)):
+        typer.echo(f"{log.source}: {line}", err=True)
+    return log.trace
 
 
 def make_window(text: str | None) -> tuple[int, int] | None:

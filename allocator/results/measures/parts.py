@@ -145,8 +145,10 @@ def _means(values: _Floats, of: NDArray[np.int64], n: int) -> _Floats:
 
 
 def restart_gpu_hours(jobs: pd.DataFrame) -> float | None:
-    """What the starts of the jobs took; None for tables of a run that others made without it."""
-    return float(jobs["restart_gpu_seconds"].sum()) / 3600.0 if "restart_gpu_seconds" in jobs else None
+    """What the starts of the jobs took; None for tables of a run that others made without it, and of a job log."""
+    if "restart_gpu_seconds" not in jobs or (len(jobs) and jobs["restart_gpu_seconds"].isna().all()):
+        return None
+    return float(jobs["restart_gpu_seconds"].sum()) / 3600.0
 
 
 def _measured(jobs: pd.DataFrame) -> pd.DataFrame:

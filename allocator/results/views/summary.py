@@ -155,7 +155,7 @@ class Summary(Mapping[str, Any]):
     rejected_jobs: int
     cut_off_jobs: int
     unfinished_jobs: int
-    preemptions: int
+    preemptions: int | None = None
     migrations: int | None = None
     restart_gpu_hours: float | None = _figure("GPU h")
     restarts_per_job: float | None = None
@@ -181,8 +181,8 @@ class Summary(Mapping[str, Any]):
     rounds: int
     policy_calls: int
     fallback_decisions: int
-    policy_seconds: float = field(metadata={"unit": "s"})
-    wall_seconds: float = field(metadata={"unit": "s"})
+    policy_seconds: float | None = _figure("s")
+    wall_seconds: float | None = _figure("s")
     window_start: float | None = _figure("s")
     window_end: float | None = _figure("s")
     window_utilization: float | None = None
@@ -244,13 +244,15 @@ class Summary(Mapping[str, Any]):
             f"makespan {_hours(self.makespan)}, GPUs busy {_percent(self.utilization)} of it, "
             f"{_percent(self.loaded_utilization)} up to the last arrival",
             f"worst rho {rho}, {_percent(self.unfair_fraction)} of jobs unfairly treated",
-            f"{self.preemptions:,} preemptions, {self.restart_gpu_hours or 0.0:,.1f} GPU hours for starts",
         ]
+        if self.preemptions is not None:
+            lines.append(f"{self.preemptions:,} preemptions, {self.restart_gpu_hours or 0.0:,.1f} GPU hours for starts")
         if self.deadline_jobs:
             lines.append(f"{_percent(self.deadline_ratio)} of {self.deadline_jobs:,} jobs with a deadline in time")
         if self.cost is not None:
             lines.append(f"${self.cost:,.2f} for busy GPUs")
-        lines.append(f"{self.policy_calls:,} decisions in {self.policy_seconds:.2f} s")
+        if self.policy_seconds is not None:
+            lines.append(f"{self.policy_calls:,} decisions in {self.policy_seconds:.2f} s")
         return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.jobs import JobTable
+from allocator.recorded import Stretch, stretches
 from allocator.results.observers import StretchOutcome
 from allocator.results.outcomes import COMPLETED, CUT_OFF, DROPPED, OPEN, REJECTED
 from allocator.results.record import RunRecord
@@ -152,31 +153,19 @@ class RecordedRun:
     def _outcomes(self) -> Iterator[StretchOutcome]:
         """The time from one event to the next, as long as anybody runs."""
         told = self.told
-        arrival = np.sort([job.submitted_at for job in told.book.by_id])
-        left = np.sort([job.finished_at for job in told.book.by_id if job.finished_at is not None])
-        start = np.array([lease.start for lease in told.leases])
-        finish = np.array([lease.finish for lease in told.leases])
-        gpus = np.array([len(lease.gpus) * (0.5 if lease.partner >= 0 else 1.0) for lease in told.leases])
-        times = np.unique(np.concatenate([arrival, left, start, finish]))
-        by_start, by_finish = np.sort(start), finish
-        busy_from, busy_to = np.cumsum(gpus[np.argsort(start, kind="stable")]), np.cumsum(gpus)
-        position = 0
-        for index, (begin, end) in enumerate(zip(times[:-1].tolist(), times[1:].tolist(), strict=True)):
-            begun, over = int(by_start.searchsorted(begin, "right")), int(by_finish.searchsorted(begin, "right"))
-            upto = int(by_finish.searchsorted(end, "right"))
-            ended = told.leases[position:upto]
-            position = upto
-            if begun == over and not ended:
-                continue
-            busy = (busy_from[begun - 1] if begun else 0.0) - (busy_to[over - 1] if over else 0.0)
-            active = int(arrival.searchsorted(begin, "right") - left.searchsorted(begin, "right"))
-            yield self._stretch(index, begin, end, ended, active, (begun - over, round(float(busy))))
+        lefts = [job.finished_at for job in told.book.by_id if job.finished_at is not None]
+        for stretch in stretches(
+            np.array([job.submitted_at for job in told.book.by_id]),
+            np.array(lefts, dtype=np.float64),
+            np.array([lease.start for lease in told.leases]),
+            np.array([lease.finish for lease in told.leases]),
+            np.array([len(lease.gpus) * (0.5 if lease.partner >= 0 else 1.0) for lease in told.leases]),
+        ):
+            yield self._stretch(stretch)
 
-    def _stretch(
-        self, index: int, begin: float, end: float, ended: Sequence[Lease], active: int, running: tuple[int, int]
-    ) -> StretchOutcome:
+    def _stretch(self, stretch: Stretch) -> StretchOutcome:
         since, hardware = self.told.since, self.told.hardware
-        types = self.cluster.accelerators
+        types, ended = self.cluster.accelerators, self.told.leases[stretch.ended]
         numbers = []
         for lease in ended:
             places: dict[str, list[int]] = {}
@@ -184,9 +173,9 @@ class RecordedRun:
                 places.setdefault(node, []).append(at)
             numbers.append(hardware.numbers(places) or ())
         return StretchOutcome(
-            index,
-            begin - since,
-            end - since,
+            stretch.index,
+            stretch.begin - since,
+            stretch.end - since,
             Assignment.of(
                 [lease.job for lease in ended],
                 [types.index(lease.pool) for lease in ended],
@@ -196,9 +185,9 @@ class RecordedRun:
             tuple(numbers),
             np.array([lease.finish - since for lease in ended]),
             np.array([lease.steps for lease in ended]),
-            active,
+            stretch.active,
             started=np.array([lease.start - since for lease in ended]),
-            running=running,
+            running=(stretch.running, stretch.busy),
         )
 
     def capacity(self) -> pd.DataFrame:

@@ -81,6 +81,7 @@ class Clock:
     dates : whether times are dates, as no fewer than numbers are among those that were read first; None: nothing was
         read yet.
     without_zone : whether some date named no zone.
+    zone_assumed : whether nobody said the zone: it is that of the place where such logs are kept.
 
     Raises
     ------
@@ -92,6 +93,7 @@ class Clock:
     unit: str | None
     dates: bool | None = None
     without_zone: bool = False
+    zone_assumed: bool = False
     _first: int = 0
 
     def __post_init__(self) -> None:

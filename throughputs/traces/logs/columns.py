@@ -26,6 +26,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "req_gpus", "gpus_requested", "gpu_request", "scale_factor", "alloc_tres", "req_tres", "num_accelerators",
         "world_size", "gpu",
     ),
+    "fraction": ("gpu_fraction", "fraction_of_gpu", "gpu_share"),
     "start": ("start", "start_time", "started", "started_at", "run_start", "begin_time"),
     "end": ("end", "end_time", "ended", "ended_at", "finish_time", "finished", "finished_at", "completed_at"),
     "user": ("user", "user_name", "username", "owner", "submitter", "submitted_by", "user_id", "uid"),
@@ -68,8 +69,10 @@ class Column:
     guessed: bool
 
 
-def columns_of(header: Sequence[str], given: Mapping[str, str], source: str) -> dict[str, Column]:
-    """Columns by field: those that are `given`, and of the others what their names tell.
+def columns_of(
+    header: Sequence[str], given: Mapping[str, str], source: str, known: Mapping[str, str] | None = None
+) -> dict[str, Column]:
+    """Columns by field: those that are `given`, and the others as `known`, or where that is None what names tell.
 
     Where no column has the time of submission, the start stands in.
 
@@ -85,7 +88,10 @@ def columns_of(header: Sequence[str], given: Mapping[str, str], source: str) -> 
             raise InputError(source, field=f"--{field}", found=name, expected=expected)
         found[field] = Column(name, False)
     taken = {column.name for column in found.values()}
-    for field, likely in FIELDS.items():
+    for field, name in (known or {}).items():
+        if field not in found and name in header:
+            found[field] = Column(name, False)
+    for field, likely in FIELDS.items() if known is None else ():
         if field not in found:
             best = _likeliest([name for name in header if name not in taken], likely, field)
             if best is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from throughputs.files import TABLE_KINDS, file_kind, write_frame
 from throughputs.trace import Trace
 from throughputs.traces.logs.cells import Clock
 from throughputs.traces.logs.columns import FIELDS, UNITS, Column, columns_of, unit_of
+from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import read_log
 from throughputs.traces.logs.rows import SLURM_PRIORITY, Rows
 
@@ -32,7 +33,7 @@ class ImportedLog:
     Attributes
     ----------
     trace : the jobs by submission, those submitted together as they stand; seconds from the first submission.
-    source : the log. kind : "table", "sacct" or "sacct --json".
+    source : the log. kind : "table", "sacct", "sacct --json", or the name of a published layout.
     rows : jobs in the log.
     origin : the first submission on the clock of the log: a date in UTC, or a number.
     columns : which column holds each field.
@@ -73,10 +74,22 @@ class ImportedLog:
             "duration": ~np.isnan(self.trace.duration),
             "user": self.trace.user != "",
             "partition": self.trace.partition != "",
+            "gpu_fraction": self.trace.gpu_fraction != 1.0,
+            "recorded_start_seconds": ~np.isnan(self.trace.recorded_start_seconds),
+            "recorded_end_seconds": ~np.isnan(self.trace.recorded_end_seconds),
         }
         names = ["job_type", "scale_factor", "total_steps", "arrival_time", *(n for n in said if said[n].any())]
         source = " ".join(self.source.split())
         write_frame(path, self.trace.to_frame()[names], f"jobs of {source}; second 0 is {self.origin} there")
+
+    @property
+    def left_out(self) -> str:
+        """How many jobs cannot be used, and why; empty where all can."""
+        if not self.dropped:
+            return ""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items())
+        count = sum(self.dropped.values())
+        return f"left out: {count:,} job{'s' * (count > 1)} ({reasons})"
 
     def as_dict(self) -> dict[str, Any]:
         """All but the trace, ready for JSON."""
@@ -115,14 +128,15 @@ def import_log(
 
     Parameters
     ----------
-    path : text with a header, Parquet, or what Slurm's ``sacct -p``, ``sacct -P`` or ``sacct --json`` printed; ``-``:
-        standard input.
-    columns : which column holds a field of `throughputs.traces.logs.columns.FIELDS`; the others by their names.
+    path : text with a header, Parquet, what Slurm's ``sacct -p``, ``sacct -P`` or ``sacct --json`` printed, or a
+        published log of `throughputs.traces.logs.layouts`; ``-``: standard input.
+    columns : which column holds a field of `throughputs.traces.logs.columns.FIELDS`; the others as the layout of the
+        log has them, or by their names.
     separator : as in `throughputs.traces.logs.read.read_log`.
     duration_unit, clock_unit : "ms", "s", "min", "h" or "d": of durations, and of times on the clock, that are numbers;
         told by the name of the column, else seconds, or for times that are too large for that milliseconds since 1970.
         ``[D-]HH:MM:SS`` and dates (ISO 8601) need none.
-    zone : of dates that name none, as ``Europe/Berlin``; None: UTC.
+    zone : of dates that name none, as ``Europe/Berlin``; None: that of the layout, else UTC.
     strict : a job that cannot be used is an error.
 
     Raises
@@ -138,15 +152,19 @@ def import_log(
     for field in given:
         if field not in FIELDS:
             raise InputError("columns", found=field, expected=one_of(field, FIELDS))
+    layout = layout_of(log.kind)
+    if layout is not None:
+        log = replace(log, cells=layout.completed(log.cells), notes=(*log.notes, *layout.notes))
     sacct = log.kind == "sacct"
     header = [name for name in log.cells if not (sacct and name == SLURM_PRIORITY) or name in given.values()]
-    chosen = columns_of(header, given, log.source)
+    chosen = columns_of(header, given, log.source, None if layout is None else layout.columns)
     told = {
         "duration": _unit("duration_unit", duration_unit, chosen.get("duration")),
         "submit": _unit("clock_unit", clock_unit, chosen["submit"]),
     }
-    clock = Clock(zone, told["submit"])
-    rows = Rows(log, chosen, told, clock)
+    place = None if layout is None or zone is not None else layout.zone
+    clock = Clock(zone or place, told["submit"], zone_assumed=place is not None)
+    rows = Rows(log, chosen, told, clock, frozenset() if layout is None else layout.used)
     trace = Trace(**rows.usable(strict), source=log.source)
     return ImportedLog(
         trace,

@@ -1,4 +1,7 @@
-"""Reading a job log: text with a header and separators, Parquet, or the JSON of Slurm's sacct."""
+"""Reading a job log: text with a header and separators, Parquet, the JSON of Slurm's sacct, or a published log.
+
+What a log is follows from what it holds, never from its name.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError
-from throughputs.files import file_kind, parse_json, read_frame, read_text, source_of
+from throughputs.files import file_kind, parse_json, read_columns, read_frame, read_head, read_text, source_of
+from throughputs.traces.logs.layouts import Cells, layout_of_header
+from throughputs.traces.logs.pai import is_job_table, is_task_table, pai_cells
+from throughputs.traces.logs.philly import philly_cells
+from throughputs.traces.logs.swf import is_swf, swf_cells
 
-__all__ = ["SEPARATORS", "Log", "read_log"]
+__all__ = ["SEPARATORS", "Log", "log_kind", "read_log"]
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 """Separators by name."""
@@ -25,6 +32,12 @@ SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 _SACCT_COLUMNS = frozenset({"JobID", "JobIDRaw", "AllocTRES", "ReqTRES", "Elapsed", "ElapsedRaw", "Submit", "State"})
 _SACCT_AT_LEAST = 3
 """So many of these columns, and a table is one of sacct."""
+
+_COMMENTS = re.compile(r"(?:#.*\n|\s*\n)*")
+"""What may stand above the header of a table."""
+
+_HEAD = 1000
+"""By so many characters JSON is told."""
 
 _NOT_STARTED = 0
 """How the JSON of sacct writes a time that has not come."""
@@ -38,10 +51,12 @@ class Log:
     ----------
     cells : (N,) text of each column, by name.
     source : where it came from, for messages.
-    kind : "table", "sacct" (its text) or "sacct --json".
+    kind : "table", "sacct" (its text), "sacct --json", or the name of a layout.
     first_line : line of the source that holds the first row; 0 where rows are no lines.
     separator : between columns; empty where there is none.
     too_long : (N,) whether a row has more cells than the header.
+    lines : (N,) lines of the source that hold the rows, where they do not follow each other; else None.
+    notes : what is to be said of this log, in sentences.
     """
 
     cells: Mapping[str, NDArray[np.object_]]
@@ -50,11 +65,14 @@ class Log:
     first_line: int
     separator: str
     too_long: NDArray[np.bool_]
+    lines: NDArray[np.int64] | None = None
+    notes: tuple[str, ...] = ()
 
     def error(self, row: int, column: str, found: object, expected: str) -> InputError:
         """What is wrong with a cell."""
         if self.first_line:
-            return InputError(self.source, line=row + self.first_line, field=column, found=found, expected=expected)
+            line = row + self.first_line if self.lines is None else int(self.lines[row])
+            return InputError(self.source, line=line, field=column, found=found, expected=expected)
         return InputError(self.source, field=f"jobs[{row}].{column}", found=found, expected=expected)
 
 
@@ -76,15 +94,76 @@ def read_log(path: str | os.PathLike[str], separator: str | None = None) -> Log:
     if file_kind(path) == "parquet":
         return _of_parquet(path)
     source, text = source_of(path), read_text(path)
-    if text[:100].lstrip().startswith("{"):
+    kind = _kind_of_text(text)
+    if kind == "sacct --json":
         return _of_json(parse_json(text, source), source)
+    if kind == "philly":
+        cells, notes = philly_cells(parse_json(text, source), source)
+        return Log(cells, source, kind, 0, "", _none_of(cells), notes=notes)
+    if kind in _OF_LINES and separator is None:
+        cells, lines, notes = _OF_LINES[kind](text, source)
+        return Log(cells, source, kind, 1, "", _none_of(cells), lines, notes)
     return _of_text(text, source, separator)
+
+
+_OF_LINES: dict[str, Callable[[str, str], tuple[Cells, NDArray[np.int64], tuple[str, ...]]]] = {
+    "swf": swf_cells,
+    "pai-2020": pai_cells,
+}
+"""Readers of text without a header: columns, the line of each row, and notes."""
+
+
+def _none_of(cells: Cells) -> NDArray[np.bool_]:
+    return np.zeros(len(next(iter(cells.values()))), dtype=np.bool_)
+
+
+def log_kind(path: str | os.PathLike[str]) -> str:
+    """What log a file holds, as in `Log.kind`; "table" also for what is none.
+
+    Raises
+    ------
+    InputError
+        The file is not text, and no table either.
+    OSError
+        The file cannot be opened.
+    """
+    path = Path(path)
+    if file_kind(path) == "parquet":
+        return _kind_of_header(read_columns(path))
+    return _kind_of_text(read_head(path))
+
+
+def _kind_of_text(text: str) -> str:
+    head = text[:_HEAD].lstrip()
+    if head.startswith(("{", "[")):
+        return "sacct --json" if head.startswith("{") else "philly"
+    line = _first_line(text)
+    if is_swf(line):
+        return "swf"
+    if is_task_table(line) or is_job_table(line):
+        return "pai-2020"
+    mark = max(SEPARATORS.values(), key=line.count)
+    return _kind_of_header([name.strip() for name in line.split(mark)])
+
+
+def _first_line(text: str) -> str:
+    """The first line that says something and is no comment of a table."""
+    head = _COMMENTS.match(text)
+    assert head is not None
+    return text[head.end() :].partition("\n")[0].rstrip("\r")
+
+
+def _kind_of_header(header: Sequence[str]) -> str:
+    if len(_SACCT_COLUMNS & set(header)) >= _SACCT_AT_LEAST:
+        return "sacct"
+    layout = layout_of_header(header)
+    return "table" if layout is None else layout.name
 
 
 def _of_text(text: str, source: str, separator: str | None) -> Log:
     import pandas as pd
 
-    head = re.match(r"(?:#.*\n|\s*\n)*", text)
+    head = _COMMENTS.match(text)
     assert head is not None
     skipped = text.count("\n", 0, head.end())
     end = text.find("\n", head.end())
@@ -116,9 +195,8 @@ def _of_text(text: str, source: str, separator: str | None) -> Log:
     except (ValueError, OverflowError) as error:  # those of pandas are among them
         raise InputError(source, expected=f"a table of text ({error})") from error
     columns = {name: frame[str(i)].to_numpy(dtype=object) for i, name in enumerate(header)}
-    kind = "sacct" if len(_SACCT_COLUMNS & set(header)) >= _SACCT_AT_LEAST else "table"
     too_long = np.asarray(frame[str(width - 1)].to_numpy(dtype=object) != "", dtype=np.bool_)
-    return Log(columns, source, kind, skipped + 2, mark, too_long)
+    return Log(columns, source, _kind_of_header(header), skipped + 2, mark, too_long)
 
 
 def _separator(line: str, given: str | None, source: str, number: int) -> str:
@@ -150,7 +228,8 @@ def _of_parquet(path: Path) -> Log:
         cells = ["" if gone else str(value) for value, gone in zip(values, missing[:, i], strict=True)]
         columns[str(name)] = np.array(cells, dtype=object)
     _check_header(list(map(str, frame.columns)), str(path), 1)
-    return Log(columns, str(path), "table", first_line, "", np.zeros(len(frame), dtype=np.bool_))
+    kind = _kind_of_header(list(columns))
+    return Log(columns, str(path), kind, first_line, "", np.zeros(len(frame), dtype=np.bool_))
 
 
 def _of_json(content: Any, source: str) -> Log:

@@ -23,6 +23,7 @@ _Floats = NDArray[np.float64]
 _Flags = NDArray[np.bool_]
 
 _WAITING = ("PENDING", "REQUEUED", "QUEUED", "WAITING", "HELD")
+_PARTIAL = "PARTIAL"
 _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
 
 SLURM_PRIORITY = "Priority"
@@ -45,14 +46,23 @@ class Rows:
     notes : what a user should know of the jobs, in sentences.
     """
 
-    def __init__(self, log: Log, columns: dict[str, Column], told: dict[str, str | None], clock: Clock) -> None:
+    def __init__(
+        self,
+        log: Log,
+        columns: dict[str, Column],
+        told: dict[str, str | None],
+        clock: Clock,
+        used: frozenset[str] = frozenset(),
+    ) -> None:
         self.log, self.columns, self.told, self.clock = log, columns, told, clock
+        self.used = used
+        """Columns that others were made of."""
         self.decimal_comma = log.separator == ";"
         self.is_job = self._jobs()
         self.reasons: list[tuple[str, str, str]] = []
         """Reason, column and what was expected there."""
         self.reason = np.full(len(self.is_job), -1)
-        self.notes: list[str] = []
+        self.notes: list[str] = list(log.notes)
         self.origin = 0.0
 
     def usable(self, strict: bool) -> dict[str, Any]:
@@ -68,7 +78,7 @@ class Rows:
         self._drop(self.log.too_long, "more cells than the header", first, expected)
         submitted = self._time("submit", "no submission")
         running = self._states()
-        gpus = self._gpus()
+        gpus, fraction = self._gpus(), self._fraction()
         seconds = self._seconds(running)
         steps = self._steps(seconds)
         priority = self._priority()
@@ -82,6 +92,7 @@ class Rows:
         check_number_of_jobs(len(kept), self.log.source, "jobs")
         kept = kept[np.argsort(submitted[kept], kind="stable")]
         self.origin = float(submitted[kept[0]])
+        started, ended = self._recorded(kept, submitted, seconds)
         self._note(running[kept], self.clock.without_zone)
         return {
             "job_type": self._job_types(kept, timed="steps" not in self.columns),
@@ -93,11 +104,14 @@ class Rows:
             "duration": seconds[kept],
             "user": self._text("user")[kept],
             "partition": self._text("partition")[kept],
+            "gpu_fraction": fraction[kept],
+            "recorded_start_seconds": np.round(started - self.origin, 6),
+            "recorded_end_seconds": np.round(ended - self.origin, 6),
         }
 
     def unread(self) -> tuple[str, ...]:
         """Columns of the log that nothing was made of."""
-        read = {_ASKED} | {column.name for column in self.columns.values()}
+        read = {_ASKED} | self.used | {column.name for column in self.columns.values()}
         return tuple(name for name in self.log.cells if name not in read)
 
     def _jobs(self) -> _Flags:
@@ -149,9 +163,10 @@ class Rows:
         """(N,) whether a job still ran; those that never started are dropped."""
         running = np.zeros(len(self.is_job), dtype=np.bool_)
         if "state" in self.columns:
+            name = self.columns["state"].name
             words = np.array([(text.upper().split() or [""])[0] for text in self._cells("state")], dtype=object)
-            waiting = np.isin(words.astype(str), _WAITING)
-            self._drop(waiting, "never started", self.columns["state"].name, "a job that has run")
+            self._drop(np.isin(words.astype(str), _WAITING), "never started", name, "a job that has run")
+            self._drop(np.asarray(words == _PARTIAL), "part of a job", name, "the line of a whole job")
             running = np.isin(words.astype(str), _RUNNING)
         if "start" in self.columns:
             self._drop(is_blank(self._cells("start")), "never started", self.columns["start"].name, "a start")
@@ -168,6 +183,35 @@ class Rows:
         whole = (gpus == np.rint(gpus)) & (gpus >= 1) & (gpus <= LARGEST_WHOLE_NUMBER)
         self._drop(~whole, "unreadable GPUs", name, expected)
         return gpus
+
+    def _fraction(self) -> _Floats:
+        """(N,) share of each GPU that a job asked for."""
+        if "fraction" not in self.columns:
+            return np.ones(len(self.is_job))
+        cells = self._cells("fraction")
+        share = np.where(is_blank(cells), 1.0, numbers(cells, self.decimal_comma))
+        expected = "a share above 0, at most 1"
+        self._drop(~((share > 0) & (share <= 1)), "unreadable share of a GPU", self.columns["fraction"].name, expected)
+        return share
+
+    def _recorded(self, kept: NDArray[np.intp], submitted: _Floats, seconds: _Floats) -> tuple[_Floats, _Floats]:
+        """(K,) start and end of the jobs that are kept, on the clock; nan where the log does not say.
+
+        Where it does not say the end, or the job still ran, the job ends after its duration.
+        """
+        begin, lasting = submitted[kept], seconds[kept]
+        if "start" not in self.columns or self.columns["start"] == self.columns["submit"]:
+            return np.full(len(kept), np.nan), np.full(len(kept), np.nan)
+        start = self.clock.seconds(self._cells("start")[kept], self.decimal_comma)
+        early = start < begin
+        start = np.where(early, begin, start)
+        end = start + lasting
+        if "end" in self.columns:
+            told = self.clock.seconds(self._cells("end")[kept], self.decimal_comma)
+            end = np.where(told >= start, told, end)
+        if early.any():
+            self.notes.append(f"started before the submission: {early.sum():,}; they count as started with it")
+        return start, end
 
     def _seconds(self, running: _Flags) -> _Floats:
         """(N,) durations; nan where the log has steps and no durations."""
@@ -240,8 +284,8 @@ class Rows:
     def _note(self, running: _Flags, without_zone: bool) -> None:
         if running.any():
             self.notes.append(f"still running: {running.sum()}; the time until then stands for their duration")
-        if without_zone and self.clock.zone is None:
-            self.notes.append("dates without a zone are taken for UTC (--zone says otherwise)")
+        if without_zone and (self.clock.zone is None or self.clock.zone_assumed):
+            self.notes.append(f"dates without a zone are taken for {self.clock.zone or 'UTC'} (--zone says otherwise)")
         if self.columns["submit"] == self.columns.get("start"):
             self.notes.append("no column has the submission: the start stands in, as if no job had waited")
         if "steps" in self.columns and "duration" not in self.columns and "end" not in self.columns:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
+from throughputs.traces.description.demand import demand_over_time, largest_pools, pools_of, sizes_of
 
 __all__ = ["describe_trace", "durations_alone"]
 
@@ -43,10 +44,13 @@ def describe_trace(
     (several),
     ``deadline_quantiles`` by probability (time from arrival to deadline over duration; None without deadlines),
     ``n_jobs_not_profiled``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by probability (both
-    None where no duration is known); ``n_users`` and counts by value in ``partitions``. With `capacity` also
-    ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last; None
-    where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and ``n_jobs_impossible``:
-    those with more GPUs than a type that they may use has.
+    None where no duration is known); ``n_users`` and counts by value in ``partitions``; ``n_jobs_recorded``, of which
+    the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with ``gpu_hours_sharing``
+    that they take, having it whole, and ``gpu_hours_asked_sharing``, which they asked for; and the rows of
+    `demand.sizes_of` in ``sizes``, of `demand.pools_of` in ``pools``, and `demand.demand_over_time`. With `capacity`
+    also ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
+    None where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and
+    ``n_jobs_impossible``: those with more GPUs than any type that they may use has.
 
     Raises
     ------
@@ -80,16 +84,34 @@ def describe_trace(
         "duration_quantiles_s": _quantiles(durations),
         "n_users": len(set(trace.user.tolist()) - {""}),
         "partitions": dict(Counter(name for name in trace.partition.tolist() if name).most_common()),
+        "n_jobs_recorded": int((~np.isnan(trace.recorded_end_seconds)).sum()),
+        **_sharing(trace, durations),
     }
-    return described if capacity is None else described | _against(trace, capacity, gpu_hours, span)
+    if capacity is not None:
+        described |= _against(trace, capacity, gpu_hours, span)
+    return described | {
+        "sizes": sizes_of(trace, durations),
+        "pools": pools_of(trace, durations, capacity, span),
+        "demand_over_time": demand_over_time(trace, durations),
+    }
+
+
+def _sharing(trace: Trace, durations: NDArray[np.float64]) -> dict[str, Any]:
+    """The jobs that ask for a part of a GPU."""
+    some = trace.gpu_fraction < 1
+    hours = np.nan_to_num(durations * trace.scale_factor, nan=0.0)[some] / 3600
+    return {
+        "n_jobs_sharing": int(some.sum()),
+        "gpu_hours_sharing": float(hours.sum()),
+        "gpu_hours_asked_sharing": float((hours * trace.gpu_fraction[some]).sum()),
+    }
 
 
 def _against(trace: Trace, capacity: Mapping[str, int], gpu_hours: float | None, span: float) -> dict[str, Any]:
     """The demand of a trace beside what a cluster has."""
     gpus = sum(capacity.values())
-    largest = max(capacity.values(), default=0)
-    room = {name: capacity.get(name, largest) for name in dict.fromkeys(trace.partition.tolist())}
-    most = np.array([room[name] for name in trace.partition.tolist()], dtype=np.int64)
+    names, of = np.unique(trace.partition.astype(str), return_inverse=True)
+    most = largest_pools(names, capacity)[of]
     hours = None if gpu_hours is None or not gpus else gpu_hours / gpus
     return {
         "cluster_gpus": gpus,

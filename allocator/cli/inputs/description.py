@@ -1,0 +1,136 @@
+"""What `throughputs.describe_trace` says, on the terminal: figures, tables by size and by pool, demand over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from allocator.cli.options.shared import console
+from allocator.report.figures import MISSING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["print_description"]
+
+_VALUES = 30
+"""Values of a column of a trace that are counted one by one."""
+
+_POOLS = 20
+"""Pools that are shown one by one."""
+
+_TABLES = ("sizes", "pools", "demand_over_time")
+"""What is shown apart from the figures."""
+
+_ROWS = 8
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+_DAY = 86400.0
+_HOUR = 3600.0
+
+
+def print_description(described: Mapping[str, Any], *, title: str) -> None:
+    """Print all of a description, of many values the most frequent."""
+    screen = console()
+    screen.print(_figures_table(described, title))
+    if len(described["sizes"]) > 1:
+        screen.print(_rows_table(described["sizes"], ("GPUs", "jobs", "GPU hours"), "by size"))
+    if len(described["pools"]) > 1:
+        screen.print(_rows_table(_named(described["pools"]), _pool_headings(described), "by partition"))
+    if described["demand_over_time"] is not None:
+        for line in _chart(described["demand_over_time"], described.get("cluster_gpus")):
+            screen.print(line, markup=False, highlight=False)
+
+
+def _figures_table(described: Mapping[str, Any], title: str) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    apart = {*_TABLES} | ({"partitions"} if len(described["pools"]) > 1 else set())
+    for name, value in described.items():
+        if name not in apart and not (name.endswith("_sharing") and not value):
+            table.add_row(name.replace("_", " "), escape(_readable(value)))
+    return table
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, dict):
+        lines = [f"{key}: {_readable(item)}" for key, item in list(value.items())[:_VALUES]]
+        return "\n".join(lines + ([f"and {len(value) - _VALUES:,} more"] if len(value) > _VALUES else []))
+    if isinstance(value, float):
+        return f"{value:,.2f}".rstrip("0").rstrip(".")
+    return MISSING if value is None else str(value)
+
+
+def _rows_table(rows: Sequence[Mapping[str, Any]], headings: Sequence[str], title: str) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
+    if value is None:
+        return MISSING
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _pool_headings(described: Mapping[str, Any]) -> Sequence[str]:
+    headings = ("partition", "jobs", "GPU hours", "largest gang")
+    return (*headings, "GPUs", "demand", "impossible jobs") if "cluster_gpus" in described else headings
+
+
+def _named(pools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The pools with the most GPU hours, and one row for what the others add up to."""
+    rows: list[Mapping[str, Any]] = [
+        row | {"partition": row["partition"] or "(none)"} for row in map(dict, pools[:_POOLS])
+    ]
+    others = pools[_POOLS:]
+    if others:
+        summed = {
+            "partition": f"{len(others)} more",
+            "jobs": sum(row["jobs"] for row in others),
+            "gpu_hours": sum(row["gpu_hours"] for row in others),
+            "largest_gang": max(row["largest_gang"] for row in others),
+        }
+        if "n_jobs_impossible" in others[0]:
+            impossible = sum(row["n_jobs_impossible"] for row in others)
+            summed |= {"cluster_gpus": None, "demand": None, "n_jobs_impossible": impossible}
+        rows.append(summed)
+    return rows
+
+
+def _chart(over_time: Mapping[str, Any], capacity: int | None) -> list[str]:
+    """The GPUs that jobs ask for as columns of blocks, with a line where the capacity is; below it those recorded."""
+    asked: list[float] = over_time["gpus_asked"]
+    most = max(*asked, capacity or 0, 1e-9)
+    unit, seconds = ("days", _DAY) if over_time["interval_s"] * len(asked) > 3 * _DAY else ("hours", _HOUR)
+    span = over_time["interval_s"] * len(asked) / seconds
+    of_cluster = f"; ─ the {capacity:,} of the cluster" if capacity else ""
+    lines = [f"GPUs that jobs ask for, each from its arrival on{of_cluster}"]
+    line_row = None if not capacity else min(math.ceil(capacity / most * _ROWS), _ROWS) - 1
+    width = len(f"{math.ceil(most):,}")
+    for row in reversed(range(_ROWS)):
+        blank = "─" if row == line_row else " "
+        blocks = [_EIGHTHS[min(max(round((value / most * _ROWS - row) * 8), 0), 8)] for value in asked]
+        label = f"{math.ceil(most):,}" if row == _ROWS - 1 else ""
+        lines.append(f"{label:>{width}} │" + "".join(blank if block == " " else block for block in blocks))
+    axis = f"{span:,.0f} {unit}"
+    lines.append(f"{'0':>{width}} └" + "─" * len(asked))
+    lines.append(f"{'':>{width}}  0{axis:>{len(asked) - 1}}")
+    if over_time["gpus_recorded"] is not None:
+        top = max(*over_time["gpus_recorded"], 1e-9)
+        blocks = [_EIGHTHS[min(max(round(value / top * 8), 0), 8)] for value in over_time["gpus_recorded"]]
+        lines.append(f"{'':>{width}}  {''.join(blocks)} in use as recorded, up to {top:,.0f}")
+    return lines

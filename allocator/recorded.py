@@ -1,0 +1,210 @@
+"""What was: the schedule that a trace records, as a run beside those of policies.
+
+A job log says when each job began and ended. That is a schedule, made by whatever scheduled the cluster at the time,
+and its figures are computed by the code that computes those of simulated runs, as far as a log tells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.api import load_throughputs
+from allocator.cluster import Cluster
+from allocator.presets import preset as find_preset
+from allocator.protocol.assignment import Assignment
+from allocator.protocol.elastic import allowed_types
+from allocator.protocol.entities import Entities
+from allocator.protocol.jobs import JobTable
+from allocator.results.cost import price_table
+from allocator.results.observers import StretchOutcome
+from allocator.results.outcomes import COMPLETED, OPEN
+from allocator.results.record import RunRecord
+from allocator.results.result import SimulationResult
+from allocator.simulator.truth import Truth
+from throughputs import InputError, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from allocator.presets.preset import Preset
+    from allocator.protocol.elastic import Throughputs
+    from allocator.protocol.entities import EntitiesLike
+    from allocator.results.cost import Prices
+
+__all__ = ["RECORDED", "Stretch", "recorded_schedule", "stretches"]
+
+RECORDED = "recorded"
+"""What the run is called beside the policies."""
+
+_NOT_TOLD = (
+    "preemptions",
+    "migrations",
+    "restart_gpu_hours",
+    "lease_extensions",
+    "lease_opportunities",
+    "lease_extension_rate",
+    "policy_seconds",
+    "wall_seconds",
+)
+"""Figures of which the start and the end of a job say nothing."""
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The time from one event to the next, in which somebody ran or whose leases ended.
+
+    Attributes
+    ----------
+    index : number of the stretch among all, those in which nobody ran included.
+    begin, end : seconds.
+    ended : rows of the leases that ended in it.
+    active : jobs that had arrived and not left at its begin.
+    running, busy : leases that ran in it, and their GPUs.
+    """
+
+    index: int
+    begin: float
+    end: float
+    ended: slice
+    active: int
+    running: int
+    busy: int
+
+
+def stretches(arrival: _Floats, left: _Floats, start: _Floats, finish: _Floats, gpus: _Floats) -> Iterator[Stretch]:
+    """The stretches of L leases, in order.
+
+    Parameters
+    ----------
+    arrival, left : when jobs came, and when those that left did, seconds.
+    start, finish, gpus : (L,) of each lease, in the order of their ends.
+    """
+    arrival, left, by_start = np.sort(arrival), np.sort(left), np.sort(start)
+    times = np.unique(np.concatenate([arrival, left, start, finish]))
+    begin, end = times[:-1], times[1:]
+    begun, over = by_start.searchsorted(begin, "right"), finish.searchsorted(begin, "right")
+    upto = finish.searchsorted(end, "right")
+    ended_before = np.concatenate([[0], upto[:-1]])
+    held = np.concatenate([[0.0], np.cumsum(gpus[np.argsort(start, kind="stable")])])
+    freed = np.concatenate([[0.0], np.cumsum(gpus)])
+    busy = np.rint(held[begun] - freed[over]).astype(np.int64)
+    active = arrival.searchsorted(begin, "right") - left.searchsorted(begin, "right")
+    some = np.flatnonzero((begun > over) | (upto > ended_before))
+    columns = (some, begin[some], end[some], ended_before[some], upto[some], active[some], (begun - over)[some])
+    for index, since, until, first, last, there, running, used in zip(
+        *(column.tolist() for column in (*columns, busy[some])), strict=True
+    ):
+        yield Stretch(index, since, until, slice(first, last), there, running, used)
+
+
+def recorded_schedule(
+    trace: Trace,
+    cluster: Cluster | str | Mapping[str, int],
+    throughputs: Throughputs | None = None,
+    *,
+    preset: str | Preset = "default",
+    window: tuple[int, int] | None = None,
+    prices: Prices | None = None,
+    entities: EntitiesLike | None = None,
+) -> SimulationResult:
+    """The schedule in the columns recorded_start_seconds and recorded_end_seconds of a trace, as a run.
+
+    A job held its GPUs from its start to its end. Those that a log says nothing of, such as preemptions in between, are
+    left out of the figures. A job without recorded times is unfinished; one that the cluster cannot run is unserved, as
+    under a policy.
+
+    Parameters
+    ----------
+    trace, cluster, throughputs, preset, window, prices, entities : as for `allocator.simulate`. Throughputs are for rho
+        only: how long a job would have taken on its isolated share.
+
+    Raises
+    ------
+    InputError
+        The trace records no job, or a job could have run on several types of the cluster, so that it is not known
+        where it did.
+
+    >>> trace = Trace(["a", "b"], [1, 1], [60.0, 30.0], [0.0, 0.0], duration=[60.0, 30.0],
+    ...               recorded_start_seconds=[0.0, 60.0], recorded_end_seconds=[60.0, 90.0])
+    >>> summary = recorded_schedule(trace, "gpu:1").summary()
+    >>> summary.average_jct, summary.average_queueing_time, summary.utilization, summary.preemptions
+    (75.0, 30.0, 1.0, None)
+    """
+    cluster, chosen = Cluster.of(cluster), find_preset(preset)
+    known = load_throughputs() if throughputs is None else throughputs
+    owners = None if entities is None else Entities.parse(entities)
+    by_duration = chosen.simulator.gang_rates == "duration"
+    jobs = JobTable.from_trace(trace, known, cluster, entities=owners, by_duration=by_duration)
+    done = ~np.isnan(trace.recorded_end_seconds) & jobs.runnable
+    if not done.any():
+        expected = "columns recorded_start_seconds and recorded_end_seconds of a job that the cluster can run"
+        raise InputError(trace.source, found="no recorded schedule", expected=expected)
+    pool = _pools(trace, cluster, done)
+    jobs.register("outcome", OPEN)
+    jobs.register("leave_time", np.nan)
+    jobs.register("restart_gpu_seconds", np.nan)
+    jobs.columns["outcome"][done] = COMPLETED
+    jobs.completion_time = np.where(done, trace.recorded_end_seconds, np.nan)
+    jobs.columns["leave_time"] = jobs.completion_time.copy()
+    jobs.steps_done = np.where(done, jobs.total_steps, 0.0)
+    priced = None if prices is None else price_table(prices, cluster.accelerators)
+    truth = Truth(jobs.rates, jobs.scale_factor)
+    record = RunRecord(jobs, truth, cluster, list(_outcomes(trace, done, pool)), window, priced)
+    settings: dict[str, Any] = chosen.as_dict() | {"trace": trace.source}
+    if window is not None:
+        settings["window"] = list(window)
+    return SimulationResult(
+        policy=RECORDED,
+        cluster=cluster,
+        settings=settings,
+        makespan=record.makespan,
+        utilization=record.utilization,
+        record=record,
+        not_told=_NOT_TOLD,
+    )
+
+
+def _pools(trace: Trace, cluster: Cluster, done: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(N,) the type on which each job ran: the only one that it may use."""
+    allowed = allowed_types(trace, cluster)
+    if allowed is None:
+        allowed = np.ones((len(trace), len(cluster.accelerators)), dtype=np.bool_)
+    several = np.flatnonzero(done & (allowed.sum(axis=1) > 1))
+    if len(several):
+        raise InputError(
+            trace.source,
+            field=f"partition of job {several[0]}",
+            found=trace.partition[several[0]] or None,
+            expected=f"one of {', '.join(cluster.accelerators)}, as the log does not say on which the job ran",
+        )
+    return np.asarray(allowed.argmax(axis=1), dtype=np.int64)
+
+
+def _outcomes(trace: Trace, done: NDArray[np.bool_], pool: NDArray[np.int64]) -> Iterator[StretchOutcome]:
+    """A lease for each job that ran."""
+    ran = np.flatnonzero(done)
+    ran = ran[np.argsort(trace.recorded_end_seconds[ran], kind="stable")]
+    start, finish = trace.recorded_start_seconds[ran], trace.recorded_end_seconds[ran]
+    gpus, steps = trace.scale_factor[ran], trace.total_steps[ran]
+    leases = Assignment.of(ran, pool[ran], gpus)
+    for stretch in stretches(trace.arrival_time[ran], finish, start, finish, gpus.astype(np.float64)):
+        rows = np.arange(stretch.ended.start, stretch.ended.stop)
+        yield StretchOutcome(
+            stretch.index,
+            stretch.begin,
+            stretch.end,
+            leases.take(rows),
+            (),
+            finish[stretch.ended],
+            steps[stretch.ended],
+            stretch.active,
+            started=start[stretch.ended],
+            running=(stretch.running, stretch.busy),
+        )

@@ -1,0 +1,190 @@
+"""The schedule that a trace records, beside runs of policies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from allocator import Cluster, InputError, Trace, get_policy, recorded_schedule, simulate
+from allocator.presets import preset as find_preset
+from allocator.recorded import stretches
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def trace_of(**changes):
+    columns = {
+        "job_type": ["a", "b", "c", "d"],
+        "scale_factor": [2, 1, 2, 9],
+        "total_steps": [100.0, 50.0, 40.0, 10.0],
+        "arrival_time": [0.0, 10.0, 20.0, 30.0],
+        "duration": [100.0, 50.0, 40.0, 10.0],
+        "user": ["ann", "bob", "ann", "eve"],
+        "recorded_start_seconds": [0.0, 100.0, 150.0, 30.0],
+        "recorded_end_seconds": [100.0, 150.0, 200.0, 40.0],
+    }
+    return Trace(**columns | changes)
+
+
+def test_figures_are_those_of_the_log():
+    result = recorded_schedule(trace_of(), "gpu:2", preset="default")
+    summary, jobs = result.summary(), result.jobs
+    assert jobs["start_time"].tolist()[:3] == [0.0, 100.0, 150.0]
+    assert jobs["jct"].tolist()[:3] == [100.0, 140.0, 180.0]
+    assert jobs["queueing_time"].tolist()[:3] == [0.0, 90.0, 130.0]
+    assert jobs["status"].tolist() == ["completed"] * 3 + ["unserved"]  # nine GPUs are more than there are
+    assert (summary.average_jct, summary.makespan, summary.completed_jobs) == (140.0, 200.0, 3)
+    assert summary.utilization == pytest.approx((200 + 50 + 100) / 400)
+    assert jobs["gpu_seconds"].tolist() == [200.0, 50.0, 100.0, 0.0]
+    assert summary.by_user is not None
+    queue = result.timeline
+    assert queue["queued_jobs"].max() == 2
+    for name in ("preemptions", "migrations", "restart_gpu_hours", "policy_seconds", "lease_extension_rate"):
+        assert getattr(summary, name) is None, name
+    assert "preemptions" not in str(summary)
+    json.dumps(summary.to_dict(), allow_nan=False)
+
+
+def test_a_run_written_down_as_a_log_is_that_run():
+    rng = np.random.default_rng(3)
+    n = 60
+    lasting = rng.integers(10, 500, n).astype(np.float64)
+    columns = {
+        "job_type": ["job"] * n,
+        "scale_factor": rng.choice([1, 2, 4], n),
+        "total_steps": lasting,
+        "arrival_time": np.sort(rng.integers(0, 3000, n)).astype(np.float64),
+        "duration": lasting,
+    }
+    cluster, free = Cluster.parse("gpu:8"), {"restart_penalty_seconds": 0.0}
+    preset = find_preset("default").replace(**free)
+    simulated = simulate(Trace(**columns), cluster, get_policy("fifo"), [[1.0]] * n, preset=preset)
+    jobs = simulated.jobs
+    told = Trace(
+        **columns,
+        recorded_start_seconds=jobs["start_time"].to_numpy(),
+        recorded_end_seconds=jobs["completion_time"].to_numpy(),
+    )
+    again = recorded_schedule(told, cluster, [[1.0]] * n)
+    assert again.jobs["jct"].tolist() == jobs["jct"].tolist()
+    assert again.jobs["rho"].tolist() == jobs["rho"].tolist()
+    assert again.makespan == simulated.makespan
+    assert again.summary().average_rho == simulated.summary().average_rho
+
+
+def test_stretches_are_those_of_a_count_by_hand():
+    rng = np.random.default_rng(5)
+    start = rng.integers(0, 40, 25).astype(np.float64)
+    finish = start + rng.integers(0, 15, 25)
+    order = np.argsort(finish, kind="stable")
+    start, finish, gpus = start[order], finish[order], rng.integers(1, 5, 25).astype(np.float64)
+    arrival = start - rng.integers(0, 5, 25)
+    ended = 0
+    for stretch in stretches(arrival, finish, start, finish, gpus):
+        there = (start <= stretch.begin) & (finish > stretch.begin)
+        assert (stretch.running, stretch.busy) == (there.sum(), gpus[there].sum())
+        assert stretch.active == ((arrival <= stretch.begin) & (finish > stretch.begin)).sum()
+        assert stretch.ended.start == ended
+        ended = stretch.ended.stop
+        assert ((finish[stretch.ended] > stretch.begin) | (start[stretch.ended] == stretch.begin)).all()
+        assert (finish[stretch.ended] <= stretch.end).all()
+    assert ended == 25
+
+
+def test_of_several_types_the_partition_says_where_a_job_ran():
+    with pytest.raises(InputError, match="partition of job 0': found nothing, expected one of a100, v100"):
+        recorded_schedule(trace_of(), "a100:2,v100:2", preset=by_duration())
+    placed = trace_of(partition=["a100", "v100", "a100", "a100"])
+    result = recorded_schedule(placed, "a100:2,v100:2", preset=by_duration(), prices={"a100": 36.0, "v100": 3.6})
+    assert result.rounds["accelerator"].tolist() == ["a100", "v100", "a100"]
+    assert result.summary().cost == pytest.approx(0.01 * 300 + 0.001 * 50)
+    with pytest.raises(InputError, match="found 'no recorded schedule'"):
+        recorded_schedule(placed.at_load(2.0), "a100:2,v100:2", preset=by_duration())
+
+
+def by_duration():
+    return find_preset("default").replace(gang_rates="duration")
+
+
+def test_jobs_without_recorded_times_are_unfinished():
+    nan = float("nan")
+    result = recorded_schedule(
+        trace_of(recorded_start_seconds=[0, nan, 150, nan], recorded_end_seconds=[9, nan, 200, nan]), "g:9"
+    )
+    assert result.jobs["status"].tolist() == ["completed", "unfinished", "completed", "unfinished"]
+    assert result.summary().unfinished_jobs == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "field"),
+    [
+        ({"recorded_start_seconds": [0.0, 9.0, 150.0, 30.0]}, 2, "recorded_start_seconds"),
+        ({"recorded_end_seconds": [0.0, 150.0, 149.0, 40.0]}, 3, "recorded_end_seconds"),
+        ({"recorded_end_seconds": [float("inf"), 150.0, 200.0, 40.0]}, 1, "recorded_end_seconds"),
+        ({"gpu_fraction": [1.0, 0.5, 0.0, 1.0]}, 3, "gpu_fraction"),
+        ({"gpu_fraction": [1.5, 0.5, 1.0, 1.0]}, 1, "gpu_fraction"),
+    ],
+)
+def test_columns_are_checked(change, line, field):
+    with pytest.raises(InputError, match=f"trace:{line}: field '{field}'"):
+        trace_of(**change)
+
+
+def allocator(*arguments, cwd):
+    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "allocator", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, check=True)
+
+
+def test_the_recorded_schedule_is_a_row_of_the_comparison(tmp_path):
+    jobs = [
+        {
+            "association": {"user": "ann"},
+            "partition": "gpu",
+            "state": {"current": ["COMPLETED"]},
+            "time": {"submission": 1000 + submit, "start": 1000 + start, "end": 1000 + end, "elapsed": end - start},
+            "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": gpus}], "requested": []},
+        }
+        for submit, start, end, gpus in [(0, 0, 4000, 2), (100, 4000, 4600, 1), (200, 4600, 4900, 2)]
+    ]
+    waiting = jobs[0] | {"time": {"submission": 1000, "start": 0, "end": 0, "elapsed": 0}}
+    (tmp_path / "sacct.json").write_text(json.dumps({"jobs": [*jobs, waiting]}))
+    done = allocator(
+        "compare", "--trace", "sacct.json", "--cluster", "a100:2", "--policies", "isolated_plus,srtf", cwd=tmp_path
+    )
+    assert "sacct.json: left out: 1 job (never started 1)" in done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if line.strip().startswith("recorded")]
+    assert row.count(" - ") >= 2
+    first = json.loads((tmp_path / "comparison" / "comparison.json").read_text())[0]
+    assert first["policy"] == "recorded"
+    assert first["average_jct"] == pytest.approx((4000 + 4500 + 4700) / 3)
+    assert first["worst_rho_isolated"] > 0
+    assert "recorded" in (tmp_path / "comparison" / "report.html").read_text()
+    assert (tmp_path / "comparison" / "recorded" / "rounds.parquet").exists()
+    told = allocator("explain", "comparison/recorded", "--job", "1", cwd=tmp_path)
+    assert "under recorded" in told.stdout
+    small = allocator(
+        "compare", "--trace", "sacct.json", "--cluster", "a100:1,v100:1", "--policies", "fifo",
+        "--set", "gang_rates=duration", "--out", "small", cwd=tmp_path,
+    )  # fmt: skip
+    assert "the recorded schedule is left out" in small.stderr
+
+
+def test_what_a_log_leaves_out_is_said_wherever_it_is_read(tmp_path):
+    log = "job_id,submission_time,duration,num_gpu\na,0,7200,1\nb,60,3600,2\nc,90,50,0\n"
+    (tmp_path / "cluster01.csv").write_text(log)
+    told = "cluster01.csv: left out: 1 job (no GPUs 1)\n"
+    for command in (
+        ("trace", "convert", "cluster01.csv", "jobs.swf"),
+        ("simulate", "--trace", "cluster01.csv", "--cluster", "a100:2", "--policy", "fifo", "--out", "run"),
+        ("whatif", "--trace", "cluster01.csv", "--cluster", "a100:2", "--next-gpus", "0", "--out", "more"),
+    ):
+        done = allocator(*command, cwd=tmp_path)
+        assert told in done.stderr, command
+    assert (tmp_path / "jobs.swf").read_text().endswith("\n2 60 -1 3600 2 -1 -1 2 -1 -1 1 -1 -1 1 -1 -1 -1 -1\n")

@@ -1,0 +1,408 @@
+"""Job logs of published clusters: told by what they hold, and read as their publishers describe them.
+
+Where the real files are too large to keep, small ones stand here, made to the published schema.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+
+import numpy as np
+import pytest
+
+from throughputs import InputError, Trace, import_log, read_trace, write_trace
+from throughputs.traces.formats import read_job_log
+from throughputs.traces.logs.layouts import LAYOUTS
+from throughputs.traces.logs.read import log_kind
+
+PHILLY = [
+    {
+        "status": "Pass",
+        "vc": "vc_one",
+        "jobid": "application_1",
+        "attempts": [
+            {
+                "start_time": "2017-10-14 01:12:09",
+                "end_time": "2017-10-14 01:13:23",
+                "detail": [{"ip": "m47", "gpus": [f"gpu{i}" for i in range(8)]}],
+            },
+            {
+                "start_time": "2017-10-14 01:13:30",
+                "end_time": "2017-10-16 06:53:12",
+                "detail": [{"ip": "m412", "gpus": [f"gpu{i}" for i in range(8)]}],
+            },
+        ],
+        "submitted_time": "2017-10-14 01:11:39",
+        "user": "ann",
+    },
+    {
+        "status": "Killed",
+        "vc": "vc_two",
+        "jobid": "2",
+        "attempts": [
+            {"start_time": None, "end_time": "2017-10-14 02:00:00", "detail": []},
+            {
+                "start_time": "2017-10-14 02:00:00",
+                "end_time": "2017-10-14 02:10:00",
+                "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}],
+            },
+        ],
+        "submitted_time": "2017-10-14 01:30:00",
+        "user": "a",
+    },
+    {"status": "Killed", "vc": "vc_two", "jobid": "3", "attempts": [], "submitted_time": "2017-10-14 01:31:00"},
+    {
+        "status": "Failed",
+        "vc": "vc_two",
+        "jobid": "4",
+        "attempts": [
+            {
+                "start_time": "2017-12-22 01:32:00",
+                "end_time": "None",
+                "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
+            }
+        ],
+        "submitted_time": "2017-12-22 01:32:00",
+        "user": "a",
+    },
+    {
+        # the night in which clocks go back an hour on the Pacific coast
+        "status": "Pass",
+        "vc": "vc_two",
+        "jobid": "5",
+        "attempts": [
+            {
+                "start_time": "2017-11-05 00:00:00",
+                "end_time": "2017-11-05 03:00:00",
+                "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
+            }
+        ],
+        "submitted_time": "2017-11-05 00:00:00",
+        "user": "b",
+    },
+]
+HELIOS = """\
+job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+1,uann,vcone,1,1,1,COMPLETED,2020-05-11 18:41:01,2020-05-11 18:41:01,2020-05-12 04:55:09,36848,0
+2,ubob,vctwo,4,16,1,FAILED,2020-05-11 18:41:27,2020-05-11 18:41:37,2020-05-11 18:45:46,249,10
+3,ueve,vctri,0,1,1,CANCELLED,2020-05-11 18:41:28,2020-05-11 18:41:28,2020-05-19 14:15:21,675000,0
+"""
+SEREN = """\
+job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
+11,u1,1,8,128,Other,FAILED,2023-03-09 00:18:22+08:00,2023-03-09 00:18:54+08:00,2023-03-09 00:20:51+08:00,117,32,936.0
+12,u1,1,8,128,Pretrain,COMPLETED,2023-03-09 00:23:58+08:00,2023-03-09 00:24:11+08:00,2023-03-09 01:09:04+08:00,2693,13,21544.0
+"""  # noqa: E501
+KALOS = """\
+job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time
+dlc1,u2,8,64,960,1000,100.0,Other,FAILED,2023-05-25 11:00:58+00:00,2023-05-25 11:01:08+00:00,2023-05-25 11:01:16+00:00,2023-05-25 11:01:16+00:00,,18,10.0,1152.0
+"""  # noqa: E501
+OPENB = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+pod-1,64000,200000,8,1000,,Burstable,Succeeded,9000000,10332357,9000000
+pod-2,4000,16000,1,220,,BE,Running,9600000,9894651,9600001
+pod-3,16000,32768,1,1000,V100M16|V100M32,LS,Running,9900000,9901517,9900005
+pod-4,16000,32768,0,0,,LS,Running,9900001,9901517,9900005
+pod-5,16000,32768,1,500,,LS,Pending,9900002,9901517,
+"""
+SPOT = """\
+job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
+1,7,A10,16,1,1,0,2700000,HP
+2,8,A100-SXM4-80GB,15,1,16,9500000,41000,Spot
+3,8,A100-SXM4-80GB,15,0.5,4,9500001,100,Spot
+"""
+PAI_TASKS = """\
+one,ps,2.0,Terminated,110.0,190.0,600.0,29.3,,
+one,worker,3.0,Terminated,120.0,200.0,600.0,29.3,50.0,T4
+two,tensorflow,2.0,Failed,80.0,95.0,600.0,29.3,200.0,V100
+cpu,tensorflow,1.0,Terminated,50.0,95.0,600.0,29.3,0.0,
+new,tensorflow,1.0,Waiting,,,600.0,29.3,100.0,MISC
+"""
+PAI_JOBS = """\
+one,i1,alice,Terminated,100.0,205.0
+two,i2,bob,Failed,70.0,95.0
+cpu,i3,bob,Terminated,40.0,95.0
+"""
+SWF = """\
+; Version: 2.2
+; Computer: IBM SP2
+; UnixStartTime: 844142400
+; MaxProcs: 128
+; Partition: 2 gpu
+;
+1 0 30 100 4 -1 -1 8 200 -1 1 3 1 7 1 2 -1 -1
+2 50 -1 60 -1 -1 -1 8 200 -1 0 3 1 7 1 1 -1 -1
+3 60 10 -1 -1 -1 -1 2 200 -1 5 4 1 7 1 2 -1 -1
+
+4 70 10 20 2 -1 -1 2 200 -1 3 4 1 7 1 2 -1 -1
+"""
+LOGS = {
+    "philly": json.dumps(PHILLY),
+    "philly-cut": "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-16 07:01:55,66.0,2,132.0,vc_one\n",
+    "helios": HELIOS,
+    "acme": SEREN,
+    "openb-2023": OPENB,
+    "spot-2026": SPOT,
+    "pai-2020": PAI_TASKS,
+    "itp": "job_id,submission_time,duration,num_gpu\na,3793,1183,1\nb,3794,1215,2\n",
+    "swf": SWF,
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes text into a file."""
+
+    def write(text, name="log.csv"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return path
+
+    return write
+
+
+def figures(trace, *names):
+    return [getattr(trace, name).tolist() for name in names]
+
+
+def test_every_layout_has_an_example():
+    assert set(LOGS) == set(LAYOUTS)
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("name", ["of_any_name.txt", "log.csv", "log.csv.gz"])
+def test_a_log_is_told_by_what_it_holds(written, kind, name):
+    path = written(LOGS[kind], name)
+    assert log_kind(path) == kind
+    imported = read_job_log(path)
+    trace = read_trace(path)
+    assert imported.kind == kind
+    assert len(trace) == len(imported.trace) > 0
+    assert len(read_trace(path, format=kind)) == len(trace)
+    other = next(name for name in LOGS if name != kind)
+    with pytest.raises(InputError, match=f"found '{kind}', expected a job log in the format {other}"):
+        read_trace(path, format=other)
+
+
+def test_columns_beside_those_of_itp_are_those_of_another_log(written):
+    path = written("job_id,submission_time,duration,num_gpu,user\na,0,10,1,ann\n")
+    assert import_log(path).kind == "table"
+    assert import_log(path).trace.user.tolist() == ["ann"]
+
+
+def test_philly_sums_attempts_on_the_clock_of_the_pacific_coast(written):
+    imported = import_log(written(LOGS["philly"]))
+    trace = imported.trace
+    attempts = 74.0 + 193182.0
+    assert figures(trace, "scale_factor", "duration", "partition", "user") == [
+        [8, 3, 1],
+        [attempts, 600.0, 4 * 3600.0],
+        ["vc_one", "vc_two", "vc_two"],
+        ["ann", "a", "b"],
+    ]
+    assert figures(trace, "recorded_start_seconds", "recorded_end_seconds")[0][:2] == [30.0, 2901.0]
+    assert trace.recorded_end_seconds[0] == 193293.0  # with the time between two attempts
+    assert imported.origin == "2017-10-14T08:11:39+00:00"
+    assert imported.dropped == {"never started": 1, "no duration": 1}
+    assert imported.rows == 5
+    assert imported.notes == (
+        "several attempts: 2 jobs; their duration is the time of all attempts, their recorded time goes from the first "
+        "start to the last end",
+        "attempts without a start or an end: 2, which do not count",
+        "dates without a zone are taken for America/Los_Angeles (--zone says otherwise)",
+    )
+    assert import_log(written(LOGS["philly"]), zone="UTC").origin == "2017-10-14T01:11:39+00:00"
+
+
+def test_philly_names_the_entry_that_is_no_job(written):
+    path = written(json.dumps([PHILLY[0], {"vc": "x"}]))
+    with pytest.raises(InputError, match=r"field 'jobs\[1\]': found .*expected an object with a list of attempts"):
+        read_trace(path)
+    path = written(json.dumps(PHILLY))
+    with pytest.raises(
+        InputError, match=r"field 'jobs\[2\].first start': found nothing, expected a start \(never started\)"
+    ):
+        import_log(path, strict=True)
+
+
+def test_helios(written):
+    imported = import_log(written(HELIOS))
+    assert figures(imported.trace, "arrival_time", "duration", "scale_factor", "partition") == [
+        [0.0, 26.0],
+        [36848.0, 249.0],
+        [1, 4],
+        ["vcone", "vctwo"],
+    ]
+    assert figures(imported.trace, "recorded_start_seconds", "recorded_end_seconds") == [[0.0, 36.0], [36848.0, 285.0]]
+    assert imported.dropped == {"no GPUs": 1}
+    assert imported.origin == "2020-05-11T10:41:01+00:00"
+    assert imported.notes == ("dates without a zone are taken for Asia/Shanghai (--zone says otherwise)",)
+
+
+def test_acme_durations_are_end_less_start(written):
+    seren, kalos = import_log(written(SEREN)), import_log(written(KALOS, "kalos.csv"))
+    assert figures(seren.trace, "duration", "job_type", "scale_factor") == [
+        [117.0, 2693.0],
+        ["Other", "Pretrain"],
+        [8, 8],
+    ]
+    assert seren.origin == "2023-03-08T16:18:22+00:00"
+    # the column says 18, which has the 10 seconds in the queue in it
+    assert figures(kalos.trace, "duration", "scale_factor", "recorded_start_seconds") == [[8.0], [64], [10.0]]
+    assert kalos.trace.partition.tolist() == [""]  # the column queue is a time
+
+
+def test_openb_keeps_fractions_and_types(written):
+    imported = import_log(written(OPENB))
+    assert figures(imported.trace, "scale_factor", "gpu_fraction", "partition", "job_type") == [
+        [8, 1, 1],
+        [1.0, 0.22, 1.0],
+        ["", "", "V100M16|V100M32"],
+        ["Burstable", "BE", "LS"],
+    ]
+    assert imported.trace.duration.tolist() == [1332357.0, 294650.0, 1512.0]
+    assert imported.dropped == {"no GPUs": 1, "never started": 1}
+
+
+def test_spot_multiplies_workers(written):
+    imported = import_log(written(SPOT))
+    assert figures(imported.trace, "scale_factor", "gpu_fraction", "partition", "user", "job_type") == [
+        [1, 16, 4],
+        [1.0, 1.0, 0.5],
+        ["A10", "A100-SXM4-80GB", "A100-SXM4-80GB"],
+        ["7", "8", "8"],
+        ["HP", "Spot", "Spot"],
+    ]
+    assert np.isnan(imported.trace.recorded_start_seconds).all()
+    assert set(imported.unread) == {"job_name", "cpu_request"}
+
+
+def test_pai_joins_tasks_and_jobs(written):
+    path = written(PAI_TASKS, "pai_task_table.csv")
+    written(PAI_JOBS, "pai_job_table.csv")
+    imported = import_log(path)
+    assert imported.origin == "70"
+    assert figures(imported.trace, "arrival_time", "scale_factor", "gpu_fraction", "duration", "partition") == [
+        [0.0, 30.0],
+        [4, 3],
+        [1.0, 0.5],
+        [15.0, 80.0],
+        ["V100", "T4"],
+    ]
+    assert figures(imported.trace, "user", "job_type", "recorded_start_seconds") == [
+        ["bob", "alice"],
+        ["tensorflow", "worker"],
+        [10.0, 50.0],
+    ]
+    assert imported.dropped == {"no submission": 1, "no GPUs": 1}
+    assert imported.notes == ("jobs that the table of jobs lacks: 1",)
+
+
+def test_pai_without_the_table_of_jobs(written):
+    imported = import_log(written(PAI_TASKS, "pai_task_table.csv"))
+    assert imported.trace.arrival_time.tolist() == [0.0, 40.0]
+    assert imported.notes[0].startswith("no table of jobs beside it (pai_job_table.csv)")
+    with pytest.raises(InputError, match=r"the table of jobs', expected pai_task_table\.csv"):
+        read_trace(written(PAI_JOBS, "pai_job_table.csv"))
+    with pytest.raises(InputError, match=r"pai_task_table.csv:4: field 'gpus'.*no GPUs"):
+        import_log(written(PAI_TASKS, "pai_task_table.csv"), strict=True)
+    with pytest.raises(InputError, match=r":2: found 'more', expected 10 cells"):
+        read_trace(written(PAI_TASKS.replace("T4", "T4,x"), "pai_task_table.csv"))
+
+
+def test_swf(written):
+    imported = import_log(written(SWF, "sp2.swf"))
+    assert figures(imported.trace, "arrival_time", "scale_factor", "duration", "user", "partition", "job_type") == [
+        [0.0, 50.0],
+        [4, 8],
+        [100.0, 60.0],
+        ["3", "3"],
+        ["gpu", "1"],
+        ["7", "7"],
+    ]
+    starts = imported.trace.recorded_start_seconds
+    assert starts[0] == 30.0
+    assert np.isnan(starts[1])  # it ran, and the log does not say since when
+    assert imported.dropped == {"no duration": 1, "part of a job": 1}
+    assert "processors are taken for GPUs" in imported.notes
+    assert "second 0 of the log, in seconds since 1970: 844142400" in imported.notes
+    with pytest.raises(InputError, match=r"sp2.swf:9: field 'run time': found nothing, expected a number.*no duration"):
+        import_log(written(SWF, "sp2.swf"), strict=True)
+    with pytest.raises(InputError, match=r"sp2.swf:8: found '17 fields', expected 18 numbers"):
+        read_trace(written(SWF.replace("200 -1 0 3", "200 0 3"), "sp2.swf"))
+
+
+def of_swf():
+    return Trace(
+        ["resnet", "lm, large", "resnet"],
+        scale_factor=[1, 8, 2],
+        total_steps=[60.0, 100.0, 7.0],
+        arrival_time=[0.0, 10.0, 10.0],
+        duration=[60.0, 100.0, 7.0],
+        user=["ada", "", "ben b"],
+        partition=["a100", "a100", ""],
+        recorded_start_seconds=[5.0, np.nan, 10.0],
+        recorded_end_seconds=[65.0, np.nan, 17.0],
+    )
+
+
+def test_swf_is_written_and_read_again(tmp_path):
+    trace, path = of_swf(), tmp_path / "jobs.swf.gz"
+    write_trace(trace, path)
+    again = read_trace(path)
+    for name in Trace.column_names():
+        one, other = getattr(trace, name), getattr(again, name)
+        assert one.tolist() == other.tolist() or np.array_equal(one, other, equal_nan=True), name
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "field"),
+    [
+        ({"total_steps": [60.0, 50.0, 7.0]}, 2, "total_steps"),
+        ({"duration": [60.0, np.nan, 7.0]}, 2, "duration"),
+        ({"deadline": [np.nan, np.nan, 100.0]}, 3, "deadline"),
+        ({"arrival_time": [0.0, 9.5, 10.0]}, 2, "arrival_time"),
+        ({"recorded_end_seconds": [66.0, np.nan, 17.0]}, 1, "recorded_end_seconds"),
+        ({"gpu_fraction": [1.0, 1.0, 0.5]}, 3, "gpu_fraction"),
+    ],
+)
+def test_swf_refuses_what_it_cannot_hold(tmp_path, change, line, field):
+    trace = of_swf()
+    columns = {name: getattr(trace, name) for name in Trace.column_names()}
+    changed = Trace(**columns | change)
+    with pytest.raises(InputError, match=f":{line}: field '{field}'"):
+        write_trace(changed, tmp_path / "jobs.swf")
+    assert not (tmp_path / "jobs.swf").exists()
+    write_trace(changed, tmp_path / "jobs.swf", lossy=True)
+    assert "jobs.swf" in read_trace(tmp_path / "jobs.swf").source
+
+
+def test_names_with_line_ends_do_not_go_into_comments(tmp_path):
+    trace = Trace(["a"], [1], [1.0], [0.0], duration=[1.0], user=["x\ny"])
+    with pytest.raises(InputError, match="text without line ends"):
+        write_trace(trace, tmp_path / "jobs.swf", lossy=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "rows", "jobs"),
+    [
+        ("philly_82k.csv.gz", "philly-cut", 82247, 82247),
+        ("openb_pod_list_default.csv.gz", "openb-2023", 8152, 6203),
+        ("sample.swf", "swf", 25, 25),
+    ],
+)
+def test_real_logs(public_data, name, kind, rows, jobs):
+    path = public_data(f"field/{name}")
+    begin = time.process_time()
+    imported = read_job_log(path)
+    seconds = time.process_time() - begin
+    assert (imported.kind, imported.rows, len(imported.trace)) == (kind, rows, jobs)
+    assert rows - jobs == sum(imported.dropped.values())
+    assert seconds < 5  # 0.4 s for the largest where nothing else runs
+
+
+def test_fractions_of_openb(public_data):
+    trace = read_trace(public_data("field/openb_pod_list_default.csv.gz"))
+    # of the 3,078 pods with a part of a GPU those that were scheduled
+    assert int((trace.gpu_fraction < 1).sum()) == 2573

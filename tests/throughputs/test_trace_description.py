@@ -1,0 +1,125 @@
+"""What jobs ask of a cluster: by size, by pool and over time; and how the command says it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from throughputs import Trace, describe_trace
+from throughputs.trace import partition_names
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def jobs(**columns):
+    return Trace(
+        ["a", "b", "c", "d"],
+        scale_factor=[1, 2, 8, 3],
+        total_steps=[1.0] * 4,
+        arrival_time=[0.0, 3600.0, 3600.0, 7200.0],
+        **{"duration": [3600.0, 7200.0, 3600.0, 1800.0], "partition": ["x", "", "y", "x|y"]} | columns,
+    )
+
+
+def test_by_size():
+    assert describe_trace(jobs())["sizes"] == [
+        {"gpus": "1", "jobs": 1, "gpu_hours": 1.0},
+        {"gpus": "2", "jobs": 1, "gpu_hours": 4.0},
+        {"gpus": "3-4", "jobs": 1, "gpu_hours": 1.5},
+        {"gpus": "5-8", "jobs": 1, "gpu_hours": 8.0},
+    ]
+
+
+def test_by_pool_with_jobs_that_do_not_fit():
+    pools = describe_trace(jobs(), capacity={"x": 2, "y": 4})["pools"]
+    assert [row["partition"] for row in pools] == ["y", "", "x|y", "x"]
+    assert {row["partition"]: row["cluster_gpus"] for row in pools} == {"y": 4, "": None, "x|y": 6, "x": 2}
+    assert {row["partition"]: row["n_jobs_impossible"] for row in pools} == {"y": 1, "": 0, "x|y": 0, "x": 0}
+    assert {row["partition"]: row["demand"] for row in pools} == {"y": 1.0, "": None, "x|y": 0.125, "x": 0.25}
+    assert describe_trace(jobs(), capacity={"x": 2, "y": 4})["n_jobs_impossible"] == 1
+    # each job fits a type if it may use it: three GPUs are on none of these
+    small = describe_trace(jobs(), capacity={"x": 2, "y": 2, "z": 100})
+    assert {row["partition"]: row["n_jobs_impossible"] for row in small["pools"]} == {"y": 1, "": 0, "x|y": 1, "x": 0}
+    assert "cluster_gpus" not in describe_trace(jobs())["pools"][0]
+
+
+def test_over_time():
+    found = describe_trace(
+        jobs(recorded_start_seconds=[0, 7200, 3600, 9e3], recorded_end_seconds=[3600, 9e3, 7200, 1e4])
+    )
+    over_time = found["demand_over_time"]
+    assert over_time["interval_s"] == 120.0
+    assert len(over_time["start_s"]) == 60
+    np.testing.assert_allclose(over_time["gpus_asked"], [1.0] * 30 + [10.0] * 30)
+    np.testing.assert_allclose(over_time["gpus_recorded"], [1.0] * 30 + [8.0] * 30)
+    assert found["n_jobs_recorded"] == 4
+    assert describe_trace(jobs())["demand_over_time"]["gpus_recorded"] is None
+    at_once = describe_trace(Trace(["a"], [1], [1.0], [5.0], duration=[9.0]))
+    assert at_once["demand_over_time"] is None
+    assert describe_trace(jobs(duration=None))["demand_over_time"] is None
+
+
+def test_over_time_is_the_sum_over_jobs():
+    rng = np.random.default_rng(2)
+    n = 200
+    trace = Trace(
+        ["job"] * n,
+        scale_factor=rng.integers(1, 9, n),
+        total_steps=[1.0] * n,
+        arrival_time=np.sort(rng.random(n)) * 1e5,
+        duration=rng.random(n) * 3e4 + 1,
+    )
+    edges = np.linspace(trace.arrival_time[0], trace.arrival_time[-1], 61)
+    first, last = trace.arrival_time[:, None], (trace.arrival_time + trace.duration)[:, None]
+    overlap = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None)
+    expected = (overlap * trace.scale_factor[:, None]).sum(axis=0) / np.diff(edges)
+    np.testing.assert_allclose(describe_trace(trace)["demand_over_time"]["gpus_asked"], expected, rtol=1e-9)
+
+
+def test_parts_of_a_gpu_are_counted():
+    found = describe_trace(jobs(gpu_fraction=[0.25, 1.0, 0.5, 1.0]))
+    assert (found["n_jobs_sharing"], found["gpu_hours_sharing"], found["gpu_hours_asked_sharing"]) == (2, 9.0, 4.25)
+
+
+@pytest.mark.parametrize(("text", "names"), [("", ()), ("a", ("a",)), ("a|b", ("a", "b")), ("a|", ("a",)), ("|", ())])
+def test_names_of_partitions(text, names):
+    assert partition_names(text) == names
+
+
+HELIOS = """\
+job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+1,uann,vcone,1,1,1,COMPLETED,2020-05-11 18:00:00,2020-05-11 18:00:00,2020-05-12 04:00:00,36000,0
+2,ubob,vctwo,4,16,1,FAILED,2020-05-11 19:00:00,2020-05-11 20:00:00,2020-05-11 21:00:00,3600,3600
+3,ueve,vcone,16,1,2,COMPLETED,2020-05-11 20:00:00,2020-05-11 20:00:00,2020-05-11 22:00:00,7200,0
+4,ueve,vctri,0,1,1,CANCELLED,2020-05-11 20:00:00,2020-05-11 20:00:00,2020-05-19 14:15:21,675000,0
+"""
+
+
+def describe(*arguments, cwd):
+    environment = os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "allocator", "trace", "describe", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, check=True).stdout
+
+
+def test_the_command_audits_a_log(tmp_path):
+    (tmp_path / "cluster_log.csv").write_text(HELIOS)
+    told = describe("cluster_log.csv", "--cluster", "vcone:8,vctwo:4", cwd=tmp_path)
+    assert told.startswith("cluster_log.csv: 4 jobs of helios; second 0 of the trace is 2020-05-11T10:00:00+00:00\n")
+    assert "left out: 1 job (no GPUs 1)" in told
+    assert "note: dates without a zone are taken for Asia/Shanghai (--zone says otherwise)" in told
+    lines = [line.split() for line in told.splitlines()]
+    assert ["vcone", "2", "42", "16", "8", "2.62", "1"] in lines
+    assert ["vctwo", "1", "4.00", "4", "4", "0.50", "0"] in lines
+    assert ["9-16", "1", "32"] in lines
+    assert "─ the 12 of the cluster" in told
+    assert "in use as recorded, up to" in told
+    found = json.loads(describe("cluster_log.csv", "--json", cwd=tmp_path))
+    assert found["log"]["dropped"] == {"no GPUs": 1}
+    assert found["n_jobs"] == found["n_jobs_recorded"] == 3
+    assert len(found["demand_over_time"]["gpus_asked"]) == 60

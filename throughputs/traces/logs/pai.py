@@ -1,0 +1,149 @@
+"""The job log of Alibaba PAI 2020: a table of tasks, without a header, and a table of jobs beside it.
+
+    pai_task_table.csv  job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type
+    pai_job_table.csv   job_name,inst_id,user,status,start_time,end_time
+
+The GPUs of a job are those of its tasks: instances times GPUs, which the table has in percent. The start of a job in
+the table of jobs is its submission. Times are in seconds, less a constant; they keep the time of day in China.
+
+Source: Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU Clusters",
+NSDI 2022 (alibaba/clusterdata, cluster-trace-gpu-v2020).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.files import read_text
+from throughputs.traces.logs.cells import numbers
+from throughputs.traces.logs.layouts import Cells
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["is_job_table", "is_task_table", "pai_cells"]
+
+_TASK = (
+    "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu",
+    "gpu_type",
+)  # fmt: skip
+_JOB = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
+_STATES = ("Terminated", "Running", "Failed", "Waiting")
+_PERCENT = 100.0
+
+
+def is_task_table(line: str) -> bool:
+    """Whether this is a line of the table of tasks, or its header."""
+    return _is_of(line, _TASK)
+
+
+def is_job_table(line: str) -> bool:
+    """Whether this is a line of the table of jobs, or its header."""
+    return _is_of(line, _JOB)
+
+
+def _is_of(line: str, columns: Sequence[str]) -> bool:
+    cells = line.split(",")
+    return cells == list(columns) or (len(cells) == len(columns) and cells[3] in _STATES)
+
+
+def pai_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
+    """Columns of text of the jobs with a task, the line of the first task of each, and what there is to say of them.
+
+    A job begins with the first of its tasks that have GPUs and ends with the last of them; its share of a GPU is that
+    of all its GPUs. The table of jobs is the file beside that of the tasks with ``job`` in its name for ``task``.
+
+    Raises
+    ------
+    InputError
+        The table of jobs instead of that of the tasks, or lines with other columns.
+    """
+    import pandas as pd
+
+    if is_job_table(text.partition("\n")[0].rstrip("\r")):
+        expected = "pai_task_table.csv, which has the GPUs; that of the jobs is read beside it"
+        raise InputError(source, found="the table of jobs", expected=expected)
+    tasks, first_line = _table(text, source, _TASK)
+    asked = numbers(tasks["plan_gpu"].to_numpy(dtype=object)) / _PERCENT
+    instances = numbers(tasks["inst_num"].to_numpy(dtype=object))
+    has_gpus = (asked > 0) & (instances > 0)
+    of, names = pd.factorize(tasks["job_name"].to_numpy(dtype=object))
+    n = len(names)
+    whole = np.bincount(of[has_gpus], (np.ceil(asked) * instances)[has_gpus], n)
+    parts = np.bincount(of[has_gpus], (asked * instances)[has_gpus], n)
+    # Of a job without GPUs all tasks count: it is left out, for want of them.
+    counted = has_gpus | (whole == 0)[of]
+    first = np.zeros(n, dtype=np.int64)
+    rows = np.flatnonzero(counted)[::-1]  # last to first, so that the first stays
+    first[of[rows]] = rows
+    start = _extreme(np.fmin, tasks, "start_time", of, counted, n)
+    end = _extreme(np.fmax, tasks, "end_time", of, counted, n)
+    columns: Cells = {name: tasks[name].to_numpy(dtype=object)[first] for name in ("task_name", "gpu_type", "status")}
+    columns |= {
+        "job_name": np.asarray(names, dtype=object),
+        "gpus": _printed(np.asarray(whole, dtype=np.float64)),
+        "share of each GPU": _printed(np.divide(parts, whole, out=np.ones(n), where=whole > 0)),
+        "first start": _printed(start),
+        "last end": _printed(end),
+        "seconds of tasks": _printed(end - start),
+    }
+    submission, user, note = _of_jobs(source, columns["job_name"])
+    columns["submission"] = np.where(submission == "", columns["first start"], submission).astype(object)
+    columns["user"] = user
+    return columns, first + first_line, (note,) if note else ()
+
+
+def _of_jobs(source: str, jobs: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_], str]:
+    """Submission and user of each job as the table of jobs has them, and a note where there is none."""
+    path = Path(source)
+    beside = path.with_name(path.name.replace("task", "job"))
+    none = np.full(len(jobs), "", dtype=object)
+    if beside == path or not beside.exists():
+        note = f"no table of jobs beside it ({beside.name}): the first start stands in for the submission"
+        return none, none, note
+    table, _ = _table(read_text(beside), str(beside), _JOB)
+    table = table.drop_duplicates("job_name").set_index("job_name").reindex(jobs)
+    missing = table["user"].isna().to_numpy()
+    submission, user = (np.where(missing, "", table[name].to_numpy(dtype=object)) for name in ("start_time", "user"))
+    note = f"jobs that the table of jobs lacks: {int(missing.sum()):,}" if missing.any() else ""
+    return submission.astype(object), user.astype(object), note
+
+
+def _table(text: str, source: str, columns: Sequence[str]) -> tuple[pd.DataFrame, int]:
+    """The cells under their names, and the line of the first row."""
+    import pandas as pd
+
+    head = text.partition("\n")[0].rstrip("\r").split(",") == list(columns)
+    body = text.partition("\n")[2] if head else text
+    names = [*columns, ""]
+    try:
+        frame = pd.read_csv(io.StringIO(body, newline=""), header=None, names=names, dtype=str, na_filter=False)
+    except (ValueError, OverflowError) as error:  # those of pandas are among them
+        raise InputError(source, expected=f"{len(columns)} columns: {', '.join(columns)} ({error})") from error
+    first_line = 2 if head else 1
+    wrong = np.flatnonzero(frame[""].to_numpy(dtype=object) != "")
+    if len(wrong):
+        expected = f"{len(columns)} cells: {', '.join(columns)}"
+        raise InputError(source, line=int(wrong[0]) + first_line, found="more", expected=expected)
+    return frame, first_line
+
+
+def _extreme(
+    which: np.ufunc, tasks: pd.DataFrame, column: str, of: NDArray[np.int64], chosen: NDArray[np.bool_], n: int
+) -> NDArray[np.float64]:
+    """(n,) the least or the largest time of the chosen tasks of each job; nan where there is none."""
+    found = np.full(n, np.nan)
+    which.at(found, of[chosen], numbers(tasks[column].to_numpy(dtype=object))[chosen])
+    return found
+
+
+def _printed(values: NDArray[np.float64]) -> NDArray[np.object_]:
+    cells = ["" if value != value else repr(value).removesuffix(".0") for value in values.tolist()]
+    return np.array(cells, dtype=object)

@@ -1,0 +1,178 @@
+"""The Standard Workload Format of the Parallel Workloads Archive, read and written.
+
+Comments behind semicolons, ``; Label: value``, then a line for each job with 18 numbers, -1 for what is not known:
+number, submission, wait, run time, processors, processor time and memory used, processors, time and memory requested,
+status, user, group, executable, queue, partition, job before it and think time. Times are in seconds. Users,
+executables and partitions are numbers there. Names of partitions stand where the standard has them, as in
+``; Partition: 1 batch``, and in files that are written here those of users and executables in comments of their own, as
+in ``; Note: user 1 is ada``.
+
+Source: S. Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", JSSPP 1999, and the
+archive's definition of version 2.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from throughputs.errors import InputError
+from throughputs.trace import Trace
+from throughputs.traces.logs.cells import numbers
+from throughputs.traces.logs.layouts import Cells
+
+__all__ = ["SWF", "is_swf", "swf_cells", "swf_text"]
+
+SWF = "swf"
+"""Name of the format, and the extension of its files."""
+
+_FIELDS = 18
+_SUBMIT, _WAIT, _RUN, _USED, _ASKED, _STATUS = 1, 2, 3, 4, 7, 10
+_USER, _EXECUTABLE, _QUEUE, _PARTITION = 11, 13, 14, 15
+_UNKNOWN = "-1"
+_NOT_RECORDED = "not recorded"
+_STATES = {"0": "FAILED", "1": "COMPLETED", "2": "PARTIAL", "3": "PARTIAL", "4": "PARTIAL", "5": "CANCELLED"}
+_NAMED = {"user": _USER, "executable": _EXECUTABLE, "queue": _QUEUE, "partition": _PARTITION}
+
+_COMMENT = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)\s*")
+_NOTE = re.compile(r"(user|executable) (\d+) is (.+)")
+_NAME = re.compile(r"(\d+)\s+(\S.*)")
+
+_TOLD = {
+    "Computer": "computer",
+    "Installation": "installation",
+    "UnixStartTime": "second 0 of the log, in seconds since 1970",
+    "TimeZoneString": "time zone",
+    "MaxNodes": "nodes",
+    "MaxProcs": "processors",
+}
+"""Comments that a user should know of, and what they say."""
+
+
+def is_swf(line: str) -> bool:
+    """Whether this is the first line of such a file: a comment behind a semicolon, or 18 numbers."""
+    if line.startswith(";"):
+        return True
+    cells = line.split()
+    return len(cells) == _FIELDS and not np.isnan(numbers(np.array(cells, dtype=object))).any()
+
+
+def swf_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[str, ...]]:
+    """Columns of text of the jobs, the line of each, and what the comments say.
+
+    Raises
+    ------
+    InputError
+        A line that has other than 18 fields.
+    """
+    names: dict[str, dict[str, str]] = {name: {} for name in _NAMED}
+    notes: list[str] = []
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.strip()
+        if line.startswith(";"):
+            comment = _COMMENT.fullmatch(line)
+            if comment is not None:
+                _take(comment[1], comment[2], names, notes)
+        elif line:
+            cells = line.split()
+            if len(cells) != _FIELDS:
+                expected = f"{_FIELDS} numbers, as the Standard Workload Format has for each job"
+                raise InputError(source, line=number, found=f"{len(cells)} fields", expected=expected)
+            rows.append(cells)
+            lines.append(number)
+    table = [np.array(column, dtype=object) for column in zip(*rows, strict=True)] or [np.zeros(0, object)] * _FIELDS
+    return _columns(table, names), np.array(lines, dtype=np.int64), tuple(notes)
+
+
+def _take(label: str, value: str, names: dict[str, dict[str, str]], notes: list[str]) -> None:
+    """What a comment says."""
+    if label in _TOLD and value != _UNKNOWN:
+        notes.append(f"{_TOLD[label]}: {value}")
+    elif label in ("Queue", "Partition") and (named := _NAME.fullmatch(value)):
+        names[label.lower()][named[1]] = named[2]
+    elif label == "Note" and (named := _NOTE.fullmatch(value)):
+        names[named[1]][named[2]] = named[3]
+
+
+def _columns(table: Sequence[NDArray[np.object_]], names: dict[str, dict[str, str]]) -> Cells:
+    """The columns under names; those that follow from several are reckoned."""
+    submit, wait, run = (numbers(table[i]) for i in (_SUBMIT, _WAIT, _RUN))
+    started = np.where(wait >= 0, submit + wait, np.nan)
+    ended = np.where(run >= 0, started + run, np.nan)
+    processors = np.where(numbers(table[_USED]) > 0, table[_USED], table[_ASKED])
+    starts = _printed(started, np.isnan(started))
+    starts[(starts == "") & (run > 0)] = _NOT_RECORDED
+    columns: Cells = {
+        "submit time": table[_SUBMIT],
+        "start time": starts,
+        "end time": _printed(ended, np.isnan(ended)),
+        "run time": _known(table[_RUN]),
+        "processors": _known(processors),
+        "status": np.array([_STATES.get(status, "") for status in table[_STATUS].tolist()], dtype=object),
+    }
+    for name, position in _NAMED.items():
+        known = names[name]
+        columns[name] = np.array([known.get(cell, cell) for cell in _known(table[position]).tolist()], dtype=object)
+    if not (columns["partition"] != "").any():
+        columns["partition"] = columns["queue"]
+    return columns
+
+
+def _known(cells: NDArray[np.object_]) -> NDArray[np.object_]:
+    return np.where(cells == _UNKNOWN, "", cells).astype(object)
+
+
+def _printed(values: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.object_]:
+    return np.array(["" if no else repr(value) for no, value in zip(missing, values.tolist(), strict=True)], object)
+
+
+def swf_text(trace: Trace, whole: Callable[[str, NDArray[np.float64]], NDArray[np.float64]]) -> str:
+    """A trace in this format; `whole` makes whole numbers of a column, or refuses to.
+
+    Raises
+    ------
+    InputError
+        A name with line ends in it, or what `whole` raises.
+    """
+    for name in ("user", "job_type", "partition"):
+        _check_lines(trace, name)
+    unknown = np.full(len(trace), -1.0)
+    start = trace.recorded_start_seconds
+    wait = np.where(np.isnan(start), -1.0, start - trace.arrival_time)
+    users, executables, partitions = (_numbered(column) for column in (trace.user, trace.job_type, trace.partition))
+    columns: list[NDArray[Any]] = [unknown] * _FIELDS
+    columns[0] = np.arange(1, len(trace) + 1)
+    columns[_SUBMIT] = whole("arrival_time", trace.arrival_time)
+    columns[_WAIT] = whole("recorded_start_seconds", wait)
+    columns[_RUN] = whole("duration", np.where(np.isnan(trace.duration), -1.0, trace.duration))
+    columns[_USED] = columns[_ASKED] = trace.scale_factor
+    columns[_STATUS] = np.where(np.isnan(trace.duration), -1, 1)
+    columns[_USER], columns[_EXECUTABLE], columns[_PARTITION] = (of for _, of in (users, executables, partitions))
+    head = ["; Version: 2.2", f"; Conversion: of {' '.join(trace.source.split())}"]
+    head += [f"; MaxJobs: {len(trace)}", f"; MaxRecords: {len(trace)}"]
+    head += [f"; Partition: {number} {name}" for number, name in enumerate(partitions[0], start=1)]
+    for what, (named, _) in (("user", users), ("executable", executables)):
+        head += [f"; Note: {what} {number} is {name}" for number, name in enumerate(named, start=1)]
+    rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
+    return "\n".join([*head, *(" ".join(map(str, row)) for row in rows)]) + "\n"
+
+
+def _check_lines(trace: Trace, name: str) -> None:
+    """Names stand in comments of a line each."""
+    broken = [i for i, text in enumerate(getattr(trace, name).tolist()) if "\n" in text or "\r" in text]
+    if broken:
+        found = getattr(trace, name)[broken[0]]
+        raise InputError(trace.source, line=broken[0] + 1, field=name, found=found, expected="text without line ends")
+
+
+def _numbered(column: NDArray[np.object_]) -> tuple[list[str], NDArray[np.int64]]:
+    """The names in a column by first appearance, and for each row the number of its own from 1; -1 for none."""
+    names = [name for name in dict.fromkeys(column.tolist()) if name]
+    number = {name: i for i, name in enumerate(names, start=1)} | {"": -1}
+    return names, np.array([number[name] for name in column.tolist()], dtype=np.int64)
