@@ -100,12 +100,13 @@ class LinePolicy(PlanPolicy):
     backfill: Literal["off", "skip", "easy"] = "off"
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
-    needs: ClassVar[Need] = Need.PREDICTIONS
 
     def __post_init__(self) -> None:
         if self.backfill not in BACKFILLS:
             expected = "off, skip or easy"
             raise InputError(f"policy {self.name}", field="backfill", found=self.backfill, expected=expected)
+        if self.backfill == "easy":
+            object.__setattr__(self, "needs", self.needs | Need.PREDICTIONS)
 
     @abstractmethod
     def key(self, state: ClusterState) -> _Floats:
