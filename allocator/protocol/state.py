@@ -306,7 +306,7 @@ class ClusterState:
             job: (pool, tuple(range(gpus)))
             for job, pool, gpus in zip(rows.jobs.tolist(), rows.pool.tolist(), rows.gpus.tolist(), strict=True)
         }
-        return Room([CountedGpus(count) for count in free], held.__getitem__)
+        return Room(lambda pool: CountedGpus(free[pool]), held.__getitem__)
 
     def columns_of(self, jobs: NDArray[np.int64]) -> ClusterState:
         """The state of some jobs (positions, ascending), for their columns alone: nobody runs or shares in it.
