@@ -1,12 +1,16 @@
-"""Reading the description of a cluster as Tiresias, ElasticFlow and Chronus have it, and lists of the nodes of one.
+"""Reading the description of a cluster as published systems have it, and lists of the nodes of one.
 
-A description is a header and one row: ``num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node``. There
-are as many servers as switches times nodes per switch. A list has a row for each node, with its GPUs and their type:
-``gpu,model`` (Alibaba openb) or ``gpu_capacity_num,gpu_model`` (Alibaba spot), among other columns. Processors and
-memory are not read: no policy here counts them.
+Tiresias, ElasticFlow and Chronus: a header and one row,
+``num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node``. There are as many servers as switches times
+nodes per switch. Helios and Lucid: a row for each virtual cluster, its name and its number of servers, which have eight
+GPUs each; the header is ``,num`` or ``vc,node num``. A virtual cluster is an accelerator type of its name: jobs of that
+partition run there only. A list has a row for each node, with its GPUs and their type: ``gpu,model`` (Alibaba openb) or
+``gpu_capacity_num,gpu_model`` (Alibaba spot), among other columns. Processors and memory are not read: no policy here
+counts them.
 
-Sources: D. Gu et al., "ElasticFlow", ASPLOS 2023 (public artifact pkusys/ElasticFlow, folder ``cluster_specs``);
-Q. Weng et al., ATC 2023, and J. Duan et al., ASPLOS 2026 (alibaba/clusterdata).
+Sources: D. Gu et al., "ElasticFlow", ASPLOS 2023 (public artifact pkusys/ElasticFlow, folder ``cluster_specs``); Q. Hu
+et al., "Lucid", ASPLOS 2023, and "Helios", SC 2021 (public artifacts, files ``vc_config.csv``); Q. Weng et al., ATC
+2023, and J. Duan et al., ASPLOS 2026 (alibaba/clusterdata).
 """
 
 from __future__ import annotations
@@ -26,6 +30,10 @@ __all__ = ["read_cluster"]
 _COUNTS = ("num_switch", "num_node_p_switch", "num_gpu_p_node")
 _NOT_READ = ("num_cpu_p_node", "mem_p_node")
 
+# What the second column of a file with virtual clusters may be called, and the GPUs of their servers.
+_SERVERS = ("num", "node num")
+_GPUS_OF_SERVER = 8
+
 _NODES = (("gpu", "model"), ("gpu_capacity_num", "gpu_model"))
 """Columns of lists of nodes: the GPUs of a node, and their type."""
 
@@ -36,7 +44,7 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None) -
     Parameters
     ----------
     path : file; unpacked when its name ends in ``.gz``.
-    accelerator : type of all GPUs of a description, which does not name it; a list of nodes does. In such a list the
+    accelerator : type of all GPUs of a description, which does not name it; the others do. In a list of nodes the
         servers of a type have the size in which most of its GPUs are; nodes without GPUs are passed over.
 
     Raises
@@ -49,6 +57,8 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None) -
     source = str(path)
     frame, first_line = read_frame(Path(path))
     reader = FrameReader(frame, source, first_line)
+    if len(frame.columns) == 2 and str(frame.columns[1]) in _SERVERS:
+        return _virtual_clusters(reader)
     for gpus, model in _NODES:
         if reader.has(gpus) and reader.has(model):
             return _of_nodes(reader, gpus, model)
@@ -94,3 +104,19 @@ def _described(reader: FrameReader, accelerator: str) -> Cluster:
         expected = f"at most {MOST_GPUS:,} GPUs in all"
         raise InputError(source, line=first_line, found=switches * nodes * gpus, expected=expected)
     return Cluster({accelerator: switches * nodes * gpus}, {accelerator: gpus})
+
+
+def _virtual_clusters(reader: FrameReader) -> Cluster:
+    """A type for each row, its name and its number of servers."""
+    name, count = map(str, reader.frame.columns)
+    names, servers = reader.text(name).tolist(), reader.whole_numbers(count).tolist()
+    gpus: dict[str, int] = {}
+    for row, (own, number) in enumerate(zip(names, servers, strict=True)):
+        if not 1 <= number <= MOST_GPUS // _GPUS_OF_SERVER:
+            expected = f"a whole number of servers from 1 to {MOST_GPUS // _GPUS_OF_SERVER:,}"
+            raise InputError(reader.source, line=reader.first_line + row, field=count, found=number, expected=expected)
+        if own in gpus:
+            expected = "each virtual cluster once"
+            raise InputError(reader.source, line=reader.first_line + row, field=name, found=own, expected=expected)
+        gpus[own] = number * _GPUS_OF_SERVER
+    return Cluster(gpus, dict.fromkeys(gpus, _GPUS_OF_SERVER))

@@ -96,3 +96,24 @@ def test_a_description_without_a_type_asks_for_it(tmp_path: Path) -> None:
 def test_public_lists_of_nodes(public_data, name: str, gpus: int, types: int) -> None:
     cluster = read_cluster(public_data(f"field/{name}"))
     assert (cluster.total_gpus, len(cluster.accelerators)) == (gpus, types)
+
+
+def test_virtual_clusters_have_servers_of_eight_gpus(tmp_path: Path) -> None:
+    cluster = read_cluster(spec(tmp_path, ",num\nvcA,9\nvcB,1"))
+    assert dict(cluster.gpus) == {"vcA": 72, "vcB": 8}
+    assert set(cluster.gpus_per_server.values()) == {8}
+    assert read_cluster(spec(tmp_path, "vc,node num\nvcA,9\nvcB,1")) == cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (",num\nvcA,none", "cluster.csv:2: field 'num': found 'none'"),
+        (",num\nvcA,0", "cluster.csv:2: field 'num': found 0, expected a whole number of servers from 1"),
+        (",num\nvcA,1\nvcA,2", "cluster.csv:3: .*found 'vcA', expected each virtual cluster once"),
+        ("vc,nodes\nvcA,1", "--accelerator"),
+    ],
+)
+def test_bad_virtual_clusters_are_named(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=told):
+        read_cluster(spec(tmp_path, text))

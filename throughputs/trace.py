@@ -34,6 +34,8 @@ _SHOWN_JOBS = 10
 
 _STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
+_SECONDS = f"positive seconds, at most {LATEST_TIME:g}, or nan"
+
 _REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
 
@@ -53,6 +55,8 @@ class Trace:
         `slo` or a `deadline`, not both; one that has neither is served as well as may be (best effort).
     deadline_options : (N,) soft deadlines: for each job a tuple of (seconds from the start of the trace, value),
         ascending in time and not in value; empty for none. `deadline` is the first of them.
+    predicted_seconds : (N,) how long the job was predicted to run when it was submitted, with its own number of GPUs;
+        nan where there is no prediction.
     duration : (N,) seconds the job was said to run for, alone; nan where the trace does not say.
     mode : (N,) str, how the batch size changes while training: "static", "accordion" or "gns".
     command, working_directory, num_steps_arg : (N,) str, how to start the job on a real cluster; may be
@@ -65,7 +69,6 @@ class Trace:
         ``V100M16|V100M32``.
     category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
-    predicted_seconds : (N,) seconds the job was predicted, at its submission, to run for; nan where unknown.
     gpu_fraction : (N,) share of each of its GPUs that the job asked for, above 0 and at most 1; 1 where the trace does
         not say. It is told, not used: a job has its GPUs whole.
     recorded_start_seconds, recorded_end_seconds : (N,) when the job began and ended where it was logged, seconds from
@@ -93,6 +96,7 @@ class Trace:
     slo: NDArray[np.float64]
     deadline: NDArray[np.float64]
     deadline_options: NDArray[np.object_]
+    predicted_seconds: NDArray[np.float64]
     duration: NDArray[np.float64]
     mode: NDArray[np.object_]
     command: NDArray[np.object_]
@@ -103,7 +107,6 @@ class Trace:
     user: NDArray[np.object_]
     partition: NDArray[np.object_]
     category: NDArray[np.object_]
-    predicted_seconds: NDArray[np.float64]
     gpu_fraction: NDArray[np.float64]
     recorded_start_seconds: NDArray[np.float64]
     recorded_end_seconds: NDArray[np.float64]
@@ -120,6 +123,7 @@ class Trace:
         slo: Sequence[float] | NDArray[np.float64] | None = None,
         deadline: Sequence[float] | NDArray[np.float64] | None = None,
         deadline_options: Sequence[OptionRow] | NDArray[np.object_] | None = None,
+        predicted_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         duration: Sequence[float] | NDArray[np.float64] | None = None,
         mode: Sequence[str] | NDArray[np.object_] | None = None,
         command: Sequence[str] | NDArray[np.object_] | None = None,
@@ -130,7 +134,6 @@ class Trace:
         user: Sequence[str] | NDArray[np.object_] | None = None,
         partition: Sequence[str] | NDArray[np.object_] | None = None,
         category: Sequence[str] | NDArray[np.object_] | None = None,
-        predicted_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         gpu_fraction: Sequence[float] | NDArray[np.float64] | None = None,
         recorded_start_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         recorded_end_seconds: Sequence[float] | NDArray[np.float64] | None = None,
@@ -153,6 +156,7 @@ class Trace:
         keep("priority_weight", priority_weight, np.float64, 1.0)
         keep("slo", slo, np.float64, np.nan)
         keep("deadline", deadline, np.float64, np.nan)
+        keep("predicted_seconds", predicted_seconds, np.float64, np.nan)
         keep("duration", duration, np.float64, np.nan)
         keep("mode", mode, object, "static")
         keep("command", command, object, "")
@@ -163,7 +167,6 @@ class Trace:
         keep("user", user, object, "")
         keep("partition", partition, object, "")
         keep("category", category, object, "")
-        keep("predicted_seconds", predicted_seconds, np.float64, np.nan)
         keep("gpu_fraction", gpu_fraction, np.float64, 1.0)
         keep("recorded_start_seconds", recorded_start_seconds, np.float64, np.nan)
         keep("recorded_end_seconds", recorded_end_seconds, np.float64, np.nan)
@@ -195,10 +198,9 @@ class Trace:
             ),
             ("priority_weight", _positive(self.priority_weight), "a positive weight"),
             ("slo", np.isnan(self.slo) | _positive(self.slo), "a positive multiple, or nan for none"),
-            (
-                "duration",
-                np.isnan(self.duration) | (_positive(self.duration) & (self.duration <= LATEST_TIME)),
-                f"positive seconds, at most {LATEST_TIME:g}, or nan",
+            *(
+                (name, np.isnan(times) | (_positive(times) & (times <= LATEST_TIME)), _SECONDS)
+                for name, times in (("predicted_seconds", self.predicted_seconds), ("duration", self.duration))
             ),
             (
                 "predicted_seconds",

@@ -40,7 +40,7 @@ POLLUX = Preset(
     policy_settings={
         "optimus": {"search": "marginal_gains", "single_steps": True},
         "pollux": {"restart_seconds": 30.0},
-        "tiresias": {"queue_limits": (57600.0,), "promote_after": None, "keep_turns": True},
+        "tiresias": {"queue_limits": (57600.0,), "promote_after": None, "line": "entered"},
     },
     comparison=Comparison(policies=("pollux", "optimus", "tiresias"), cluster="t4:64", jobs=160),
 )

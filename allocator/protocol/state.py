@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import take, without_sharing
+from allocator.room import CountedGpus, Room
 from throughputs import InputError, PackedColumns, ThroughputMatrix
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +75,7 @@ _COLUMNS = {
     "lost_seconds": _Column(0.0),
     "unsaved_steps": _Column(0.0),
     "starting_seconds": _Column(0.0),
+    "predicted_seconds": _Column(0.0),
 }
 
 
@@ -123,6 +126,10 @@ class ClusterState:
     slot_seconds : decisions are at least so many seconds apart; 0: the world looks at everything at once.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
+    predicted_seconds : (N,) how long each job was predicted to run on its GPUs when it was submitted; its true length
+        on its fastest type where nothing was predicted.
+    ids : (N,) numbers of the jobs, ascending and never used again; positions where a state stands for itself.
+    room_source : gives the room that `room` answers with; None: by the number of GPUs that nobody of `running` has.
 
     Raises
     ------
@@ -156,6 +163,8 @@ class ClusterState:
     lost_seconds: NDArray[np.float64]
     unsaved_steps: NDArray[np.float64]
     starting_seconds: NDArray[np.float64]
+    predicted_seconds: NDArray[np.float64]
+    ids: NDArray[np.int64]
     running: Assignment
     colocation: PackedColumns | None
     job_types: NDArray[np.object_] | None
@@ -169,6 +178,7 @@ class ClusterState:
     slot_seconds: float
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
+    room_source: Callable[[], Room] | None
 
     def __init__(
         self,
@@ -204,7 +214,8 @@ class ClusterState:
         self.more_arrivals, self.slot_seconds = more_arrivals, slot_seconds
         self.restart_seconds = restart_seconds
         self.rates_version = rates_version
-        self.upcoming, self.warm_start = upcoming, warm_start
+        self.upcoming, self.warm_start, self.room_source = upcoming, warm_start, None
+        self.ids = np.arange(self.n_jobs)
         self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
 
@@ -220,6 +231,8 @@ class ClusterState:
                 values = np.full(count, column.default)
             labels = pools.__getitem__ if column.per_pool else (lambda i: f"job {jobs[i]!r}")
             setattr(self, name, column.checked(name, values, count, labels))
+        if given.get("predicted_seconds") is None:
+            self.predicted_seconds = quotient(self.steps_remaining, self.rates.max(axis=1, initial=0.0), 0.0)
         if (self.current_partner >= n).any():
             raise InputError(
                 "cluster state", field="current_partner", found=self.current_partner, expected=f"below {n}"
@@ -261,6 +274,7 @@ class ClusterState:
             rates_version=0,
             slot_seconds=0.0,
             restart_seconds=0.0,
+            room_source=None,
             _sources=sources,
             _behind=behind,
         )
@@ -284,6 +298,30 @@ class ClusterState:
     def close(self) -> None:
         """Nothing more can be read on demand."""
         self.__dict__.update(_sources={}, _behind=None)
+
+    def room(self) -> Room:
+        """The GPUs that are free now, to try gangs on: what the placement in force has room for."""
+        if self.room_source is not None:
+            return self.room_source()
+        rows = self.running
+        free = (self.capacity - rows.gpus_used(len(self.capacity))).tolist()
+        held = {
+            job: (pool, tuple(range(gpus)))
+            for job, pool, gpus in zip(rows.jobs.tolist(), rows.pool.tolist(), rows.gpus.tolist(), strict=True)
+        }
+        return Room(lambda pool: CountedGpus(free[pool]), held.__getitem__)
+
+    def columns_of(self, jobs: NDArray[np.int64]) -> ClusterState:
+        """The state of some jobs (positions, ascending), for their columns alone: nobody runs or shares in it.
+
+        Of a state that is read on demand, nothing is read of other jobs.
+        """
+        behind = self.__dict__.get("_behind")
+        if behind is None:
+            return self.subset(jobs)
+        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs))
+        part.rates_version = self.rates_version
+        return part
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""

@@ -38,6 +38,7 @@ from throughputs.traces.logs.log import ImportedLog, import_log
 from throughputs.traces.logs.read import log_kind
 from throughputs.traces.logs.swf import SWF, swf_text
 from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
+from throughputs.traces.virtual_clusters.predictions import with_predictions
 
 __all__ = ["READ_FORMATS", "TRACE_FORMATS", "named_format", "read_job_log", "read_trace", "write_trace"]
 
@@ -142,29 +143,40 @@ _DEFAULTS: dict[str, object] = {
     "slo": np.nan,
     "deadline": np.nan,
     "deadline_options": (),
+    "predicted_seconds": np.nan,
     "mode": "static",
     "entity": "",
     "user": "",
     "partition": "",
     "category": "",
-    "predicted_seconds": np.nan,
     "gpu_fraction": 1.0,
     "recorded_start_seconds": np.nan,
     "recorded_end_seconds": np.nan,
 }
 
+_WITH_PREDICTIONS = "a table with a column job_id, where predictions are in a file of their own"
 
-def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_seconds: float | None = None) -> Trace:
+
+def read_trace(
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    *,
+    time_unit_seconds: float | None = None,
+    predictions: str | os.PathLike[str] | None = None,
+) -> Trace:
     """Trace from a file.
 
     Parameters
     ----------
     path : file; unpacked when its name ends in ``.gz``; ``-``: standard input.
     format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
-        ``.csv.gz``, ``.parquet``), "elasticflow", "chronus" and "pollux" (tables with the columns of those systems),
-        "sacct" and the other job logs of `READ_FORMATS`, or "auto" to tell by what the file holds and its extension.
+        ``.csv.gz``, ``.parquet``), "elasticflow", "chronus", "pollux" and "lucid" (tables with the columns of those
+        systems), "sacct" and the other job logs of `READ_FORMATS`, or "auto" to tell by what the file holds and its
+        extension.
     time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
         said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
+    predictions : file with a predicted length for each job of a table that has a column job_id
+        (`throughputs.traces.virtual_clusters.predictions`); None: the trace has its own or none.
 
     Raises
     ------
@@ -178,14 +190,20 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
     _check_unit(path, time_unit_seconds)
     log = read_job_log(path, format)
     if log is not None:
+        if predictions is not None:
+            raise InputError(path, found="a job log", expected=_WITH_PREDICTIONS)
         return log.trace
     if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
         _check_table_extension(path)
         frame, first_line = read_frame(path)
+        if predictions is not None:
+            frame = with_predictions(frame, source_of(path), predictions)
         format = format_of_columns(frame.columns.tolist()) if format == "auto" else format
         if format in NAMED_FORMATS:
             return NAMED_FORMATS[format](frame, source_of(path), first_line, time_unit_seconds)
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
+    if predictions is not None:
+        raise InputError(path, found="a text format", expected=_WITH_PREDICTIONS)
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)
@@ -215,7 +233,7 @@ def read_job_log(path: str | os.PathLike[str], format: str = "auto") -> Imported
 
 
 def named_format(path: str | os.PathLike[str]) -> str:
-    """Name of the system whose table a file is, "elasticflow", "chronus" or "pollux"; empty for any other trace."""
+    """Name of the system whose table a file is, one of `NAMED_FORMATS`; empty for any other trace."""
     path = Path(path)
     if file_kind(path) not in TABLE_KINDS or log_kind(path) != "table":
         return ""

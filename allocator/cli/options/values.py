@@ -11,6 +11,7 @@ from allocator.api import load_throughputs
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
+from allocator.protocol.elastic import allowed_types
 from allocator.registry import get_policy, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices, read_trace
 from throughputs.goodput.trainings import Trainings
@@ -52,11 +53,13 @@ def make_cluster(text: str, gpus_per_server: str | None, accelerator: str | None
     return cluster
 
 
-def read_jobs(path: Path, format: str = "auto", time_unit: float | None = None) -> Trace:
+def read_jobs(
+    path: Path, format: str = "auto", time_unit: float | None = None, predictions: Path | None = None
+) -> Trace:
     """The trace in a file; of a job log it is said on standard error what was left out of it and what was assumed."""
     log = read_job_log(path, format)
-    if log is None:
-        return read_trace(path, format, time_unit_seconds=time_unit)
+    if log is None or predictions is not None:
+        return read_trace(path, format, time_unit_seconds=time_unit, predictions=predictions)
     for line in filter(None, (log.left_out, *log.notes)):
         typer.echo(f"{log.source}: {line}", err=True)
     return log.trace
@@ -154,7 +157,7 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     Raises
     ------
     InputError
-        Models that the table lacks, on a cluster of several types: a duration says nothing of the others.
+        Models that the table lacks, where a job may run on several types: a duration says nothing of the others.
     """
     system = named_format(path)
     if not system:
@@ -165,7 +168,9 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     give = "give the throughputs of its models with --throughputs"
     if system == "elasticflow":
         give += " throughputs_A100 (allocator data fetch elasticflow-throughputs)"
-    if lacking and len(cluster.accelerators) > 1:
+    allowed = allowed_types(trace, cluster)
+    several = len(cluster.accelerators) > 1 if allowed is None else bool((allowed.sum(axis=1) > 1).any())
+    if lacking and several:
         expected = f"throughputs of {_some(lacking)} on {', '.join(cluster.accelerators)}; {give}"
         raise InputError(path, field="job type", found=f"models that the {table.source} lacks", expected=expected)
     said = []

@@ -22,14 +22,16 @@ from allocator.mechanism.placement.buddy import Buddy
 from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
 from allocator.mechanism.placement.local_search import LocalSearch
 from allocator.mechanism.placement.most_free import MostFree
-from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
+from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
+from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
+from allocator.room import CountedGpus, FreeGpus
 from throughputs import InputError
 
 __all__ = ["Placement", "PlacementRule"]
 
-PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search", "most_free"]
+PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search", "most_free", "best_fit", "first_fit"]
 
 # Rules under which a job whose number of GPUs changes keeps none of those that it has.
 _ANEW: Final = ("in_order", "most_free")
@@ -62,6 +64,8 @@ class Placement:
 
     - ``local_search``: as ``consolidated``, larger or smaller gangs first, whichever leaves gangs on fewer servers
       (`allocator.mechanism.placement.local_search`).
+    - ``best_fit``, ``first_fit``: gangs stand on as few servers as their size allows, first come, first placed; one for
+      which there is no such room waits (`allocator.mechanism.placement.whole`). Otherwise as ``consolidated``.
 
     - ``most_free``: in the order of the rows, each on the servers with most free GPUs, as Pollux' simulator does it for
       Optimus and Tiresias. A job whose number of GPUs changes starts anew.
@@ -97,6 +101,7 @@ class Placement:
     def _clear(self) -> None:
         self._roster = Roster()
         self._pools = _pool_rules(self._cluster, self.rule, self._roster.row_of)
+        self._lets_wait = any(isinstance(rule, WholeServers) for rule in self._pools)
         self._left: list[int] = self._cluster.capacity.tolist()
         self._gpus: dict[int, Gpus] = {}
         self._tuples: tuple[Gpus, ...] | None = None
@@ -116,9 +121,17 @@ class Placement:
         return self._tuples
 
     def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
-        """The same, but answers only what changes: `Transition.rows` have other GPUs than before or had none."""
+        """The same, but answers only what changes: `Transition.rows` have other GPUs than before or had none.
+
+        Under a rule that lets gangs wait, `Transition.next` is the assignment without those who do.
+        """
         self.migrated = _NONE
         change = self._roster.change_to(assignment)
+        if change is not None and self._lets_wait:
+            waits = self._without_room(change)
+            if waits:
+                assignment = assignment.without(np.array(waits, dtype=np.int64))
+                change = self._roster.change_to(assignment)
         if change is None:
             return Transition.nothing(assignment)
         fixed = _FREE if hold is None or not len(hold) else frozenset(hold.tolist())
@@ -140,6 +153,49 @@ class Placement:
     def gpus_of(self, job: int) -> Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
         return self._gpus[job]
+
+    def pool_of(self, job: int) -> int:
+        """Position of the pool of a job of the last assignment; KeyError for others."""
+        return self._pool_of_gpu[self._gpus[job][0]]
+
+    def free_gpus(self, pool: int, gone: Sequence[int] = ()) -> FreeGpus:
+        """What is free of a pool, to be tried on, when the jobs that are `gone` (ids) have given back theirs."""
+        rule = self._pools[pool]
+        free: FreeGpus = rule.room() if isinstance(rule, WholeServers) else CountedGpus(self._left[pool])
+        self._give_back(free, pool, self._roster.codes_of([job for job in gone if job in self._gpus]))
+        return free
+
+    def _give_back(self, free: FreeGpus, pool: int, stopped: Mapping[int, int]) -> None:
+        """To the `free` GPUs of a pool add those of jobs that stop, which ran as these codes.
+
+        GPUs on which another job goes on are not free.
+        """
+        for job, code in stopped.items():
+            own, _, partner = runs_as(code)
+            if own == pool and (partner < 0 or (partner in stopped and job < partner)):
+                free.give_back(self._gpus[job])
+
+    def _without_room(self, change: Change) -> list[int]:
+        """Ids of the jobs that would start and find no room."""
+        rows = change.rows[change.before == NOT_RUNNING]
+        if not len(rows):
+            return []
+        wanted = change.assignment.take(rows)
+        stopped = dict(zip(change.stopped.tolist(), change.stopped_before.tolist(), strict=True))
+        starting, tried = set(wanted.jobs.tolist()), dict[int, FreeServers]()
+        columns = wanted.jobs.tolist(), wanted.pool.tolist(), wanted.gpus.tolist(), wanted.partner.tolist()
+        waits: list[int] = []
+        for job, pool, size, partner in zip(*columns, strict=True):
+            rule = self._pools[pool] if 0 <= pool < len(self._pools) else None
+            # One that joins a job which runs needs no more GPUs.
+            if not isinstance(rule, WholeServers) or (partner >= 0 and (partner not in starting or partner < job)):
+                continue
+            if pool not in tried:
+                tried[pool] = rule.room()
+                self._give_back(tried[pool], pool, stopped)
+            if not tried[pool].take(size):
+                waits += [job] if partner < 0 else [job, partner]
+        return waits
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as numbers and int64 arrays: the last assignment, and its GPUs row by row."""
@@ -309,12 +365,14 @@ def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], i
             rules.append(FirstFit(first, capacity, row_of))
         elif rule == "most_free":
             rules.append(MostFree(first, capacity, per_server))
-        elif rule in ("consolidated", "local_search") and per_server == 1:
+        elif rule != "buddy" and per_server == 1:
             rules.append(FirstFit(first, capacity, None))
         elif rule == "consolidated":
             rules.append(Consolidated(first, capacity, per_server))
         elif rule == "local_search":
             rules.append(LocalSearch(first, capacity, per_server))
+        elif rule == "best_fit" or rule == "first_fit":
+            rules.append(WholeServers(first, capacity, per_server, rule))
         else:
             rules.append(Buddy(first, capacity, per_server))
     return rules

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class TiresiasMemory:
     turn : (N,) ascending in the order in which jobs of one queue have their turn.
     spent : (N,) GPU seconds attained before the last promotion; a promoted job starts from nothing.
     waited : (N,) seconds that the job has waited since its first start or its last promotion.
+    ran : (N,) whether the job ran up to the last decision; kept where the line is by arrival.
     clock : time of the last decision, seconds.
     """
 
@@ -52,6 +53,7 @@ class TiresiasMemory:
     turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     spent: Array = field(default_factory=lambda: np.empty(0))
     waited: Array = field(default_factory=lambda: np.empty(0))
+    ran: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     clock: float = 0.0
 
     def recall(self, state: ClusterState) -> None:
@@ -61,8 +63,9 @@ class TiresiasMemory:
         before = positions_of(state.throughputs.jobs, self.jobs)
         new = in_order_of_arrival(state, (before < 0).nonzero()[0])
         self.jobs = state.throughputs.jobs
-        self.queue, self.turn, self.spent, self.waited = (
-            carried_over(column, before, new) for column in (self.queue, self.turn, self.spent, self.waited)
+        columns = self.queue, self.turn, self.spent, self.waited, self.ran
+        self.queue, self.turn, self.spent, self.waited, self.ran = (
+            carried_over(column, before, new) for column in columns
         )
         self.send(new, np.zeros(len(new), dtype=np.int64))
 
@@ -100,7 +103,7 @@ class Tiresias(PlanPolicy):
     runs, a gang that does not lets smaller ones pass, and in each queue those that run stay ahead of those that wait.
 
     Source of the details: the simulator published with ElasticFlow, after that of Tiresias. The form published with
-    Pollux is ``queue_limits=(57600,), promote_after=None, keep_turns=True``.
+    Pollux is ``queue_limits=(57600,), promote_after=None, line="entered"``.
 
     Parameters
     ----------
@@ -111,14 +114,15 @@ class Tiresias(PlanPolicy):
     published_limits : demotions as the published simulator reckons them: a job of s GPUs is next looked at for a limit
         when ``(limit - r) / s`` whole seconds have passed, too late for gangs unless something else happens, and falls
         by one queue at a time.
-    keep_turns : jobs of a queue have their turn in the order in which they came to it, whether they run or wait, as in
-        the simulator published with Pollux: those that run do not stay ahead.
+    line : who goes first in a queue: "turn": as above; "entered": who came to the queue first, whether it runs or
+        waits, as in the simulator published with Pollux; "arrival": who arrived first, wherever the job has been
+        before, and of those who arrived together who runs already, then who has done so, or waited, for longest.
     """
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_after: float | None = 8.0
     published_limits: bool = False
-    keep_turns: bool = False
+    line: Literal["turn", "entered", "arrival"] = "turn"
 
     needs: ClassVar[Need] = Need.SERVICE
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
@@ -127,10 +131,13 @@ class Tiresias(PlanPolicy):
         limits = self.queue_limits
         if any(not limit > 0 for limit in limits) or any(not low < high for low, high in pairwise(limits)):
             expected = "GPU seconds above 0, ascending"
-            raise InputError("policy tiresias", field="queue_limits", found=limits, expected=expected)
+            raise InputError(f"policy {self.name}", field="queue_limits", found=limits, expected=expected)
         if self.promote_after is not None and not self.promote_after > 0:
             expected = "a factor above 0, or None"
-            raise InputError("policy tiresias", field="promote_after", found=self.promote_after, expected=expected)
+            raise InputError(f"policy {self.name}", field="promote_after", found=self.promote_after, expected=expected)
+        if self.line not in ("turn", "entered", "arrival"):
+            expected = "turn, entered or arrival"
+            raise InputError(f"policy {self.name}", field="line", found=self.line, expected=expected)
 
     def new_memory(self) -> TiresiasMemory:
         """Empty queues."""
@@ -149,12 +156,12 @@ class Tiresias(PlanPolicy):
         if self.promote_after is not None:
             self._promote(state, memory, ran, attained, self.promote_after)
             attained = state.gpu_seconds - memory.spent
-        order = (memory.queue * _TURNS + memory.turn).argsort(kind="stable")
+        order = self._line(state, memory, ran)
         gpus = state.scale_factors
         chosen, pool = fill_in_order(order, gpus, state.rates, state.capacity)
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[chosen] = False
-        if not self.keep_turns:
+        if self.line == "turn":
             ahead = (memory.queue * 2 + waits).take(order).argsort(kind="stable")
             memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
         seconds = self._until_demotion(memory, chosen, attained.take(chosen), gpus.take(chosen))
@@ -164,6 +171,16 @@ class Tiresias(PlanPolicy):
             seconds = min(seconds, float(left.min(initial=np.inf)))
         assignment = Assignment.of(chosen, pool, gpus.take(chosen))
         return Plan((PlanStep(assignment, max(seconds, _SHORTEST_STEP)),))
+
+    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:
+        """(N,) positions, the first in line first."""
+        if self.line != "arrival":
+            return np.asarray((memory.queue * _TURNS + memory.turn).argsort(kind="stable"))
+        changed = (ran != memory.ran).nonzero()[0]
+        changed = changed[np.argsort(memory.turn[changed], kind="stable")]
+        memory.send(changed, memory.queue[changed])
+        memory.ran = ran
+        return np.lexsort((memory.turn, ~ran, -state.elapsed_seconds, memory.queue))
 
     def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array) -> None:
         """Let those down who have attained so many GPU seconds (N,) since their last promotion."""

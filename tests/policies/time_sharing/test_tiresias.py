@@ -110,8 +110,8 @@ def test_published_limits_are_reckoned_from_seconds_and_passed_one_at_a_time():
 
 def test_turns_are_kept_as_published_with_pollux():
     """Jobs that come late run while a gang does not fit; it comes first again as soon as it does."""
-    for keep, expected in ((True, [1]), (False, [2])):
-        policy = Tiresias(queue_limits=(57600.0,), promote_after=None, keep_turns=keep)
+    for line, expected in (("entered", [1]), ("turn", [2])):
+        policy = Tiresias(queue_limits=(57600.0,), promote_after=None, line=line)
         memory = policy.new_memory()
         assert asked(policy, memory, [0, 1, 2], [1, 2, 1], [0, 0, 0], cluster=TWO)[0] == [0, 2]
         runs, _ = asked(policy, memory, [1, 2], [2, 1], [0, 60], cluster=TWO, clock=60.0, running=[2])

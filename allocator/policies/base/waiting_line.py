@@ -1,0 +1,320 @@
+"""What policies have in common under which jobs wait in line and, once started, run to their end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.policies.base.reservations import Reservations
+from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
+from allocator.protocol.assignment import among_ids
+from allocator.protocol.policy import Hindrance
+from throughputs import InputError
+
+__all__ = ["BACKFILLS", "LineMemory", "LinePolicy"]
+
+_Floats = NDArray[np.float64]
+_Ids = NDArray[np.int64]
+
+BACKFILLS = ("off", "skip", "easy")
+
+_Pools = tuple[int, ...]
+
+_Place = tuple[list[float], int]
+"""Of a job in line: its key, and its id."""
+
+_Start = tuple[int, int, int]
+"""Id, pool and GPUs of a job that starts."""
+
+
+@dataclass(eq=False)
+class LineMemory:
+    """Who waits.
+
+    Attributes
+    ----------
+    lines : by the pools that can run them, the fastest first, and then by GPUs those who wait, as heaps; none is empty.
+    free : (M,) GPUs of each pool that nobody had after the last decision; what has not changed since needs no look.
+    waiting : how many there are.
+    last : the highest id that has joined, -1 for none.
+    rates_version : of the state by whose rates the lanes are.
+    since : by id when jobs started, seconds; some are through by now.
+    first : by id the pools and GPUs of those who joined an empty line and still stand there by their first key.
+    first_until : up to when they do, seconds.
+    """
+
+    lines: dict[_Pools, dict[int, list[_Place]]] = field(default_factory=dict)
+    free: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    waiting: int = 0
+    last: int = -1
+    rates_version: int = 0
+    since: dict[int, float] = field(default_factory=dict)
+    first: dict[int, tuple[_Pools, int]] = field(default_factory=dict)
+    first_until: float = -np.inf
+
+    def add(self, pools: _Pools, gpus: int, place: _Place) -> None:
+        """One more is in line."""
+        heappush(self.lines.setdefault(pools, {}).setdefault(gpus, []), place)
+        self.waiting += 1
+
+    def remove(self, pools: _Pools, gpus: int, place: _Place) -> None:
+        """One of them is not any more."""
+        places = self.lines[pools][gpus]
+        if places[0] == place:
+            heappop(places)
+        else:
+            places.remove(place)
+            heapify(places)
+        self.waiting -= 1
+        if not places:
+            del self.lines[pools][gpus]
+            if not self.lines[pools]:
+                del self.lines[pools]
+
+    def drop_first(self) -> list[int]:
+        """Take those out of line who stand there by their first key; their ids, ascending."""
+        dropped, self.first = self.first, {}
+        for pools, gpus in set(dropped.values()):
+            for place in [place for place in self.lines[pools][gpus] if place[1] in dropped]:
+                self.remove(pools, gpus, place)
+        return sorted(dropped)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        lines = [(pools, list(line.items())) for pools, line in self.lines.items()]
+        return dict(vars(self)) | {"lines": lines, "since": list(self.since.items()), "first": list(self.first.items())}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        vars(self).update(state)
+        self.lines = {
+            tuple(pools): {gpus: [(list(key), job) for key, job in places] for gpus, places in line}
+            for pools, line in state["lines"]
+        }
+        self.since = dict(state["since"])
+        self.first = {job: (tuple(pools), gpus) for job, (pools, gpus) in state["first"]}
+
+
+@dataclass(frozen=True)
+class LinePolicy(PlanPolicy):
+    """Jobs in line by a key; the first ones start where they find room, and whoever runs is left alone.
+
+    Decides at arrivals and completions. A gang that finds no room on any of its pools lets nobody pass there, unless
+    `backfill` says otherwise; lines of pools that have no job in common do not hold each other up, so that each virtual
+    cluster has its own.
+
+    Parameters
+    ----------
+    backfill : who may pass a gang that finds no room: "off": nobody; "skip": whoever fits; "easy": who does not delay
+        it, as far as predicted lengths tell (`allocator.policies.base.reservations`).
+    """
+
+    backfill: Literal["off", "skip", "easy"] = "off"
+
+    triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+
+    def __post_init__(self) -> None:
+        if self.backfill not in BACKFILLS:
+            expected = "off, skip or easy"
+            raise InputError(f"policy {self.name}", field="backfill", found=self.backfill, expected=expected)
+        if self.backfill == "easy":
+            object.__setattr__(self, "needs", self.needs | Need.PREDICTIONS)
+
+    @abstractmethod
+    def key(self, state: ClusterState) -> _Floats:
+        """(N, K) smallest first, the columns one after the other; equal ones in the order of their ids.
+
+        A job is asked about once, when it joins the line; `state` has the jobs that join.
+        """
+
+    def first_key(self, state: ClusterState) -> tuple[_Floats, float] | None:  # noqa: ARG002
+        """The key by which those stand in line who join an empty one, and for how many seconds; None: `key`."""
+        return None
+
+    def new_memory(self) -> LineMemory:
+        """An empty line."""
+        return LineMemory()
+
+    def plan(self, state: ClusterState, memory: LineMemory) -> Plan:
+        """Who runs from now on: those who run, and those who start."""
+        news = self._join(state, memory)
+        running = state.running
+        free = state.capacity - running.gpus_used(len(state.capacity))
+        if len(memory.free) != len(free):
+            news = set(range(len(free)))
+        else:
+            news.update((free != memory.free).nonzero()[0].tolist())
+        started: list[_Start] = []
+        for lines in _in_touch(memory.lines, news):
+            started += (
+                self._backfilled(state, memory, lines)
+                if self.backfill == "easy"
+                else self._started(state, memory, lines)
+            )
+        for job, pool, gpus in started:
+            free[pool] -= gpus
+            memory.first.pop(job, None)
+        memory.free = free
+        seconds = memory.first_until - state.clock if memory.first else np.inf
+        if not started:
+            return Plan((PlanStep(running, seconds),))
+        ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
+        rows = Assignment.of(
+            np.concatenate([running.jobs, state.ids.searchsorted(ids)]),
+            np.concatenate([running.pool, pools]),
+            np.concatenate([running.gpus, counts]),
+        )
+        return Plan((PlanStep(rows, seconds),))
+
+    def _join(self, state: ClusterState, memory: LineMemory) -> set[int]:
+        """Let those join who are new, or everybody who waits where the line is no longer theirs; their pools."""
+        news: set[int] = set()
+        if memory.first and state.clock >= memory.first_until:
+            again = np.array(memory.drop_first(), dtype=np.int64)
+            again = again[among_ids(again, state.ids)]
+            news |= self._add(memory, state.columns_of(state.ids.searchsorted(again)))
+        ids, n_jobs = state.ids, state.n_jobs
+        known = int(ids.searchsorted(memory.last, side="right")) if n_jobs and ids[-1] > memory.last else n_jobs
+        waits = n_jobs - len(state.running)
+        if memory.rates_version != state.rates_version or memory.waiting + n_jobs - known != waits:
+            memory.lines, memory.waiting, memory.first = {}, 0, {}
+            memory.rates_version = state.rates_version
+            memory.free = memory.free[:0]
+            away = np.ones(n_jobs, dtype=np.bool_)
+            away[state.running.jobs] = False
+            self._add(memory, state.columns_of(away.nonzero()[0]))
+        elif known < n_jobs:
+            news |= self._add_new(memory, state.columns_of(np.arange(known, n_jobs)))
+        memory.last = int(ids[-1]) if n_jobs else memory.last
+        return news
+
+    def _add_new(self, memory: LineMemory, own: ClusterState) -> set[int]:
+        """Put those in line who come for the first time, as `_add`."""
+        first = self.first_key(own)
+        if first is None:
+            return self._add(memory, own)
+        keys, seconds = first
+        occupied = list({pool for pools in memory.lines for pool in pools})
+        late = np.any(own.runnable_rates[:, occupied] > 0, axis=1)
+        news = self._add(memory, own.columns_of(np.flatnonzero(late)))
+        if not late.all():
+            alone = np.flatnonzero(~late)
+            news |= self._add(memory, own.columns_of(alone), keys[alone])
+            named = set(own.ids.take(alone).tolist())
+            memory.first |= {
+                job: (pools, gpus)
+                for pools, line in memory.lines.items()
+                if news.intersection(pools)
+                for gpus, places in line.items()
+                for _, job in places
+                if job in named
+            }
+            memory.first_until = own.clock + seconds
+        return news
+
+    def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> set[int]:
+        """Put the jobs of a state in line, by other `keys` if there are any; the pools that can run them."""
+        if not own.n_jobs:
+            return set()
+        keys = np.asarray(self.key(own) if keys is None else keys, dtype=np.float64)
+        if keys.ndim != 2 or len(keys) != own.n_jobs or np.count_nonzero(keys != keys):
+            expected = f"shape ({own.n_jobs}, K), numbers for each job"
+            raise InputError(f"policy {self.name}", field="key", found=keys.tolist(), expected=expected)
+        rates = own.runnable_rates
+        order, able = (-rates).argsort(axis=1, kind="stable").tolist(), (rates > 0).sum(axis=1).tolist()
+        news: set[int] = set()
+        columns = zip(own.ids.tolist(), keys.tolist(), order, able, own.scale_factors.tolist(), strict=True)
+        for job, key, pools, count, gpus in columns:
+            memory.add(tuple(pools[:count]), gpus, (key, job))
+            news.update(pools[:count])
+        return news
+
+    def _started(self, state: ClusterState, memory: LineMemory, lines: list[_Pools]) -> list[_Start]:
+        """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits."""
+        room, strict = state.room(), self.backfill == "off"
+        heads = [(places[0], pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items()]
+        heapify(heads)
+        closed: set[int] = set()
+        started: list[_Start] = []
+        while heads:
+            place, pools, gpus = heappop(heads)
+            pool = next((p for p in pools if p not in closed and room.take(p, gpus)), -1)
+            if pool < 0:
+                # Others of as many GPUs in this line want the same, and find none either.
+                if strict:
+                    closed.update(pools)
+                    heads = [head for head in heads if not closed.issuperset(head[1])]
+                    heapify(heads)
+                continue
+            started.append((place[1], pool, gpus))
+            memory.remove(pools, gpus, place)
+            left = memory.lines.get(pools, {}).get(gpus)
+            if left:
+                heappush(heads, (left[0], pools, gpus))
+        return started
+
+    def _backfilled(self, state: ClusterState, memory: LineMemory, lines: list[_Pools]) -> list[_Start]:
+        """Who starts of some `lines`, if those may pass who do not delay the first one that finds no room."""
+        line = sorted(
+            (place, pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items() for place in places
+        )
+        jobs = state.ids.searchsorted(np.array([place[1] for place, _, _ in line], dtype=np.int64))
+        lengths = state.predicted_seconds.take(jobs).tolist()
+        reservations = Reservations(state, memory.since)
+        started = []
+        for (place, pools, gpus), length in zip(line, lengths, strict=True):
+            pool = reservations.start(pools, gpus, length)
+            if pool >= 0:
+                started.append((place[1], pool, gpus))
+                memory.since[place[1]] = state.clock
+                memory.remove(pools, gpus, place)
+        return started
+
+    def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
+        """Its place in line, and which gang before it lets nobody pass."""
+        memory = self.new_memory()
+        self._join(state, memory)
+        labels, line = state.throughputs.jobs, []
+        for pools, own_line in memory.lines.items():
+            line += [(place, set(pools), gpus) for gpus, places in own_line.items() for place in places]
+        line.sort(key=lambda one: one[0])
+        at = next((i for i, ((_, other), _, _) in enumerate(line) if other == state.ids[job]), None)
+        if at is None:
+            return None
+        _, own, gpus = line[at]
+        before = [(other, size) for (_, other), pools, size in line[:at] if pools & own]
+        if not before:
+            return None
+        behind = f"place {len(before) + 1} in line"
+        first, size = before[0]
+        room = state.room()
+        if self.backfill != "skip" and any(room.take(pool, gpus) for pool in sorted(own)):
+            name = labels[int(state.ids.searchsorted(first))]
+            rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
+            return Hindrance("queue_blocked", f"{behind}; job {name} before it needs {size} GPUs, and {rule}")
+        return Hindrance("ranked_behind", behind)
+
+
+def _in_touch(lines: Collection[_Pools], news: set[int]) -> list[list[_Pools]]:
+    """The lines to be looked at where there are `news` of some pools: one list for those that have pools in common."""
+    near = [pools for pools in lines if not news.isdisjoint(pools)]
+    if all(len(pools) == 1 for pools in near):
+        return [[pools] for pools in near]
+    touched: list[list[_Pools]] = []
+    left = list(lines)
+    while near:
+        group, reached = [near[0]], set(near[0])
+        left.remove(near[0])
+        while more := [pools for pools in left if not reached.isdisjoint(pools)]:
+            left = [pools for pools in left if pools not in more]
+            group += more
+            reached.update(*more)
+        touched.append(group)
+        near = [pools for pools in near if pools in left]
+    return touched

@@ -1,0 +1,85 @@
+"""Room: which gangs find GPUs under the placement in force, for policies whose decision depends on it.
+
+A line that lets nobody pass ends at the first gang that finds none, and with whole servers that is not a matter of
+the number of free GPUs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["CountedGpus", "FreeGpus", "Room"]
+
+
+class FreeGpus(Protocol):
+    """The free GPUs of one pool."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def take(self, gpus: int) -> bool:
+        """Take as many for a gang, if it finds room; whether it does."""
+
+    def give_back(self, gpus: tuple[int, ...]) -> None:
+        """These ids are free from now on."""
+
+
+class CountedGpus:
+    """A pool in which a gang finds room wherever as many GPUs are free."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def take(self, gpus: int) -> bool:
+        """See FreeGpus."""
+        if gpus > self.count:
+            return False
+        self.count -= gpus
+        return True
+
+    def give_back(self, gpus: tuple[int, ...]) -> None:
+        """See FreeGpus."""
+        self.count += len(gpus)
+
+
+class Room:
+    """The GPUs that are free at one instant, pool by pool; what a policy takes or gives back is noted here alone.
+
+    Parameters
+    ----------
+    free_of : the free GPUs of a pool, to be changed; asked for once, if at all.
+    held : the pool of a job that runs (its position in the state), and the ids of its GPUs.
+
+    >>> room = Room(lambda pool: CountedGpus(4), lambda job: (0, (4, 5)))
+    >>> room.take(0, 3), room.take(0, 2), room.free(0)
+    (True, False, 1)
+    >>> room.give_back(7)
+    >>> room.free(0)
+    3
+    """
+
+    def __init__(self, free_of: Callable[[int], FreeGpus], held: Callable[[int], tuple[int, tuple[int, ...]]]) -> None:
+        self._free_of = free_of
+        self._held = held
+        self._pools: dict[int, FreeGpus] = {}
+
+    def _pool(self, pool: int) -> FreeGpus:
+        known = self._pools.get(pool)
+        if known is None:
+            known = self._pools[pool] = self._free_of(pool)
+        return known
+
+    def free(self, pool: int) -> int:
+        """GPUs of the pool that are free."""
+        return self._pool(pool).count
+
+    def take(self, pool: int, gpus: int) -> bool:
+        """Take GPUs of the pool for a gang of so many, as placement would; False: it finds no room, nothing changes."""
+        return self._pool(pool).take(gpus)
+
+    def give_back(self, job: int) -> None:
+        """A job that runs alone on its GPUs (its position) is to stop."""
+        pool, gpus = self._held(job)
+        self._pool(pool).give_back(gpus)
