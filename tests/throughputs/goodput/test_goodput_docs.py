@@ -36,7 +36,7 @@ def test_a_row_of_the_table_of_searches(reference_data: Callable[[str], Path]) -
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^allocator (.*)$", PAGE.read_text(), flags=re.MULTILINE)
+    commands = re.findall(r"^allocator (throughputs .*)$", PAGE.read_text(), flags=re.MULTILINE)
     assert len(commands) >= 2
     for command in commands:
         ran = CliRunner().invoke(app, command.partition("#")[0].split())
