@@ -1,0 +1,86 @@
+"""The published rule: waiting jobs in order, each beside the first running job that it may join.
+
+Source: Hu et al. (Lucid), ASPLOS 2023, section 3.3 and public artifact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from formulations.packing.jobs import PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
+
+__all__ = ["Greedy", "HostChoice", "first_hosts"]
+
+HostChoice = Literal["first", "fastest"]
+"""Of the hosts that a job may join: the first to have started, or that with which the two keep most together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy:
+    """What becomes of W waiting jobs.
+
+    Attributes
+    ----------
+    host : (W,) the host that each joins, -1 for none; from R on, waiting job ``host - R``, which starts now.
+    starts : (W,) whether it starts on GPUs of its own.
+    """
+
+    host: Whole
+    starts: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def _no_room(job: int) -> bool:  # noqa: ARG001
+    return False
+
+
+def first_hosts(
+    guests: PackingJobs,
+    hosts: PackingJobs,
+    retained: ArrayLike,
+    limits: PackingLimits,
+    *,
+    start: Callable[[int], bool] = _no_room,
+    place_first: bool = False,
+    choice: HostChoice = "first",
+) -> Greedy:
+    """Walk through W waiting jobs, first in line first: each joins a host, or else starts on GPUs of its own.
+
+    Nobody holds up those behind. A host takes one guest; a job that starts is a host for those behind it at once.
+
+    Parameters
+    ----------
+    guests : W waiting jobs in the order in which they are considered.
+    hosts : R running jobs that have their GPUs to themselves, in the order in which they started.
+    retained : (K, K) fractions of throughput kept by kind beside kind.
+    start : gives waiting job i GPUs of its own if there is room, and answers whether it did.
+    place_first : whether a job looks for free GPUs before it looks for a host; as published it packs first.
+    choice : which host.
+    """
+    W, R = len(guests), len(hosts)
+    kept = checked_retained(retained)
+    # Of hosts the running jobs, then the waiting ones, which are open once they start.
+    everybody = PackingJobs(*(np.concatenate([getattr(hosts, c), getattr(guests, c)]) for c in _COLUMNS))
+    allowed = admissible_pairs(guests, everybody, kept, limits)
+    both = kept + kept.T
+    open_to_guests = np.concatenate([np.ones(R, dtype=np.bool_), np.zeros(W, dtype=np.bool_)])
+    host, starts = np.full(W, -1, dtype=np.int64), np.zeros(W, dtype=np.bool_)
+    for i in range(W):
+        if place_first and start(i):
+            starts[i] = open_to_guests[R + i] = True
+            continue
+        candidates = np.flatnonzero(allowed[i] & open_to_guests)
+        if len(candidates):
+            together = both[guests.kind[i], everybody.kind[candidates]]
+            best = candidates[together.argmax() if choice == "fastest" else 0]
+            host[i], open_to_guests[best] = best, False
+        elif not place_first and start(i):
+            starts[i] = open_to_guests[R + i] = True
+    return Greedy(host, starts)
+
+
+_COLUMNS = ("gpus", "score", "length", "kind")
