@@ -61,6 +61,7 @@ _OWN_MODULES = (
     "time_sharing.tiresias",
     "orders.allox",
     "orders.fifo",
+    "orders.in_line",
     "orders.shortest_first",
     "pairing_rules",
     "shockwave.policy",

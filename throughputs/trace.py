@@ -34,6 +34,8 @@ _SHOWN_JOBS = 10
 
 _STARTING = ("command", "working_directory", "num_steps_arg", "needs_data_dir")
 
+_SECONDS = f"positive seconds, at most {LATEST_TIME:g}, or nan"
+
 _REQUIRED = ("job_type", "scale_factor", "total_steps", "arrival_time")
 
 
@@ -53,6 +55,8 @@ class Trace:
         `slo` or a `deadline`, not both; one that has neither is served as well as may be (best effort).
     deadline_options : (N,) soft deadlines: for each job a tuple of (seconds from the start of the trace, value),
         ascending in time and not in value; empty for none. `deadline` is the first of them.
+    predicted_seconds : (N,) how long the job was predicted to run when it was submitted, with its own number of GPUs;
+        nan where there is no prediction.
     duration : (N,) seconds the job was said to run for, alone; nan where the trace does not say.
     mode : (N,) str, how the batch size changes while training: "static", "accordion" or "gns".
     command, working_directory, num_steps_arg : (N,) str, how to start the job on a real cluster; may be
@@ -86,6 +90,7 @@ class Trace:
     slo: NDArray[np.float64]
     deadline: NDArray[np.float64]
     deadline_options: NDArray[np.object_]
+    predicted_seconds: NDArray[np.float64]
     duration: NDArray[np.float64]
     mode: NDArray[np.object_]
     command: NDArray[np.object_]
@@ -109,6 +114,7 @@ class Trace:
         slo: Sequence[float] | NDArray[np.float64] | None = None,
         deadline: Sequence[float] | NDArray[np.float64] | None = None,
         deadline_options: Sequence[OptionRow] | NDArray[np.object_] | None = None,
+        predicted_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         duration: Sequence[float] | NDArray[np.float64] | None = None,
         mode: Sequence[str] | NDArray[np.object_] | None = None,
         command: Sequence[str] | NDArray[np.object_] | None = None,
@@ -138,6 +144,7 @@ class Trace:
         keep("priority_weight", priority_weight, np.float64, 1.0)
         keep("slo", slo, np.float64, np.nan)
         keep("deadline", deadline, np.float64, np.nan)
+        keep("predicted_seconds", predicted_seconds, np.float64, np.nan)
         keep("duration", duration, np.float64, np.nan)
         keep("mode", mode, object, "static")
         keep("command", command, object, "")
@@ -176,10 +183,9 @@ class Trace:
             ),
             ("priority_weight", _positive(self.priority_weight), "a positive weight"),
             ("slo", np.isnan(self.slo) | _positive(self.slo), "a positive multiple, or nan for none"),
-            (
-                "duration",
-                np.isnan(self.duration) | (_positive(self.duration) & (self.duration <= LATEST_TIME)),
-                f"positive seconds, at most {LATEST_TIME:g}, or nan",
+            *(
+                (name, np.isnan(times) | (_positive(times) & (times <= LATEST_TIME)), _SECONDS)
+                for name, times in (("predicted_seconds", self.predicted_seconds), ("duration", self.duration))
             ),
             ("mode", np.isin(self.mode.astype(str), MODES), f"one of {', '.join(MODES)}"),
             (
@@ -248,6 +254,7 @@ class Trace:
             "user",
             "partition",
             "category",
+            "predicted_seconds",
         )
 
     @classmethod
@@ -267,7 +274,7 @@ class Trace:
         optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
         reader.check_columns(_REQUIRED, (*optional, "job_id"))
         _check_job_ids(reader)
-        empty = {"priority_weight": 1.0, "slo": np.nan, "deadline": np.nan, "duration": np.nan}
+        empty = {"priority_weight": 1.0} | dict.fromkeys(("slo", "deadline", "predicted_seconds", "duration"), np.nan)
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)
         }

@@ -11,6 +11,7 @@ It does not know whether the world is simulated.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -25,12 +26,13 @@ from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
 from allocator.mechanism.shares import IdealShares
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.protocol.plan import UpcomingRounds
 from allocator.protocol.policy import Need, Policy, SharePolicy, Trigger
 from allocator.protocol.state import ClusterState
+from allocator.room import Room
 from throughputs import InputError
 
 if TYPE_CHECKING:
@@ -241,6 +243,8 @@ class DecisionCore:
         state.restart_seconds = self.restart_seconds
         state.rates_version = self._rates_version
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
+        if isinstance(self._placement, Placement):
+            state.room_source = partial(self._room, self._placement, active)
         state = state.after(self.allocation)
         yield state
         answer = self._executor.ask(self.policy, state, active)
@@ -251,25 +255,38 @@ class DecisionCore:
             self._leave(answer.rejected)
         return answer.rejected
 
+    def _room(self, placement: Placement, active: _Ids) -> Room:
+        """What is free when those who left have given back their GPUs; jobs are positions in `active` (ids)."""
+
+        def held(position: int) -> tuple[int, tuple[int, ...]]:
+            job = int(active[position])
+            return placement.pool_of(job), placement.gpus_of(job)
+
+        ran = self._running.jobs
+        return Room(placement.room(ran[~among_ids(ran, active)].tolist()), held)
+
     def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""
         seconds = min(step.seconds, self._asked_at + self.policy.period_seconds - clock)
         last = self._last
         gpus: tuple[tuple[int, ...], ...] = ()
-        change = None
+        change, assignment, head_start = None, step.assignment, step.head_start
         if last is not None and last[0] is step:
             same = last[1].recomputed == recomputed and last[1].seconds == seconds and not len(rejected)
             # the first decision of a step tells of its starts, which are not to be paid for again
-            if same and last[1].before is step.assignment:
+            if same and last[1].before is last[1].assignment:
                 return last[1]
-            gpus = last[1].gpus
+            gpus, assignment, head_start = last[1].gpus, last[1].assignment, last[1].head_start
         elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew):
             # A round is written down with all its GPUs; of a step that may be short only what changes.
-            change = self._placement.place_changes(step.assignment, step.hold)
+            change = self._placement.place_changes(assignment, step.hold)
+            assignment = change.next
+            if head_start is not None and len(assignment) < len(head_start):
+                head_start = head_start[among_ids(step.assignment.jobs, np.sort(assignment.jobs))]
         elif self._placement is not None:
-            gpus = self._placement.place(step.assignment)
+            gpus = self._placement.place(assignment)
         decision = Decision(
-            assignment=step.assignment,
+            assignment=assignment,
             gpus=gpus,
             seconds=seconds,
             interruptible=step.interruptible,
@@ -278,10 +295,10 @@ class DecisionCore:
             rejected=rejected,
             before=self._running,
             change=change,
-            head_start=step.head_start,
+            head_start=head_start,
             gpus_before=self._held,
         )
-        self._last, self._running, self._held = (step, decision), step.assignment, gpus
+        self._last, self._running, self._held = (step, decision), assignment, gpus
         return decision
 
     def gpus_of(self, job: int) -> tuple[int, ...]:

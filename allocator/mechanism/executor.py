@@ -22,7 +22,7 @@ from allocator.protocol.policy import Need, Policy, SharePolicy
 from allocator.protocol.state import ClusterState
 from formulations import Pairs
 
-__all__ = ["Answer", "Executor", "Step", "ask_for_shares"]
+__all__ = ["Answer", "Executor", "Step", "ask_for_shares", "consolidated_in_rounds"]
 
 _NOBODY = np.empty(0, dtype=np.int64)
 
@@ -138,6 +138,11 @@ class Executor(ABC, Generic[PolicyT]):
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
+
+
+def consolidated_in_rounds(rule: PlacementRule | Literal["anew"]) -> PlacementRule | Literal["anew"]:
+    """The rule under which gangs of a round are placed: a round is full, so in it no gang waits for a server."""
+    return "consolidated" if rule == "best_fit" or rule == "first_fit" else rule
 
 
 def ask_for_shares(

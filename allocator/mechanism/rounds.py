@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
-from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares
+from allocator.mechanism.executor import Answer, Executor, Step, ask_for_shares, consolidated_in_rounds
 from allocator.mechanism.gang_packing import Vacancies, pack_best_type, pack_global, pack_per_type, preference
 from allocator.mechanism.ledger import TimeLedger
 from allocator.mechanism.pair_ledger import PairLedger
@@ -139,6 +139,7 @@ class RoundMechanism(Executor[SharePolicy]):
         self, cluster: Cluster, rule: PlacementRule | Literal["anew"]
     ) -> Placement | RoundPlacement | PlacementAnew:
         """Whole rounds at once; blocks of powers of two are kept in proportion to what changes."""
+        rule = consolidated_in_rounds(rule)
         at_once = rule in ("in_order", "consolidated")
         return RoundPlacement(cluster, rule == "consolidated") if at_once else super().placement(cluster, rule)
 

@@ -22,7 +22,7 @@ _CHOICES = {
     "priority": ("deficit", "time_fraction"),
     "queue": ("per_type", "global"),
     "idle_fill": ("off", "queue_order", "best_type"),
-    "placement": ("off", "in_order", "consolidated", "buddy", "anew", "local_search"),
+    "placement": ("off", "in_order", "consolidated", "buddy", "anew", "local_search", "best_fit", "first_fit"),
     "pair_rows": ("shared", "all"),
 }
 
@@ -65,7 +65,9 @@ class MechanismSettings:
         displace a smaller one; "consolidated": jobs that stay keep their GPUs, and each new gang gets as few servers
         as possible; "buddy": gangs get blocks of powers of two, which merge when they are released; "anew":
         everybody is placed again with every decision, whole servers first, as ElasticFlow's simulator does;
-        "local_search": as "consolidated", with larger or with smaller gangs first, whichever is better.
+        "local_search": as "consolidated", with larger or with smaller gangs first, whichever is better; "best_fit",
+        "first_fit": under policies that decide at events, a gang waits until it finds room on as few servers as its
+        size allows, on the fullest ones that have room or on the first ones; in rounds as "consolidated".
     pair_rows : which pairs of jobs queue, under policies that pack. "shared": those that the policy gave a share; time
         that a pair is owed is owed to its jobs, whoever they share with later. "all": every pair of active jobs with
         gangs of one size, as rows in their own right; their number grows with the square of the jobs.
@@ -94,7 +96,9 @@ class MechanismSettings:
     hysteresis_rounds: float = 0.0
     idle_fill: Literal["off", "queue_order", "best_type"] = "best_type"
     undecided_jobs_block_gpus: bool = False
-    placement: Literal["off", "in_order", "consolidated", "buddy", "anew", "local_search"] = "consolidated"
+    placement: Literal["off", "in_order", "consolidated", "buddy", "anew", "local_search", "best_fit", "first_fit"] = (
+        "consolidated"
+    )
     pair_rows: Literal["shared", "all"] = "shared"
     priority_digits: int | None = None
 

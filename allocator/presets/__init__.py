@@ -10,6 +10,7 @@ from allocator.presets.chronus import CHRONUS, CHRONUS_ELASTICFLOW
 from allocator.presets.default import DEFAULT
 from allocator.presets.elasticflow import ELASTICFLOW
 from allocator.presets.gavel import GAVEL
+from allocator.presets.lucid import LUCID
 from allocator.presets.preset import Comparison, FairnessYardstick, Preset
 from allocator.presets.shockwave import SHOCKWAVE, SHOCKWAVE_PUBLISHED
 from throughputs import InputError
@@ -17,7 +18,7 @@ from throughputs.errors import one_of
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "preset", "preset_names"]
 
-_ALL = (DEFAULT, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED, ELASTICFLOW, CHRONUS, CHRONUS_ELASTICFLOW)
+_ALL = (DEFAULT, GAVEL, SHOCKWAVE, SHOCKWAVE_PUBLISHED, ELASTICFLOW, CHRONUS, CHRONUS_ELASTICFLOW, LUCID)
 _PRESETS = {preset.name: preset for preset in _ALL}
 
 

@@ -26,6 +26,7 @@ from allocator.protocol.training import TrainingLedger, TrainingView
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable, Trace
 from throughputs.configurations import Configurations
 from throughputs.deadlines import DeadlineOptions
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     from throughputs.estimator.believed import BelievedColocation
@@ -39,7 +40,16 @@ _Ids = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 # What is submitted, what the world writes, and what the decision core writes.
-_SUBMITTED = ("job_type", "scale_factor", "priority_weight", "arrival_time", "deadline", "entity", "user")
+_SUBMITTED = (
+    "job_type",
+    "scale_factor",
+    "priority_weight",
+    "arrival_time",
+    "deadline",
+    "predicted_seconds",
+    "entity",
+    "user",
+)
 _PROGRESS = ("rates", "total_steps", "steps_done", "completion_time")
 _LEDGERS = ("isolated_seconds", "current_accelerator", "current_partner")
 
@@ -65,6 +75,7 @@ class JobTable:
     deadline : (N,) seconds on the clock, that of the trace or arrival_time + slo * duration; nan for a job without. A
         duration that the trace does not tell is that of its steps on v100 if the cluster has it and the job runs there,
         else on its fastest type.
+    predicted_seconds : (N,) as in the trace; the length of the job on its fastest type where that has no prediction.
     deadline_options : the deadlines of each job with their values; where the trace has none, `deadline` alone, worth 1.
     rates : (N, M) steps/s, as measured or profiled.
     membership : entities and whose each job is, or None; jobs in entities rank by their position.
@@ -92,6 +103,7 @@ class JobTable:
     total_steps: _Floats
     arrival_time: _Floats
     deadline: _Floats
+    predicted_seconds: _Floats
     entity: NDArray[np.object_]
     user: NDArray[np.object_]
     rates: _Floats
@@ -126,6 +138,7 @@ class JobTable:
         self.rates = checked_rates(rates, trace, cluster, "rates")
         self.deadline = _deadlines(trace, self.rates, cluster)
         self.deadline_options = _options(trace, self.deadline)
+        self.predicted_seconds = _predicted(trace, self.rates)
         self.steps_done = np.zeros(n)
         self.completion_time = np.full(n, np.nan)
         self.isolated_seconds = np.zeros(n)
@@ -366,6 +379,11 @@ class _Behind:
     needs: Need
     running: Assignment | None
 
+    def of(self, jobs: _Ids) -> _Behind:
+        """The same of some of the jobs (positions)."""
+        part = self.active.take(jobs), self.at.take(jobs)
+        return _Behind(self.table, *part, self.clock, self.cluster, self.gpu_prices, self.needs, None)
+
     def column(self, name: str) -> NDArray[Any]:
         """(n, ...) of the active jobs; much faster than an index for a matrix."""
         values: NDArray[Any] = getattr(self.table, name)
@@ -384,6 +402,11 @@ class _Behind:
     def deadline_options(self) -> DeadlineOptions | None:
         """All deadlines of the jobs."""
         return self.table.deadline_options.take(self.at) if Need.DEADLINE_OPTIONS in self.needs else None
+
+    def predicted_seconds(self) -> _Floats:
+        """(n,) predicted lengths."""
+        known = Need.PREDICTIONS in self.needs
+        return self.column("predicted_seconds") if known else np.zeros(len(self.at))
 
     def prices(self) -> _Floats:
         """(M,) dollars per GPU hour."""
@@ -417,6 +440,8 @@ class _Behind:
 # Steps that are counted in larger batches from one decision to the next can take isolated time below zero.
 _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "n_jobs": lambda behind, _: len(behind.active),
+    "ids": lambda behind, _: behind.active,
+    "predicted_seconds": lambda behind, _: behind.predicted_seconds(),
     "rates": lambda behind, _: behind.column("rates"),
     "scale_factors": lambda behind, _: behind.column("scale_factor"),
     "throughputs": lambda behind, state: ThroughputMatrix.trusted(
@@ -485,6 +510,12 @@ def _deadlines(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> ND
         with np.errstate(divide="ignore"):
             duration = np.where(np.isnan(duration), trace.total_steps / speed, duration)
     return np.where(np.isnan(trace.deadline), trace.arrival_time + trace.slo * duration, trace.deadline)
+
+
+def _predicted(trace: Trace, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N,) the predictions of the trace; the length on the fastest type for a job without, 0 where none can run it."""
+    length = quotient(trace.total_steps, rates.max(axis=1, initial=0.0), 0.0)
+    return np.where(np.isnan(trace.predicted_seconds), length, trace.predicted_seconds)
 
 
 def _options(trace: Trace, deadline: NDArray[np.float64]) -> DeadlineOptions:

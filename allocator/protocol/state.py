@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import take, without_sharing
+from allocator.room import CountedGpus, Room
 from throughputs import InputError, PackedColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ _COLUMNS = {
     "gpu_seconds": _Column(0.0),
     "lost_seconds": _Column(0.0),
     "unsaved_steps": _Column(0.0),
+    "predicted_seconds": _Column(0.0),
 }
 
 
@@ -121,6 +123,10 @@ class ClusterState:
     slot_seconds : decisions are at least so many seconds apart; 0: the world looks at everything at once.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
+    predicted_seconds : (N,) how long each job was predicted to run on its GPUs, before it began; where the trace has no
+        prediction, its true length on its fastest type (`Need.PREDICTIONS`; zeros for policies without).
+    ids : (N,) numbers of the jobs, ascending and never used again; positions where a state stands for itself.
+    room_source : gives the room that `room` answers with; None: by the number of GPUs that nobody of `running` has.
 
     Raises
     ------
@@ -153,6 +159,8 @@ class ClusterState:
     gpu_seconds: NDArray[np.float64]
     lost_seconds: NDArray[np.float64]
     unsaved_steps: NDArray[np.float64]
+    predicted_seconds: NDArray[np.float64]
+    ids: NDArray[np.int64]
     running: Assignment
     colocation: PackedColumns | None
     job_types: NDArray[np.object_] | None
@@ -166,6 +174,7 @@ class ClusterState:
     slot_seconds: float
     upcoming: UpcomingRounds | None
     warm_start: WarmStart | None
+    room_source: Callable[[], Room] | None
 
     def __init__(
         self,
@@ -201,7 +210,8 @@ class ClusterState:
         self.more_arrivals, self.slot_seconds = more_arrivals, slot_seconds
         self.restart_seconds = restart_seconds
         self.rates_version = rates_version
-        self.upcoming, self.warm_start = upcoming, warm_start
+        self.upcoming, self.warm_start, self.room_source = upcoming, warm_start, None
+        self.ids = np.arange(self.n_jobs)
         self._set_columns(_with_both_deadlines(columns, clock))
         self._check_views()
 
@@ -258,6 +268,7 @@ class ClusterState:
             rates_version=0,
             slot_seconds=0.0,
             restart_seconds=0.0,
+            room_source=None,
             _sources=sources,
             _behind=behind,
         )
@@ -281,6 +292,30 @@ class ClusterState:
     def close(self) -> None:
         """Nothing more can be read on demand."""
         self.__dict__.update(_sources={}, _behind=None)
+
+    def room(self) -> Room:
+        """The GPUs that are free now, to try gangs on: what the placement in force has room for."""
+        if self.room_source is not None:
+            return self.room_source()
+        rows = self.running
+        free = (self.capacity - rows.gpus_used(len(self.capacity))).tolist()
+        held = {
+            job: (pool, tuple(range(gpus)))
+            for job, pool, gpus in zip(rows.jobs.tolist(), rows.pool.tolist(), rows.gpus.tolist(), strict=True)
+        }
+        return Room([CountedGpus(count) for count in free], held.__getitem__)
+
+    def columns_of(self, jobs: NDArray[np.int64]) -> ClusterState:
+        """The state of some jobs (positions, ascending), for their columns alone: nobody runs or shares in it.
+
+        Of a state that is read on demand, nothing is read of other jobs.
+        """
+        behind = self.__dict__.get("_behind")
+        if behind is None:
+            return self.subset(jobs)
+        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs))
+        part.rates_version = self.rates_version
+        return part
 
     def subset(self, jobs: NDArray[np.intp]) -> ClusterState:
         """The same state with some of its jobs only (positions)."""

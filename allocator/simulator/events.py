@@ -74,6 +74,7 @@ class EventExecution:
         world.core.restart_seconds = self._cost.dearest(int(cluster.capacity.max(initial=1)))
         self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
+        self._stop_rules = [rule for rule in self._rules if rule.notes_stops]
         self._server = servers_of(cluster) if settings.unconsolidated_throughputs else []
         world.jobs.register("ready_time", 0.0)
         if self._starts_cost:
@@ -110,7 +111,7 @@ class EventExecution:
     def wait(self, decision: Decision) -> None:
         """Nobody runs until the next event."""
         world = self.world
-        self.leases.follow(decision, world.clock, self._table)
+        self._follow(decision)
         until = self.seen_at(self._horizon(decision))
         self._note_standstill(until, trouble=until == np.inf)
         if until < np.inf:
@@ -124,12 +125,24 @@ class EventExecution:
             return
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
-        self.leases.follow(decision, world.clock, table)
+        self._follow(decision)
         stretch = Stretch(world.clock, decision, at, self._begin(decision, at))
         for rule in self._rules:
             rule.begin(stretch)
         rates = self._rates(decision)
         self._pass_time(stretch, rates, rows.jobs, rates)
+
+    def _follow(self, decision: Decision) -> None:
+        """Note who starts and who stops by a decision."""
+        self.leases.follow(decision, self.world.clock, self._table)
+        if not self._stop_rules or not len(decision.transition.stop):
+            return
+        stopped = decision.before.take(among_ids(decision.before.jobs, decision.transition.stop))
+        stopped = stopped.take(among_ids(stopped.jobs, self.world.core.active))
+        if len(stopped):
+            at, rates = self._table.rows(stopped.jobs), self._truth.rates_of(stopped, self._table.colocation_group)
+            for rule in self._stop_rules:
+                rule.stop(stopped, at, rates)
 
     def _begin(self, decision: Decision, at: _Ids) -> _Floats | float:
         """When the rows begin to train, seconds; (K,) where starts cost time. `at` is where their jobs are.

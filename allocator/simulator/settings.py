@@ -103,6 +103,11 @@ class SimulatorSettings:
     overhead_restart_seconds : what that costs everybody in addition, and known sets of GPUs are forgotten.
     overhead_while_arrivals : time is lost only as long as more jobs are to arrive.
     overhead_delays_end : whether time lost in a stretch delays an end in it: "always", or at "restarts" only.
+    end_delay_seconds : a job keeps its GPUs for so long after its last step, and is through only then: simulators that
+        go second by second may look for those who have ended before they count the second.
+    preemption_penalty_by_gpus : pairs (GPUs, seconds), ascending: a job that has so many GPUs or more and is stopped
+        by a decision at an event has so much more to do; that counts into the time that policies see it needs. Between
+        events only.
     gang_rates : how fast a job goes with its own number of GPUs: "table": as the throughputs say; "duration": as the
         trace says, its steps over its duration.
 
@@ -148,6 +153,8 @@ class SimulatorSettings:
     overhead_restart_seconds: float = 0.0
     overhead_while_arrivals: bool = False
     overhead_delays_end: Literal["always", "restarts"] = "always"
+    end_delay_seconds: float = 0.0
+    preemption_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
     gang_rates: Literal["table", "duration"] = "table"
 
     @property
@@ -182,6 +189,7 @@ class SimulatorSettings:
             "overhead_base_seconds",
             "overhead_doubling_seconds",
             "overhead_restart_seconds",
+            "end_delay_seconds",
         ):
             value = getattr(self, name)
             if value is not None and not value >= 0:
@@ -192,12 +200,16 @@ class SimulatorSettings:
         if "slot" in (self.ends, self.overhead_restart_decisions) and not self.slot_seconds >= 1:
             expected = "at least 1 where ends or overhead_restart_decisions go by the slot"
             raise InputError("simulator settings", field="slot_seconds", found=self.slot_seconds, expected=expected)
-        counts = [gpus for gpus, _ in self.restart_penalty_by_gpus]
-        costs = [cost for _, cost in (*self.restart_penalty_by_gpus, *self.restart_penalty_by_job_type)]
-        if counts != sorted(set(counts)) or any(not cost >= 0 for cost in costs):
-            given = (self.restart_penalty_by_gpus, self.restart_penalty_by_job_type)
-            expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
-            raise InputError("simulator settings", field="restart_penalty_by_gpus", found=given, expected=expected)
+        for name, others in (
+            ("restart_penalty_by_gpus", self.restart_penalty_by_job_type),
+            ("preemption_penalty_by_gpus", ()),
+        ):
+            by_gpus = getattr(self, name)
+            counts = [gpus for gpus, _ in by_gpus]
+            if counts != sorted(set(counts)) or any(not cost >= 0 for _, cost in (*by_gpus, *others)):
+                given = (by_gpus, others) if others else by_gpus
+                expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
+                raise InputError("simulator settings", field=name, found=given, expected=expected)
         if self.deadline_measure not in ("first", "last", "value"):
             measure, expected = self.deadline_measure, "first, last or value"
             raise InputError("simulator settings", field="deadline_measure", found=measure, expected=expected)

@@ -30,6 +30,7 @@ from throughputs.errors import InputError, one_of
 from throughputs.files import TABLE_KINDS, file_kind, read_frame, read_text, source_of, write_frame, write_text
 from throughputs.trace import Trace
 from throughputs.traces.named_formats import NAMED_FORMATS, format_of_columns
+from throughputs.traces.virtual_clusters.predictions import with_predictions
 
 __all__ = ["TRACE_FORMATS", "named_format", "read_trace", "write_trace"]
 
@@ -125,6 +126,7 @@ _DEFAULTS: dict[str, object] = {
     "slo": np.nan,
     "deadline": np.nan,
     "deadline_options": (),
+    "predicted_seconds": np.nan,
     "mode": "static",
     "entity": "",
     "user": "",
@@ -133,17 +135,26 @@ _DEFAULTS: dict[str, object] = {
 }
 
 
-def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_seconds: float | None = None) -> Trace:
+def read_trace(
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    *,
+    time_unit_seconds: float | None = None,
+    predictions: str | os.PathLike[str] | None = None,
+) -> Trace:
     """Trace from a file.
 
     Parameters
     ----------
     path : file; unpacked when its name ends in ``.gz``; ``-``: standard input.
     format : "gavel" (10 fields), "gavel7" (7), "shockwave" (12), "table" (named columns: ``.csv``,
-        ``.csv.gz``, ``.parquet``), "elasticflow", "chronus" and "pollux" (tables with the columns of those systems),
+        ``.csv.gz``, ``.parquet``), "elasticflow", "chronus", "pollux" and "lucid" (tables with the columns of those
+        systems),
         or "auto" to tell by the extension and the number of fields or the names of the columns.
     time_unit_seconds : seconds in one unit of the times of a table of ElasticFlow, Chronus or Pollux. Where it is not
         said, 1, and for traces of Chronus without batch sizes, such as those of Philly, 60: these count minutes.
+    predictions : file with a predicted length for each job of a table that has a column job_id
+        (`throughputs.traces.virtual_clusters.predictions`); None: the trace has its own or none.
 
     Raises
     ------
@@ -158,17 +169,22 @@ def read_trace(path: str | os.PathLike[str], format: str = "auto", *, time_unit_
     if format in ("table", *NAMED_FORMATS) or (format == "auto" and file_kind(path) in TABLE_KINDS):
         _check_table_extension(path)
         frame, first_line = read_frame(path)
+        if predictions is not None:
+            frame = with_predictions(frame, source_of(path), predictions)
         format = format_of_columns(frame.columns.tolist()) if format == "auto" else format
         if format in NAMED_FORMATS:
             return NAMED_FORMATS[format](frame, source_of(path), first_line, time_unit_seconds)
         return Trace.from_frame(frame, source=source_of(path), first_line=first_line)
+    if predictions is not None:
+        expected = "a table with a column job_id, where predictions are in a file of their own"
+        raise InputError(path, found="a text format", expected=expected)
     lines = _lines(path)
     fields = TEXT_FORMATS[_detect(path, lines) if format == "auto" else format]
     return _parse(path, lines, fields)
 
 
 def named_format(path: str | os.PathLike[str]) -> str:
-    """Name of the system whose table a file is, "elasticflow", "chronus" or "pollux"; empty for any other trace."""
+    """Name of the system whose table a file is, one of `NAMED_FORMATS`; empty for any other trace."""
     path = Path(path)
     if file_kind(path) not in TABLE_KINDS:
         return ""

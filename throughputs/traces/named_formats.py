@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from throughputs.trace import Trace
 from throughputs.traces.deadline_traces import chronus, elasticflow
 from throughputs.traces.goodput_traces import pollux
+from throughputs.traces.virtual_clusters.lucid import lucid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +18,12 @@ __all__ = ["NAMED_FORMATS", "NamedFormat", "format_of_columns"]
 NamedFormat = Callable[["pd.DataFrame", str, int, float | None], Trace]
 """Makes a trace of a table, its source, the line of its first row, and the seconds in one unit of its times."""
 
-NAMED_FORMATS: dict[str, NamedFormat] = {"elasticflow": elasticflow, "chronus": chronus, "pollux": pollux}
+NAMED_FORMATS: dict[str, NamedFormat] = {
+    "elasticflow": elasticflow,
+    "chronus": chronus,
+    "pollux": pollux,
+    "lucid": lucid,
+}
 """Readers of tables with other columns than our own, by name."""
 
 
@@ -27,4 +33,6 @@ def format_of_columns(columns: Sequence[object]) -> str:
         return "chronus"
     if {"application", "num_replicas"} <= set(columns):
         return "pollux"
+    if {"vc", "gpu_num", "batchsize"} <= set(columns):
+        return "lucid"
     return "elasticflow" if {"submit_time", "submission_time"} & set(columns) else "table"

@@ -37,12 +37,9 @@ def make_cluster(text: str, gpus_per_server: str | None, accelerator: str | None
 
     `accelerator` is the type of a cluster that a file describes.
     """
-    if ":" not in text and Path(text).suffix.lower() == ".csv":
+    if ":" not in text and text.lower().endswith((".csv", ".csv.gz")):
         if gpus_per_server is not None:
             raise InputError("--gpus-per-server", found=gpus_per_server, expected=f"nothing, as {text} says it")
-        if accelerator is None:
-            expected = "an accelerator type for the GPUs of that file (--accelerator TYPE)"
-            raise InputError("--cluster", found=text, expected=expected)
         return read_cluster(text, accelerator)
     cluster = Cluster.parse(text, gpus_per_server)
     if cluster.total_gpus == 0:

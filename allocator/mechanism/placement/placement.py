@@ -21,14 +21,16 @@ from allocator.cluster import Cluster
 from allocator.mechanism.placement.buddy import Buddy
 from allocator.mechanism.placement.gangs import Consolidated, FirstFit, Gang, Gpus, PoolRule
 from allocator.mechanism.placement.local_search import LocalSearch
-from allocator.mechanism.placement.roster import NOT_RUNNING, Roster, runs_as
+from allocator.mechanism.placement.roster import NOT_RUNNING, Change, Roster, runs_as
+from allocator.mechanism.placement.whole import FreeServers, WholeServers
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.transition import Transition
+from allocator.room import CountedGpus, FreeGpus
 from throughputs import InputError
 
 __all__ = ["Placement", "PlacementRule"]
 
-PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search"]
+PlacementRule = Literal["in_order", "consolidated", "buddy", "local_search", "best_fit", "first_fit"]
 
 _Ids = NDArray[np.int64]
 
@@ -58,6 +60,8 @@ class Placement:
 
     - ``local_search``: as ``consolidated``, larger or smaller gangs first, whichever leaves gangs on fewer servers
       (`allocator.mechanism.placement.local_search`).
+    - ``best_fit``, ``first_fit``: gangs stand on as few servers as their size allows, first come, first placed; one for
+      which there is no such room waits (`allocator.mechanism.placement.whole`). Otherwise as ``consolidated``.
 
     Of gangs of one size, the one that comes first in the assignment chooses first. Work is in proportion to what
     changes: some array operations for all rows, Python for the others only.
@@ -90,6 +94,7 @@ class Placement:
     def _clear(self) -> None:
         self._roster = Roster()
         self._pools = _pool_rules(self._cluster, self.rule, self._roster.row_of)
+        self._lets_wait = any(isinstance(rule, WholeServers) for rule in self._pools)
         self._left: list[int] = self._cluster.capacity.tolist()
         self._gpus: dict[int, Gpus] = {}
         self._tuples: tuple[Gpus, ...] | None = None
@@ -109,9 +114,17 @@ class Placement:
         return self._tuples
 
     def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
-        """The same, but answers only what changes: `Transition.rows` have other GPUs than before or had none."""
+        """The same, but answers only what changes: `Transition.rows` have other GPUs than before or had none.
+
+        Under a rule that lets gangs wait, `Transition.next` is the assignment without those who do.
+        """
         self.migrated = _NONE
         change = self._roster.change_to(assignment)
+        if change is not None and self._lets_wait:
+            waits = self._without_room(change)
+            if waits:
+                assignment = assignment.without(np.array(waits, dtype=np.int64))
+                change = self._roster.change_to(assignment)
         if change is None:
             return Transition.nothing(assignment)
         fixed = _FREE if hold is None or not len(hold) else frozenset(hold.tolist())
@@ -133,6 +146,53 @@ class Placement:
     def gpus_of(self, job: int) -> Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
         return self._gpus[job]
+
+    def pool_of(self, job: int) -> int:
+        """Position of the pool of a job of the last assignment; KeyError for others."""
+        return self._pool_of_gpu[self._gpus[job][0]]
+
+    def room(self, gone: Sequence[int] = ()) -> list[FreeGpus]:
+        """What is free of each pool, to be tried on, when the jobs that are `gone` (ids) have given back theirs."""
+        pools = zip(self._pools, self._left, strict=True)
+        free: list[FreeGpus] = [
+            rule.room() if isinstance(rule, WholeServers) else CountedGpus(left) for rule, left in pools
+        ]
+        left = self._roster.codes_of([job for job in gone if job in self._gpus])
+        self._give_back(free, left)
+        return free
+
+    def _give_back(self, free: Sequence[FreeGpus | None], stopped: Mapping[int, int]) -> None:
+        """To the `free` GPUs of each pool add those of jobs that stop, which ran as these codes.
+
+        GPUs on which another job goes on are not free.
+        """
+        for job, code in stopped.items():
+            pool, _, partner = runs_as(code)
+            own = free[pool]
+            if own is not None and (partner < 0 or (partner in stopped and job < partner)):
+                own.give_back(self._gpus[job])
+
+    def _without_room(self, change: Change) -> list[int]:
+        """Ids of the jobs that would start and find no room."""
+        rows = change.rows[change.before == NOT_RUNNING]
+        if not len(rows):
+            return []
+        free: list[FreeServers | None] = [
+            rule.room() if isinstance(rule, WholeServers) else None for rule in self._pools
+        ]
+        self._give_back(free, dict(zip(change.stopped.tolist(), change.stopped_before.tolist(), strict=True)))
+        wanted = change.assignment.take(rows)
+        starting = set(wanted.jobs.tolist())
+        columns = wanted.jobs.tolist(), wanted.pool.tolist(), wanted.gpus.tolist(), wanted.partner.tolist()
+        waits: list[int] = []
+        for job, pool, size, partner in zip(*columns, strict=True):
+            room = free[pool]
+            # One that joins a job which runs needs no more GPUs.
+            if room is None or (partner >= 0 and (partner not in starting or partner < job)):
+                continue
+            if not room.take(size):
+                waits += [job] if partner < 0 else [job, partner]
+        return waits
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as numbers and int64 arrays: the last assignment, and its GPUs row by row."""
@@ -300,12 +360,14 @@ def _pool_rules(cluster: Cluster, rule: PlacementRule, row_of: Callable[[int], i
         capacity, per_server = int(cluster.gpus[name]), int(cluster.gpus_per_server[name])
         if rule == "in_order":
             rules.append(FirstFit(first, capacity, row_of))
-        elif rule in ("consolidated", "local_search") and per_server == 1:
+        elif rule != "buddy" and per_server == 1:
             rules.append(FirstFit(first, capacity, None))
         elif rule == "consolidated":
             rules.append(Consolidated(first, capacity, per_server))
         elif rule == "local_search":
             rules.append(LocalSearch(first, capacity, per_server))
+        elif rule == "best_fit" or rule == "first_fit":
+            rules.append(WholeServers(first, capacity, per_server, rule))
         else:
             rules.append(Buddy(first, capacity, per_server))
     return rules

@@ -125,6 +125,10 @@ class Roster:
         self._code[change.assignment.jobs[change.rows]] = change.now
         self.last = change.assignment
 
+    def codes_of(self, jobs: list[int]) -> dict[int, int]:
+        """What some jobs of the last assignment run as, by job."""
+        return {job: int(self._code[job]) for job in jobs}
+
     def row_of(self, job: int) -> int:
         """The row of one of the jobs of the assignment that was last looked at."""
         self._number_rows()

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,11 +110,13 @@ class Tiresias(PlanPolicy):
     published_limits : demotions as the published simulator reckons them: a job of s GPUs is next looked at for a limit
         when ``(limit - r) / s`` whole seconds have passed, too late for gangs unless something else happens, and falls
         by one queue at a time.
+    line : who goes first in a queue: "turn": as above; "arrival": who arrived first, wherever the job has been before.
     """
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
     promote_after: float | None = 8.0
     published_limits: bool = False
+    line: Literal["turn", "arrival"] = "turn"
 
     needs: ClassVar[Need] = Need.SERVICE
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
@@ -127,6 +129,8 @@ class Tiresias(PlanPolicy):
         if self.promote_after is not None and not self.promote_after > 0:
             expected = "a factor above 0, or None"
             raise InputError("policy tiresias", field="promote_after", found=self.promote_after, expected=expected)
+        if self.line not in ("turn", "arrival"):
+            raise InputError("policy tiresias", field="line", found=self.line, expected="turn or arrival")
 
     def new_memory(self) -> TiresiasMemory:
         """Empty queues."""
@@ -145,7 +149,7 @@ class Tiresias(PlanPolicy):
         if self.promote_after is not None:
             self._promote(state, memory, ran, attained, self.promote_after)
             attained = state.gpu_seconds - memory.spent
-        order = (memory.queue * _TURNS + memory.turn).argsort(kind="stable")
+        order = self._line(state, memory)
         gpus = state.scale_factors
         chosen, pool = fill_in_order(order, gpus, state.rates, state.capacity)
         waits = np.ones(state.n_jobs, dtype=np.bool_)
@@ -159,6 +163,11 @@ class Tiresias(PlanPolicy):
             seconds = min(seconds, float(left.min(initial=np.inf)))
         assignment = Assignment.of(chosen, pool, gpus.take(chosen))
         return Plan((PlanStep(assignment, max(seconds, _SHORTEST_STEP)),))
+
+    def _line(self, state: ClusterState, memory: TiresiasMemory) -> _Ids:
+        """(N,) positions, the first in line first."""
+        turn = memory.turn if self.line == "turn" else state.ids
+        return np.asarray((memory.queue * _TURNS + turn).argsort(kind="stable"))
 
     def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array) -> None:
         """Let those down who have attained so many GPU seconds (N,) since their last promotion."""

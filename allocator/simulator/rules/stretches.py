@@ -2,19 +2,20 @@
 
 A stretch goes from one event to the next. A rule may say what a decision costs those who run on, when a job that has
 done its last step counts as through, and how long the world waits before it looks. The loop knows none of them by name.
-Source of those here: ElasticFlow (Gu et al., ASPLOS 2023, public artifact).
+Sources of those here: ElasticFlow (Gu et al., ASPLOS 2023, public artifact) and Lucid (Hu et al., ASPLOS 2023, public
+artifact).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.mechanism.core import DecisionCore
-from allocator.protocol.assignment import among_ids
+from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from throughputs.numerics import log2
@@ -60,10 +61,20 @@ class Stretch:
 
 
 class StretchRule:
-    """Does nothing."""
+    """Does nothing.
+
+    Attributes
+    ----------
+    notes_stops : whether the rule wants to be told of jobs that are stopped before they are through.
+    """
+
+    notes_stops: ClassVar[bool] = False
 
     def bind(self, jobs: JobTable, core: DecisionCore) -> None:
         """Register what the rule keeps for each job."""
+
+    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
+        """The (K,) rows ran at these `rates` (K,), steps/s, and are stopped; their jobs are `at` (K,) in the table."""
 
     def begin(self, s: Stretch) -> None:
         """Change when rows begin to train; `finish` is not known yet."""
@@ -192,6 +203,42 @@ class DecisionsCostTime(StretchRule):
         self._restarts, self._known = state["restarts"], {tuple(group) for group in state["known"]}
 
 
+class PreemptionsCostWork(StretchRule):
+    """A job that is stopped loses steps, possibly more than it has done: it has so much more to do.
+
+    Parameters
+    ----------
+    by_gpus : pairs (GPUs, seconds), ascending: what a job of so many GPUs or more loses, as time at the rate at which
+        it ran.
+    """
+
+    notes_stops = True
+
+    def __init__(self, by_gpus: tuple[tuple[int, float], ...]) -> None:
+        self._counts = np.array([gpus for gpus, _ in by_gpus], dtype=np.int64)
+        self._seconds = np.array([0.0, *(seconds for _, seconds in by_gpus)])
+
+    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
+        """Steps done are in the table."""
+        self._jobs = jobs
+
+    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
+        """Take steps back."""
+        self._jobs.steps_done[at] -= rates * self._seconds[self._counts.searchsorted(rows.gpus, side="right")]
+
+
+class EndsLate(StretchRule):
+    """A job is through some time after its last step, and has its GPUs until then."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def shape(self, s: Stretch) -> None:
+        """Later."""
+        s.finish = s.finish + self._seconds
+        s.judged = s.judged + self._seconds
+
+
 class EndsInWholeSeconds(StretchRule):
     """A job is through at the next whole second of its training."""
 
@@ -257,6 +304,10 @@ def stretch_rules(settings: SimulatorSettings) -> list[StretchRule]:
     if settings.ends != "exact":
         slots = EndsWithSlots(settings.slot_seconds, waits_at_deadline=settings.late_jobs_wait)
         rules.append(EndsInWholeSeconds() if settings.ends == "second" else slots)
+    if settings.end_delay_seconds:
+        rules.append(EndsLate(settings.end_delay_seconds))
+    if settings.preemption_penalty_by_gpus:
+        rules.append(PreemptionsCostWork(settings.preemption_penalty_by_gpus))
     if settings.overhead != "off":
         every = settings.overhead_restart_decisions
         cost = OverheadCost(

@@ -1,0 +1,136 @@
+"""Placement that waits for servers: a gang stands on as few servers as its size allows, or it does not start.
+
+Source: Hu et al. (Helios), SC 2021, and Hu et al. (Lucid), ASPLOS 2023: "consolidated" placement of their simulators.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from allocator.mechanism.placement.gangs import Consolidated, Gang, Gpus
+
+__all__ = ["FreeServers", "WholeServers"]
+
+Fit = Literal["best_fit", "first_fit"]
+
+
+def _lowest(servers: int) -> int:
+    """Of servers as bits the one with the lowest number, as a bit."""
+    return servers & -servers
+
+
+def servers_for(size: int, with_free: list[int], fit: Fit) -> list[tuple[int, int]] | None:
+    """The servers that a gang gets, as (server as a bit, GPUs on it); None where it finds no room.
+
+    Parameters
+    ----------
+    size : GPUs of the gang.
+    with_free : by number of free GPUs the servers that have so many, as bits; the last entry are those that idle.
+    fit : "best_fit": what does not fill servers goes to the one with fewest free GPUs that has room, and beside whole
+        servers to the one with most; "first_fit": to the first one with room.
+    """
+    per_server = len(with_free) - 1
+    whole, rest = divmod(size, per_server)
+    if not whole:
+        server = _with_room(rest, with_free, fit)
+        return [(server, rest)] if server else None
+    idle = with_free[per_server]
+    if idle.bit_count() < whole:
+        return None
+    taken = []
+    for _ in range(whole):
+        taken.append((_lowest(idle), per_server))
+        idle &= idle - 1
+    if rest:
+        left = [*with_free[:-1], idle]
+        if fit == "best_fit":
+            most = max((free for free in range(per_server + 1) if left[free]), default=0)
+            server = _lowest(left[most]) if most >= rest else 0
+        else:
+            server = _with_room(rest, left, fit)
+        if not server:
+            return None
+        taken.append((server, rest))
+    return taken
+
+
+def _with_room(size: int, with_free: list[int], fit: Fit) -> int:
+    """A server, as a bit, with room for all of a gang; 0: none has."""
+    if fit == "best_fit":
+        for servers in with_free[size:]:
+            if servers:
+                return _lowest(servers)
+        return 0
+    able = 0
+    for servers in with_free[size:]:
+        able |= servers
+    return _lowest(able)
+
+
+class FreeServers:
+    """What is free in a pool, server by server; a copy on which a policy may try (`allocator.room`)."""
+
+    def __init__(self, with_free: list[int], first: int, fit: Fit) -> None:
+        self._with_free = with_free.copy()
+        self._first, self._per_server, self._fit = first, len(with_free) - 1, fit
+
+    @property
+    def count(self) -> int:
+        """GPUs that are free."""
+        return sum(free * servers.bit_count() for free, servers in enumerate(self._with_free))
+
+    def take(self, gpus: int) -> bool:
+        """Take GPUs for a gang as placement does; False where it finds no room."""
+        with_free = self._with_free
+        taken = servers_for(gpus, with_free, self._fit)
+        if taken is None:
+            return False
+        for server, count in taken:
+            self._move(server, -count)
+        return True
+
+    def give_back(self, gpus: Gpus) -> None:
+        """These ids are free."""
+        by_server: dict[int, int] = {}
+        for gpu in gpus:
+            server = (gpu - self._first) // self._per_server
+            by_server[server] = by_server.get(server, 0) + 1
+        for server, count in by_server.items():
+            self._move(1 << server, count)
+
+    def _move(self, server: int, more: int) -> None:
+        """The server (as a bit) has so many more free GPUs."""
+        with_free = self._with_free
+        free = next(i for i, servers in enumerate(with_free) if servers & server)
+        with_free[free] ^= server
+        with_free[free + more] ^= server
+
+
+class WholeServers(Consolidated):
+    """Gangs keep their GPUs; new ones, in the order of their rows, get the fewest servers that can hold them.
+
+    Who finds no room is not to be placed (`room`). A gang that is resized where no server has room for it all is
+    spread as by `Consolidated`: it runs already.
+    """
+
+    def __init__(self, first: int, capacity: int, per_server: int, fit: Fit) -> None:
+        super().__init__(first, capacity, per_server)
+        self._fit = fit
+
+    def room(self) -> FreeServers:
+        """What is free now."""
+        return FreeServers(self._with_free, self._first, self._fit)
+
+    def place(self, gangs: list[Gang]) -> dict[int, Gpus]:
+        """See PoolRule."""
+        return self._place_in_order(gangs)
+
+    def _take(self, size: int) -> Gpus:
+        """Take `size` free GPUs on whole servers, else as they are."""
+        servers = servers_for(size, self._with_free, self._fit) if size else []
+        if servers is None:
+            return super()._take(size)
+        taken: list[int] = []
+        for server, count in servers:
+            taken += self._take_on(server.bit_length() - 1, count)
+        return tuple(sorted(taken))

@@ -1,0 +1,96 @@
+"""Lines in which jobs wait for their GPUs and are not preempted: by arrival, by length, by predicted GPU time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar
+
+import numpy as np
+
+from allocator.policies.base.programs import Array
+from allocator.policies.base.waiting_line import LinePolicy
+from allocator.protocol import ClusterState
+from allocator.registry import register
+from throughputs import InputError
+from throughputs.numerics import quotient
+
+__all__ = ["FirstComeFirstServed", "QuasiShortestServiceFirst", "ShortestJobFirst"]
+
+
+@register(
+    "fcfs",
+    paper="folklore; EASY backfilling: Lifka, JSSPP 1995; as FIFO in Hu et al. (Helios), SC 2021, sec. 4.2",
+    program="in order of arrival: a gang on the fastest type with room, kept to its end",
+)
+@dataclass(frozen=True)
+class FirstComeFirstServed(LinePolicy):
+    """First come, first served, between events: the first job in line starts as soon as it finds room.
+
+    The line of batch schedulers, with `backfill` if wanted. A job keeps its GPUs to its end. `fifo` is Gavel's baseline
+    of this name, which decides in rounds and draws accelerator types.
+    """
+
+    in_order_of_rows: ClassVar[bool] = True
+
+    def key(self, state: ClusterState) -> Array:
+        """(N, 1) all alike: ids ascend with arrival."""
+        return np.zeros((state.n_jobs, 1))
+
+
+@register(
+    "sjf",
+    paper="folklore; as SJF in Hu et al. (Helios), SC 2021, sec. 4.2",
+    program="in order of n_i / max_j T_ij: a gang on the fastest type with room, kept to its end",
+)
+@dataclass(frozen=True)
+class ShortestJobFirst(LinePolicy):
+    """Shortest job first: of those who wait the one that needs least time starts next, and keeps its GPUs to its end.
+
+        in order of   n_i / max_j T_ij
+
+    n: steps. That needs to know how long jobs take; `qssf` goes by predictions, `srtf` preempts.
+    """
+
+    def key(self, state: ClusterState) -> Array:
+        """(N, 1) seconds on the fastest type."""
+        fastest: Array = reduce(np.maximum, state.rates.T)
+        return quotient(state.steps_remaining, fastest, np.inf)[:, None]
+
+
+@register(
+    "qssf",
+    paper="Hu et al. (Helios), SC 2021, sec. 4.2 (Quasi-Shortest-Service-First)",
+    program="in order of s_i p_i: a gang on the fastest type with room, kept to its end",
+)
+@dataclass(frozen=True)
+class QuasiShortestServiceFirst(LinePolicy):
+    """Start those first who are predicted to take least GPU time, and leave them their GPUs to the end.
+
+        in order of   s_i p_i
+
+    s: GPUs of the gang; p: predicted length in seconds, from the trace (column predicted_seconds). A job without a
+    prediction counts with its true length.
+
+    Parameters
+    ----------
+    burst_seconds : jobs that come to an empty line stand there by their GPUs alone for so long, as in the published
+        simulator, which has no predictions in the second of a burst (1.0); 0: never.
+    """
+
+    burst_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.burst_seconds < np.inf:
+            expected = "seconds of at least 0"
+            raise InputError("policy qssf", field="burst_seconds", found=self.burst_seconds, expected=expected)
+
+    def key(self, state: ClusterState) -> Array:
+        """(N, 2) GPU seconds, then GPUs."""
+        gpus = state.scale_factors.astype(np.float64)
+        return np.stack([state.predicted_seconds * gpus, gpus], axis=1)
+
+    def first_key(self, state: ClusterState) -> tuple[Array, float] | None:
+        """(N, 1) GPUs."""
+        return (state.scale_factors.astype(np.float64)[:, None], self.burst_seconds) if self.burst_seconds else None

@@ -1,0 +1,1 @@
+"""Logs of clusters that are divided into virtual ones, and predictions of how long their jobs run."""
