@@ -21,7 +21,8 @@ from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.leases import Leases
 from allocator.simulator.rounds import servers_of, spread_gangs
-from allocator.simulator.rules.stretches import Stretch, stretch_rules
+from allocator.simulator.rules.base import Stretch
+from allocator.simulator.rules.stretches import stretch_rules
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -126,11 +127,10 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self._follow(decision)
-        stretch = Stretch(world.clock, decision, at, self._begin(decision, at))
+        stretch = Stretch(world.clock, decision, at, self._begin(decision, at), self._rates(decision))
         for rule in self._rules:
             rule.begin(stretch)
-        rates = self._rates(decision)
-        self._pass_time(stretch, rates, rows.jobs, rates)
+        self._pass_time(stretch, stretch.rates, rows.jobs, stretch.rates)
 
     def _follow(self, decision: Decision) -> None:
         """Note who starts and who stops by a decision."""
@@ -286,7 +286,7 @@ class EventExecution:
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
-        self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock), rates, active, speed)
+        self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock, rates), rates, active, speed)
 
     def _tell_shares(
         self,

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from formulations.packing.jobs import PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
+from formulations.packing.jobs import Flags, PackingJobs, PackingLimits, Whole, admissible_pairs, checked_retained
 
 __all__ = ["Greedy", "HostChoice", "first_hosts"]
 
@@ -31,7 +31,7 @@ class Greedy:
     """
 
     host: Whole
-    starts: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    starts: Flags
 
 
 def _no_room(job: int) -> bool:  # noqa: ARG001
@@ -45,6 +45,7 @@ def first_hosts(
     limits: PackingLimits,
     *,
     start: Callable[[int], bool] = _no_room,
+    may_start: ArrayLike | None = None,
     place_first: bool = False,
     choice: HostChoice = "first",
 ) -> Greedy:
@@ -58,6 +59,7 @@ def first_hosts(
     hosts : R running jobs that have their GPUs to themselves, in the order in which they started.
     retained : (K, K) fractions of throughput kept by kind beside kind.
     start : gives waiting job i GPUs of its own if there is room, and answers whether it did.
+    may_start : (W,) False for jobs of which it is known that `start` has no room for them; None: not known.
     place_first : whether a job looks for free GPUs before it looks for a host; as published it packs first.
     choice : which host.
     """
@@ -69,18 +71,30 @@ def first_hosts(
     both = kept + kept.T
     open_to_guests = np.concatenate([np.ones(R, dtype=np.bool_), np.zeros(W, dtype=np.bool_)])
     host, starts = np.full(W, -1, dtype=np.int64), np.zeros(W, dtype=np.bool_)
+    room = np.ones(W, dtype=np.bool_) if may_start is None else np.asarray(may_start, dtype=np.bool_)
+    # Most jobs of a long line have no choice: they are passed over.
+    has_choice: Flags = np.asarray(allowed[:, :R].any(axis=1))
+
+    def starts_now(i: int) -> bool:
+        """Whether job i starts; it is a host for others then."""
+        if not room[i] or not start(i):
+            return False
+        starts[i] = open_to_guests[R + i] = True
+        has_choice[allowed[:, R + i]] = True
+        return True
+
     for i in range(W):
-        if place_first and start(i):
-            starts[i] = open_to_guests[R + i] = True
+        if not (room[i] or has_choice[i]) or (place_first and starts_now(i)):
             continue
-        candidates = np.flatnonzero(allowed[i] & open_to_guests)
+        candidates = np.flatnonzero(allowed[i] & open_to_guests) if has_choice[i] else _NOBODY
         if len(candidates):
             together = both[guests.kind[i], everybody.kind[candidates]]
             best = candidates[together.argmax() if choice == "fastest" else 0]
             host[i], open_to_guests[best] = best, False
-        elif not place_first and start(i):
-            starts[i] = open_to_guests[R + i] = True
+        elif not place_first:
+            starts_now(i)
     return Greedy(host, starts)
 
 
+_NOBODY = np.empty(0, dtype=np.int64)
 _COLUMNS = ("gpus", "score", "length", "kind")
