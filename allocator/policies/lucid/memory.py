@@ -146,11 +146,12 @@ class LucidMemory:
                 line.waiting = [entry for entry in line.waiting if entry[2] != job]
 
     def _meet(self, state: ClusterState, new: _Ids, profiler: int, profiled_gpus: int) -> None:
-        assert state.job_types is not None
+        # Where types are not known every job is one of its own.
+        types = state.throughputs.jobs if state.job_types is None else state.job_types
         running = dict(zip(state.running.jobs.tolist(), state.running.pool.tolist(), strict=True))
         rates, sizes, seconds = state.runnable_rates, state.scale_factors, state.predicted_seconds
         for i in new.tolist():
-            job, size, kind = int(state.ids[i]), int(sizes[i]), (str(state.job_types[i]), int(sizes[i]))
+            job, size, kind = int(state.ids[i]), int(sizes[i]), (str(types[i]), int(sizes[i]))
             length = float(seconds[i]) * size
             if i in running:
                 pool = running[i]

@@ -104,6 +104,7 @@ class Lucid(PlanPolicy):
     needs: ClassVar[Need] = Need.COLOCATION | Need.PREDICTIONS
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     heterogeneity_aware: ClassVar[bool] = False
+    in_order_of_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("review_seconds", "profiling_seconds", "profiling_gpus"):
