@@ -65,13 +65,12 @@ def first_hosts(
     """
     W, R = len(guests), len(hosts)
     kept = checked_retained(retained)
-    # Of hosts the running jobs, then the waiting ones, which are open once they start.
-    everybody = PackingJobs(*(np.concatenate([getattr(hosts, c), getattr(guests, c)]) for c in _COLUMNS))
-    allowed = admissible_pairs(guests, everybody, kept, limits)
-    both = kept + kept.T
-    open_to_guests = np.concatenate([np.ones(R, dtype=np.bool_), np.zeros(W, dtype=np.bool_)])
-    host, starts = np.full(W, -1, dtype=np.int64), np.zeros(W, dtype=np.bool_)
     room = np.ones(W, dtype=np.bool_) if may_start is None else np.asarray(may_start, dtype=np.bool_)
+    # Of hosts the running jobs, then the waiting ones, which are open once they start.
+    everybody = hosts.followed_by(guests) if room.any() else hosts
+    allowed = admissible_pairs(guests, everybody, kept, limits)
+    open_to_guests = np.arange(len(everybody)) < R
+    host, starts = np.full(W, -1, dtype=np.int64), np.zeros(W, dtype=np.bool_)
     # Most jobs of a long line have no choice: they are passed over.
     has_choice: Flags = np.asarray(allowed[:, :R].any(axis=1))
 
@@ -83,13 +82,15 @@ def first_hosts(
         has_choice[allowed[:, R + i]] = True
         return True
 
-    for i in range(W):
+    for i in range(W) if room.any() else np.flatnonzero(has_choice).tolist():
         if not (room[i] or has_choice[i]) or (place_first and starts_now(i)):
             continue
         candidates = np.flatnonzero(allowed[i] & open_to_guests) if has_choice[i] else _NOBODY
         if len(candidates):
-            together = both[guests.kind[i], everybody.kind[candidates]]
-            best = candidates[together.argmax() if choice == "fastest" else 0]
+            best = candidates[0]
+            if choice == "fastest":
+                own, theirs = guests.kind[i], everybody.kind[candidates]
+                best = candidates[(kept[own, theirs] + kept[theirs, own]).argmax()]
             host[i], open_to_guests[best] = best, False
         elif not place_first:
             starts_now(i)
@@ -97,4 +98,3 @@ def first_hosts(
 
 
 _NOBODY = np.empty(0, dtype=np.int64)
-_COLUMNS = ("gpus", "score", "length", "kind")

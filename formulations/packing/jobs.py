@@ -54,6 +54,13 @@ class PackingJobs:
     def __len__(self) -> int:
         return len(self.gpus)
 
+    def followed_by(self, others: PackingJobs) -> PackingJobs:
+        """These jobs, then the others."""
+        both = object.__new__(PackingJobs)
+        for name in ("gpus", "score", "length", "kind"):
+            object.__setattr__(both, name, np.concatenate([getattr(self, name), getattr(others, name)]))
+        return both
+
 
 @dataclass(frozen=True)
 class PackingLimits:

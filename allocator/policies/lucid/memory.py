@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from allocator.protocol import ClusterState
 from formulations.packing import PackingJobs
 
-__all__ = ["Known", "Line", "LucidMemory"]
+__all__ = ["Known", "Line", "LucidMemory", "Together"]
 
 _Ids = NDArray[np.int64]
 
@@ -47,6 +47,7 @@ class Line:
     partner : who shares with whom, by id, both ways.
     guests : those of them who joined the other.
     news : whether anything has changed that the line has not been walked through since.
+    fresh : those who wait and have joined since then; None: more has changed than that.
     """
 
     waiting: list[tuple[float, int, int]] = field(default_factory=list)
@@ -55,6 +56,7 @@ class Line:
     partner: dict[int, int] = field(default_factory=dict)
     guests: set[int] = field(default_factory=set)
     news: bool = False
+    fresh: set[int] | None = None
 
     def start(self, job: int, clock: float) -> None:
         """A job has GPUs from `clock` (seconds) on."""
@@ -77,12 +79,35 @@ class Line:
             if guests_recover or other not in self.guests:
                 self.shut.discard(other)
         self.guests.discard(job)
-        self.news = True
+        self.changed()
+
+    def changed(self) -> None:
+        """Everybody who waits is to be looked at again."""
+        self.news, self.fresh = True, None
+
+    def walked(self) -> None:
+        """Everybody who waits has been looked at."""
+        self.news, self.fresh = False, set()
 
     @property
     def hosts(self) -> list[int]:
         """Who takes a guest, in the order in which they started."""
         return [job for job in self.running if job not in self.shut]
+
+
+class Together(NamedTuple):
+    """What some jobs do beside each other.
+
+    Attributes
+    ----------
+    kinds : (k,) numbers of their kinds.
+    own : (n,) the kind of each, by position among these.
+    retained : (k, k) fraction of its throughput that a kind keeps beside another; 0: may not share.
+    """
+
+    kinds: _Ids
+    own: _Ids
+    retained: NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -95,7 +120,8 @@ class LucidMemory:
     lines : by pool.
     work : (M,) predicted GPU seconds of the jobs of each pool.
     kinds : job types with numbers of GPUs, by number.
-    retained : (K, K, M) fraction of its throughput that a kind keeps beside another, by pool; nan where not known.
+    retained : (M, K, K) fraction of its throughput that a kind keeps beside another, by pool; -1 where not known.
+    columns : (n, 3) GPUs, length and kind of the jobs by id, for all ids below n.
     joined : jobs that ever stood in a line.
     last : the highest id so far.
     profiling : until when jobs are profiled, seconds, by id.
@@ -109,6 +135,7 @@ class LucidMemory:
     work: list[float] = field(default_factory=list)
     kinds: dict[tuple[str, int], int] = field(default_factory=dict)
     retained: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))
+    columns: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
     joined: int = 0
     last: int = -1
     profiling: dict[int, float] = field(default_factory=dict)
@@ -130,6 +157,9 @@ class LucidMemory:
             self._forget(set(self.jobs) - set(ids[:first_new].tolist()), guests_recover)
         if first_new < len(ids):
             self.last = int(ids[-1])
+            more = self.last + 1 - len(self.columns)
+            if more > 0:
+                self.columns = np.pad(self.columns, ((0, max(more, len(self.columns))), (0, 0)))
             self._meet(state, np.arange(first_new, len(ids)), profiler, profiled_gpus)
 
     def _forget(self, gone: set[int], guests_recover: bool) -> None:
@@ -159,7 +189,8 @@ class LucidMemory:
                 pool = profiler
             else:
                 pool = self.home(rates[i], length, state.capacity, profiler)
-            self.jobs[job] = Known(pool, size, length, self.kinds.setdefault(kind, len(self.kinds)))
+            known = self.jobs[job] = Known(pool, size, length, self.kinds.setdefault(kind, len(self.kinds)))
+            self.columns[job] = known[1:]
             if pool < 0:
                 continue
             self.work[pool] += length
@@ -185,6 +216,8 @@ class LucidMemory:
         insort(line.waiting, (key, self.joined, job))
         self.joined += 1
         line.news = True
+        if line.fresh is not None:
+            line.fresh.add(job)
 
     def home(self, rates: NDArray[np.float64], length: float, capacity: _Ids, profiler: int) -> int:
         """The pool of a job with `rates` (M,): the one that is predicted to be through with it first; -1: none."""
@@ -193,43 +226,43 @@ class LucidMemory:
         ahead = [(self.work[m] + length * fastest / float(rates[m])) / int(capacity[m]) for m in able]
         return able[ahead.index(min(ahead))] if able else -1
 
-    def known_together(self, state: ClusterState, pool: int, ids: list[int]) -> NDArray[np.float64]:
-        """(K, K) what kinds keep beside each other on a pool, with those of the jobs `ids` filled in; 0: not at all."""
-        one_of_kind = {self.jobs[job].kind: job for job in ids}
-        kinds = np.array(sorted(one_of_kind), dtype=np.int64)
-        known = self._grown(len(state.capacity))[:, :, pool]
-        if np.isnan(known[np.ix_(kinds, kinds)]).any():
-            self._read(state, pool, sorted(one_of_kind.values()))
-        return np.nan_to_num(known, nan=0.0)
+    def known_together(self, state: ClusterState, pool: int, ids: _Ids) -> Together:
+        """What the jobs `ids` do beside each other on a pool."""
+        kinds, own = np.unique(self.columns[ids, 2].astype(np.int64), return_inverse=True)
+        self._make_room(len(state.capacity))
+        fractions = self.retained[pool][kinds[:, None], kinds]
+        if (fractions < 0).any():
+            first = np.full(len(kinds), -1, dtype=np.int64)
+            first[own] = ids
+            self._read(state, pool, np.sort(first))
+            fractions = self.retained[pool][kinds[:, None], kinds]
+        return Together(kinds, own.ravel(), fractions)
 
-    def mean_retained(self, pool: int) -> NDArray[np.float64]:
-        """(K,) what a kind keeps and leaves on the average, over the kinds known so far that it may share with."""
-        kept = np.nan_to_num(self.retained[:, :, pool], nan=0.0)
-        both = np.where((kept > 0) & (kept.T > 0), (kept + kept.T) / 2.0, 0.0)
+    def mean_retained(self, pool: int, kinds: _Ids) -> NDArray[np.float64]:
+        """(k,) what `kinds` keep and leave on the average, over the kinds known so far that they may share with."""
+        kept, left = self.retained[pool][kinds], self.retained[pool][:, kinds].T
+        both = np.where((kept > 0) & (left > 0), (kept + left) / 2.0, 0.0)
         return np.asarray(both.sum(axis=1) / np.maximum(np.count_nonzero(both, axis=1), 1))
 
-    def _grown(self, pools: int) -> NDArray[np.float64]:
-        """`retained`, with room for all kinds."""
-        more = len(self.kinds) - len(self.retained)
+    def _make_room(self, pools: int) -> None:
+        """`retained` has room for all kinds."""
+        more = len(self.kinds) - self.retained.shape[1]
         if more:
-            kept = self.retained if self.retained.size else np.empty((0, 0, pools))
-            self.retained = np.pad(kept, ((0, more), (0, more), (0, 0)), constant_values=np.nan)
-        return self.retained
+            kept = self.retained if self.retained.size else np.empty((pools, 0, 0))
+            self.retained = np.pad(kept, ((0, 0), (0, more), (0, more)), constant_values=-1.0)
 
-    def _read(self, state: ClusterState, pool: int, ids: list[int]) -> None:
+    def _read(self, state: ClusterState, pool: int, ids: _Ids) -> None:
         """Note what the kinds of these jobs (ascending ids) do in pairs on a pool."""
-        columns = state.columns_of(state.ids.searchsorted(np.array(ids, dtype=np.int64))).packed
-        kinds, group = np.array([self.jobs[job].kind for job in ids]), columns.group
+        columns = state.columns_of(state.ids.searchsorted(ids)).packed
+        kinds, group = self.columns[ids, 2].astype(np.int64), columns.group
         alone = columns.alone[group, pool][:, None]
         together = columns.together[group[:, None], group, pool]
         both = (alone > 0) & (together > 0)
-        self.retained[kinds[:, None], kinds, pool] = np.where(both, together / np.where(both, alone, 1.0), 0.0)
+        self.retained[pool, kinds[:, None], kinds] = np.where(both, together / np.where(both, alone, 1.0), 0.0)
 
-    def packing_jobs(self, ids: list[int], score: NDArray[np.int64]) -> PackingJobs:
-        """Jobs as packing sees them; `score` (K,) is by kind."""
-        rows = [self.jobs[job] for job in ids]
-        kind = np.array([row.kind for row in rows], dtype=np.int64)
-        return PackingJobs([row.gpus for row in rows], score[kind], [row.length for row in rows], kind)
+    def packing_jobs(self, ids: _Ids, score: _Ids, kind: _Ids) -> PackingJobs:
+        """Jobs as packing sees them, with these sharing scores and kinds, (K,) each."""
+        return PackingJobs(self.columns[ids, 0], score, self.columns[ids, 1], kind)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -244,6 +277,7 @@ class LucidMemory:
                 "partner": list(line.partner.items()),
                 "guests": sorted(line.guests),
                 "news": line.news,
+                "fresh": None if line.fresh is None else sorted(line.fresh),
             }
             for line in self.lines
         ]
@@ -262,6 +296,7 @@ class LucidMemory:
                 dict(line["partner"]),
                 set(line["guests"]),
                 line["news"],
+                None if line["fresh"] is None else set(line["fresh"]),
             )
             for line in state["lines"]
         ]

@@ -18,7 +18,7 @@ from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy,
 from allocator.protocol.policy import Hindrance
 from allocator.registry import register
 from allocator.room import Room
-from formulations.packing import PackingLimits, best_pairs, first_hosts
+from formulations.packing import PackingJobs, PackingLimits, best_pairs, first_hosts
 from formulations.packing.greedy import HostChoice
 from throughputs import InputError
 
@@ -140,15 +140,17 @@ class Lucid(PlanPolicy):
         if packing != memory.packing:
             memory.packing = packing
             for line in memory.lines:
-                line.news = True
+                line.changed()
         again = False
         for pool, line in enumerate(memory.lines):
             while line.news and line.waiting:
-                line.news = False
                 if pool == profiler:
                     self._profile(state, memory, pool, room, changes)
+                    line.walked()
+                elif self._walk(state, memory, pool, room, changes):
+                    line.changed()
                 else:
-                    line.news = self._walk(state, memory, pool, room, changes)
+                    line.walked()
                 if self.tick_seconds:
                     break
             again |= line.news and bool(line.waiting)
@@ -187,10 +189,8 @@ class Lucid(PlanPolicy):
     def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> None:
         """Walk through the line of a pool while jobs are packed."""
         line = memory.lines[pool]
-        waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
-        retained = memory.known_together(state, pool, [*waiting, *hosts])
-        score = self._scores(memory, pool)
-        guests, running = memory.packing_jobs(waiting, score), memory.packing_jobs(hosts, score)
+        waiting, hosts = self._to_consider(memory, line, room.free(pool)), line.hosts
+        guests, running, retained = self._known(state, memory, pool, waiting, hosts)
         started, joined = len(changes.starts), len(changes.joins)
         found = first_hosts(
             guests,
@@ -210,14 +210,28 @@ class Lucid(PlanPolicy):
                 changes.joins.append((waiting[i], everybody[host]))
         _take_up(line, changes, started, joined, state.clock)
 
-    def _scores(self, memory: LucidMemory, pool: int) -> NDArray[np.int64]:
-        """(K,) sharing score of each kind."""
-        given = np.array([self.scores.get(name, -1) for name, _ in memory.kinds], dtype=np.int64)
-        if (given >= 0).all():
-            return given
-        kept = memory.mean_retained(pool)
-        least, middle = self.score_thresholds
-        return np.where(given >= 0, given, np.where(kept >= least, 0, np.where(kept >= middle, 1, 2)))
+    def _to_consider(self, memory: LucidMemory, line: Line, free: int) -> list[int]:
+        """Those of a line to whom something may happen, in order: newcomers alone, where none of them can start."""
+        fresh = line.fresh
+        if fresh is None or any(memory.jobs[job].gpus <= free for job in fresh):
+            return [entry[2] for entry in line.waiting]
+        return [entry[2] for entry in line.waiting if entry[2] in fresh]
+
+    def _known(
+        self, state: ClusterState, memory: LucidMemory, pool: int, waiting: list[int], hosts: list[int]
+    ) -> tuple[PackingJobs, PackingJobs, NDArray[np.float64]]:
+        """Guests and hosts as packing sees them, and what their kinds keep beside each other."""
+        ids = np.array([*waiting, *hosts], dtype=np.int64)
+        kinds, own, retained = memory.known_together(state, pool, ids)
+        names = list(memory.kinds)
+        score = np.array([self.scores.get(names[kind][0], -1) for kind in kinds.tolist()], dtype=np.int64)
+        if (score < 0).any():
+            kept = memory.mean_retained(pool, kinds)
+            least, middle = self.score_thresholds
+            score = np.where(score >= 0, score, np.where(kept >= least, 0, np.where(kept >= middle, 1, 2)))
+        n = len(waiting)
+        guests = memory.packing_jobs(ids[:n], score[own[:n]], own[:n])
+        return guests, memory.packing_jobs(ids[n:], score[own[n:]], own[n:]), retained
 
     # Times.
 
@@ -287,7 +301,8 @@ class Lucid(PlanPolicy):
                 memory.lent += 1
             elif change > 0 and memory.lent:
                 memory.lent -= 1
-                memory.lines[lender].news = came_back = True
+                memory.lines[lender].changed()
+                came_back = True
         return came_back
 
     def _per_server(self, state: ClusterState, pool: int) -> int:
@@ -359,9 +374,7 @@ class LucidProgram(Lucid):
         waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
         if not (waiting and hosts):
             return
-        retained = memory.known_together(state, pool, [*waiting, *hosts])
-        score = self._scores(memory, pool)
-        guests, running = memory.packing_jobs(waiting, score), memory.packing_jobs(hosts, score)
+        guests, running, retained = self._known(state, memory, pool, waiting, hosts)
         left = {job: self._left(memory, line, job, state.clock) for job in line.running}
         ahead = sum(left[job] * memory.jobs[job].gpus for job in line.running if not self._is_guest(line, job))
         before = np.concatenate([[0.0], np.cumsum(guests.length)[:-1]])
