@@ -6,7 +6,7 @@ the number of free GPUs alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 __all__ = ["CountedGpus", "FreeGpus", "Room"]
@@ -49,10 +49,10 @@ class Room:
 
     Parameters
     ----------
-    pools : the free GPUs of each pool, to be changed.
+    free_of : the free GPUs of a pool, to be changed; asked for once, if at all.
     held : the pool of a job that runs (its position in the state), and the ids of its GPUs.
 
-    >>> room = Room([CountedGpus(4)], lambda job: (0, (4, 5)))
+    >>> room = Room(lambda pool: CountedGpus(4), lambda job: (0, (4, 5)))
     >>> room.take(0, 3), room.take(0, 2), room.free(0)
     (True, False, 1)
     >>> room.give_back(7)
@@ -60,19 +60,26 @@ class Room:
     3
     """
 
-    def __init__(self, pools: Sequence[FreeGpus], held: Callable[[int], tuple[int, tuple[int, ...]]]) -> None:
-        self._pools = pools
+    def __init__(self, free_of: Callable[[int], FreeGpus], held: Callable[[int], tuple[int, tuple[int, ...]]]) -> None:
+        self._free_of = free_of
         self._held = held
+        self._pools: dict[int, FreeGpus] = {}
+
+    def _pool(self, pool: int) -> FreeGpus:
+        known = self._pools.get(pool)
+        if known is None:
+            known = self._pools[pool] = self._free_of(pool)
+        return known
 
     def free(self, pool: int) -> int:
         """GPUs of the pool that are free."""
-        return self._pools[pool].count
+        return self._pool(pool).count
 
     def take(self, pool: int, gpus: int) -> bool:
         """Take GPUs of the pool for a gang of so many, as placement would; False: it finds no room, nothing changes."""
-        return self._pools[pool].take(gpus)
+        return self._pool(pool).take(gpus)
 
     def give_back(self, job: int) -> None:
         """A job that runs alone on its GPUs (its position) is to stop."""
         pool, gpus = self._held(job)
-        self._pools[pool].give_back(gpus)
+        self._pool(pool).give_back(gpus)

@@ -263,7 +263,8 @@ class DecisionCore:
             return placement.pool_of(job), placement.gpus_of(job)
 
         ran = self._running.jobs
-        return Room(placement.room(ran[~among_ids(ran, active)].tolist()), held)
+        gone = ran[~among_ids(ran, active)].tolist()
+        return Room(lambda pool: placement.free_gpus(pool, gone), held)
 
     def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""

@@ -405,11 +405,6 @@ class _Behind:
         """All deadlines of the jobs."""
         return self.table.deadline_options.take(self.at) if Need.DEADLINE_OPTIONS in self.needs else None
 
-    def predicted_seconds(self) -> _Floats:
-        """(n,) predicted lengths."""
-        known = Need.PREDICTIONS in self.needs
-        return self.column("predicted_seconds") if known else np.zeros(len(self.at))
-
     def prices(self) -> _Floats:
         """(M,) dollars per GPU hour."""
         return np.ones(len(self.cluster.accelerators)) if self.gpu_prices is None else self.gpu_prices
@@ -443,7 +438,7 @@ class _Behind:
 _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "n_jobs": lambda behind, _: len(behind.active),
     "ids": lambda behind, _: behind.active,
-    "predicted_seconds": lambda behind, _: behind.predicted_seconds(),
+    "predicted_seconds": lambda behind, _: behind.column("predicted_seconds"),
     "rates": lambda behind, _: behind.column("rates"),
     "scale_factors": lambda behind, _: behind.column("scale_factor"),
     "throughputs": lambda behind, state: ThroughputMatrix.trusted(

@@ -34,7 +34,8 @@ class Need(Flag):
     CONFIGURATIONS : throughput by number of GPUs (`ClusterState.configurations`).
     SERVICE : how long each job has trained, and on how many GPUs (`ClusterState.run_seconds`, `gpu_seconds`).
     DEADLINE_OPTIONS : all deadlines of jobs that have several, with values (`ClusterState.deadline_options`).
-    PREDICTIONS : how long each job was predicted to run (`ClusterState.predicted_seconds`).
+    PREDICTIONS : how long each job was predicted to run (`ClusterState.predicted_seconds`); a run says whether its
+        trace had predictions.
     ISOLATED_TIME : what the work done so far would have taken on isolated shares (`ClusterState.isolated_seconds`).
 
     >>> Need.SERVICE in (Need.SERVICE | Need.TRAINING)

@@ -16,6 +16,7 @@ from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import take, without_sharing
 from allocator.room import CountedGpus, Room
 from throughputs import InputError, PackedColumns, ThroughputMatrix
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,8 +124,8 @@ class ClusterState:
     slot_seconds : decisions are at least so many seconds apart; 0: the world looks at everything at once.
     upcoming : the rounds that a planner is about to fill; None outside a run in rounds.
     warm_start : what the last decision left for this one; None where there was none. Saves time, changes nothing else.
-    predicted_seconds : (N,) how long each job was predicted to run on its GPUs, before it began; where the trace has no
-        prediction, its true length on its fastest type (`Need.PREDICTIONS`; zeros for policies without).
+    predicted_seconds : (N,) how long each job was predicted to run on its GPUs when it was submitted; its true length
+        on its fastest type where nothing was predicted.
     ids : (N,) numbers of the jobs, ascending and never used again; positions where a state stands for itself.
     room_source : gives the room that `room` answers with; None: by the number of GPUs that nobody of `running` has.
 
@@ -227,6 +228,8 @@ class ClusterState:
                 values = np.full(count, column.default)
             labels = pools.__getitem__ if column.per_pool else (lambda i: f"job {jobs[i]!r}")
             setattr(self, name, column.checked(name, values, count, labels))
+        if given.get("predicted_seconds") is None:
+            self.predicted_seconds = quotient(self.steps_remaining, self.rates.max(axis=1, initial=0.0), 0.0)
         if (self.current_partner >= n).any():
             raise InputError(
                 "cluster state", field="current_partner", found=self.current_partner, expected=f"below {n}"
@@ -303,7 +306,7 @@ class ClusterState:
             job: (pool, tuple(range(gpus)))
             for job, pool, gpus in zip(rows.jobs.tolist(), rows.pool.tolist(), rows.gpus.tolist(), strict=True)
         }
-        return Room([CountedGpus(count) for count in free], held.__getitem__)
+        return Room(lambda pool: CountedGpus(free[pool]), held.__getitem__)
 
     def columns_of(self, jobs: NDArray[np.int64]) -> ClusterState:
         """The state of some jobs (positions, ascending), for their columns alone: nobody runs or shares in it.

@@ -241,7 +241,9 @@ class Simulation:
         return SimulationResult(
             policy=self._policy.name,
             cluster=cluster,
-            settings=self.settings | {"trace": trace.source, "policy_settings": _policy_settings(self._policy)},
+            settings=self.settings
+            | {"trace": trace.source, "policy_settings": _policy_settings(self._policy)}
+            | ({"lengths": _known_lengths(trace)} if Need.PREDICTIONS in self._policy.needs else {}),
             makespan=record.makespan,
             utilization=record.utilization,
             policy_calls=world.core.policy_calls,
@@ -253,6 +255,14 @@ class Simulation:
             status_detail=world.stop_reason,
             label=label,
         )
+
+
+def _known_lengths(trace: Trace) -> str:
+    """What a policy that goes by predicted lengths goes by: "predicted", "true", or how many are."""
+    without = int(np.count_nonzero(np.isnan(trace.predicted_seconds)))
+    if without in (0, len(trace)):
+        return "true" if without else "predicted"
+    return f"predicted, true of {without} of {len(trace)} jobs"
 
 
 def _in_order_of(cluster: Cluster, throughputs: Any) -> Any:

@@ -15,6 +15,7 @@ from allocator.cli.options.shared import (
     AcceleratorOption,
     ChoiceOption,
     ClusterOption,
+    PredictionsOption,
     PresetOption,
     PricesOption,
     ServersOption,
@@ -170,6 +171,7 @@ class RunOptions:
     gpus_per_server: ServersOption = None
     accelerator: AcceleratorOption = None
     time_unit: TimeUnitOption = None
+    predictions: PredictionsOption = None
     preset: PresetOption = "default"
     round_seconds: RoundOption = None
     slot_seconds: SlotOption = None
@@ -228,7 +230,8 @@ class Runs:
 
     def read(self, path: Path) -> Trace:
         """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs."""
-        trace = read_trace(path, time_unit_seconds=self.options.time_unit)
+        options = self.options
+        trace = read_trace(path, time_unit_seconds=options.time_unit, predictions=options.predictions)
         if self.options.throughputs is None:
             elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
             warn(told_of_models(path, trace, self.table, self.cluster, elastic=elastic))
@@ -242,6 +245,7 @@ class Runs:
                 self.entities = Entities.named(trace.entity, trace.source)
         for line in unused_columns(trace, self.cluster, self.options.entities_by, by_name=self.entities is not None):
             typer.echo(line, err=True)
+        self._say_lengths(trace)
         if self.entities is not None and not any(trace.entity):
             expected = "jobs that name their entities, in a column entity"
             raise InputError(trace.source, field="entity", found="none", expected=expected)
@@ -249,6 +253,17 @@ class Runs:
             # A stream of its own, so that nothing else changes with the draw.
             trace = assign_slos(trace, np.random.default_rng([self.seed, SLO_STREAM]))
         return preload(trace, self.cluster) if self.options.preload else trace
+
+    def _say_lengths(self, trace: Trace) -> None:
+        """Say where policies that go by predictions have none."""
+        names = dict.fromkeys(policy.name for policy in self.policies if Need.PREDICTIONS in policy.needs)
+        without = int(np.count_nonzero(np.isnan(trace.predicted_seconds)))
+        if names and without:
+            lacking = "the jobs" if without == len(trace) else f"{without} jobs"
+            line = (
+                f"{trace.source}: for {', '.join(names)} {lacking} have no predicted length, so their true one counts"
+            )
+            typer.echo(f"{line} (a column predicted_seconds, or --predictions FILE)", err=True)
 
     @cached_property
     def estimation(self) -> Any:

@@ -57,6 +57,15 @@ TimeUnitOption = Annotated[
         metavar="SECONDS",
     ),
 ]
+PredictionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions",
+        help="Predicted lengths of the jobs (columns job_id and predicted_seconds, or priority), where the trace has "
+        "none of its own.",
+        metavar="FILE",
+    ),
+]
 PresetOption = Annotated[str, typer.Option("--preset", help="Settings of a published system, or the default.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.", min=0)]
 SolverOption = Annotated[

@@ -9,6 +9,7 @@ from allocator.api import load_throughputs
 from allocator.cluster import Cluster
 from allocator.cluster_spec import read_cluster
 from allocator.protocol import Need, Policy
+from allocator.protocol.elastic import allowed_types
 from allocator.registry import get_policy, settings_of
 from throughputs import InputError, PriceTable, ThroughputTable, Trace, read_prices
 from throughputs.tables.folder import accelerator_of_folder
@@ -119,7 +120,7 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     Raises
     ------
     InputError
-        Models that the table lacks, on a cluster of several types: a duration says nothing of the others.
+        Models that the table lacks, where a job may run on several types: a duration says nothing of the others.
     """
     system = named_format(path)
     if not system:
@@ -130,7 +131,9 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     give = "give the throughputs of its models with --throughputs"
     if system == "elasticflow":
         give += " throughputs_A100 (allocator data fetch elasticflow-throughputs)"
-    if lacking and len(cluster.accelerators) > 1:
+    allowed = allowed_types(trace, cluster)
+    several = len(cluster.accelerators) > 1 if allowed is None else bool((allowed.sum(axis=1) > 1).any())
+    if lacking and several:
         expected = f"throughputs of {_some(lacking)} on {', '.join(cluster.accelerators)}; {give}"
         raise InputError(path, field="job type", found=f"models that the {table.source} lacks", expected=expected)
     said = []

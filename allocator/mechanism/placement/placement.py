@@ -151,46 +151,42 @@ class Placement:
         """Position of the pool of a job of the last assignment; KeyError for others."""
         return self._pool_of_gpu[self._gpus[job][0]]
 
-    def room(self, gone: Sequence[int] = ()) -> list[FreeGpus]:
-        """What is free of each pool, to be tried on, when the jobs that are `gone` (ids) have given back theirs."""
-        pools = zip(self._pools, self._left, strict=True)
-        free: list[FreeGpus] = [
-            rule.room() if isinstance(rule, WholeServers) else CountedGpus(left) for rule, left in pools
-        ]
-        left = self._roster.codes_of([job for job in gone if job in self._gpus])
-        self._give_back(free, left)
+    def free_gpus(self, pool: int, gone: Sequence[int] = ()) -> FreeGpus:
+        """What is free of a pool, to be tried on, when the jobs that are `gone` (ids) have given back theirs."""
+        rule = self._pools[pool]
+        free: FreeGpus = rule.room() if isinstance(rule, WholeServers) else CountedGpus(self._left[pool])
+        self._give_back(free, pool, self._roster.codes_of([job for job in gone if job in self._gpus]))
         return free
 
-    def _give_back(self, free: Sequence[FreeGpus | None], stopped: Mapping[int, int]) -> None:
-        """To the `free` GPUs of each pool add those of jobs that stop, which ran as these codes.
+    def _give_back(self, free: FreeGpus, pool: int, stopped: Mapping[int, int]) -> None:
+        """To the `free` GPUs of a pool add those of jobs that stop, which ran as these codes.
 
         GPUs on which another job goes on are not free.
         """
         for job, code in stopped.items():
-            pool, _, partner = runs_as(code)
-            own = free[pool]
-            if own is not None and (partner < 0 or (partner in stopped and job < partner)):
-                own.give_back(self._gpus[job])
+            own, _, partner = runs_as(code)
+            if own == pool and (partner < 0 or (partner in stopped and job < partner)):
+                free.give_back(self._gpus[job])
 
     def _without_room(self, change: Change) -> list[int]:
         """Ids of the jobs that would start and find no room."""
         rows = change.rows[change.before == NOT_RUNNING]
         if not len(rows):
             return []
-        free: list[FreeServers | None] = [
-            rule.room() if isinstance(rule, WholeServers) else None for rule in self._pools
-        ]
-        self._give_back(free, dict(zip(change.stopped.tolist(), change.stopped_before.tolist(), strict=True)))
         wanted = change.assignment.take(rows)
-        starting = set(wanted.jobs.tolist())
+        stopped = dict(zip(change.stopped.tolist(), change.stopped_before.tolist(), strict=True))
+        starting, tried = set(wanted.jobs.tolist()), dict[int, FreeServers]()
         columns = wanted.jobs.tolist(), wanted.pool.tolist(), wanted.gpus.tolist(), wanted.partner.tolist()
         waits: list[int] = []
         for job, pool, size, partner in zip(*columns, strict=True):
-            room = free[pool]
+            rule = self._pools[pool] if 0 <= pool < len(self._pools) else None
             # One that joins a job which runs needs no more GPUs.
-            if room is None or (partner >= 0 and (partner not in starting or partner < job)):
+            if not isinstance(rule, WholeServers) or (partner >= 0 and (partner not in starting or partner < job)):
                 continue
-            if not room.take(size):
+            if pool not in tried:
+                tried[pool] = rule.room()
+                self._give_back(tried[pool], pool, stopped)
+            if not tried[pool].take(size):
                 waits += [job] if partner < 0 else [job, partner]
         return waits
 

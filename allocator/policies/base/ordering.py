@@ -97,6 +97,9 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
         return chosen, np.zeros(len(chosen), dtype=np.int64)
     free = capacity.copy()
     usable, sizes = rates.take(order, axis=0), gpus.take(order)
+    able = usable > 0
+    if np.count_nonzero(able) <= len(order) and not (able.sum(axis=1) > 1).any():
+        return _fill_own_pools(order, sizes, able, free.tolist(), strict)
     picked, pools = [order[:0]], [order[:0]]
     while len(order):
         wanted, somewhere = _best_with_room(usable, sizes, free)
@@ -137,6 +140,26 @@ def _fill_one_pool(order: _Ids, gpus: _Ids, rates: _Floats, free: int, strict: b
         elif strict:
             break
     return np.array(chosen, dtype=np.int64)
+
+
+def _fill_own_pools(
+    order: _Ids, sizes: _Ids, able: NDArray[np.bool_], free: list[int], strict: bool
+) -> tuple[_Ids, _Ids]:
+    """The same where no job can choose between pools, as on virtual clusters; `sizes`, `able` in the order of jobs."""
+    jobs, pools, left = [], [], sum(free)
+    runs = able.any(axis=1)
+    columns = (order.compress(runs), sizes.compress(runs), able.argmax(axis=1).compress(runs))
+    for job, size, pool in zip(*(column.tolist() for column in columns), strict=True):
+        if size <= free[pool]:
+            jobs.append(job)
+            pools.append(pool)
+            free[pool] -= size
+            left -= size
+            if not left:
+                break
+        elif strict:
+            break
+    return np.array(jobs, dtype=np.int64), np.array(pools, dtype=np.int64)
 
 
 def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDArray[np.bool_]]:

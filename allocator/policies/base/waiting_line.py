@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar, Literal
@@ -14,7 +15,6 @@ from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.assignment import among_ids
 from allocator.protocol.policy import Hindrance
-from allocator.room import Room
 from throughputs import InputError
 
 __all__ = ["BACKFILLS", "LineMemory", "LinePolicy"]
@@ -24,8 +24,7 @@ _Ids = NDArray[np.int64]
 
 BACKFILLS = ("off", "skip", "easy")
 
-_Lane = tuple[tuple[int, ...], int]
-"""Jobs that want the same: the pools that can run them, the fastest first, and the GPUs of their gang."""
+_Pools = tuple[int, ...]
 
 _Place = tuple[list[float], int]
 """Of a job in line: its key, and its id."""
@@ -40,47 +39,66 @@ class LineMemory:
 
     Attributes
     ----------
-    lanes : by what they want those who wait, as heaps; none is empty.
+    lines : by the pools that can run them, the fastest first, and then by GPUs those who wait, as heaps; none is empty.
+    free : (M,) GPUs of each pool that nobody had after the last decision; what has not changed since needs no look.
     waiting : how many there are.
     last : the highest id that has joined, -1 for none.
     rates_version : of the state by whose rates the lanes are.
     since : by id when jobs started, seconds; some are through by now.
-    first : ids and lanes of those who joined an empty line and still stand in the order of their first key.
+    first : by id the pools and GPUs of those who joined an empty line and still stand there by their first key.
     first_until : up to when they do, seconds.
     """
 
-    lanes: dict[_Lane, list[_Place]] = field(default_factory=dict)
+    lines: dict[_Pools, dict[int, list[_Place]]] = field(default_factory=dict)
+    free: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     waiting: int = 0
     last: int = -1
     rates_version: int = 0
     since: dict[int, float] = field(default_factory=dict)
-    first: dict[int, _Lane] = field(default_factory=dict)
+    first: dict[int, tuple[_Pools, int]] = field(default_factory=dict)
     first_until: float = -np.inf
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        listed = {name: list(getattr(self, name).items()) for name in ("lanes", "since", "first")}
-        return dict(vars(self)) | listed
+    def add(self, pools: _Pools, gpus: int, place: _Place) -> None:
+        """One more is in line."""
+        heappush(self.lines.setdefault(pools, {}).setdefault(gpus, []), place)
+        self.waiting += 1
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
-        vars(self).update(state)
-        self.lanes = {
-            (tuple(pools), gpus): [(list(key), job) for key, job in places] for (pools, gpus), places in state["lanes"]
-        }
-        self.since = dict(state["since"])
-        self.first = {job: (tuple(pools), gpus) for job, (pools, gpus) in state["first"]}
+    def remove(self, pools: _Pools, gpus: int, place: _Place) -> None:
+        """One of them is not any more."""
+        places = self.lines[pools][gpus]
+        if places[0] == place:
+            heappop(places)
+        else:
+            places.remove(place)
+            heapify(places)
+        self.waiting -= 1
+        if not places:
+            del self.lines[pools][gpus]
+            if not self.lines[pools]:
+                del self.lines[pools]
 
     def drop_first(self) -> list[int]:
         """Take those out of line who stand there by their first key; their ids, ascending."""
         dropped, self.first = self.first, {}
-        for lane in set(dropped.values()):
-            kept = [place for place in self.lanes.pop(lane) if place[1] not in dropped]
-            if kept:
-                heapify(kept)
-                self.lanes[lane] = kept
-        self.waiting -= len(dropped)
+        for pools, gpus in set(dropped.values()):
+            for place in [place for place in self.lines[pools][gpus] if place[1] in dropped]:
+                self.remove(pools, gpus, place)
         return sorted(dropped)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        lines = [(pools, list(line.items())) for pools, line in self.lines.items()]
+        return dict(vars(self)) | {"lines": lines, "since": list(self.since.items()), "first": list(self.first.items())}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        vars(self).update(state)
+        self.lines = {
+            tuple(pools): {gpus: [(list(key), job) for key, job in places] for gpus, places in line}
+            for pools, line in state["lines"]
+        }
+        self.since = dict(state["since"])
+        self.first = {job: (tuple(pools), gpus) for job, (pools, gpus) in state["first"]}
 
 
 @dataclass(frozen=True)
@@ -100,12 +118,13 @@ class LinePolicy(PlanPolicy):
     backfill: Literal["off", "skip", "easy"] = "off"
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
-    needs: ClassVar[Need] = Need.PREDICTIONS
 
     def __post_init__(self) -> None:
         if self.backfill not in BACKFILLS:
             expected = "off, skip or easy"
             raise InputError(f"policy {self.name}", field="backfill", found=self.backfill, expected=expected)
+        if self.backfill == "easy":
+            object.__setattr__(self, "needs", self.needs | Need.PREDICTIONS)
 
     @abstractmethod
     def key(self, state: ClusterState) -> _Floats:
@@ -124,121 +143,136 @@ class LinePolicy(PlanPolicy):
 
     def plan(self, state: ClusterState, memory: LineMemory) -> Plan:
         """Who runs from now on: those who run, and those who start."""
-        self._join(state, memory)
-        started = self._backfilled(state, memory) if self.backfill == "easy" else self._started(memory, state.room())
+        news = self._join(state, memory)
         running = state.running
-        for job, _, _ in started:
+        free = state.capacity - running.gpus_used(len(state.capacity))
+        if len(memory.free) != len(free):
+            news = set(range(len(free)))
+        else:
+            news.update((free != memory.free).nonzero()[0].tolist())
+        started: list[_Start] = []
+        for lines in _in_touch(memory.lines, news):
+            started += (
+                self._backfilled(state, memory, lines)
+                if self.backfill == "easy"
+                else self._started(state, memory, lines)
+            )
+        for job, pool, gpus in started:
+            free[pool] -= gpus
             memory.first.pop(job, None)
+        memory.free = free
         seconds = memory.first_until - state.clock if memory.first else np.inf
         if not started:
             return Plan((PlanStep(Assignment.of(running.jobs, running.pool, running.gpus), seconds),))
-        ids, pools, gpus = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
+        ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
         rows = Assignment.of(
             np.concatenate([running.jobs, state.ids.searchsorted(ids)]),
             np.concatenate([running.pool, pools]),
-            np.concatenate([running.gpus, gpus]),
+            np.concatenate([running.gpus, counts]),
         )
         return Plan((PlanStep(rows, seconds),))
 
-    def _join(self, state: ClusterState, memory: LineMemory) -> None:
-        """Let those join who are new, or everybody who waits where the line is no longer theirs."""
+    def _join(self, state: ClusterState, memory: LineMemory) -> set[int]:
+        """Let those join who are new, or everybody who waits where the line is no longer theirs; their pools."""
+        news: set[int] = set()
         if memory.first and state.clock >= memory.first_until:
             again = np.array(memory.drop_first(), dtype=np.int64)
             again = again[among_ids(again, state.ids)]
-            self._add(state, memory, state.ids.searchsorted(again))
+            news |= self._add(memory, state.columns_of(state.ids.searchsorted(again)))
         newcomers = np.arange(state.ids.searchsorted(memory.last, side="right"), state.n_jobs)
         waits = state.n_jobs - len(state.running)
         if memory.rates_version != state.rates_version or memory.waiting + len(newcomers) != waits:
-            memory.lanes, memory.waiting, memory.first = {}, 0, {}
+            memory.lines, memory.waiting, memory.first = {}, 0, {}
             memory.rates_version = state.rates_version
+            memory.free = memory.free[:0]
             away = np.ones(state.n_jobs, dtype=np.bool_)
             away[state.running.jobs] = False
-            self._add(state, memory, away.nonzero()[0])
+            self._add(memory, state.columns_of(away.nonzero()[0]))
         elif len(newcomers):
-            self._add_new(state, memory, newcomers)
+            news |= self._add_new(memory, state.columns_of(newcomers))
         memory.last = int(state.ids[-1]) if state.n_jobs else memory.last
+        return news
 
-    def _add_new(self, state: ClusterState, memory: LineMemory, jobs: _Ids) -> None:
-        """Put `jobs` (positions, ascending) in line who come for the first time."""
-        first = self.first_key(state.columns_of(jobs))
+    def _add_new(self, memory: LineMemory, own: ClusterState) -> set[int]:
+        """Put those in line who come for the first time, as `_add`."""
+        first = self.first_key(own)
         if first is None:
-            self._add(state, memory, jobs)
-            return
+            return self._add(memory, own)
         keys, seconds = first
-        occupied = list({pool for pools, _ in memory.lanes for pool in pools})
-        late = (state.columns_of(jobs).runnable_rates[:, occupied] > 0).any(axis=1)
-        self._add(state, memory, jobs[late])
+        occupied = list({pool for pools in memory.lines for pool in pools})
+        late = np.any(own.runnable_rates[:, occupied] > 0, axis=1)
+        news = self._add(memory, own.columns_of(np.flatnonzero(late)))
         if not late.all():
-            memory.first |= self._add(state, memory, jobs[~late], keys[~late])
-            memory.first_until = state.clock + seconds
+            alone = np.flatnonzero(~late)
+            news |= self._add(memory, own.columns_of(alone), keys[alone])
+            named = set(own.ids.take(alone).tolist())
+            memory.first |= {
+                job: (pools, gpus)
+                for pools, line in memory.lines.items()
+                if news.intersection(pools)
+                for gpus, places in line.items()
+                for _, job in places
+                if job in named
+            }
+            memory.first_until = own.clock + seconds
+        return news
 
-    def _add(
-        self, state: ClusterState, memory: LineMemory, jobs: _Ids, keys: _Floats | None = None
-    ) -> dict[int, _Lane]:
-        """Put `jobs` (positions, ascending) in line, by other `keys` if there are any; their lanes by id."""
-        if not len(jobs):
-            return {}
-        own = state.columns_of(jobs)
+    def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> set[int]:
+        """Put the jobs of a state in line, by other `keys` if there are any; the pools that can run them."""
+        if not own.n_jobs:
+            return set()
         keys = np.asarray(self.key(own) if keys is None else keys, dtype=np.float64)
-        if keys.ndim != 2 or len(keys) != len(jobs) or np.count_nonzero(keys != keys):
-            expected = f"shape ({len(jobs)}, K), numbers for each job"
+        if keys.ndim != 2 or len(keys) != own.n_jobs or np.count_nonzero(keys != keys):
+            expected = f"shape ({own.n_jobs}, K), numbers for each job"
             raise InputError(f"policy {self.name}", field="key", found=keys.tolist(), expected=expected)
         rates = own.runnable_rates
         order, able = (-rates).argsort(axis=1, kind="stable").tolist(), (rates > 0).sum(axis=1).tolist()
-        columns = zip(
-            state.ids.take(jobs).tolist(), keys.tolist(), order, able, own.scale_factors.tolist(), strict=True
-        )
-        joined = {}
-        for job, place, pools, count, gpus in columns:
-            lane = joined[job] = tuple(pools[:count]), gpus
-            heappush(memory.lanes.setdefault(lane, []), (place, job))
-        memory.waiting += len(jobs)
-        return joined
+        news: set[int] = set()
+        columns = zip(own.ids.tolist(), keys.tolist(), order, able, own.scale_factors.tolist(), strict=True)
+        for job, key, pools, count, gpus in columns:
+            memory.add(tuple(pools[:count]), gpus, (key, job))
+            news.update(pools[:count])
+        return news
 
-    def _started(self, memory: LineMemory, room: Room) -> list[_Start]:
-        """Who starts, if nobody may pass a gang that finds no room, or whoever fits."""
-        lanes, strict = memory.lanes, self.backfill == "off"
-        heads = [(places[0], lane) for lane, places in lanes.items()]
+    def _started(self, state: ClusterState, memory: LineMemory, lines: list[_Pools]) -> list[_Start]:
+        """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits."""
+        room, strict = state.room(), self.backfill == "off"
+        heads = [(places[0], pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items()]
         heapify(heads)
         closed: set[int] = set()
         started: list[_Start] = []
         while heads:
-            (_, job), lane = heappop(heads)
-            pools, gpus = lane
+            place, pools, gpus = heappop(heads)
             pool = next((p for p in pools if p not in closed and room.take(p, gpus)), -1)
             if pool < 0:
-                # Those of the same lane want the same, and find none either.
+                # Others of as many GPUs in this line want the same, and find none either.
                 if strict:
                     closed.update(pools)
+                    heads = [head for head in heads if not closed.issuperset(head[1])]
+                    heapify(heads)
                 continue
-            started.append((job, pool, gpus))
-            places = lanes[lane]
-            heappop(places)
-            if places:
-                heappush(heads, (places[0], lane))
-            else:
-                del lanes[lane]
-        memory.waiting -= len(started)
+            started.append((place[1], pool, gpus))
+            memory.remove(pools, gpus, place)
+            left = memory.lines.get(pools, {}).get(gpus)
+            if left:
+                heappush(heads, (left[0], pools, gpus))
         return started
 
-    def _backfilled(self, state: ClusterState, memory: LineMemory) -> list[_Start]:
-        """Who starts, if those may pass who do not delay the first one that finds no room."""
-        line = sorted((place, lane) for lane, places in memory.lanes.items() for place in places)
-        jobs = state.ids.searchsorted(np.array([job for (_, job), _ in line], dtype=np.int64))
+    def _backfilled(self, state: ClusterState, memory: LineMemory, lines: list[_Pools]) -> list[_Start]:
+        """Who starts of some `lines`, if those may pass who do not delay the first one that finds no room."""
+        line = sorted(
+            (place, pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items() for place in places
+        )
+        jobs = state.ids.searchsorted(np.array([place[1] for place, _, _ in line], dtype=np.int64))
         lengths = state.predicted_seconds.take(jobs).tolist()
         reservations = Reservations(state, memory.since)
         started = []
-        for ((key, job), (pools, gpus)), length in zip(line, lengths, strict=True):
+        for (place, pools, gpus), length in zip(line, lengths, strict=True):
             pool = reservations.start(pools, gpus, length)
             if pool >= 0:
-                started.append((job, pool, gpus))
-                memory.since[job] = state.clock
-                places = memory.lanes[pools, gpus]
-                places.remove((key, job))
-                heapify(places)
-                if not places:
-                    del memory.lanes[pools, gpus]
-        memory.waiting -= len(started)
+                started.append((place[1], pool, gpus))
+                memory.since[place[1]] = state.clock
+                memory.remove(pools, gpus, place)
         return started
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
@@ -246,8 +280,8 @@ class LinePolicy(PlanPolicy):
         memory = self.new_memory()
         self._join(state, memory)
         labels, line = state.throughputs.jobs, []
-        for (pools, gpus), places in memory.lanes.items():
-            line += [(place, set(pools), gpus) for place in places]
+        for pools, own_line in memory.lines.items():
+            line += [(place, set(pools), gpus) for gpus, places in own_line.items() for place in places]
         line.sort(key=lambda one: one[0])
         at = next((i for i, ((_, other), _, _) in enumerate(line) if other == state.ids[job]), None)
         if at is None:
@@ -264,3 +298,22 @@ class LinePolicy(PlanPolicy):
             rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
             return Hindrance("queue_blocked", f"{behind}; job {name} before it needs {size} GPUs, and {rule}")
         return Hindrance("ranked_behind", behind)
+
+
+def _in_touch(lines: Iterable[_Pools], news: set[int]) -> list[list[_Pools]]:
+    """The lines to be looked at where there are `news` of some pools: one list for those that have pools in common."""
+    touched: list[list[_Pools]] = []
+    left = list(lines)
+    while left and news:
+        reached, found = {news.pop()}, -1
+        group: list[_Pools] = []
+        while found:
+            more = [pools for pools in left if reached.intersection(pools)]
+            left = [pools for pools in left if pools not in more]
+            reached.update(*more)
+            group += more
+            found = len(more)
+        news -= reached
+        if group:
+            touched.append(group)
+    return touched

@@ -10,7 +10,7 @@ import numpy as np
 
 from allocator.policies.base.programs import Array
 from allocator.policies.base.waiting_line import LinePolicy
-from allocator.protocol import ClusterState
+from allocator.protocol import ClusterState, Need
 from allocator.registry import register
 from throughputs import InputError
 from throughputs.numerics import quotient
@@ -79,6 +79,8 @@ class QuasiShortestServiceFirst(LinePolicy):
     """
 
     burst_seconds: float = 0.0
+
+    needs: ClassVar[Need] = Need.PREDICTIONS
 
     def __post_init__(self) -> None:
         super().__post_init__()

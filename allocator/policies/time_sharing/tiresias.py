@@ -44,6 +44,7 @@ class TiresiasMemory:
     turn : (N,) ascending in the order in which jobs of one queue have their turn.
     spent : (N,) GPU seconds attained before the last promotion; a promoted job starts from nothing.
     waited : (N,) seconds that the job has waited since its first start or its last promotion.
+    ran : (N,) whether the job ran up to the last decision; kept where the line is by arrival.
     clock : time of the last decision, seconds.
     """
 
@@ -52,6 +53,7 @@ class TiresiasMemory:
     turn: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     spent: Array = field(default_factory=lambda: np.empty(0))
     waited: Array = field(default_factory=lambda: np.empty(0))
+    ran: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     clock: float = 0.0
 
     def recall(self, state: ClusterState) -> None:
@@ -61,8 +63,9 @@ class TiresiasMemory:
         before = positions_of(state.throughputs.jobs, self.jobs)
         new = in_order_of_arrival(state, (before < 0).nonzero()[0])
         self.jobs = state.throughputs.jobs
-        self.queue, self.turn, self.spent, self.waited = (
-            carried_over(column, before, new) for column in (self.queue, self.turn, self.spent, self.waited)
+        columns = self.queue, self.turn, self.spent, self.waited, self.ran
+        self.queue, self.turn, self.spent, self.waited, self.ran = (
+            carried_over(column, before, new) for column in columns
         )
         self.send(new, np.zeros(len(new), dtype=np.int64))
 
@@ -110,7 +113,8 @@ class Tiresias(PlanPolicy):
     published_limits : demotions as the published simulator reckons them: a job of s GPUs is next looked at for a limit
         when ``(limit - r) / s`` whole seconds have passed, too late for gangs unless something else happens, and falls
         by one queue at a time.
-    line : who goes first in a queue: "turn": as above; "arrival": who arrived first, wherever the job has been before.
+    line : who goes first in a queue: "turn": as above; "arrival": who arrived first, wherever the job has been before,
+        and of those who arrived together who runs already, then who has done so, or waited, for longest.
     """
 
     queue_limits: tuple[float, ...] = (3250.0, 7200.0)
@@ -149,13 +153,14 @@ class Tiresias(PlanPolicy):
         if self.promote_after is not None:
             self._promote(state, memory, ran, attained, self.promote_after)
             attained = state.gpu_seconds - memory.spent
-        order = self._line(state, memory)
+        order = self._line(state, memory, ran)
         gpus = state.scale_factors
         chosen, pool = fill_in_order(order, gpus, state.rates, state.capacity)
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[chosen] = False
-        ahead = (memory.queue * 2 + waits).take(order).argsort(kind="stable")
-        memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
+        if self.line == "turn":
+            ahead = (memory.queue * 2 + waits).take(order).argsort(kind="stable")
+            memory.turn[order.take(ahead)] = np.arange(state.n_jobs)
         seconds = self._until_demotion(memory, chosen, attained.take(chosen), gpus.take(chosen))
         if self.promote_after is not None:
             behind = waits & (memory.queue > 0)
@@ -164,10 +169,15 @@ class Tiresias(PlanPolicy):
         assignment = Assignment.of(chosen, pool, gpus.take(chosen))
         return Plan((PlanStep(assignment, max(seconds, _SHORTEST_STEP)),))
 
-    def _line(self, state: ClusterState, memory: TiresiasMemory) -> _Ids:
+    def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:
         """(N,) positions, the first in line first."""
-        turn = memory.turn if self.line == "turn" else state.ids
-        return np.asarray((memory.queue * _TURNS + turn).argsort(kind="stable"))
+        if self.line == "turn":
+            return np.asarray((memory.queue * _TURNS + memory.turn).argsort(kind="stable"))
+        changed = (ran != memory.ran).nonzero()[0]
+        changed = changed[np.argsort(memory.turn[changed], kind="stable")]
+        memory.send(changed, memory.queue[changed])
+        memory.ran = ran
+        return np.lexsort((memory.turn, ~ran, -state.elapsed_seconds, memory.queue))
 
     def _demote(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array) -> None:
         """Let those down who have attained so many GPU seconds (N,) since their last promotion."""
