@@ -132,9 +132,14 @@ class Lucid(PlanPolicy):
         profiler = _pool(state, self.profiling_pool)
         memory.recall(state, profiler, self.profiling_gpus, self.guests_recover)
         room, changes = state.room(), _Changes()
-        lender = _pool(state, self.lender)
+        lender, loans = _pool(state, self.lender), self._loans_due(state.clock, memory)
+        at_once = not self.tick_seconds
+        if at_once:
+            self._take_back(memory, loans, lender)
         for _ in range(memory.lent):
             room.take(lender, self._per_server(state, lender))
+        if at_once:
+            self._lend(state, memory, room, loans, lender)
         self._end_profiles(state, memory, room, profiler, changes)
         packing = self._packs_at(state.clock)
         if packing != memory.packing:
@@ -154,7 +159,9 @@ class Lucid(PlanPolicy):
                 if self.tick_seconds:
                     break
             again |= line.news and bool(line.waiting)
-        again |= self._lend(state, memory, room, lender)
+        if not at_once:
+            again |= self._take_back(memory, loans, lender)
+            self._lend(state, memory, room, loans, lender)
         return Plan(self._steps(state, changes, self._until(state, memory, again)))
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
@@ -291,19 +298,26 @@ class Lucid(PlanPolicy):
             memory.profiled(job, memory.home(rates, memory.jobs[job].length, state.capacity, profiler))
             changes.profiled.append(position)
 
-    def _lend(self, state: ClusterState, memory: LucidMemory, room: Room, lender: int) -> bool:
-        """Servers that go out of use now, or come back; whether one did."""
-        came_back = False
-        while memory.next_loan < len(self.loans) and self.loans[memory.next_loan][0] <= state.clock:
-            change = self.loans[memory.next_loan][1]
+    def _loans_due(self, clock: float, memory: LucidMemory) -> list[int]:
+        """Servers that go out of use (below 0) or come back by `clock` (seconds)."""
+        due = []
+        while memory.next_loan < len(self.loans) and self.loans[memory.next_loan][0] <= clock:
+            due.append(self.loans[memory.next_loan][1])
             memory.next_loan += 1
-            if change < 0 and room.take(lender, self._per_server(state, lender)):
-                memory.lent += 1
-            elif change > 0 and memory.lent:
-                memory.lent -= 1
-                memory.lines[lender].changed()
-                came_back = True
-        return came_back
+        return due
+
+    def _take_back(self, memory: LucidMemory, due: list[int], lender: int) -> bool:
+        """Servers come back; whether there are any."""
+        count = min(memory.lent, sum(change for change in due if change > 0))
+        if count:
+            memory.lent -= count
+            memory.lines[lender].changed()
+        return count > 0
+
+    def _lend(self, state: ClusterState, memory: LucidMemory, room: Room, due: list[int], lender: int) -> None:
+        """Idle servers go out of use."""
+        for _ in range(-sum(change for change in due if change < 0)):
+            memory.lent += room.take(lender, self._per_server(state, lender))
 
     def _per_server(self, state: ClusterState, pool: int) -> int:
         return int(state.cluster.gpus_per_server[state.cluster.accelerators[pool]])
