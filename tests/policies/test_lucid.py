@@ -166,6 +166,6 @@ def test_a_run_goes_on_from_its_memory() -> None:
     state = ClusterState("v100:1", matrix, predicted_seconds=[100.0, 150.0, 150.0])
     policy.plan(state, memory)
     again.restore(memory.state())
-    assert again.lines == memory.lines
+    assert again.state()["lines"] == memory.state()["lines"]
     assert (again.jobs, again.kinds, again.last) == (memory.jobs, memory.kinds, memory.last)
     assert np.array_equal(again.columns, memory.columns)
