@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -47,7 +48,8 @@ class Line:
     partner : who shares with whom, by id, both ways.
     guests : those of them who joined the other.
     news : whether anything has changed that the line has not been walked through since.
-    fresh : those who wait and have joined since then; None: more has changed than that.
+    fresh : those who wait and have joined since then; None: more has changed than the line, its hosts and free GPUs.
+    opened : those who take guests since then.
     """
 
     waiting: list[tuple[float, int, int]] = field(default_factory=list)
@@ -57,29 +59,36 @@ class Line:
     guests: set[int] = field(default_factory=set)
     news: bool = False
     fresh: set[int] | None = None
+    opened: set[int] = field(default_factory=set)
 
     def start(self, job: int, clock: float) -> None:
         """A job has GPUs from `clock` (seconds) on."""
         self.running[job] = clock
+        self.opened.add(job)
+        self.news = True
 
     def join(self, guest: int, host: int, clock: float) -> None:
         """A job runs beside another one."""
         self.running[guest] = clock
         self.partner[guest], self.partner[host] = host, guest
         self.shut |= {guest, host}
+        self.opened.discard(host)
         self.guests.add(guest)
 
     def leave(self, job: int, guests_recover: bool) -> None:
         """A job that ran is gone; the one beside it has its GPUs to itself."""
         del self.running[job]
         self.shut.discard(job)
+        self.opened.discard(job)
         other = self.partner.pop(job, None)
         if other is not None:
             del self.partner[other]
             if guests_recover or other not in self.guests:
                 self.shut.discard(other)
+                self.guests.discard(other)
+                self.opened.add(other)
         self.guests.discard(job)
-        self.changed()
+        self.news = True
 
     def changed(self) -> None:
         """Everybody who waits is to be looked at again."""
@@ -88,6 +97,20 @@ class Line:
     def walked(self) -> None:
         """Everybody who waits has been looked at."""
         self.news, self.fresh = False, set()
+        self.opened.clear()
+
+    def to_consider(self, free: int, gpus: Callable[[int], int]) -> tuple[list[int], list[int]]:
+        """Those who wait, in order, and hosts of whom any two may share, or who may start on `free` GPUs.
+
+        What two jobs have to keep does not change with time: two that have been looked at need not be again. `gpus`
+        are those of a job.
+        """
+        waiting = [job for _, _, job in self.waiting]
+        if self.fresh is None:
+            return waiting, self.hosts
+        if not self.opened and not any(gpus(job) <= free for job in waiting):
+            return [job for job in waiting if job in self.fresh], self.hosts
+        return waiting, self.hosts if self.fresh else [job for job in self.running if job in self.opened]
 
     @property
     def hosts(self) -> list[int]:
@@ -278,6 +301,7 @@ class LucidMemory:
                 "guests": sorted(line.guests),
                 "news": line.news,
                 "fresh": None if line.fresh is None else sorted(line.fresh),
+                "opened": sorted(line.opened),
             }
             for line in self.lines
         ]
@@ -297,6 +321,7 @@ class LucidMemory:
                 set(line["guests"]),
                 line["news"],
                 None if line["fresh"] is None else set(line["fresh"]),
+                set(line["opened"]),
             )
             for line in state["lines"]
         ]

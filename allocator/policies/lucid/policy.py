@@ -151,11 +151,8 @@ class Lucid(PlanPolicy):
             while line.news and line.waiting:
                 if pool == profiler:
                     self._profile(state, memory, pool, room, changes)
-                    line.walked()
-                elif self._walk(state, memory, pool, room, changes):
-                    line.changed()
                 else:
-                    line.walked()
+                    self._walk(state, memory, pool, room, changes)
                 if self.tick_seconds:
                     break
             again |= line.news and bool(line.waiting)
@@ -178,27 +175,30 @@ class Lucid(PlanPolicy):
 
     # Walking through a line.
 
-    def _walk(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> bool:
-        """Serve the line of a pool; whether anybody starts who may be a host for those passed over."""
+    def _walk(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> None:
+        """Serve the line of a pool; there is news of it again where somebody starts who takes guests."""
         line = memory.lines[pool]
-        started = len(changes.starts)
         if memory.packing:
             self._serve(state, memory, pool, room, changes)
-        else:
-            for _, _, job in line.waiting:
-                if not room.take(pool, memory.jobs[job].gpus):
-                    break
-                changes.starts.append((job, pool))
-            _take_up(line, changes, started, len(changes.joins), state.clock)
-            return False
-        return len(changes.starts) > started
+            return
+        line.walked()
+        started = len(changes.starts)
+        for _, _, job in line.waiting:
+            if not room.take(pool, memory.jobs[job].gpus):
+                break
+            changes.starts.append((job, pool))
+        _take_up(line, changes, started, len(changes.joins), state.clock)
+        line.walked()
 
     def _serve(self, state: ClusterState, memory: LucidMemory, pool: int, room: Room, changes: _Changes) -> None:
         """Walk through the line of a pool while jobs are packed."""
         line = memory.lines[pool]
-        waiting, hosts = self._to_consider(memory, line, room.free(pool)), line.hosts
-        guests, running, retained = self._known(state, memory, pool, waiting, hosts)
+        waiting, hosts = line.to_consider(room.free(pool), lambda job: memory.jobs[job].gpus)
+        line.walked()
+        if not waiting:
+            return
         started, joined = len(changes.starts), len(changes.joins)
+        guests, running, retained = self._known(state, memory, pool, waiting, hosts)
         found = first_hosts(
             guests,
             running,
@@ -216,13 +216,6 @@ class Lucid(PlanPolicy):
             elif host >= 0:
                 changes.joins.append((waiting[i], everybody[host]))
         _take_up(line, changes, started, joined, state.clock)
-
-    def _to_consider(self, memory: LucidMemory, line: Line, free: int) -> list[int]:
-        """Those of a line to whom something may happen, in order: newcomers alone, where none of them can start."""
-        fresh = line.fresh
-        if fresh is None or any(memory.jobs[job].gpus <= free for job in fresh):
-            return [entry[2] for entry in line.waiting]
-        return [entry[2] for entry in line.waiting if entry[2] in fresh]
 
     def _known(
         self, state: ClusterState, memory: LucidMemory, pool: int, waiting: list[int], hosts: list[int]
@@ -285,6 +278,7 @@ class Lucid(PlanPolicy):
             changes.starts.append((job, pool))
             memory.profiling[job] = state.clock + self.profiling_seconds
         _take_up(line, changes, started, len(changes.joins), state.clock)
+        line.walked()
 
     def _end_profiles(
         self, state: ClusterState, memory: LucidMemory, room: Room, profiler: int, changes: _Changes
@@ -385,6 +379,7 @@ class LucidProgram(Lucid):
             if memory.jobs[job].gpus <= room.free(pool) and room.take(pool, memory.jobs[job].gpus):
                 changes.starts.append((job, pool))
         _take_up(line, changes, started, joined, state.clock)
+        line.walked()
         waiting, hosts = [entry[2] for entry in line.waiting], line.hosts
         if not (waiting and hosts):
             return
