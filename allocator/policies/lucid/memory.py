@@ -143,7 +143,8 @@ class LucidMemory:
     lines : by pool.
     work : (M,) predicted GPU seconds of the jobs of each pool.
     kinds : job types with numbers of GPUs, by number.
-    retained : (M, K, K) fraction of its throughput that a kind keeps beside another, by pool; -1 where not known.
+    retained : (M, K, K) fraction of its throughput that a kind keeps beside another, by pool, with room for more kinds;
+        -1 where not known.
     columns : (n, 3) GPUs, length and kind of the jobs by id, for all ids below n.
     joined : jobs that ever stood in a line.
     last : the highest id so far.
@@ -212,7 +213,7 @@ class LucidMemory:
                 pool = profiler
             else:
                 pool = self.home(rates[i], length, state.capacity, profiler)
-            known = self.jobs[job] = Known(pool, size, length, self.kinds.setdefault(kind, len(self.kinds)))
+            known = self.jobs[job] = Known(pool, size, length, self._kind(kind, len(state.capacity)))
             self.columns[job] = known[1:]
             if pool < 0:
                 continue
@@ -251,15 +252,17 @@ class LucidMemory:
 
     def known_together(self, state: ClusterState, pool: int, ids: _Ids) -> Together:
         """What the jobs `ids` do beside each other on a pool."""
-        kinds, own = np.unique(self.columns[ids, 2].astype(np.int64), return_inverse=True)
-        self._make_room(len(state.capacity))
+        kinds, first, own, count = np.unique(
+            self.columns[ids, 2].astype(np.int64), return_index=True, return_inverse=True, return_counts=True
+        )
         fractions = self.retained[pool][kinds[:, None], kinds]
-        if (fractions < 0).any():
-            first = np.full(len(kinds), -1, dtype=np.int64)
-            first[own] = ids
-            self._read(state, pool, np.sort(first))
+        unknown = fractions < 0
+        # A kind that is there once shares with others only.
+        unknown.ravel()[:: len(kinds) + 1] &= count > 1
+        if unknown.any():
+            self._read(state, pool, np.sort(ids[first]))
             fractions = self.retained[pool][kinds[:, None], kinds]
-        return Together(kinds, own.ravel(), fractions)
+        return Together(kinds, own.ravel(), np.maximum(fractions, 0.0))
 
     def mean_retained(self, pool: int, kinds: _Ids) -> NDArray[np.float64]:
         """(k,) what `kinds` keep and leave on the average, over the kinds known so far that they may share with."""
@@ -267,12 +270,21 @@ class LucidMemory:
         both = np.where((kept > 0) & (left > 0), (kept + left) / 2.0, 0.0)
         return np.asarray(both.sum(axis=1) / np.maximum(np.count_nonzero(both, axis=1), 1))
 
-    def _make_room(self, pools: int) -> None:
-        """`retained` has room for all kinds."""
-        more = len(self.kinds) - self.retained.shape[1]
-        if more:
-            kept = self.retained if self.retained.size else np.empty((pools, 0, 0))
-            self.retained = np.pad(kept, ((0, 0), (0, more), (0, more)), constant_values=-1.0)
+    def _kind(self, kind: tuple[str, int], pools: int) -> int:
+        """Number of a kind; a new one shares with nobody of another size, and may with those of its own."""
+        number = self.kinds.get(kind)
+        if number is not None:
+            return number
+        number = self.kinds[kind] = len(self.kinds)
+        known = self.retained.shape[1]
+        if number >= known:
+            grown = np.zeros((pools, 2 * number + 1, 2 * number + 1))
+            if known:
+                grown[:, :known, :known] = self.retained
+            self.retained = grown
+        same = [other for (_, size), other in self.kinds.items() if size == kind[1]]
+        self.retained[:, number, same] = self.retained[:, same, number] = -1.0
+        return number
 
     def _read(self, state: ClusterState, pool: int, ids: _Ids) -> None:
         """Note what the kinds of these jobs (ascending ids) do in pairs on a pool."""
