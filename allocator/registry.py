@@ -59,6 +59,7 @@ _OWN_MODULES = (
     "time_sharing.gandiva",
     "time_sharing.themis",
     "time_sharing.tiresias",
+    "time_sharing.gittins",
     "orders.allox",
     "orders.fifo",
     "orders.in_line",

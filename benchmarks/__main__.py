@@ -11,7 +11,17 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import deadlines, decisions, leases, long_runs, planning, simulations, solvers, trainer_lease
+from benchmarks import (
+    deadlines,
+    decisions,
+    leases,
+    long_runs,
+    planning,
+    simulations,
+    solvers,
+    trainer_lease,
+    virtual_clusters,
+)
 from benchmarks.runtime import overheads
 from throughputs.files import write_text
 
@@ -25,6 +35,7 @@ STUDIES: dict[str, Any] = {
     "simulations": simulations,
     "solvers": solvers,
     "trainer_lease": trainer_lease,
+    "virtual_clusters": virtual_clusters,
 }
 DEFAULT = ("decisions", "simulations")
 """What runs when no study is named: `solvers` and `deadlines` take many minutes in full."""

@@ -60,3 +60,24 @@ def test_public_descriptions(public_data) -> None:
         nodes, gpus = (2, 1) if name == "n1g2" else map(int, name.removeprefix("n").split("g"))
         assert (cluster.total_gpus, cluster.gpus_per_server["a100"]) == (nodes * gpus, gpus)
     assert len(found) == 16
+
+
+def test_virtual_clusters_have_servers_of_eight_gpus(tmp_path: Path) -> None:
+    cluster = read_cluster(spec(tmp_path, ",num\nvcA,9\nvcB,1"))
+    assert dict(cluster.gpus) == {"vcA": 72, "vcB": 8}
+    assert set(cluster.gpus_per_server.values()) == {8}
+    assert read_cluster(spec(tmp_path, "vc,node num\nvcA,9\nvcB,1")) == cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (",num\nvcA,none", "cluster.csv:2: field 'num': found 'none'"),
+        (",num\nvcA,0", "cluster.csv:2: field 'num': found 0, expected a whole number of servers from 1"),
+        (",num\nvcA,1\nvcA,2", "cluster.csv:3: .*found 'vcA', expected each virtual cluster once"),
+        ("vc,nodes\nvcA,1", "--accelerator"),
+    ],
+)
+def test_bad_virtual_clusters_are_named(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=told):
+        read_cluster(spec(tmp_path, text))

@@ -107,6 +107,9 @@ def _checked_step(
 ) -> PlanStep:
     rows = step.assignment
     _check_seconds(step.seconds, where, last=last)
+    if rows is state.running and not len(rejected) and step.head_start is None and not rows.shares_gpus:
+        # Everybody goes on as they are.
+        return step
     if step.head_start is not None:
         _check_head_start(step, step.head_start, where)
     if not _plainly_fits(rows, state):

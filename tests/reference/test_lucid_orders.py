@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from allocator import SimulationResult, get_policy, read_cluster, simulate
+from allocator.cli.app import app
 from allocator.presets import preset
 from throughputs import Trace, read_trace
 
@@ -29,8 +32,8 @@ def recorded(reference_data: Data) -> pd.DataFrame:
     return pd.read_csv(reference_data("lucid/venus_syn_per_job.csv.gz"))
 
 
-def run(trace: Trace, published_name: str, public_data: Data) -> SimulationResult:
-    cluster = read_cluster(public_data("lucid/vc_config.csv.gz"))
+def run(trace: Trace, published_name: str, virtual_clusters: Path) -> SimulationResult:
+    cluster = read_cluster(virtual_clusters)
     lucid = preset("lucid")
     name = lucid.policy_names.get(published_name, published_name)
     policy = get_policy(name, **lucid.settings_of_policy(name, cluster))
@@ -46,9 +49,46 @@ def test_every_job_ends_at_its_second(
     of_policy = recorded[recorded["policy"] == published_name]
     assert len(of_policy) == len(trace) - 1  # the first line only says where the clock begins
 
-    result = run(trace, published_name, public_data)
+    result = run(trace, published_name, public_data("lucid/vc_config.csv.gz"))
 
     jobs = result.jobs.iloc[of_job[of_policy["job_id"]]]
     np.testing.assert_array_equal(jobs["completion_time"], of_policy["submit_time"] + of_policy["jct"])
     np.testing.assert_array_equal(jobs["queueing_time"], of_policy["queue"])
     np.testing.assert_array_equal(jobs["preemptions"], of_policy["ckpt_times"])
+
+
+# Of the published simulator on the second trace: average JCT and wait, seconds, and preemptions.
+PHILLY = {
+    "fifo": (57_087, 40_811, 0),
+    "sjf": (25_190, 8_914, 0),
+    "srtf": (22_239, 5_940, 1162),
+    "qssf": (21_783, 5_507, 0),
+    "tiresias": (25_556, 9_236, 2242),
+}
+
+
+@pytest.mark.parametrize("published_name", PHILLY)
+def test_averages_on_philly(published_name: str, public_data: Data) -> None:
+    folder = public_data("lucid/philly_real")
+    trace = read_trace(folder / "cluster_full_log.csv.gz", predictions=folder / "Philly_lgb.csv.gz")
+    jobs = run(trace, published_name, folder / "vc_config.csv.gz").jobs
+    jct, wait, preemptions = PHILLY[published_name]
+    assert jobs["jct"].mean() == pytest.approx(jct, abs=1)
+    assert jobs["queueing_time"].mean() == pytest.approx(wait, abs=1)
+    assert jobs["preemptions"].sum() == preemptions
+
+
+def test_on_the_command_line(public_data: Data, tmp_path: Path) -> None:
+    folder = public_data("lucid/venus_syn")
+    command = ["simulate", "--preset", "lucid", "--policy", "qssf", "--json", "--window", "1:3537"]
+    command += ["--trace", str(folder / "cluster_full_log.csv.gz"), "--out", str(tmp_path / "out")]
+    command += ["--cluster", str(public_data("lucid/vc_config.csv.gz"))]
+    told = CliRunner().invoke(app, command)
+    assert told.exit_code == 0, told.output
+    assert "for qssf the jobs have no predicted length, so their true one counts" in told.stderr
+    ran = CliRunner().invoke(app, [*command, "--predictions", str(folder / "Venus_Sept_lgb.csv.gz")])
+    assert ran.exit_code == 0, ran.output
+    assert "for qssf 1 of 3537 jobs have no predicted length" in ran.stderr  # that which starts the clock
+    summary = json.loads(ran.stdout)
+    assert summary["average_jct"] == pytest.approx(9908.717760, abs=1e-4)
+    assert summary["settings"]["lengths"] == "predicted, true of 1 of 3537 jobs"

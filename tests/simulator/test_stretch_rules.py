@@ -5,7 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from allocator import Assignment, Cluster, InputError, Need, Plan, PlanPolicy, PlanStep, simulate
+from allocator import (
+    Assignment,
+    Cluster,
+    InputError,
+    Need,
+    Plan,
+    PlanPolicy,
+    PlanStep,
+    get_policy,
+    simulate,
+)
 from allocator.mechanism.placement.anew import PlacementAnew
 from allocator.presets import preset
 from allocator.presets.preset import Preset
@@ -276,3 +286,29 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path):
         simulate(trace, CLUSTER, Everybody(), rates, preset=chosen, progress=stop_late, **kept)
     rest = simulate(trace, CLUSTER, Everybody(), rates, preset=chosen, **kept)
     assert ends(rest) == ends(whole)
+
+
+def test_a_stopped_job_has_more_to_do() -> None:
+    # The first job has 20 s done of 60 when the second comes; with 8 GPUs it loses 40 s, with fewer 30 s.
+    second = Trace(["job"] * 2, [8, 8], [60.0, 10.0], [0.0, 20.0])
+    settings = {"preemption_penalty_by_gpus": ((1, 30.0), (8, 40.0)), "restart_penalty_seconds": 0.0}
+    run_on = preset("default").replace(**settings)
+    rates = np.ones((2, 1))
+    found = simulate(second, CLUSTER, get_policy("srtf"), rates, preset=run_on).jobs
+    assert found["completion_time"].tolist() == [30.0 + 40.0 + 40.0, 30.0]
+    assert found["preemptions"].tolist() == [1, 0]
+    smaller = Trace(["job"] * 2, [7, 8], [60.0, 10.0], [0.0, 20.0])
+    found = simulate(smaller, CLUSTER, get_policy("srtf"), rates, preset=run_on).jobs
+    assert found["completion_time"].tolist() == [30.0 + 40.0 + 30.0, 30.0]
+
+
+def test_an_end_may_be_seen_late() -> None:
+    result, _ = run(jobs([0.0, 5.0], [8, 8], [10.0, 10.0]), end_delay_seconds=1.0)
+    assert result.jobs["completion_time"].tolist() == [11.0, 22.0]
+    assert result.jobs["jct"].tolist() == [11.0, 17.0]
+
+
+@pytest.mark.parametrize("pairs", [((2, 1.0), (1, 1.0)), ((1, -1.0),)])
+def test_preemption_penalties_are_checked(pairs) -> None:
+    with pytest.raises(InputError, match="preemption_penalty_by_gpus"):
+        preset("default").replace(preemption_penalty_by_gpus=pairs)

@@ -24,7 +24,7 @@ def simulate_command(
         Path,
         typer.Option(
             "--trace",
-            help="Jobs: our own format, Gavel, Shockwave, ElasticFlow or Chronus; -: standard input.",
+            help="Jobs: our own format, Gavel, Shockwave, ElasticFlow, Chronus, Pollux or Lucid; -: standard input.",
             metavar="FILE|-",
         ),
     ],

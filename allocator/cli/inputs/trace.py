@@ -40,7 +40,9 @@ app.command("import")(import_command)
 app.command("example-log")(example_command)
 
 FormatHelp = "gavel, gavel7, shockwave or table; told from the file if omitted."
-SourceFormatHelp = "gavel, gavel7, shockwave, table, elasticflow, chronus or pollux; told from the file if omitted."
+SourceFormatHelp = (
+    "gavel, gavel7, shockwave, table, elasticflow, chronus, pollux or lucid; told from the file if omitted."
+)
 
 
 @app.command("generate")

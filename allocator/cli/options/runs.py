@@ -259,7 +259,7 @@ class Runs:
         names = dict.fromkeys(policy.name for policy in self.policies if Need.PREDICTIONS in policy.needs)
         without = int(np.count_nonzero(np.isnan(trace.predicted_seconds)))
         if names and without:
-            lacking = "the jobs" if without == len(trace) else f"{without} jobs"
+            lacking = "the jobs" if without == len(trace) else f"{without} of {len(trace)} jobs"
             line = (
                 f"{trace.source}: for {', '.join(names)} {lacking} have no predicted length, so their true one counts"
             )

@@ -99,7 +99,7 @@ def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, stric
     usable, sizes = rates.take(order, axis=0), gpus.take(order)
     able = usable > 0
     if np.count_nonzero(able) <= len(order) and not (able.sum(axis=1) > 1).any():
-        return _fill_own_pools(order, sizes, able, free.tolist(), strict)
+        return _fill_own_pools(order, sizes, able, free, strict)
     picked, pools = [order[:0]], [order[:0]]
     while len(order):
         wanted, somewhere = _best_with_room(usable, sizes, free)
@@ -142,24 +142,28 @@ def _fill_one_pool(order: _Ids, gpus: _Ids, rates: _Floats, free: int, strict: b
     return np.array(chosen, dtype=np.int64)
 
 
-def _fill_own_pools(
-    order: _Ids, sizes: _Ids, able: NDArray[np.bool_], free: list[int], strict: bool
-) -> tuple[_Ids, _Ids]:
+def _fill_own_pools(order: _Ids, sizes: _Ids, able: NDArray[np.bool_], free: _Ids, strict: bool) -> tuple[_Ids, _Ids]:
     """The same where no job can choose between pools, as on virtual clusters; `sizes`, `able` in the order of jobs."""
-    jobs, pools, left = [], [], sum(free)
     runs = able.any(axis=1)
-    columns = (order.compress(runs), sizes.compress(runs), able.argmax(axis=1).compress(runs))
-    for job, size, pool in zip(*(column.tolist() for column in columns), strict=True):
-        if size <= free[pool]:
-            jobs.append(job)
-            pools.append(pool)
-            free[pool] -= size
-            left -= size
-            if not left:
-                break
-        elif strict:
-            break
-    return np.array(jobs, dtype=np.int64), np.array(pools, dtype=np.int64)
+    order, sizes, pools = order.compress(runs), sizes.compress(runs), able.argmax(axis=1).compress(runs)
+    # In each pool they get it up to the first for whom those before it leave too little.
+    by_pool = pools.argsort(kind="stable")
+    asked = sizes.take(by_pool).cumsum()
+    count = np.bincount(pools, minlength=len(free))
+    before = np.concatenate([[0], asked]).take(count.cumsum() - count)
+    fits = np.empty(len(order), dtype=np.bool_)
+    fits[by_pool] = asked - np.repeat(before, count) <= np.repeat(free, count)
+    if strict and not fits.all():
+        fits[fits.argmin() :] = False
+    elif not fits.all():
+        left = free - np.bincount(pools.compress(fits), sizes.compress(fits), len(free)).astype(np.int64)
+        small = np.flatnonzero(~fits & (sizes <= left.take(pools)))
+        rest = left.tolist()
+        for at, size, pool in zip(small.tolist(), sizes[small].tolist(), pools[small].tolist(), strict=True):
+            if size <= rest[pool]:
+                fits[at] = True
+                rest[pool] -= size
+    return order.compress(fits), pools.compress(fits)
 
 
 def _best_with_room(usable: _Floats, sizes: _Ids, free: _Ids) -> tuple[_Ids, NDArray[np.bool_]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar, Literal
@@ -163,7 +163,7 @@ class LinePolicy(PlanPolicy):
         memory.free = free
         seconds = memory.first_until - state.clock if memory.first else np.inf
         if not started:
-            return Plan((PlanStep(Assignment.of(running.jobs, running.pool, running.gpus), seconds),))
+            return Plan((PlanStep(running, seconds),))
         ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
         rows = Assignment.of(
             np.concatenate([running.jobs, state.ids.searchsorted(ids)]),
@@ -179,18 +179,19 @@ class LinePolicy(PlanPolicy):
             again = np.array(memory.drop_first(), dtype=np.int64)
             again = again[among_ids(again, state.ids)]
             news |= self._add(memory, state.columns_of(state.ids.searchsorted(again)))
-        newcomers = np.arange(state.ids.searchsorted(memory.last, side="right"), state.n_jobs)
-        waits = state.n_jobs - len(state.running)
-        if memory.rates_version != state.rates_version or memory.waiting + len(newcomers) != waits:
+        ids, n_jobs = state.ids, state.n_jobs
+        known = int(ids.searchsorted(memory.last, side="right")) if n_jobs and ids[-1] > memory.last else n_jobs
+        waits = n_jobs - len(state.running)
+        if memory.rates_version != state.rates_version or memory.waiting + n_jobs - known != waits:
             memory.lines, memory.waiting, memory.first = {}, 0, {}
             memory.rates_version = state.rates_version
             memory.free = memory.free[:0]
-            away = np.ones(state.n_jobs, dtype=np.bool_)
+            away = np.ones(n_jobs, dtype=np.bool_)
             away[state.running.jobs] = False
             self._add(memory, state.columns_of(away.nonzero()[0]))
-        elif len(newcomers):
-            news |= self._add_new(memory, state.columns_of(newcomers))
-        memory.last = int(state.ids[-1]) if state.n_jobs else memory.last
+        elif known < n_jobs:
+            news |= self._add_new(memory, state.columns_of(np.arange(known, n_jobs)))
+        memory.last = int(ids[-1]) if n_jobs else memory.last
         return news
 
     def _add_new(self, memory: LineMemory, own: ClusterState) -> set[int]:
@@ -300,20 +301,20 @@ class LinePolicy(PlanPolicy):
         return Hindrance("ranked_behind", behind)
 
 
-def _in_touch(lines: Iterable[_Pools], news: set[int]) -> list[list[_Pools]]:
+def _in_touch(lines: Collection[_Pools], news: set[int]) -> list[list[_Pools]]:
     """The lines to be looked at where there are `news` of some pools: one list for those that have pools in common."""
+    near = [pools for pools in lines if not news.isdisjoint(pools)]
+    if all(len(pools) == 1 for pools in near):
+        return [[pools] for pools in near]
     touched: list[list[_Pools]] = []
     left = list(lines)
-    while left and news:
-        reached, found = {news.pop()}, -1
-        group: list[_Pools] = []
-        while found:
-            more = [pools for pools in left if reached.intersection(pools)]
+    while near:
+        group, reached = [near[0]], set(near[0])
+        left.remove(near[0])
+        while more := [pools for pools in left if not reached.isdisjoint(pools)]:
             left = [pools for pools in left if pools not in more]
-            reached.update(*more)
             group += more
-            found = len(more)
-        news -= reached
-        if group:
-            touched.append(group)
+            reached.update(*more)
+        touched.append(group)
+        near = [pools for pools in near if pools in left]
     return touched

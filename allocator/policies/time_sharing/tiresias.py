@@ -129,12 +129,12 @@ class Tiresias(PlanPolicy):
         limits = self.queue_limits
         if any(not limit > 0 for limit in limits) or any(not low < high for low, high in pairwise(limits)):
             expected = "GPU seconds above 0, ascending"
-            raise InputError("policy tiresias", field="queue_limits", found=limits, expected=expected)
+            raise InputError(f"policy {self.name}", field="queue_limits", found=limits, expected=expected)
         if self.promote_after is not None and not self.promote_after > 0:
             expected = "a factor above 0, or None"
-            raise InputError("policy tiresias", field="promote_after", found=self.promote_after, expected=expected)
+            raise InputError(f"policy {self.name}", field="promote_after", found=self.promote_after, expected=expected)
         if self.line not in ("turn", "arrival"):
-            raise InputError("policy tiresias", field="line", found=self.line, expected="turn or arrival")
+            raise InputError(f"policy {self.name}", field="line", found=self.line, expected="turn or arrival")
 
     def new_memory(self) -> TiresiasMemory:
         """Empty queues."""
