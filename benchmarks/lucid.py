@@ -1,7 +1,4 @@
-"""Lucid: its three forms under score budgets from 0 to 4, and how long a large run takes.
-
-    python -m benchmarks.lucid                    # 1,000 jobs, three draws: a table of completion times
-    python -m benchmarks.lucid --jobs 24000       # processor time on 15 virtual clusters with 1,080 GPUs
+"""Lucid: its three forms under score budgets from 0 to 4, and CPU time of a large run, on 15 virtual clusters.
 
 The jobs are drawn here. Their kinds have made-up profiles, how much of a GPU's cores and of its memory bandwidth they
 use alone; two of them slow each other down as far as they ask for more than there is of either.
@@ -9,13 +6,14 @@ use alone; two of them slow each other down as far as they ask for more than the
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
 
 from allocator import Cluster, SimulationResult, get_policy, simulate
 from allocator.presets import preset
@@ -25,6 +23,10 @@ from throughputs import RetainedFractions, ThroughputTable, Trace
 SERVERS = (32, 20, 12, 11, 10, 9, 8, 8, 6, 5, 4, 4, 3, 2, 1)
 SIZES, SIZE_SHARES = (1, 2, 4, 8, 16), (0.6, 0.12, 0.1, 0.15, 0.03)
 KINDS = 24
+BUDGETS = (0, 1, 2, 4)
+LARGE = 24_000
+# GPU time asked for while jobs arrive, over what there is: of a few jobs, most of which come at once, and of many.
+CROWDED, BUSY = 4.0, 1.2
 GANGS_THAT_SHARE = (1, 2, 4, 8)
 
 # The published rules: a job looks for a host before it looks for free GPUs, and guests never recover.
@@ -60,7 +62,7 @@ class Setting:
         share = np.array(SERVERS) / sum(SERVERS)
         home = rng.choice(len(pools), jobs, p=share)
         size = np.minimum(rng.choice(SIZES, jobs, p=SIZE_SHARES), 8 * np.array(SERVERS)[home])
-        seconds = np.rint(np.minimum(rng.lognormal(7.0, 1.7, jobs), 86_400.0)) + 1.0
+        seconds = np.rint(np.minimum(rng.lognormal(8.0, 1.3, jobs), 28_800.0)) + 1.0
         span = float((seconds * size).sum()) / (load * cluster.total_gpus)
         kinds = [f"kind {k + 1}" for k in range(KINDS)]
         trace = Trace(
@@ -86,38 +88,31 @@ class Setting:
         return simulate(self.trace, self.cluster, policy, self.table, preset=alike)
 
 
-def budgets(jobs: int, seeds: tuple[int, ...], load: float) -> str:
-    """Average JCT in hours by form and score budget."""
-    lines = ["score budget      0      1      2      4   (average JCT, hours)"]
+def measure(*, quick: bool, console: Console) -> list[dict[str, Any]]:
+    """One row per form and score budget: average JCT over the draws; and per form CPU time of one large run."""
+    jobs, seeds, large = (100, (0,), 300) if quick else (600, (0, 1, 2), LARGE)
+    drawn = [Setting.drawn(jobs, seed, CROWDED) for seed in seeds]
+    setting, rows = Setting.drawn(large, 0, BUSY), []
     for form in FORMS:
-        means = []
-        for budget in (0, 1, 2, 4):
-            drawn = [Setting.drawn(jobs, seed, load).run(form, score_budget=budget) for seed in seeds]
-            means.append(np.mean([run.jobs["jct"].mean() for run in drawn]) / 3600.0)
-        lines.append(f"{form:14s}" + "".join(f"{mean:7.2f}" for mean in means))
-    return "\n".join(lines)
+        with console.status(form):
+            for budget in BUDGETS:
+                means = [one.run(form, score_budget=budget).jobs["jct"].mean() for one in drawn]
+                rows.append({"form": form, "jobs": jobs, "score_budget": budget, "hours": float(np.mean(means)) / 3600})
+            started = time.process_time()
+            run = setting.run(form)
+            seconds = time.process_time() - started
+            rows.append({"form": form, "jobs": large, "seconds": seconds, "policy_calls": run.policy_calls})
+    return rows
 
 
-def speed(jobs: int, load: float) -> str:
-    """Processor seconds of one run by form."""
-    setting, lines = Setting.drawn(jobs, 0, load), []
-    for form in FORMS:
-        started = time.process_time()
-        run = setting.run(form)
-        spent = time.process_time() - started
-        lines.append(f"{form:14s} {spent:6.1f} s of processor time, {run.policy_calls} decisions")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Print a table, or times."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--load", type=float, default=1.2)
-    args = parser.parse_args()
-    large = args.jobs > 5000
-    print(speed(args.jobs, args.load) if large else budgets(args.jobs, (0, 1, 2), args.load))
-
-
-if __name__ == "__main__":
-    main()
+def table(rows: list[dict[str, Any]]) -> Table:
+    """The rows for people."""
+    shown = Table(title="Lucid: average JCT by score budget, and CPU time of a large run")
+    for name in ("form", "jobs", *(f"budget {budget}, h" for budget in BUDGETS), "large run, jobs", "CPU, s"):
+        shown.add_column(name, justify="left" if name == "form" else "right")
+    for form in dict.fromkeys(row["form"] for row in rows):
+        own = [row for row in rows if row["form"] == form]
+        means, large = [row for row in own if "hours" in row], next(row for row in own if "seconds" in row)
+        cells = [f"{row['hours']:.2f}" for row in means]
+        shown.add_row(form, f"{means[0]['jobs']:,}", *cells, f"{large['jobs']:,}", f"{large['seconds']:.1f}")
+    return shown
