@@ -19,10 +19,16 @@ RETAINED = np.array([[1.0, 0.9, 0.8], [0.9, 0.8, 0.6], [0.8, 0.6, 0.5]])
 
 Job = tuple[str, int, float, float]
 """Kind, GPUs, seconds and arrival."""
+World = dict[str, Any]
 
 
 def run(
-    jobs: list[Job], gpus: str, policy: str = "lucid", servers: str | None = None, **settings: Any
+    jobs: list[Job],
+    gpus: str,
+    policy: str = "lucid",
+    servers: str | None = None,
+    world: World | None = None,
+    **settings: Any,
 ) -> SimulationResult:
     """Jobs that go at 1 step/s on every pool."""
     cluster = Cluster.parse(gpus, servers)
@@ -32,8 +38,8 @@ def run(
     table = ThroughputTable(keys, pools, np.ones((len(keys), len(pools)))).with_colocation(model, (1, 2, 4, 8, 16))
     kinds, sizes, seconds, arrivals = zip(*jobs, strict=True)
     trace = Trace(kinds, sizes, seconds, arrivals, duration=seconds)
-    world = preset("default").replace(placement="best_fit", restart_penalty_seconds=0.0)
-    return simulate(trace, cluster, get_policy(policy, **{"scores": SCORES, **settings}), table, preset=world)
+    alike = preset("default").replace(placement="best_fit", restart_penalty_seconds=0.0, **(world or {}))
+    return simulate(trace, cluster, get_policy(policy, **{"scores": SCORES, **settings}), table, preset=alike)
 
 
 def starts(result: SimulationResult) -> list[float]:
@@ -49,6 +55,33 @@ def test_two_jobs_share_and_the_one_left_alone_recovers() -> None:
     # Both keep 0.9: the first is through at 100 s, when the second has 90 of its 180 steps left.
     assert starts(found) == [0.0, 0.0]
     assert ends(found) == pytest.approx([100.0, 190.0])
+
+
+def test_as_published_a_guest_keeps_its_rate_when_its_host_is_through() -> None:
+    jobs: list[Job] = [("light", 1, 90.0, 0.0), ("middle", 1, 180.0, 0.0)]
+    assert ends(run(jobs, "v100:1", world={"guests_stay_slow": True})) == pytest.approx([100.0, 200.0])
+    # It is the guest that stays slow, not the host.
+    turned: list[Job] = [("light", 1, 180.0, 0.0), ("middle", 1, 90.0, 1.0)]
+    found = run(turned, "v100:1", world={"guests_stay_slow": True})
+    assert ends(found) == pytest.approx([190.0, 101.0])
+
+
+def test_two_of_one_type_may_go_at_different_rates() -> None:
+    jobs: list[Job] = [("light", 1, 900.0, 0.0), ("light", 1, 40.0, 100.0)]
+    found = run(jobs, "v100:1", world={"pairs_of_one_type": (("light", 0.5, 0.75),)})
+    # The guest, at half its rate, is through after 80 s, in which the host does 60 of its 900 steps.
+    assert ends(found) == pytest.approx([920.0, 180.0])
+
+
+def test_seconds_that_are_counted_down_may_be_one_more() -> None:
+    jobs: list[Job] = [("light", 1, 90_000.0, 0.0), ("middle", 1, 86_400.0, 0.0)]
+    left, seconds = 86_400.0, 0
+    while left > 0:
+        left, seconds = left - 0.9, seconds + 1
+    assert seconds == 96_001
+    counted = run(jobs, "v100:1", world={"ends": "counted", "end_delay_seconds": 1.0})
+    assert min(ends(counted)) == seconds + 1
+    assert min(ends(run(jobs, "v100:1"))) == pytest.approx(96_000.0)
 
 
 @pytest.mark.parametrize(("budget", "joins"), [(0, False), (1, True), (2, True)])
