@@ -198,14 +198,24 @@ class Lucid(PlanPolicy):
         if not waiting:
             return
         started, joined = len(changes.starts), len(changes.joins)
+        gpus = [memory.jobs[job].gpus for job in waiting]
+        free = room.free(pool)
+        may_start = np.array([size <= free for size in gpus])
+        if self.place_first:
+            # Who is packed takes no room, so that it can be told first who starts.
+            may_start = np.array([size <= free and room.take(pool, size) for size in gpus])
+            if may_start.all() or not (hosts or may_start.any()):
+                changes.starts += [(job, pool) for job, starts in zip(waiting, may_start, strict=True) if starts]
+                _take_up(line, changes, started, joined, state.clock)
+                return
         guests, running, retained = self._known(state, memory, pool, waiting, hosts)
         found = first_hosts(
             guests,
             running,
             retained,
             self._limits,
-            start=lambda i: room.take(pool, int(guests.gpus[i])),
-            may_start=guests.gpus <= room.free(pool),
+            start=lambda i: self.place_first or room.take(pool, gpus[i]),
+            may_start=may_start,
             place_first=self.place_first,
             choice=self.host,
         )
