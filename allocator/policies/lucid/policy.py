@@ -68,7 +68,8 @@ class Lucid(PlanPolicy):
     place_first : whether a job looks for free GPUs before it looks for a host; as published it packs first.
     host : of several hosts the "first" to have started, or the "fastest": with which the two keep most together.
     scores : sharing scores by job type; others have 0 where a job keeps and leaves at least `score_thresholds[0]` of
-        the throughput on the average over the kinds of jobs that it may share with, 1 down to `score_thresholds[1]`.
+        the throughput on the average over the kinds that it may share with, of those that it was looked at beside so
+        far, 1 down to `score_thresholds[1]`.
     score_thresholds : as said.
     forecast : of arrivals; None: jobs are always packed.
     quiet_jobs : packing is off while at most so many jobs are predicted to arrive in an interval.
