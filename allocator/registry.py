@@ -64,6 +64,7 @@ _OWN_MODULES = (
     "orders.fifo",
     "orders.in_line",
     "orders.shortest_first",
+    "lucid.policy",
     "pairing_rules",
     "shockwave.policy",
     "chronus.policy",

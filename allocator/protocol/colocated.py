@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
-from allocator.protocol.elastic import allowed_types, checked_rates
+from allocator.protocol.elastic import checked_rates
 from throughputs import InputError, PackedColumns, ThroughputMatrix, ThroughputTable
 
 if TYPE_CHECKING:
     from throughputs import Trace
 
-__all__ = ["appended", "from_json", "of_trace", "on_types", "take", "without_sharing"]
+__all__ = ["appended", "from_json", "of_trace", "on_types", "take", "where_allowed", "without_sharing"]
 
 
 def of_trace(trace: Trace, throughputs: object, cluster: Cluster, gangs: ArrayLike) -> PackedColumns:
@@ -37,8 +37,7 @@ def of_trace(trace: Trace, throughputs: object, cluster: Cluster, gangs: ArrayLi
     Raises
     ------
     InputError
-        Throughputs without figures for pairs, of other jobs or types, or of some of the jobs only; or jobs that may use
-        one type alone, as their partition is that.
+        Throughputs without figures for pairs, of other jobs or types, or of some of the jobs only.
     """
     known = np.ones(len(trace), dtype=np.bool_)
     if isinstance(throughputs, ThroughputTable):
@@ -47,9 +46,6 @@ def of_trace(trace: Trace, throughputs: object, cluster: Cluster, gangs: ArrayLi
             rates = checked_rates(gangs, trace, cluster, "rates")
             return without_sharing(rates, trace.scale_factor, range(len(trace)), cluster.accelerators)
     _check_alike(trace, "job_type", known)
-    allowed = allowed_types(trace, cluster)
-    if allowed is not None:
-        _check_alike(trace, "partition", np.asarray(allowed.all(axis=1)))
     if isinstance(throughputs, PackedColumns):
         return _checked(throughputs, trace, cluster)
     if not (isinstance(throughputs, ThroughputTable) and throughputs.has_colocation):
@@ -191,6 +187,25 @@ def without_sharing(
     nothing = np.zeros((len(kinds), len(kinds), rates.shape[1]))
     return PackedColumns(
         group.ravel(), rates[first], nothing, scale_factors[first], jobs=jobs, accelerators=accelerators
+    )
+
+
+def where_allowed(columns: PackedColumns, allowed: NDArray[np.bool_]) -> PackedColumns:
+    """The columns of jobs that may not use every type: elsewhere than `allowed` (N, M) they have no rate.
+
+    Jobs of one group that may use different types are of different groups then.
+    """
+    if (allowed | ~(columns.alone[columns.group] > 0)).all():
+        return columns
+    kinds, group = np.unique(np.column_stack([columns.group, allowed]), axis=0, return_inverse=True)
+    before, there = kinds[:, 0], kinds[:, 1:].astype(np.bool_)
+    return PackedColumns(
+        group.ravel(),
+        np.where(there, columns.alone[before], 0.0),
+        np.where(there[:, None] & there, columns.together[np.ix_(before, before)], 0.0),
+        columns.group_scale_factors[before],
+        jobs=columns.jobs,
+        accelerators=columns.accelerators,
     )
 
 

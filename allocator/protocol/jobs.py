@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.assignment import Assignment
-from allocator.protocol.colocated import appended, of_trace, take
+from allocator.protocol.colocated import appended, of_trace, take, where_allowed
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
 from allocator.protocol.entities import Entities, Membership
 from allocator.protocol.goodput.ledger import GoodputLedger
@@ -325,7 +325,9 @@ class JobTable:
         """What is known of the `active` jobs in pairs."""
         if self.colocation is None:
             return None
-        return take(self.colocation, self.rows(active), active.tolist(), self.believed_together)
+        rows = self.rows(active)
+        columns = take(self.colocation, rows, active.tolist(), self.believed_together)
+        return where_allowed(columns, self.rates[rows] > 0)
 
     @property
     def runnable(self) -> NDArray[np.bool_]:

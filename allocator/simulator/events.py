@@ -22,7 +22,8 @@ from allocator.results.observers import StretchOutcome
 from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.leases import Leases
 from allocator.simulator.rounds import servers_of, spread_gangs
-from allocator.simulator.rules.stretches import Stretch, stretch_rules
+from allocator.simulator.rules.base import Stretch
+from allocator.simulator.rules.stretches import stretch_rules
 from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
@@ -138,11 +139,10 @@ class EventExecution:
         self._follow(decision)
         if self._goodput is not None:
             self._alike = self._goodput.place(rows, at, self._shape_of)
-        stretch = Stretch(world.clock, decision, at, self._begin(decision, at))
+        stretch = Stretch(world.clock, decision, at, self._begin(decision, at), self._rates(decision))
         for rule in self._rules:
             rule.begin(stretch)
-        rates = self._rates(decision)
-        self._pass_time(stretch, rates, rows.jobs, rates)
+        self._pass_time(stretch, stretch.rates, rows.jobs, stretch.rates)
 
     def _follow(self, decision: Decision) -> None:
         """Note who starts and who stops by a decision."""
@@ -317,7 +317,7 @@ class EventExecution:
         at = self._table.rows(active)
         rates = self._truth.rates_of(rows, self._table.colocation_group)
         speed: _Floats = np.bincount(active.searchsorted(rows.jobs), rates * shares, len(active)).astype(np.float64)
-        self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock), rates, active, speed)
+        self._pass_time(Stretch(self.world.clock, decision, at, self.world.clock, rates), rates, active, speed)
 
     def _tell_shares(
         self,

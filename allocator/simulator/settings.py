@@ -14,7 +14,7 @@ __all__ = ["SimulatorSettings", "constant_restart_penalty"]
 _CHOICES = {
     "round_end": ("fixed", "slowest"),
     "batch_size_adaptation": ("off", "exact", "published"),
-    "ends": ("exact", "second", "slot"),
+    "ends": ("exact", "second", "counted", "slot"),
     "deadlines_judged_by": ("end", "training"),
     "overhead": ("off", "starts", "running", "active"),
     "overhead_delays_end": ("always", "restarts"),
@@ -42,6 +42,7 @@ _FLAGS = (
     "late_jobs_wait",
     "overhead_while_arrivals",
     "overhead_reuses_groups",
+    "guests_stay_slow",
 )
 
 
@@ -98,6 +99,7 @@ class SimulatorSettings:
     slot_spares_last_end : nor does an end after which nobody is left who has run before, once no more jobs are to
         arrive: jobs that still wait for their first GPUs get them at once instead of with the next slot.
     ends : when a job that has done its last step is through: "exact": then; "second": at the next whole second;
+        "counted": at the second at which nothing is left if each takes the rate off in floating point;
         "slot": at the end of that slot of its present stretch (with slot_seconds above 0).
     late_jobs_wait : with ends "slot", a job whose deadline passes in a stretch stands still from its deadline to the
         end of the slot in which that lies, and is through so much later, as the published loop looks at late jobs at
@@ -120,6 +122,10 @@ class SimulatorSettings:
     preemption_penalty_by_gpus : pairs (GPUs, seconds), ascending: a job that has so many GPUs or more and is stopped
         by a decision at an event has so much more to do; that counts into the time that policies see it needs. Between
         events only.
+    guests_stay_slow : a job that joined another one on its GPUs keeps the rate that it had there when the other one is
+        through and it has the GPUs to itself. Between events only.
+    pairs_of_one_type : (job type, fraction, fraction): what a job keeps of its throughput that joined one of its own
+        type, and what that one keeps, where a table has two figures. Between events only.
     gang_rates : how fast a job goes with its own number of GPUs: "table": as the throughputs say; "duration": as the
         trace says, its steps over its duration.
     slot_origin_seconds : with slot_grid, where slots begin; None: with the first arrival.
@@ -161,7 +167,7 @@ class SimulatorSettings:
     slot_grid: bool = False
     slot_spares_last_arrival: bool = False
     slot_spares_last_end: bool = False
-    ends: Literal["exact", "second", "slot"] = "exact"
+    ends: Literal["exact", "second", "counted", "slot"] = "exact"
     late_jobs_wait: bool = False
     deadlines_judged_by: Literal["end", "training"] = "end"
     overhead: Literal["off", "starts", "running", "active"] = "off"
@@ -174,6 +180,8 @@ class SimulatorSettings:
     overhead_delays_end: Literal["always", "restarts"] = "always"
     end_delay_seconds: float = 0.0
     preemption_penalty_by_gpus: tuple[tuple[int, float], ...] = ()
+    guests_stay_slow: bool = False
+    pairs_of_one_type: tuple[tuple[str, float, float], ...] = ()
     gang_rates: Literal["table", "duration"] = "table"
     restart_keeps_shape: bool = False
     starts_count_as_service: bool = False

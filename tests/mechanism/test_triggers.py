@@ -186,4 +186,4 @@ def test_every_registered_policy_says_what_it_needs_as_data_of_its_class() -> No
         assert Trigger.ARRIVAL in kind.triggers
         assert (Trigger.PRICES in kind.triggers) == ("cost" in name)
         assert (Need.TRAINING in kind.needs) == (name == "shockwave")
-        assert (Need.COLOCATION in kind.needs) == ("packed" in name or name == "gandiva")
+        assert (Need.COLOCATION in kind.needs) == ("packed" in name or name in ("gandiva", "lucid", "lucid_program"))

@@ -33,6 +33,7 @@ from throughputs import (
 TYPES = Cluster({"v100": 4, "p100": 4, "k80": 4}, {"v100": 2, "p100": 2, "k80": 2})
 V100 = Cluster({"v100": 8}, {"v100": 4})
 TABLE = default_table()
+COLOCATED = TABLE.with_colocation(default_colocation())
 Run = dict[str, Any]
 
 
@@ -151,6 +152,8 @@ RUNS: dict[str, Callable[[], Run]] = {
     "steps": lambda: at_events(Timetable([(0, 10.0), (1, 25.0), (2, 5.0)])),
     "selection": lambda: at_events(Selective(most_seconds=150.0)),
     "order, shared": sharing_at_events,
+    "lucid": lambda: usual("lucid", "default") | {"throughputs": COLOCATED},
+    "lucid, published": lambda: usual("lucid", "lucid", gang_rates="table") | {"throughputs": COLOCATED},
     "chronus": lambda: with_deadlines("default"),
     "chronus, published": lambda: with_deadlines("chronus"),
 }

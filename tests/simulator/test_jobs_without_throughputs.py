@@ -83,14 +83,17 @@ def test_a_partition_without_room_leaves_its_jobs_unserved():
     assert result.jobs["status"].tolist() == ["completed", "completed", "unserved", "completed"]
 
 
-def test_partitions_hold_in_known_tables_and_not_under_packing():
+def test_partitions_hold_in_known_tables_and_under_packing():
     table = ThroughputTable([("m", 1)], ["fast", "slow"], [[2.0, 1.0]])
     trace = Trace(["m", "m"], [1, 1], [100.0, 100.0], [0.0, 0.0], partition=["slow", "fast"])
     ideal = preset("default").replace(ideal=True)
     assert completion_times(trace, "fast:2,slow:2", "fifo_perf", table, preset=ideal).tolist() == [100.0, 50.0]
-    a3c = Trace(["A3C"], [1], [100.0], [0.0], partition=["v100"])
-    with pytest.raises(InputError, match=r"trace: field 'partition of job 0': found 'v100', .*that packs"):
-        completion_times(a3c, "v100:2,k80:2", "max_min_fairness_packed")
+    three = Trace(["A3C"] * 3, [1] * 3, [50_000.0] * 3, [0.0] * 3, partition=["k80", "v100", "v100"])
+    for policy in ("max_min_fairness_packed", "gandiva", "lucid"):
+        result = allocator.simulate(three, Cluster.parse("v100:1,k80:1"), get_policy(policy))
+        assert (result.jobs["status"] == "completed").all()
+        ran = result.rounds.groupby("job_id", observed=True)["accelerator"].agg(set)
+        assert ran.tolist() == [{"k80"}, {"v100"}, {"v100"}]
 
 
 def test_users_share_a_cluster_as_entities():

@@ -8,86 +8,29 @@ artifact).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.mechanism.core import DecisionCore
 from allocator.protocol.assignment import Assignment, among_ids
-from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
+from allocator.simulator.rules.base import Stretch, StretchRule
+from allocator.simulator.rules.counted import EndsCountedDown, GuestsAndHosts
 from throughputs.numerics import log2
 
 if TYPE_CHECKING:
     from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["Stretch", "StretchRule", "stretch_rules"]
+__all__ = ["stretch_rules"]
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
-_NONE: _Floats = np.empty(0)
-
 # What the rounding of some ten thousand stretches may leave of a time that is a whole number of seconds.
 _SECONDS_TOLERANCE = 1e-5
-
-
-@dataclass(slots=True, eq=False)
-class Stretch:
-    """One stretch as it takes shape; arrays are over its K rows.
-
-    Attributes
-    ----------
-    clock : its start, seconds.
-    decision : who runs.
-    at : where the jobs are in the job table.
-    begin : when each row begins to train, seconds; later than `clock` where a start takes time.
-    finish : when each row is through if nothing happens before; inf: never.
-    until : when rows cease to train, be they through or not, seconds.
-    trained : when rows have done their last step, where they are through only later, seconds.
-    judged : what the deadlines of those who are through are compared with, seconds.
-    """
-
-    clock: float
-    decision: Decision
-    at: _Ids
-    begin: _Floats | float
-    finish: _Floats = field(default_factory=lambda: _NONE)
-    judged: _Floats = field(default_factory=lambda: _NONE)
-    until: _Floats | float = np.inf
-    trained: _Floats | None = None
-
-
-class StretchRule:
-    """Does nothing.
-
-    Attributes
-    ----------
-    notes_stops : whether the rule wants to be told of jobs that are stopped before they are through.
-    """
-
-    notes_stops: ClassVar[bool] = False
-
-    def bind(self, jobs: JobTable, core: DecisionCore) -> None:
-        """Register what the rule keeps for each job."""
-
-    def stop(self, rows: Assignment, at: _Ids, rates: _Floats) -> None:
-        """The (K,) rows ran at these `rates` (K,), steps/s, and are stopped; their jobs are `at` (K,) in the table."""
-
-    def begin(self, s: Stretch) -> None:
-        """Change when rows begin to train; `finish` is not known yet."""
-
-    def shape(self, s: Stretch) -> None:
-        """Change when rows are through."""
-
-    def state(self) -> Any:
-        """What a checkpoint keeps."""
-        return None
-
-    def restore(self, state: Any) -> None:
-        """Go on from `state`."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +245,12 @@ class JudgedByEnd(StretchRule):
 def stretch_rules(settings: SimulatorSettings) -> list[StretchRule]:
     """The rules that the settings of a preset name, in the order in which a stretch goes through them."""
     rules: list[StretchRule] = []
-    if settings.ends != "exact":
+    if settings.guests_stay_slow or settings.pairs_of_one_type:
+        of_one_type = {name: (guest, host) for name, guest, host in settings.pairs_of_one_type}
+        rules.append(GuestsAndHosts(settings.guests_stay_slow, of_one_type))
+    if settings.ends == "counted":
+        rules.append(EndsCountedDown())
+    elif settings.ends != "exact":
         slots = EndsWithSlots(settings.slot_seconds, waits_at_deadline=settings.late_jobs_wait)
         rules.append(EndsInWholeSeconds() if settings.ends == "second" else slots)
     if settings.end_delay_seconds:

@@ -1,0 +1,119 @@
+"""Rules of simulators that go second by second, and of what two jobs on the same GPUs do in them.
+
+Source: Lucid (Hu et al., ASPLOS 2023, public artifact).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.mechanism.core import DecisionCore
+from allocator.protocol.assignment import among_ids
+from allocator.protocol.jobs import JobTable
+from allocator.simulator.rules.base import Stretch, StretchRule
+
+__all__ = ["EndsCountedDown", "GuestsAndHosts"]
+
+_Ids = NDArray[np.int64]
+
+# What the rounding of a day's seconds may add up to.
+_COUNTING_TOLERANCE = 1e-4
+
+
+class GuestsAndHosts(StretchRule):
+    """Of two jobs on the same GPUs the one that joined, the guest, is told apart from the one that was there, the host.
+
+    Parameters
+    ----------
+    stay_slow : a guest whose host is through goes on at the rate that it had beside it.
+    of_one_type : what guest and host keep of their throughput where both are of one job type, by job type.
+    """
+
+    def __init__(self, stay_slow: bool, of_one_type: Mapping[str, tuple[float, float]]) -> None:
+        self._stay_slow, self._of_one_type = stay_slow, of_one_type
+
+    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
+        """The host of a guest, and the rate beside it, are columns of the table."""
+        self._jobs = jobs
+        jobs.register("guest_rate", np.nan)
+        jobs.register("guest_of", -1)
+
+    def begin(self, s: Stretch) -> None:
+        """Note who joins whom; say how fast two of one type go, and guests that are left alone."""
+        rows, columns = s.decision.assignment, self._jobs.columns
+        if rows.shares_gpus:
+            shared = np.flatnonzero(rows.partner >= 0)
+            joins = shared[among_ids(rows.jobs[shared], s.decision.transition.start)]
+            columns["guest_of"][s.at[joins]] = rows.partner[joins]
+            if self._of_one_type:
+                self._tell_apart(s, shared)
+            columns["guest_rate"][s.at[joins]] = s.rates[joins]
+        if self._stay_slow:
+            kept = columns["guest_rate"].take(s.at)
+            s.rates = np.where((rows.partner < 0) & (kept > 0), kept, s.rates)
+
+    def _tell_apart(self, s: Stretch, shared: _Ids) -> None:
+        """Give guests and hosts of one type their rates; of the `shared` rows two of a pair follow each other."""
+        rows, at, types = s.decision.assignment, s.at, self._jobs.job_type
+        same = types[at[shared[::2]]] == types[at[shared[1::2]]]
+        rates, guest_of = s.rates.copy(), self._jobs.columns["guest_of"]
+        for first in shared[::2][same].tolist():
+            fractions = self._of_one_type.get(types[at[first]])
+            if fractions is not None:
+                pair = (first, first + 1) if guest_of[at[first]] == rows.partner[first] else (first + 1, first)
+                for row, fraction in zip(pair, fractions, strict=True):
+                    rates[row] = self._jobs.rates[at[row], rows.pool[row]] * fraction
+        s.rates = rates
+
+
+class EndsCountedDown(StretchRule):
+    """Each second takes a job's rate off what it has left; it is through at the first one at which nothing is.
+
+    That is a sum of rounded terms: where the seconds are nearly a whole number it may be one more than their ceiling.
+    """
+
+    def bind(self, jobs: JobTable, core: DecisionCore) -> None:  # noqa: ARG002
+        """The steps that were left when the rate last changed, that rate, the time, and the end are columns."""
+        self._jobs = jobs
+        for name, fill in (("counted_rate", np.nan), ("counted_left", 0.0), ("counted_since", 0.0)):
+            jobs.register(name, fill)
+        jobs.register("counted_end", np.inf)
+
+    def shape(self, s: Stretch) -> None:
+        """Count anew for those who start or go at another rate than before."""
+        columns = self._jobs.columns
+        rate, left = columns["counted_rate"], columns["counted_left"]
+        since, end = columns["counted_since"], columns["counted_end"]
+        starts = among_ids(s.decision.jobs, s.decision.transition.start)
+        for row in np.flatnonzero(starts | (rate[s.at] != s.rates)).tolist():
+            at, pace = int(s.at[row]), float(s.rates[row])
+            if starts[row] or np.isnan(rate[at]):
+                left[at] = self._jobs.total_steps[at] - self._jobs.steps_done[at]
+            else:
+                left[at] = _counted_down(float(left[at]), float(rate[at]), round(s.clock - float(since[at])))
+            rate[at], since[at] = pace, s.clock
+            end[at] = s.clock + _seconds_counted(float(left[at]), pace)
+        s.finish = end[s.at]
+        s.judged = s.finish
+
+
+def _counted_down(left: float, rate: float, seconds: int) -> float:
+    """What is left of `left` steps after so many seconds."""
+    terms = np.full(seconds + 1, rate)
+    terms[0] = left
+    return float(np.subtract.accumulate(terms)[-1])
+
+
+def _seconds_counted(left: float, rate: float) -> float:
+    """Seconds until nothing is left of `left` steps."""
+    if not rate > 0:
+        return np.inf
+    exact = left / rate
+    if abs(exact - round(exact)) > _COUNTING_TOLERANCE or rate == 1.0:
+        return max(float(np.ceil(exact)), 0.0)
+    terms = np.full(round(exact) + 3, rate)
+    terms[0] = left
+    return float(np.argmax(np.subtract.accumulate(terms) <= 0))

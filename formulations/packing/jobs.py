@@ -1,0 +1,122 @@
+"""Who may share GPUs with whom: gang size, memory, sharing scores and predicted lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from throughputs import InputError
+
+__all__ = ["PackingJobs", "PackingLimits", "admissible_pairs", "checked_retained"]
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class PackingJobs:
+    """N jobs, as far as packing looks at them.
+
+    Attributes
+    ----------
+    gpus : (N,) GPUs of the gang.
+    score : (N,) sharing score: 0 for a job that hardly disturbs another one on the same GPUs, 1, or 2.
+    length : (N,) predicted GPU seconds, predicted duration times GPUs.
+    kind : (N,) row of each job in the table of retained fractions.
+
+    Raises
+    ------
+    InputError
+        Columns of different length, a gang without GPUs, or a score or length below 0.
+    """
+
+    gpus: Whole
+    score: Whole
+    length: Array
+    kind: Whole
+
+    def __init__(self, gpus: ArrayLike, score: ArrayLike, length: ArrayLike, kind: ArrayLike) -> None:
+        columns = {"gpus": gpus, "score": score, "kind": kind}
+        for name, values in columns.items():
+            object.__setattr__(self, name, np.asarray(values, dtype=np.int64))
+        object.__setattr__(self, "length", np.asarray(length, dtype=np.float64))
+        for name, least in (("gpus", 1), ("score", 0), ("length", 0), ("kind", 0)):
+            column = getattr(self, name)
+            if column.shape != (len(self.gpus),):
+                raise InputError("packing", field=name, found=column.shape, expected=f"shape ({len(self.gpus)},)")
+            if not (column >= least).all():
+                found = column[np.argmin(column >= least)].item()
+                raise InputError("packing", field=name, found=found, expected=f"at least {least}")
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+    def followed_by(self, others: PackingJobs) -> PackingJobs:
+        """These jobs, then the others."""
+        both = object.__new__(PackingJobs)
+        for name in ("gpus", "score", "length", "kind"):
+            object.__setattr__(both, name, np.concatenate([getattr(self, name), getattr(others, name)]))
+        return both
+
+
+@dataclass(frozen=True)
+class PackingLimits:
+    """What two jobs on the same GPUs have to keep.
+
+    Attributes
+    ----------
+    score_budget : the most that their sharing scores may be together; 0, 1 or 2 bound the interference, 4 does not.
+    largest_gang : gangs with more GPUs share with nobody.
+    length_ratio : the job that joins is predicted to take at most so many times the GPU time of the one that it joins.
+
+    Raises
+    ------
+    InputError
+        A limit that is negative, or a gang without GPUs.
+
+    Source: Hu et al. (Lucid), ASPLOS 2023, section 3.3.
+    """
+
+    score_budget: int = 2
+    largest_gang: int = 8
+    length_ratio: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("score_budget", 0), ("largest_gang", 1), ("length_ratio", 0)):
+            if not getattr(self, name) >= least:
+                found, expected = getattr(self, name), f"at least {least}"
+                raise InputError("packing", field=name, found=found, expected=expected)
+
+
+def admissible_pairs(guests: PackingJobs, hosts: PackingJobs, retained: ArrayLike, limits: PackingLimits) -> Flags:
+    """(W, R) whether each of W guests may join each of R hosts, which have their GPUs to themselves.
+
+    Two jobs may share where their gangs have the same size, up to the largest that shares; where both make progress,
+    which they do not where the memory of the GPU is too small for the two; where their scores keep the budget; and
+    where the guest is not predicted to take much longer than the host.
+
+    Parameters
+    ----------
+    retained : (K, K) what a job of each kind keeps of its throughput beside one of each other kind; 0: may not share.
+    """
+    fractions = checked_retained(retained)
+    both = (fractions > 0) & (fractions.T > 0)
+    same = (guests.gpus[:, None] == hosts.gpus) & (guests.gpus[:, None] <= limits.largest_gang)
+    budget = guests.score[:, None] + hosts.score <= limits.score_budget
+    length = guests.length[:, None] <= limits.length_ratio * hosts.length
+    return np.asarray(same & budget & length & both[guests.kind[:, None], hosts.kind])
+
+
+def checked_retained(retained: ArrayLike) -> Array:
+    """(K, K) the fractions as an array; InputError for others than finite numbers of at least 0."""
+    fractions = np.asarray(retained, dtype=np.float64)
+    if fractions.ndim != 2 or fractions.shape[0] != fractions.shape[1]:
+        raise InputError("packing", field="retained", found=fractions.shape, expected="shape (kinds, kinds)")
+    good = (fractions >= 0) & np.isfinite(fractions)
+    if not good.all():
+        found = fractions.flat[int(np.argmin(good))].item()
+        raise InputError("packing", field="retained", found=found, expected="finite fractions of at least 0")
+    return fractions
