@@ -25,6 +25,8 @@ from allocator.sweep.decide import decide
 from allocator.sweep.definition.point import FORMAT, Point
 from allocator.sweep.jobs import trace_of
 from throughputs import InputError, Trace, read_trace
+from throughputs.goodput.trainings import Trainings, find_trainings
+from throughputs.goodput.trainings.jobs import training_jobs
 from throughputs.prices import read_prices
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Materials:
     It travels to the processes that run the points, which then need none of the files.
     """
 
-    tables: dict[str | None, ThroughputTable]
+    tables: dict[str | None, ThroughputTable | Trainings]
     prices: dict[str, Prices]
     traces: dict[str, Trace] = field(default_factory=dict)
 
@@ -63,14 +65,15 @@ class Materials:
         """
         points = list(points)
         packs = any(Need.COLOCATION in get_policy(point.policy).needs for point in points)
-        tables: dict[str | None, ThroughputTable] = {}
+        tables: dict[str | None, ThroughputTable | Trainings] = {}
         prices: dict[str, Prices] = {}
         traces: dict[str, Trace] = {}
         for point in points:
             workload = point.workload
-            name = workload.throughputs
+            name = workload.speeds
             if name not in tables:
-                tables[name] = load_throughputs(name, colocated=packs)
+                found = None if name is None else find_trainings(name)
+                tables[name] = load_throughputs(name, colocated=packs) if found is None else found
             if isinstance(workload.prices, str) and workload.prices not in prices:
                 prices[workload.prices] = read_prices(workload.prices)
             if workload.trace is not None and workload.trace not in traces:
@@ -83,7 +86,14 @@ class Materials:
     def _check(self, point: Point) -> None:
         """Refuse a cluster on which nobody knows how fast the jobs are, or what GPUs cost."""
         workload, cluster = point.workload, Cluster.parse(point.cluster)
-        table, prices = self.tables[workload.throughputs], self.prices_of(point)
+        table, prices = self.tables[workload.speeds], self.prices_of(point)
+        trains, generator = isinstance(table, Trainings), workload.generator
+        if trains and (generator not in ("goodput", "recorded") or point.kind == "decision"):
+            expected = "a throughput table, or simulations with the generator goodput or a trace"
+            raise InputError("workload.throughputs", found=workload.throughputs, expected=expected)
+        if generator == "goodput" and not trains:
+            expected = "goodput, a file of profiles or a folder of measured models, for the generator goodput"
+            raise InputError("workload.throughputs", found=workload.throughputs, expected=expected)
         if point.kind == "trace" and not self.n_jobs(point):
             raise InputError(str(workload.trace), found="no jobs", expected="at least one")
         if workload.trace is None:
@@ -91,6 +101,8 @@ class Materials:
                 if accelerator not in table.accelerators:
                     expected = f"types of the {table.source}: {', '.join(table.accelerators)}"
                     raise InputError("clusters", found=accelerator, expected=expected)
+        elif isinstance(table, Trainings):
+            training_jobs(self.traces[workload.trace].head(self.n_jobs(point)), table)
         elif point.chosen.simulator.gang_rates != "duration":
             gang_rates(self.traces[workload.trace].head(self.n_jobs(point)), table, cluster)
         if workload.trace is not None and workload.entities_by is not None:
@@ -108,7 +120,7 @@ class Materials:
         """From a number of jobs to the trace of that many, as `trace_of`."""
         workload = point.workload
         recorded = None if workload.trace is None else self.traces[workload.trace]
-        return trace_of(point, self.tables[workload.throughputs], recorded)
+        return trace_of(point, self.tables[workload.speeds], recorded)
 
     def prices_of(self, point: Point) -> Prices | None:
         """Dollars per GPU hour for a point."""
@@ -124,7 +136,7 @@ def _once(points: Iterable[Point]) -> list[Point]:
         key = (
             read.trace,
             read.entities_by,
-            read.throughputs,
+            read.speeds,
             str(read.prices),
             point.cluster,
             point.chosen.simulator.gang_rates,
@@ -165,7 +177,8 @@ def run_point(point: Point, materials: Materials, *, keep_jobs: bool = False, lo
     jobs = None
     try:
         if point.kind == "decision":
-            table = materials.tables[point.workload.throughputs]
+            table = materials.tables[point.workload.speeds]
+            assert not isinstance(table, Trainings)
             trace = materials.jobs_of(point)(int(point.load))
             decided = decide(point, trace, table, materials.prices_of(point), report)
             figures, status, detail = decided.figures, decided.status, decided.status_detail
@@ -208,7 +221,7 @@ def package_version() -> str:
 
 
 def _simulate(point: Point, materials: Materials, progress: Callable[[float, int, int], None]) -> SimulationResult:
-    table = materials.tables[point.workload.throughputs]
+    table = materials.tables[point.workload.speeds]
     jobs = materials.jobs_of(point)
     trace = jobs(materials.n_jobs(point))
     named = point.workload.entities_by is not None

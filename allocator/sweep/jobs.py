@@ -21,6 +21,7 @@ from throughputs import (
     gavel_trace,
     with_deadlines,
 )
+from throughputs.goodput.trainings import Trainings, training_trace
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS, DEADLINE_SCALE_FACTORS
 from throughputs.traces.generator import PUBLISHED_PRIORITIES, PUBLISHED_SCALE_FACTORS
 from throughputs.traces.shockwave_generator import shockwave_trace
@@ -33,11 +34,11 @@ __all__ = ["BLOCK_JOBS", "trace_of"]
 BLOCK_JOBS = 1024
 """Jobs that the project's own generator draws at a time when a trace must be able to grow."""
 
-_WEIGHT_STREAM, _SLO_STREAM, _DEADLINE_STREAM = 5, 6, 7
+_WEIGHT_STREAM, _SLO_STREAM, _DEADLINE_STREAM, _TRAINING_STREAM = 5, 6, 7, 8
 _SECONDS_PER_HOUR = 3600.0
 
 
-def trace_of(point: Point, table: ThroughputTable, recorded: Trace | None = None) -> Callable[[int], Trace]:
+def trace_of(point: Point, table: ThroughputTable | Trainings, recorded: Trace | None = None) -> Callable[[int], Trace]:
     """A function from a number of jobs to the trace of that many; a longer one begins with the shorter ones.
 
     The trace of a static point or a decision is meant for its own number of jobs only; all are there at time 0, unless
@@ -45,7 +46,13 @@ def trace_of(point: Point, table: ThroughputTable, recorded: Trace | None = None
     point is of such a trace as a whole, its load says how many times as often the jobs arrive.
     """
     cluster = Cluster.parse(point.cluster, point.gpus_per_server)
-    draw = {"gavel": _gavel, "shockwave": _shockwave, "default": _own, "deadlines": _deadlines}
+    draw: dict[str, Callable[[Point, Any, int], Trace]] = {
+        "gavel": _gavel,
+        "shockwave": _shockwave,
+        "default": _own,
+        "deadlines": _deadlines,
+        "goodput": _training,
+    }
 
     def jobs(n: int) -> Trace:
         drawn = _first(point, recorded, n) if recorded is not None else draw[point.workload.generator](point, table, n)
@@ -129,6 +136,21 @@ def _deadlines(point: Point, table: ThroughputTable, n: int) -> Trace:
         scale_factors=DEADLINE_SCALE_FACTORS if workload.multi_gpu else {1: 1.0},
         table=table,
         reference_accelerator=Cluster.parse(point.cluster).accelerators[0],
+    )
+    return _with_slos(trace, point)
+
+
+def _training(point: Point, trainings: Trainings, n: int) -> Trace:
+    cluster = Cluster.parse(point.cluster, point.gpus_per_server)
+    kind = cluster.accelerators[0]
+    trace = training_trace(
+        n,
+        _gap(point),
+        rng=np.random.default_rng([point.seed, _TRAINING_STREAM]),
+        trainings=trainings,
+        accelerator=kind,
+        gpus_per_node=int(cluster.gpus_per_server[kind]),
+        most_gpus=int(cluster.capacity[0]) if point.workload.multi_gpu else 1,
     )
     return _with_slos(trace, point)
 

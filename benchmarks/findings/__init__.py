@@ -22,6 +22,7 @@ from benchmarks.findings.dynamic import (
     shockwave_scale,
     shockwave_tradeoff,
 )
+from benchmarks.findings.goodput import goodput
 from benchmarks.findings.heterogeneity import (
     finish_time_fairness,
     las_multi_gpu,
@@ -40,6 +41,7 @@ __all__ = [
     "deadlines",
     "estimation",
     "finish_time_fairness",
+    "goodput",
     "hierarchical",
     "las_multi_gpu",
     "las_single_gpu",

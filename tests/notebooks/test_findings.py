@@ -195,6 +195,29 @@ def test_restarts_pay_only_where_they_do(sign):
     assert ("rises from 30 to 35 % under `finish_time_fairness_perf`" in free) == (sign < 0)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_choosing_gpus_is_compared_with_what_was_asked_for(sign):
+    rows = []
+    for gap, base in ((240.0, 3600.0), (900.0, 1800.0)):
+        for policy, part in (
+            ("sia", 0.52), ("pollux", 0.5), ("optimus", 0.6), ("tiresias", 1.0), ("max_min_fairness_perf", 1.0),
+        ):  # fmt: skip
+            factor = part if sign > 0 or part == 1.0 else 1.0 / part
+            rows.append((policy, gap, factor * base, 30 if policy == "optimus" else 10))
+    first, types, left, asked, calm, paper = findings.goodput(
+        frame("policy mean_interarrival_seconds average_jct preemptions", *rows)
+    )
+    best, share, words = ("pollux", "50", "shorter") if sign > 0 else ("optimus", "67", "longer")
+    assert f"JCT under `{best}` is {0.5 if sign > 0 else 1 / 0.6:.2f}" in first
+    assert f"{share} % {words} than under `max_min_fairness_perf`, in each of the three draws" in first
+    assert f"under `sia` is {'4.0 % longer' if sign > 0 else '3.8 % shorter'} than under `pollux`" in types
+    assert f"JCT is {'20 % longer than' if sign > 0 else 'about the same as'} under `{best}`" in left
+    assert f"with {3.0 if sign > 0 else 1.0} times the preemptions" in left
+    assert "JCT is about the same as under `max_min_fairness_perf`" in asked
+    assert f"of `{best}` gives {share} % {words}" in calm
+    assert "0.68 h under Pollux" in paper
+
+
 @pytest.mark.parametrize(("worst", "words"), [(1.02, "costs little"), (1.2, "Estimates cost:")])
 def test_estimates_are_compared_with_what_is_known(worst, words):
     known = "max_min_fairness_packed"

@@ -17,6 +17,7 @@ from allocator.presets import Preset, preset
 from allocator.protocol import Policy
 from allocator.registry import get_policy, settings_of, source_of
 from throughputs.estimator.believed import Estimation
+from throughputs.goodput.trainings.finding import EMBEDDED
 
 __all__ = ["LOAD_COLUMNS", "LOAD_TEXTS", "Kind", "Point", "Workload"]
 
@@ -73,7 +74,8 @@ class Workload:
     Attributes
     ----------
     generator : "gavel" or "shockwave", the published generators draw for draw; "default",
-        `throughputs.TraceGenerator`; "deadlines", `throughputs.deadline_trace`; "recorded": jobs are the first of a
+        `throughputs.TraceGenerator`; "deadlines", `throughputs.deadline_trace`; "goodput",
+        `throughputs.goodput.trainings.training_trace`; "recorded": jobs are the first of a
         trace that is there, and nothing is drawn but what is asked for.
     multi_gpu : gangs of 1, 2, 4 and 8 GPUs as published; else jobs of one GPU.
     priorities : weight 5 for a fifth of the jobs.
@@ -83,7 +85,8 @@ class Workload:
     mean_interarrival_seconds : the jobs of a static run arrive one after the other, with this mean time between them;
         None: all are there at time 0.
     n_durations : of the generator "shockwave", durations to choose from; None: as many as it has by default.
-    throughputs : file or folder of the throughput table; None: the embedded one.
+    throughputs : file or folder of the throughput table; None: the embedded one. For the generator "goodput" profiles
+        or a folder of measured models; None: the embedded profiles.
     trace : of the generator "recorded", file of the trace.
     deadline_factors : every job has a deadline, drawn between these multiples of its duration after its arrival; None:
         as the generator or the trace has it. Of the generators "deadlines" and "recorded".
@@ -98,7 +101,7 @@ class Workload:
     prices : dollars per GPU hour: a file of histories, or one number per accelerator type; None: no prices.
     """
 
-    generator: Literal["gavel", "shockwave", "default", "deadlines", "recorded"] = "gavel"
+    generator: Literal["gavel", "shockwave", "default", "deadlines", "goodput", "recorded"] = "gavel"
     multi_gpu: bool = False
     priorities: bool = False
     slos: bool = False
@@ -115,6 +118,11 @@ class Workload:
     deadline_factors: tuple[float, float] | None = None
     best_effort: float | None = None
     entities_by: str | None = None
+
+    @property
+    def speeds(self) -> str | None:
+        """What says how fast jobs are: a file or folder, the embedded profiles by their name, or None, the table."""
+        return EMBEDDED if self.throughputs is None and self.generator == "goodput" else self.throughputs
 
     @property
     def estimated(self) -> bool:

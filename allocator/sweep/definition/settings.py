@@ -33,7 +33,7 @@ SETTINGS = tuple(_KINDS)
 
 _WORKLOAD = kinds_of(Workload)
 _TOLD_IN_OTHER_WORDS = ("generator", "throughputs", "trace", "prices", "entities")
-_GENERATORS = ("gavel", "shockwave", "default", "deadlines", "recorded")
+_GENERATORS = ("gavel", "shockwave", "default", "deadlines", "goodput", "recorded")
 
 
 def setting_of_text(name: str, text: str, policies: Sequence[str], option: str) -> Any:
