@@ -146,8 +146,9 @@ class MechanismSettings:
             found, expected = self.hysteresis_rounds, 'priority "deficit", or 0'
             raise InputError("mechanism settings", field="hysteresis_rounds", found=found, expected=expected)
         every = self.decide_every_seconds
-        if every is not None and not 0 < every < float("inf"):
-            raise InputError("mechanism settings", field="decide_every_seconds", found=every, expected="above 0")
+        if every is not None and not _SHORTEST_ROUND <= every < float("inf"):
+            expected = f"at least {_SHORTEST_ROUND:g} s"
+            raise InputError("mechanism settings", field="decide_every_seconds", found=every, expected=expected)
         if self.time_counted == "since_arrival" and self.priority != "time_fraction":
             expected = 'since_decision, or priority "time_fraction"'
             raise InputError("mechanism settings", field="time_counted", found=self.time_counted, expected=expected)

@@ -35,7 +35,7 @@ POLLUX = Preset(
     world_settings={
         "optimus": _ORACLE,
         "tiresias": {"goodput_batch_size": "submitted"},
-        "pollux": {"placement": "consolidated"},
+        "pollux": {"placement": "consolidated", "goodput_columns": "powers"},
     },
     policy_settings={
         "optimus": {"search": "marginal_gains", "single_steps": True},

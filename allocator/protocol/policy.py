@@ -102,6 +102,7 @@ class Policy(ABC):
     solvers : what its setting `solver` may be, for a policy that has one; None: any solver of its programs.
     heterogeneity_aware : whether the policy distinguishes accelerator types.
     in_rounds : whether jobs come and go at the ends of rounds only. Always so under a policy that answers with shares.
+    own_gangs : whether every job runs with the GPUs that it asked for, whatever else it could run with.
     one_type : whether the policy is for clusters with one type of accelerator only.
     in_order_of_rows : whether jobs that stand earlier in the state go first. Ids ascend there with arrival.
     unit_free : whether the unit in which a job's steps are counted changes nothing. Not so where steps of different
@@ -115,6 +116,7 @@ class Policy(ABC):
     period_seconds: ClassVar[float] = np.inf
     solvers: ClassVar[tuple[str, ...] | None] = None
     heterogeneity_aware: ClassVar[bool] = True
+    own_gangs: ClassVar[bool] = False
     one_type: ClassVar[bool] = False
     in_order_of_rows: ClassVar[bool] = False
     unit_free: ClassVar[bool] = True

@@ -17,6 +17,7 @@ from allocator.sweep.store import NOT_OF_SATURATED, Store
 from allocator.variants import read_variants
 from throughputs import InputError, Trace, write_trace
 from throughputs.files import read_frame
+from throughputs.goodput.trainings.finding import EMBEDDED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +87,7 @@ def whatif(
     workload = {
         "slos": slos,
         "entities_by": entities_by,
-        "throughputs": None if throughputs is None else str(Path(throughputs).resolve()),
+        "throughputs": None if throughputs is None else _named(throughputs),
         "prices": dict(prices) if isinstance(prices, Mapping) else prices and str(Path(prices).resolve()),
     }
     with tempfile.TemporaryDirectory() as passing:
@@ -187,3 +188,9 @@ def _record(point: Point, records: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _jobs(point: Point, record: Mapping[str, Any], store: Store) -> Any:
     return read_frame(store.jobs_path(point.key))[0] if record["figures"] else None
+
+
+def _named(throughputs: str | os.PathLike[str]) -> str:
+    """The file or folder from wherever it is read, or the name of the embedded profiles."""
+    path = Path(throughputs)
+    return EMBEDDED if str(path) == EMBEDDED and not path.exists() else str(path.resolve())

@@ -251,6 +251,16 @@ def test_marginal_gains_are_the_optimum_where_times_are_convex(seed: int, gpus: 
         assert total == pytest.approx(times.ravel() @ found.x, rel=1e-9)
 
 
+def test_single_steps_see_one_gpu_ahead() -> None:
+    # the first saves nothing by a second GPU, and much by a third; the second saves 4 s by each of two more
+    times = [[30.0, 30.0, 3.0], [12.0, 8.0, 4.0]]
+    assert marginal_gains(times, 4).tolist() == [3, 1]
+    assert marginal_gains(times, 4, single_steps=True).tolist() == [1, 3]
+    # nobody saves anything with the last GPUs
+    assert marginal_gains(times, 5, single_steps=True).tolist() == [1, 3]
+    assert marginal_gains([[9.0, 9.0, 9.0]], 3).tolist() == [1]
+
+
 def test_marginal_gains_of_jobs_with_a_most() -> None:
     times = np.array([[10.0, 6.0, np.inf], [10.0, 9.0, 8.5], [10.0, 10.0, 10.0]])
     assert marginal_gains(times, 2).tolist() == [1, 1, 0]

@@ -77,6 +77,14 @@ def test_a_gang_larger_than_a_server_spans_few() -> None:
     assert placement.place(_gangs([0], [6])) == ((0, 1, 2, 3, 4, 5),)
 
 
+def test_gangs_go_to_the_first_server_with_most_free_gpus_in_the_order_of_their_rows() -> None:
+    placement = Placement(Cluster({"a": 12}, {"a": 4}), "most_free")
+    # the gang of 6 takes the last server, and 2 of the 3 GPUs that are left on the first
+    assert placement.place(_gangs([0, 1, 2], [1, 2, 6])) == ((0,), (4, 5), (1, 2, 8, 9, 10, 11))
+    # who stays keeps its GPUs; of two servers with two free GPUs the first is taken, then the other has more
+    assert placement.place(_gangs([2, 1, 3, 4], [6, 2, 1, 1])) == ((1, 2, 8, 9, 10, 11), (4, 5), (0,), (6,))
+
+
 def test_rows_of_a_pool_need_not_follow_each_other() -> None:
     placement = Placement(Cluster({"a": 2, "b": 2}), "in_order")
     mixed = Assignment.of([7, 3, 5, 1], pool=[1, 0, 1, 0], gpus=[1, 1, 1, 1])

@@ -103,6 +103,27 @@ def test_what_a_restart_leaves_of_goodput(stated: float | None, of_world: float,
     assert kept == pytest.approx([1.0, 0.5, whole, some])
 
 
+def test_what_a_restart_costs_may_differ_by_type() -> None:
+    ways = Configurations([0, 1, 2], [0] * 3, [1] * 3, np.ones(3))
+    for stated, other in ((60.0, 60.0), (None, 10.0)):
+        policy = Told(stated, (("slow", 250.0), ("quick", 0.0)), (1.0,) * 3)
+        types = np.array(["slow", "net", "quick"], dtype=object)
+        policy.plan(
+            state_of(ways, {"pool 0": 3}, elapsed_seconds=[1000.0] * 3, restart_seconds=10.0, job_types=types),
+            Restarts(),
+        )
+        ((_, _, kept),) = policy.told
+        assert kept == pytest.approx([1000 / 1250, 1000 / (1000 + other), 1.0])
+
+
+def test_who_still_starts_is_kept_where_it_is_unless_told_otherwise() -> None:
+    ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 2.0])
+    running = Assignment.of([0], [0], [1])
+    for starting, keeps, gpus in ((9.0, True, 1), (9.0, False, 2), (0.0, True, 2)):
+        state = state_of(ways, {"pool 0": 2}, running, elapsed_seconds=[1e5], starting_seconds=[starting])
+        assert chosen(allocator.get_policy("sia", keeps_starting=keeps), state) == {0: (0, gpus)}
+
+
 def test_a_start_is_one_of_who_did_not_run_so_before() -> None:
     """The first keeps its column, the second moves, the third had none."""
     ways = Configurations([0, 0, 1, 1, 2], [0] * 5, [1, 2, 1, 2, 1], np.ones(5))

@@ -121,6 +121,15 @@ def test_the_run_of_pollux_on_the_deadlines_of_elasticflow(
         ('{"jobs": {"x": {"submit": 1, "finish": "soon"}}}', r"field 'x / finish': found 'soon', expected seconds"),
         ('{"submitted_jobs": [{"id": 3}]}', r"run.json:1: field 'submitted_jobs'.*expected jobs with a name"),
         ('{"submitted_jobs": [{"name": "a-1", "submission_time": 3}]}', r"found 'no job with a deadline'"),
+        ('{"jcts": {"w": [1, 2]}}', "field 'jcts / w': found .*, expected an object, seconds by job"),
+        (
+            '{"timestamp": 9, "submitted_jobs": [{"name": "a", "submission_time": 5, "completion_time": 2, "ddl": 9}]}',
+            "field 'completion of job a': found 2.0, expected at least its submission, 5 s",
+        ),
+        (
+            '{"timestamp": 9, "submitted_jobs": [{"name": "a", "ddl": 9}, {"name": "a", "ddl": 8}]}',
+            "found 'a', expected each name once",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_said(content: str, message: str, tmp_path: Path) -> None:

@@ -73,3 +73,48 @@ def test_what_cannot_be_is_said() -> None:
     asked = ("--job-type", "ncf", "--steps", "10", "--deadline", "100")
     done = invoke("admit", "--throughputs", "goodput", "--cluster", "t4:4", *asked)
     assert "expected a throughput table" in str(done.exception)
+
+
+@pytest.mark.usefixtures("workload")
+def test_questions_and_sweeps_know_the_embedded_profiles() -> None:
+    common = ("--trace", "workload.csv", "--policies", "sia", "--throughputs", "goodput", "--cluster", "t4:8")
+    for command in (("whatif", "--next-gpus", "0"), ("sweep", "trace")):
+        done = invoke(*command, *common, "--out", command[0])
+        assert done.exit_code == 0, (done.output, done.exception)
+    assert Path("whatif/whatif.html").exists()
+
+
+@pytest.mark.usefixtures("workload")
+def test_measured_models_are_a_folder_of_folders() -> None:
+    model = Path("models/net")
+    model.mkdir(parents=True)
+    steps = "placement,local_bsz,step_time,sync_time\n"
+    for size in (16, 32):
+        (model / f"validation-{size}.csv").write_text(
+            "progress,iteration,metric,grad_sqr,grad_var\n10,10,0.1,1,1\n20,20,0.2,1,1\n"
+        )
+    Path("net.csv").write_text("name,time,application,num_replicas,batch_size,max_sample\na,0,net,1,16,320\n")
+    common = ("--trace", "net.csv", "--policy", "sia", "--throughputs", "models", "--cluster", "gpu:2")
+    for written, told in (
+        (None, "a file placements-TYPE.csv, with the accelerator type in its name"),
+        (steps, "placements-gpu.csv: found 'no row', expected at least one measured step"),
+    ):
+        if written is not None:
+            (model / "placements-gpu.csv").write_text(written)
+        done = invoke("simulate", *common, "--out", "none")
+        assert told in str(done.exception)
+    (model / "placements-gpu.csv").write_text(steps + "1,8,0.1,0.0\n1,32,0.2,0.0\n")
+    done = invoke("simulate", *common, "--out", "none")
+    assert "model net: field 'step time': found '2 GPUs of gpu', expected a placement that was" in str(done.exception)
+    (model / "placements-gpu.csv").write_text(steps + "1,8,0.1,0.0\n1,32,0.2,0.0\n2,8,0.1,0.0\n2,32,0.2,0.0\n")
+    done = invoke("simulate", *common, "--out", "some")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert pd.read_csv("some/jobs.csv")["status"].tolist() == ["completed"]
+
+
+@pytest.mark.usefixtures("workload")
+def test_a_trace_is_not_written_onto_itself() -> None:
+    before = Path("workload.csv").read_text()
+    done = invoke("trace", "convert", "workload.csv", "workload.csv", "--to", "pollux")
+    assert "another file than workload.csv" in str(done.exception)
+    assert Path("workload.csv").read_text() == before

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,8 +12,12 @@ import allocator
 from allocator import InputError
 from allocator.presets import preset
 from allocator.protocol import Assignment, Plan, PlanPolicy
+from allocator.protocol.goodput.ledger import GoodputLedger
+from allocator.protocol.goodput.rules import GoodputRules, numbers_of_gpus
 from allocator.protocol.policy import Need
 from tests.simulator.goodput_worlds import jobs, profile, trainings
+from throughputs.goodput.trainings import Training, read_trainings
+from throughputs.goodput.trainings.jobs import training_jobs
 
 FREE = preset("default").replace(restart_penalty_seconds=0.0)
 
@@ -186,3 +193,304 @@ def test_bad_input_is_named() -> None:
         run(OnGpus(1), jobs(0.0), settings=FREE.replace(placement="off"))
     with pytest.raises(InputError, match="goodput_columns"):
         FREE.replace(goodput_columns="some")
+
+
+def test_an_epoch_is_known_and_met_as_it_begins() -> None:
+    """From the second epoch on larger batches are worth something; each is met when it begins, starts included."""
+    models = trainings(net=profile(noise=(1e-9, 1e9, 1e9), steps=300.0, sync=0.1))
+    for start in (0.0, 30.0):
+        policy = OnGpus(4)
+        result = run(policy, jobs(0.0, gpus=4), models, settings=FREE.replace(restart_penalty_seconds=start))
+        first, other = 100 * 0.14, 100 * 16 / 256 * 0.74
+        clocks = [clock for clock, _ in policy.seen]
+        assert clocks == pytest.approx([0.0, start + first, start + first + other], rel=1e-6)
+        # not what batches were worth before
+        assert policy.seen[1][1][0][4] > 2 / 0.14
+        assert result.jobs["jct"][0] == pytest.approx(start + first + 2 * other, rel=1e-6)
+
+
+def test_what_a_job_does_is_known_before_its_epoch_is_over() -> None:
+    policy = OnGpus(1)
+    run(policy, jobs(0.0, 10.0))
+    (known,) = (known for clock, known in policy.seen if clock == 10.0)
+    assert set(known[0]) == {1, 2}
+    assert known[0][1] >= 6.25 * (1 - 1e-6)
+    assert known[1] == {1: 1.0}
+
+
+def test_an_epoch_that_ends_with_the_slot_is_over() -> None:
+    seconds, _ = trainings().find("net").step_time("gpu", (1,), 16.0)
+    # as many steps as fit between the start, of 30 s, and the end of the first slot
+    models = trainings(net=profile(noise=(1e-9,), steps=1.0 / seconds * 30.0))
+    policy = OnGpus(1)
+    result = run(policy, jobs(0.0, 70.0), models, settings=preset("sia"))
+    assert result.jobs["jct"].tolist() == [60.0, 110.0]
+    assert [len(known) for _, known in policy.seen] == [1, 1]
+
+
+def test_micro_batches_are_no_larger_than_was_measured_where_the_gpus_are(tmp_path: Path) -> None:
+    """On two nodes nothing is known of more than 16 samples on a GPU, although 64 fit."""
+    folder = tmp_path / "net"
+    folder.mkdir()
+    rows = [f"1,{b},{0.01 * b},0" for b in (4, 64)] + [f"11,{b},{0.01 * b + 0.1},0.1" for b in (4, 16)]
+    (folder / "placements-gpu.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *rows, ""]))
+    for size in (16, 128):
+        epochs = [f"{500 * k},{500 * k * 16 // size},0.5,1e-9,1" for k in (1, 2)]
+        (folder / f"validation-{size}.csv").write_text(
+            "\n".join(["progress,iteration,metric,grad_sqr,grad_var", *epochs, ""])
+        )
+    cluster = allocator.Cluster({"gpu": 2}, gpus_per_server={"gpu": 1})
+    result = run(OnGpus(2), jobs(0.0, gpus=2), read_trainings(tmp_path), cluster)
+    assert result.jobs["jct"][0] == pytest.approx(500 * (0.08 + 0.1) + 250 * (0.16 + 0.1), rel=1e-6)
+
+
+def test_steps_of_the_batch_size_asked_for_are_worth_what_the_noise_says() -> None:
+    """Noise as large as the initial batch: one of s times the size is worth 2 / (1 / s + 1) steps."""
+    models = trainings(net=profile(noise=(16.0, 16.0), sync=0.1))
+    policy = allocator.get_policy("max_min_fairness_perf")
+    # four times the initial batch, on one GPU; and 16 times, of which a GPU takes two micro-batches of 64
+    result = run(policy, jobs(0.0, model="net (batch size 64)"), models)
+    assert result.jobs["jct"][0] == pytest.approx(1000 / 1.6 * 0.64, rel=1e-6)
+    result = run(policy, jobs(0.0, gpus=2, model="net (batch size 256)"), models)
+    assert result.jobs["jct"][0] == pytest.approx(1000 * (1 / 16 + 1) / 2 * (0.64 + 0.64 + 0.1), rel=1e-6)
+
+
+def test_rates_of_gangs_are_those_of_the_first_epoch_and_of_whole_samples() -> None:
+    models = trainings(net=profile(noise=(16.0, 1e9), gpu=1.0, fast=4.0), other=profile(gpu=1.0))
+    found = training_jobs(jobs(0.0, gpus=3, model="net (batch size 64)"), models)
+    # three GPUs take 22 samples each, 66 together
+    worth = 2 / (16 / 66 + 1)
+    nodes = {"gpu": 4, "fast": 4}
+    assert found.gang_rates(("gpu", "fast"), nodes)[0] == pytest.approx([worth / 0.22, worth / 0.055])
+    assert found.gang_rates(("gpu", "fast"), nodes, asked_for=True)[0] == pytest.approx([1 / 0.22, 1 / 0.055])
+    other = training_jobs(jobs(0.0, model="other"), models)
+    assert other.gang_rates(("gpu", "fast"), nodes)[0] == pytest.approx([6.25, 0.0])
+
+
+class Watching(OnGpus):
+    """Also keeps how long jobs have run, and the rates of their gangs; at each event the jobs in the other order."""
+
+    needs = Need.CONFIGURATIONS | Need.SERVICE
+
+    def __init__(self, gpus: int) -> None:
+        super().__init__(gpus)
+        self.watched: list[tuple[float, list[float], list[float]]] = []
+
+    def plan(self, state, memory):
+        rows = super().plan(state, memory).steps[0].assignment
+        self.watched.append((state.clock, state.run_seconds.tolist(), state.throughputs.rates[:, 0].tolist()))
+        return Plan.until_next_event(rows.take(np.arange(len(rows))[:: 1 if len(self.watched) % 2 else -1]))
+
+
+def test_a_model_may_be_slower_than_it_was_measured() -> None:
+    slower = FREE.replace(goodput_slowdown=(("net", 2.0), ("other", 3.0)))
+    policy = Watching(1)
+    result = run(policy, jobs(0.0), trainings(net=profile(noise=(1e-9,))), settings=slower)
+    assert result.jobs["jct"][0] == pytest.approx(2 * 160, rel=1e-6)
+    assert policy.watched[0][2] == pytest.approx([3.125])
+    rounds = allocator.get_policy("max_min_fairness_perf")
+    assert run(rounds, jobs(0.0), settings=slower).jobs["jct"][0] == pytest.approx(2 * 160, rel=1e-6)
+
+
+def test_jobs_are_known_by_the_nodes_that_they_run_on() -> None:
+    models = trainings(net=profile(noise=(1e9, 1e9), sync=0.5))
+    cluster = allocator.Cluster({"gpu": 4}, gpus_per_server={"gpu": 1})
+    policy = OnGpus(4)
+    run(policy, jobs(0.0, gpus=4), models, cluster, FREE.replace(goodput_batch_size="submitted"))
+    assert policy.seen[-1][1][0][4] == pytest.approx(1 / 1.04, rel=1e-3)
+
+
+@pytest.mark.parametrize(("counts", "expected"), [(False, 70.0), (True, 100.0)])
+def test_a_start_counts_as_service_where_the_world_says_so(counts, expected) -> None:
+    policy = Watching(1)
+    settings = FREE.replace(restart_penalty_seconds=30.0, starts_count_as_service=counts)
+    run(policy, jobs(0.0, 100.0), settings=settings)
+    (watched,) = ((clock, ran) for clock, ran, _ in policy.watched if clock == 100.0)
+    assert watched[1] == pytest.approx([expected, 0.0])
+
+
+@pytest.mark.parametrize(("keeps", "expected"), [(True, 30.0 + 40.0), (False, 30.0 + 40.0 + 30.0)])
+def test_who_moves_to_as_many_gpus_on_each_node_starts_anew_or_not(keeps, expected) -> None:
+    """Two jobs on a node each, that change places after the first of two epochs of 20 s."""
+    settings = FREE.replace(placement="anew", restart_penalty_seconds=30.0, restart_keeps_shape=keeps)
+    result = run(Watching(4), jobs(0.0, 0.0, gpus=4), settings=settings)
+    assert result.jobs["jct"].tolist() == pytest.approx([expected, expected], rel=1e-3)
+
+
+def test_the_world_of_pollux() -> None:
+    """Starts are service, any number of GPUs may be chosen, and jobs of one model have one GPU at most."""
+    for model, expected in (("ncf", {1}), ("net", {1, 2, 3, 4})):
+        policy = Watching(2)
+        trace = jobs(0.0, gpus=2, model=f"{model} (batch size 16)")
+        run(policy, trace, trainings(**{model: profile()}), settings=preset("pollux"))
+        assert [(clock, ran) for clock, ran, _ in policy.watched] == [(0.0, [0.0]), (60.0, [60.0])]
+        assert set(policy.seen[1][1][0]) == expected
+
+
+def ledger_of(training: Training, cluster=None, *, batch=16, gpus=1, category="adaptive", **rules) -> GoodputLedger:
+    """Of one job."""
+    cluster = allocator.Cluster({"gpu": 32}, gpus_per_server={"gpu": 4}) if cluster is None else cluster
+    categories = np.array([category], dtype=object)
+    return GoodputLedger(
+        [training], np.array([float(batch)]), np.array([gpus]), categories, cluster, GoodputRules(**rules)
+    )
+
+
+def tell(ledger: GoodputLedger, pool: int, shape: tuple[int, ...], size: float) -> None:
+    """The job has run so in its first epoch."""
+    training = ledger.trainings[0]
+    step, sync = training.step_time(ledger.pools[pool], shape, size)
+    ledger.observe(0, pool, len(shape), sum(shape), size, step, sync)
+    ledger.observe_gradients(0, *training.statistics(16, 0))
+
+
+def columns(ledger: GoodputLedger) -> dict[tuple[int, int], float]:
+    ways = ledger.configurations(np.array([0]), ["job"])
+    return {(p, g): r for p, g, r in zip(ways.pool.tolist(), ways.gpus.tolist(), ways.rate.tolist(), strict=True)}
+
+
+def test_numbers_of_gpus_are_powers_within_a_node_and_whole_nodes_or_all() -> None:
+    for capacity, per_node, gpus, nodes in (
+        (16, 4, [1, 2, 4, 8, 12, 16], [1, 1, 1, 2, 3, 4]),
+        (7, 8, [1, 2, 4], [1, 1, 1]),
+        (4, 8, [1, 2, 4], [1, 1, 1]),
+        (12, 6, [1, 2, 4, 6, 12], [1, 1, 1, 1, 2]),
+    ):
+        found = numbers_of_gpus(capacity, per_node, "powers")
+        assert (found.gpus.tolist(), found.nodes.tolist()) == (gpus, nodes)
+    found = numbers_of_gpus(6, 4, "all")
+    assert (found.gpus.tolist(), found.nodes.tolist()) == ([1, 2, 3, 4, 5, 6], [1, 1, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("rules", "most"),
+    [
+        ({}, 16),
+        ({"most_gpus": 4}, 4),
+        ({"most_gpus": 4, "most_gpus_of_model": (("net", 2),)}, 2),
+        ({"most_gpus": 4, "most_gpus_of_model": (("net", 8), ("other", 1))}, 4),
+        ({"most_gpus_of_model": (("net", 1),)}, 1),
+    ],
+)
+def test_a_job_may_double_the_most_it_has_run_on_up_to_the_limits(rules, most) -> None:
+    ledger = ledger_of(trainings(net=profile(sync=0.1)).find("net"), **rules)
+    tell(ledger, 0, (4, 4), 4)
+    tell(ledger, 0, (1,), 16)
+    assert max(gpus for _, gpus in columns(ledger)) == most
+
+
+def test_types_that_a_model_has_no_figures_for_are_none_that_it_may_try() -> None:
+    models = trainings(net=profile(gpu=1.0), other=profile(gpu=1.0, fast=3.0))
+    cluster = allocator.Cluster({"gpu": 4, "fast": 4}, gpus_per_server={"gpu": 4, "fast": 4})
+    for name, pools in (("net", {0}), ("other", {0, 1})):
+        ledger = ledger_of(models.find(name), cluster)
+        assert {pool for pool, _ in columns(ledger)} == pools
+        tell(ledger, 0, (2,), 8)
+        assert {pool for pool, _ in columns(ledger)} == pools
+
+
+def test_another_type_is_projected_from_the_first_that_is_known() -> None:
+    one = profile(noise=(1e-9,), sync=0.0, gpu=1.0, slow=1.0, fast=2.0)
+    steps = one.parameters | {"slow": (0.0, 0.01, 1.0, 0.0, 1.0, 0.0, 1.0)}
+    training = trainings(net=dataclasses.replace(one, parameters=steps)).find("net")
+    cluster = allocator.Cluster({"gpu": 4, "slow": 4, "fast": 4}, gpus_per_server={"gpu": 4, "slow": 4, "fast": 4})
+    ledger = ledger_of(training, cluster)
+    for pool in (0, 1):
+        tell(ledger, pool, (2,), 8)
+    known = columns(ledger)
+    assert [known[pool, 2] for pool in range(3)] == pytest.approx([12.5, 1 / 1.08, 25.0], rel=0.02)
+
+
+def test_rigid_jobs_have_one_column_once_they_have_run() -> None:
+    training = trainings().find("net")
+    for category, expected in (("rigid", {2}), ("scale-gpus", {1, 2}), ("adaptive", {1, 2, 4})):
+        ledger = ledger_of(training, gpus=2, category=category)
+        tell(ledger, 0, (2,), 8)
+        assert {gpus for _, gpus in columns(ledger)} == expected
+
+
+def test_a_fixed_batch_is_what_a_job_is_known_to_run_with() -> None:
+    training = trainings(net=profile(sync=0.1)).find("net")
+    ledger = ledger_of(training, batch=64, batch_size="submitted")
+    tell(ledger, 0, (4,), 16)
+    assert columns(ledger)[0, 4] == pytest.approx(4 / 0.26, rel=1e-3)
+
+
+def test_true_rates_are_those_of_packed_gpus_with_the_batch_asked_for() -> None:
+    """A micro-batch takes 0.1 s, its samples 0.01 s each, synchronising 0.05 s on one node and 0.1 s on more."""
+    one = dataclasses.replace(profile(), parameters={"gpu": (0.1, 0.01, 0.1, 0.0, 0.05, 0.0, 1.0)})
+    training = trainings(net=one).find("net")
+    rules = {"knowledge": "true", "batch_size": "submitted", "columns": "all"}
+    known = columns(ledger_of(training, batch=60, **rules))
+    # at least 4 samples on each GPU, and on a single one two micro-batches at least
+    assert sorted(gpus for _, gpus in known) == list(range(1, 16))
+    seconds = {1: 2 * (0.1 + 0.3), 2: 0.1 + 0.3 + 0.05, 4: 0.1 + 0.15 + 0.05, 7: 0.1 + 0.09 + 0.1, 15: 0.1 + 0.04 + 0.1}
+    assert {gpus: 1 / known[0, gpus] for gpus in seconds} == pytest.approx(seconds)
+    # 255 samples on 12 GPUs are 22 on each, 264, if that were not more than a batch may have; on 2 in two micro-batches
+    known = columns(ledger_of(training, batch=255, most_gpus=12, **rules))
+    assert max(gpus for _, gpus in known) == 12
+    assert 1 / known[0, 12] == pytest.approx(0.1 + 0.21 + 0.1)
+    assert 1 / known[0, 2] == pytest.approx(2 * (0.1 + 0.64) + 0.05)
+
+
+def test_jobs_without_a_model_take_the_batch_asked_for_or_the_smallest() -> None:
+    training = trainings().find("net")
+    gpus, nodes = np.array([1, 4, 8, 12]), np.array([1, 1, 2, 3])
+
+    def taken(**given) -> list[list[float]]:
+        ledger = ledger_of(training, **given)
+        return np.stack(ledger.batch_sizes(np.zeros(4, dtype=int), np.zeros(4, dtype=int), nodes, gpus)).T.tolist()
+
+    # on 12 GPUs 4 samples on each, which is as few as a micro-batch may have
+    assert taken(batch=64) == [[16, 0], [4, 0], [4, 0], [4, 0]]
+    # what is asked for is rounded up, though not beyond the largest batch; one GPU takes two micro-batches at least
+    assert taken(batch=50, batch_size="submitted") == [[25, 1], [13, 0], [7, 0], [5, 0]]
+    assert taken(batch=255, batch_size="submitted") == [[64, 3], [64, 0], [32, 0], [21, 0]]
+
+
+def test_iterations_that_are_left_are_those_of_the_epochs_to_come() -> None:
+    training = trainings(net=profile(noise=(16.0, 1e-9, 16.0), steps=900.0)).find("net")
+    ledger = ledger_of(training, batch=64, batch_size="submitted", counts="iterations")
+    left = []
+    for epoch in range(3):
+        ledger.epoch[0] = epoch
+        left.append(float(ledger.steps_remaining(np.array([0]), np.array([123.0]))[0]))
+    assert left == pytest.approx([300 + 300 / 1.6, 300 / 1.6, 1.0])
+    assert ledger_of(training).steps_remaining(np.array([0]), np.array([123.0])).tolist() == [123.0]
+
+
+@pytest.mark.parametrize("name", ["sia", "pollux", "optimus", "sia_fixed", "pollux_fixed"])
+def test_jobs_that_run_with_what_they_asked_for_start_with_it(name: str) -> None:
+    trace = jobs(0.0, 0.0, gpus=3, category="rigid", model="net (batch size 32)")
+    result = run(allocator.get_policy(name), trace)
+    assert (result.jobs["status"] == "completed").all()
+    np.testing.assert_allclose(result.jobs["gpu_seconds"], 3 * result.jobs["running_time"])
+    policy = allocator.get_policy(name)
+    if policy.own_gangs:
+        other = run(policy, jobs(0.0, gpus=3))
+        np.testing.assert_allclose(other.jobs["gpu_seconds"], 3 * other.jobs["running_time"])
+
+
+def test_who_asks_for_more_than_there_is_runs_on_what_there_is() -> None:
+    result = run(allocator.get_policy("sia"), jobs(0.0, gpus=64))
+    assert result.jobs["status"].tolist() == ["completed"]
+    rigid = jobs(0.0, gpus=64, category="rigid", model="net (batch size 256)")
+    assert run(allocator.get_policy("sia"), rigid).jobs["status"].tolist() == ["unserved"]
+
+
+def test_a_gang_has_samples_for_each_of_its_gpus() -> None:
+    with pytest.raises(InputError, match=r"scale_factor of job 0.*found 8, expected at most 4, with 4 samples on each"):
+        run(allocator.get_policy("sia"), jobs(0.0, gpus=8, category="rigid"))
+
+
+@pytest.mark.parametrize("name", ["sia", "optimus", "pollux"])
+def test_ends_are_never_later_than_the_stretch_that_they_end(name: str) -> None:
+    """The sum of a start and a time may be an ulp beyond the end that the time was taken to."""
+    one = allocator.Cluster({"gpu": 1}, gpus_per_server={"gpu": 1})
+    models = trainings(net=profile(noise=(1e-9,)))
+    result = run(allocator.get_policy(name), jobs(84.24, 244.24001), models, cluster=one)
+    assert (result.jobs["status"] == "completed").all()
+    whole = preset("sia").replace(restart_penalty_by_job_type=(), restart_penalty_seconds=30.3)
+    result = run(allocator.get_policy(name), jobs(0.0), trainings(net=profile(noise=(1e-9,), steps=185.0)),
+                 cluster=one, settings=whole)  # fmt: skip
+    assert (result.jobs["status"] == "completed").all()

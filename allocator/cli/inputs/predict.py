@@ -109,7 +109,10 @@ def predict_command(
         raise InputError("--refit", found=refit, expected="days above 0")
     for option, path in (("--out", out), ("--report", report)):
         if path is not None:
-            check_other_file(option, path, trace)
+            for source in (trace, *filter(None, (given, columns))):
+                check_other_file(option, path, source)
+    if report is not None and report.absolute() == out.absolute():
+        raise InputError("--report", found=str(report), expected=f"another file than {out}, where the trace goes")
     jobs = read_trace(trace, time_unit_seconds=time_unit)
     rows = Submissions.of_trace(
         jobs,
@@ -134,7 +137,10 @@ def predict_command(
     for line in _lines(made, out, report):
         console().print(line, soft_wrap=True, highlight=False)
     if len(jobs) and not made.quality()["compared"]:
-        warn(f"{trace}: no job had ended when another was submitted, so nothing can be said about errors")
+        warn(
+            f"{trace}: no job was predicted, so nothing can be said about errors (models know the jobs that had ended "
+            "at the last fit)"
+        )
 
 
 def _check_sources(model: str | None, given: Path | None, truth: bool, noise: float) -> None:

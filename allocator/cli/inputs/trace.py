@@ -19,7 +19,7 @@ from allocator.cli.options.shared import (
     TimeUnitOption,
     print_json,
 )
-from allocator.cli.options.values import make_cluster, read_jobs
+from allocator.cli.options.values import check_other_file, make_cluster, read_jobs
 from throughputs import (
     FixedDuration,
     InputError,
@@ -133,6 +133,7 @@ def convert_command(
 
     --to pollux makes the workload that the simulators of Pollux and ElasticFlow read, deadlines included.
     """
+    check_other_file("TO", target, source)
     trace = read_jobs(source, source_format, time_unit)
     begin = float(trace.arrival_time[0]) if start == "first" and len(trace) else _seconds(start)
     write_trace(trace, target, format=target_format, lossy=lossy, start=begin, rename=_names(rename or []))

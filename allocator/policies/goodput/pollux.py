@@ -118,6 +118,8 @@ class PolluxFixed(Pollux):
     for.
     """
 
+    own_gangs: ClassVar[bool] = True
+
     def eligible(self, state: ClusterState, ways: Configurations) -> NDArray[np.bool_]:
         """Columns with the GPUs of the job's own gang."""
         return np.asarray(ways.gpus == state.scale_factors[ways.job])

@@ -41,6 +41,8 @@ class SiaFixed(Sia):
     change_penalty : as said; only the published form has it.
     """
 
+    own_gangs: ClassVar[bool] = True
+
     published: bool = False
     change_penalty: float = 0.01
 

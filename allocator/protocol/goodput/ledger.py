@@ -53,6 +53,7 @@ class GoodputLedger:
     category : (N,) as in `throughputs.Trace`; empty counts as adaptive.
     cluster : its types and nodes.
     rules : see there.
+    own_gangs : whether all jobs run with the GPUs that they asked for, as those of category "rigid" do.
     """
 
     def __init__(
@@ -63,16 +64,20 @@ class GoodputLedger:
         category: NDArray[np.object_],
         cluster: Cluster,
         rules: GoodputRules,
+        *,
+        own_gangs: bool = False,
     ) -> None:
         N, M = len(trainings), len(cluster.accelerators)
         self.trainings, self.rules = tuple(trainings), rules
         self.batch_size, self.scale_factor = batch_size, scale_factor
         self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted")
-        self.rigid = category.astype(str) == "rigid"
+        self.gang = (category.astype(str) == "rigid") | own_gangs
         self._at_most_asked_for = np.isin(category.astype(str), ("scale-gpus", "rigid"))
         self.pools = cluster.accelerators
+        gangs = sorted(set(scale_factor[self.gang].tolist()))
+        self._first = np.where(self.gang, scale_factor, 1)
         self._columns = [
-            numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), rules.columns)
+            numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), rules.columns, gangs)
             for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
         ]
         of_model, most = dict(rules.most_gpus_of_model), rules.most_gpus or _NO_LIMIT
@@ -208,7 +213,7 @@ class GoodputLedger:
                 self._rate[job] = self._true_rates(job)
             jobs = jobs[~known]
         modelled = ~np.isnan(self.parameters[jobs, :, 0]) & ~np.isnan(self.variance[jobs])[:, None]
-        caps = np.maximum(2 * self.profiled[jobs], 1)
+        caps = np.maximum(2 * self.profiled[jobs], self._first[jobs, None])
         if self.rules.projection:
             caps = np.broadcast_to(caps.max(axis=1, keepdims=True), caps.shape)
         for m, columns in enumerate(self._columns):
@@ -225,7 +230,8 @@ class GoodputLedger:
             most = np.minimum(most, self._most[jobs])
             most = np.where(self._at_most_asked_for[jobs], np.minimum(most, self.scale_factor[jobs]), most)
             beyond = columns.gpus[None, :] > most[:, None]
-            beyond |= self.rigid[jobs][:, None] & (columns.gpus[None, :] != self.scale_factor[jobs][:, None])
+            others = columns.gpus[None, :] != self.scale_factor[jobs][:, None]
+            beyond |= np.where(self.gang[jobs][:, None], others, columns.only_gangs[None, :])
             self._rate[jobs, at] = np.where(beyond, 0.0, self._rate[jobs, at])
 
     def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_]) -> None:
@@ -248,7 +254,7 @@ class GoodputLedger:
                 if len(known) and self.rules.projection:
                     self._rate[job, at] = self._projected(job, int(known[0]), m)
                 else:
-                    self._rate[job, at] = np.where(columns.gpus == 1, least, 0.0)
+                    self._rate[job, at] = np.where(columns.gpus == self._first[job], least, 0.0)
 
     def _has_figures(self, job: int, pool: int) -> bool:
         return self.pools[pool] in self.trainings[job].largest_local
@@ -256,7 +262,8 @@ class GoodputLedger:
     def _projected(self, job: int, source: int, pool: int) -> Array:
         """(C,) rates on a type, from the model of another."""
         columns, training = self._columns[pool], self.trainings[job]
-        found = best_batch_sizes(self._models(np.array([job]), source), columns.nodes, columns.gpus).goodput[0]
+        model, tune = self._models(np.array([job]), source), not self.fixed[job]
+        found = best_batch_sizes(model, columns.nodes, columns.gpus, tune=tune).goodput[0]
         speeds = [_speed_on_one_gpu(training, self.pools[m]) for m in (source, pool)]
         return np.asarray(found / self.initial[job] * speeds[1] / speeds[0])
 
@@ -271,7 +278,8 @@ class GoodputLedger:
             curve = self._curves[key]
             asked = int(self.scale_factor[job])
             allowed = (columns.gpus <= asked) | ~self._at_most_asked_for[job]
-            rates.append(np.where(allowed & ((columns.gpus == asked) | ~self.rigid[job]), curve, 0.0))
+            allowed &= (columns.gpus == asked) if self.gang[job] else ~columns.only_gangs
+            rates.append(np.where(allowed, curve, 0.0))
         return np.concatenate(rates)
 
     # What a checkpoint keeps.

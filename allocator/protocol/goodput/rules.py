@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,18 +47,21 @@ class NumbersOfGpus:
     ----------
     gpus, nodes : (C,) of each.
     per_node : GPUs of a node of the type.
+    only_gangs : (C,) whether these are for jobs alone that run with this number and no other.
     """
 
     gpus: Whole
     nodes: Whole
     per_node: int
+    only_gangs: NDArray[np.bool_]
 
 
-def numbers_of_gpus(capacity: int, per_node: int, columns: str) -> NumbersOfGpus:
-    """Numbers of GPUs to choose from on a type with so many, on nodes of `per_node` each."""
+def numbers_of_gpus(capacity: int, per_node: int, columns: str, gangs: Iterable[int] = ()) -> NumbersOfGpus:
+    """Numbers of GPUs to choose from on a type with so many, `per_node` on a node, and those of fixed `gangs`."""
     if columns == "all":
         gpus = np.arange(1, capacity + 1)
     else:
         within = [1 << k for k in range(per_node.bit_length()) if 1 << k <= min(per_node, capacity)]
         gpus = np.array(sorted({*within, *range(per_node, capacity + 1, per_node)}), dtype=np.int64)
-    return NumbersOfGpus(gpus, -(-gpus // per_node), per_node)
+    every = np.union1d(gpus, np.array([gang for gang in gangs if gang <= capacity], dtype=np.int64))
+    return NumbersOfGpus(every, -(-every // per_node), per_node, ~np.isin(every, gpus))

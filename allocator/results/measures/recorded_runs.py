@@ -59,6 +59,9 @@ def read_recorded_jobs(run: Path, trace: Path | None = None) -> RecordedJobs:
             raise InputError(run, field=name, expected="the time of its submission, or a --trace")
         if not math.isnan(job["took"]):
             job["completed"] = job["submitted"] + job["took"]
+        if job["completed"] < job["submitted"]:
+            expected = f"at least its submission, {job['submitted']:g} s"
+            raise InputError(run, field=f"completion of job {name}", found=job["completed"], expected=expected)
         rows.append((name, job["submitted"], job["completed"], job["deadline"], job["declined"], False))
     absent = [] if wanted is None else wanted.items()
     rows += [(name, arrival, math.nan, deadline, False, True) for name, (arrival, deadline) in absent]
@@ -128,7 +131,9 @@ def _of_file(path: Path) -> tuple[dict[str, dict[str, Any]], float]:
         if len(workloads) != 1:
             found = ", ".join(map(str, workloads))
             raise InputError(path, field="jcts", found=found or "none", expected="one workload")
-        (times,) = workloads.values()
+        ((workload, times),) = workloads.items()
+        if not isinstance(times, Mapping):
+            raise InputError(path, field=f"jcts / {workload}", found=times, expected="an object, seconds by job")
         return {name: _job(took=_seconds(jct, path, name)) for name, jct in times.items()}, 0.0
     expected = 'a log with "submitted_jobs" in each line, or an object with "jobs" or "jcts"'
     raise InputError(path, found=f"an object with {', '.join(map(str, told)) or 'nothing'}", expected=expected)
@@ -142,6 +147,10 @@ def _of_log(path: Path, line: int, text: str) -> tuple[dict[str, dict[str, Any]]
     for job in record["submitted_jobs"]:
         if not isinstance(job, Mapping) or "name" not in job:
             raise InputError(path, line=line, field="submitted_jobs", found=job, expected="jobs with a name")
+        if str(job["name"]) in jobs:
+            raise InputError(
+                path, line=line, field="submitted_jobs / name", found=job["name"], expected="each name once"
+            )
         jobs[str(job["name"])] = _told(path, "submitted_jobs", job, names, line)
     return jobs, _seconds(record.get("timestamp", 0.0), path, "timestamp", line)
 

@@ -121,7 +121,10 @@ class GoodputRuns:
                 self._look(crossed, learn=True)
             self._choose_batch_sizes(jobs[self._news[jobs] & np.isinf(finish[rows])])
             rows = rows[left[rows] > 0]
-        self._look(at[np.isinf(finish)])
+        through = np.isfinite(finish)
+        self._look(at[~through])
+        # a sum of times may come out an ulp beyond the end
+        finish[through] = np.minimum(finish[through], end)
         return done, finish, changed
 
     def _advance(self, rows: Whole, jobs: Whole, clock: Array, left: Array, done: Array, finish: Array) -> Whole:
@@ -132,7 +135,7 @@ class GoodputRuns:
         inside, ends = rows[within], rows[~within]
         done[inside], clock[inside], left[inside] = reached[within], clock[inside] + left[inside], 0.0
         passed = np.maximum(target[~within] - done[ends], 0.0) / rate[~within]
-        passed = np.rint(passed) if self._whole_seconds else np.minimum(passed, left[ends])
+        passed = np.minimum(np.rint(passed) if self._whole_seconds else passed, left[ends])
         done[ends], clock[ends], left[ends] = target[~within], clock[ends] + passed, left[ends] - passed
         crossed = jobs[~within]
         last = np.array([len(self._trainings[job].epoch_ends) - 1 for job in crossed.tolist()], dtype=np.int64)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.protocol.entities import Entities
@@ -14,7 +16,7 @@ from allocator.protocol.policy import Policy
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
 from throughputs.goodput.trainings import Trainings
-from throughputs.goodput.trainings.jobs import training_jobs
+from throughputs.goodput.trainings.jobs import TrainingJobs, training_jobs
 
 if TYPE_CHECKING:
     from allocator.presets import Preset
@@ -45,7 +47,30 @@ def goodput_world(
         return table, Truth(table.rates, table.scale_factor)
     if preset.mechanism.placement == "off":
         raise InputError("settings", field="placement", found="off", expected="on: steps depend on nodes")
+    gangs = (trace.category.astype(str) == "rigid") | policy.own_gangs
+    _check_gangs(jobs, gangs & (trace.scale_factor <= cluster.capacity.max(initial=0)))
+    # who may run with fewer GPUs than asked for has at most all
+    asked = np.where(gangs, trace.scale_factor, np.minimum(trace.scale_factor, cluster.capacity.max(initial=1)))
+    jobs = dataclasses.replace(jobs, trace=dataclasses.replace(jobs.trace, scale_factor=asked))
     table = JobTable.from_trace(jobs.trace, jobs.gang_rates(*types) / by_model, cluster, entities=entities)
-    rules = preset.simulator.goodput_rules
-    table.goodput = GoodputLedger(jobs.trainings, jobs.batch_size, trace.scale_factor, trace.category, cluster, rules)
+    table.goodput = GoodputLedger(
+        jobs.trainings,
+        jobs.batch_size,
+        asked,
+        trace.category,
+        cluster,
+        preset.simulator.goodput_rules,
+        own_gangs=policy.own_gangs,
+    )
     return table, Truth(table.rates, table.scale_factor, trainings=jobs.trainings)
+
+
+def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_]) -> None:
+    """Raise InputError where a job that runs with the GPUs that it asked for has too few samples for them."""
+    rigid = np.isin(jobs.trace.category.astype(str), ("rigid", "scale-gpus"))
+    for job in np.flatnonzero(gangs).tolist():
+        training, gpus = jobs.trainings[job], int(jobs.trace.scale_factor[job])
+        batch = jobs.batch_size[job] if rigid[job] else training.largest_batch_size
+        if batch // training.least_local < gpus:
+            expected = f"at most {int(batch // training.least_local)}, with {training.least_local} samples on each"
+            raise InputError(jobs.trace.source, field=f"scale_factor of job {job}", found=gpus, expected=expected)

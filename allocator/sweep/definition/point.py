@@ -136,7 +136,8 @@ class Workload:
             if values[name] is None:
                 del values[name]
         for name in ("throughputs", "prices", "trace"):
-            if isinstance(values.get(name), str):
+            # the embedded profiles have no file; a file of that name has a folder
+            if isinstance(values.get(name), str) and values[name] != EMBEDDED:
                 values[name] = _digest(Path(values[name]))
         return values
 
@@ -340,8 +341,8 @@ def _plain(value: Any) -> Any:
 
 def _digest(path: Path) -> str:
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.is_file())
-        return _hash({file.name: _digest(file) for file in files})
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return _hash({str(file.relative_to(path)): _digest(file) for file in files})
     status = path.stat()
     return _digest_at(path, status.st_mtime_ns, status.st_size)
 

@@ -20,6 +20,7 @@ from allocator.simulator.settings import SimulatorSettings
 from allocator.sweep.definition.point import Workload
 from allocator.sweep.definition.reading import Definition, is_number, setting_value
 from throughputs.errors import did_you_mean, one_of
+from throughputs.goodput.trainings.finding import EMBEDDED
 from throughputs.trace import OWNERS
 
 __all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "setting_of_text", "settings_under"]
@@ -138,6 +139,8 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
         raise top.error(place, value, f"{' or '.join(OWNERS)}{did_you_mean(value, OWNERS)}")
     if name in ("throughputs", "trace", "prices") and value is not None:
         path = folder / value if isinstance(value, str) else None
+        if name == "throughputs" and value == EMBEDDED and path is not None and not path.exists():
+            return EMBEDDED
         if path is None or not (path.is_file() or (name == "throughputs" and path.is_dir())):
             raise top.error(place, value, "the name of a file that exists")
         return str(path.resolve())

@@ -11,6 +11,7 @@ import pytest
 from tests.reference import goodput_cases as cases
 from throughputs import InputError
 from throughputs.goodput.tables import StepTimes, read_step_times, read_validation
+from throughputs.goodput.trainings import find_trainings, read_trainings
 
 PLACEMENTS = "placement,local_bsz,step_time,sync_time"
 SCALABILITY = "num_nodes,num_replicas,local_bsz,step_time,sync_time"
@@ -106,3 +107,70 @@ def test_all_published_tables(public_data: Callable[[str], Path], tmp_path: Path
         square, variance = trained.statistics(case["init_batch_size"], case["grad_epoch"])
         assert trained.batch_size[0] == case["init_batch_size"]
         assert min(square, variance) > 0
+
+
+def _seconds(nodes: int, gpus: int, size: float) -> float:
+    """Of a step in `measured`: between what was measured it is what a plane through the measurements says."""
+    return 10.0 * nodes + gpus + size / 1000
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """Tables of one model: steps on one and two nodes, and on 16 and 17; two trainings of two epochs."""
+    folder = tmp_path / "traces" / "net"
+    folder.mkdir(parents=True)
+    rows = [PLACEMENTS]
+    for placement in ("1", "2", "9", "24", "33", "45", "99"):
+        nodes, gpus = len(placement), sum(map(int, placement))
+        # two placements of as many GPUs on as many nodes, of which one is slower by as much as the other is faster
+        more = {"24": 0.5, "33": -0.5}.get(placement, 0.0)
+        rows += [f"{placement},{b},{_seconds(nodes, gpus, b) + more},{gpus / 10}" for b in (400, 100)]
+    (folder / "placements-gpu.csv").write_text("\n".join([*rows, "1,450,11.45,0.1", ""]))
+    (folder / "placements-fast.csv").write_text(f"{PLACEMENTS}\n1,50,1.5,0.1\n1,200,2,0.1\n")
+    rows = [f"{nodes},20,{b},{_seconds(nodes, 20, b)},2" for nodes in (8, 16, 17) for b in (100, 400)]
+    (folder / "scalability-gpu.csv").write_text("\n".join([SCALABILITY, *rows, ""]))
+    (folder / "validation-400.csv").write_text(f"{VALIDATION}\n10,10,0.5,1,2\n20,20,0.6,1,4\n")
+    (folder / "validation-800.csv").write_text(f"{VALIDATION}\n11,6,0.4,3,4\n19,11,0.6,3,8\n")
+    return folder.parent
+
+
+def test_steps_where_nothing_was_measured_are_those_between_or_near(measured: Path) -> None:
+    net = read_trainings(measured).find("net")
+    assert net.step_time("gpu", (1,), 250) == pytest.approx((11.25, 0.1))
+    assert net.step_time("gpu", (4, 2), 100) == pytest.approx((26.6, 0.6))
+    # of (5, 1) nothing is known but that it has 6 GPUs on 2 nodes, as two others have
+    assert net.step_time("gpu", (5, 1), 100) == pytest.approx((26.1, 0.6))
+    # between: 20 GPUs on 12 nodes
+    assert net.step_time("gpu", (9, *(1,) * 11), 250) == pytest.approx((140.25, 2.0))
+    # as many nodes as were measured and more count as 16
+    for nodes in (16, 17, 18):
+        assert net.step_time("gpu", (20 - nodes + 1, *(1,) * (nodes - 1)), 400) == pytest.approx((180.4, 2.0))
+    # beyond: what is next in parts of the extent of each axis, 18 GPUs on two nodes, not 1 GPU with 450 samples
+    assert net.step_time("gpu", (8, 8, 8), 440) == pytest.approx((38.4, 1.8))
+
+
+def test_limits_are_those_of_what_was_measured(measured: Path) -> None:
+    net = read_trainings(measured).find("net")
+    assert (net.least_local, net.largest_local) == (50, {"fast": 200, "gpu": 450})
+    assert net.with_largest_local("gpu", 8).largest_local == {"fast": 200, "gpu": 8}
+    assert [net.largest_atomic("gpu", shape) for shape in ((1,), (2,), (4, 2))] == [450, 400, 400]
+    # as many GPUs as were measured elsewhere, and as many as never were
+    assert [net.largest_atomic("gpu", shape) for shape in ((5, 1), (4, 4, 4, 4, 4), (7,))] == [400, 400, np.inf]
+    # what rounding makes of a batch has the figures of the largest one, and of the smallest
+    assert [net.statistics(size, 1) for size in (399, 400, 600, 800, 801)] == [(1, 4), (1, 4), (2, 6), (3, 8), (3, 8)]
+    assert net.epoch_ends.tolist() == [10, 19]
+    assert [net.steps(size, epochs) for size, epochs in ((400, 0), (400, 1), (600, 1), (600, 2))] == [0, 10, 8, 15.5]
+
+
+def test_trainings_are_found_by_name(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find_trainings(measured)
+    assert found is not None
+    assert (list(found.models), found.accelerators) == (["net"], ("fast", "gpu"))
+    assert find_trainings(tmp_path) is None
+    monkeypatch.chdir(tmp_path)
+    assert "cifar10" in find_trainings("goodput").models
+    # a file of that name is meant where there is one
+    Path("goodput").write_text("")
+    assert find_trainings("goodput") is None
+    with pytest.raises(InputError, match="found 'no model'"):
+        read_trainings(tmp_path)

@@ -45,8 +45,12 @@ class _Steps:
 
     @cached_property
     def _between(self) -> Any:
-        """Linear between (nodes, GPUs, batch size); placements with the same three count by their mean."""
+        """Linear between (nodes, GPUs, batch size); placements with the same three count by their mean.
+
+        None where these do not span a solid.
+        """
         from scipy.interpolate import LinearNDInterpolator
+        from scipy.spatial import QhullError
 
         placed, *scaled = self._tables
         keys, which, count = np.unique(_keys(placed), axis=0, return_inverse=True, return_counts=True)
@@ -54,7 +58,10 @@ class _Steps:
         # of the triangulations of a grid it is the order of the points that decides which one is found
         points = np.concatenate([keys, *map(_keys, scaled)])
         times = np.concatenate([np.stack(means, axis=1), *map(_times, scaled)])
-        return LinearNDInterpolator(points, times)
+        try:
+            return LinearNDInterpolator(points, times)
+        except QhullError:
+            return None
 
     @cached_property
     def _nearest(self) -> Any:
@@ -63,8 +70,11 @@ class _Steps:
 
         return NearestNDInterpolator(self._between.points, self._between.values, rescale=True)
 
-    def at(self, shape: Shape, size: float) -> tuple[float, float]:
-        """Step and synchronisation time; beyond what was measured those of the nearest measurement."""
+    def at(self, shape: Shape, size: float) -> tuple[float, float] | None:
+        """Step and synchronisation time; beyond what was measured those of the nearest measurement.
+
+        None for a placement that was not measured where others are too few to interpolate between.
+        """
         key = shape, size
         if key not in self._known:
             name = _canonical(shape)
@@ -72,6 +82,8 @@ class _Steps:
                 sizes, step, sync = self._curves[name]
                 self._known[key] = float(np.interp(size, sizes, step)), float(np.interp(size, sizes, sync))
             else:
+                if self._between is None:
+                    return None
                 point = [[min(len(shape), _MOST_NODES), sum(shape), size]]
                 found = self._between(point)[0]
                 found = self._nearest(point)[0] if np.isnan(found).any() else found
@@ -133,8 +145,19 @@ class MeasuredTraining(Training):
         return float(square), float(variance)
 
     def step_time(self, accelerator: str, shape: Shape, atomic_batch_size: float) -> tuple[float, float]:
-        """See `Training`."""
-        return self._steps[accelerator].at(shape, atomic_batch_size)
+        """See `Training`.
+
+        Raises
+        ------
+        InputError
+            The placement was not measured, and others are too few to interpolate between.
+        """
+        found = self._steps[accelerator].at(shape, atomic_batch_size)
+        if found is None:
+            where = f"{'+'.join(map(str, shape))} GPUs of {accelerator}"
+            expected = "a placement that was measured, or others around it with several nodes, GPUs and batch sizes"
+            raise InputError(f"model {self.name}", field="step time", found=where, expected=expected)
+        return found
 
     def largest_atomic(self, accelerator: str, shape: Shape) -> float:
         """See `Training`."""
@@ -186,5 +209,9 @@ def _read_training(name: str, folder: Path) -> MeasuredTraining:
         if "placements" in paths
     }
     if not tables:
-        raise InputError(folder, found="no table of placements", expected="a file placements-TYPE.csv")
+        expected = "a file placements-TYPE.csv, with the accelerator type in its name"
+        raise InputError(folder, found="no table of placements", expected=expected)
+    for kind, (placed, _) in tables.items():
+        if not len(placed):
+            raise InputError(files[kind]["placements"], found="no row", expected="at least one measured step")
     return MeasuredTraining(name, tables, read_validation(folder))
