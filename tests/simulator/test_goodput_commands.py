@@ -95,6 +95,7 @@ def test_measured_models_are_a_folder_of_folders() -> None:
         )
     Path("net.csv").write_text("name,time,application,num_replicas,batch_size,max_sample\na,0,net,1,16,320\n")
     common = ("--trace", "net.csv", "--policy", "sia", "--throughputs", "models", "--cluster", "gpu:2")
+    common = (*common, "--gpus-per-server", "gpu:2")
     for written, told in (
         (None, "a file placements-TYPE.csv, with the accelerator type in its name"),
         (steps, "placements-gpu.csv: found 'no row', expected at least one measured step"),
