@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import allocator
@@ -65,6 +66,24 @@ def test_every_job_ends_in_the_second_of_the_record(
     np.testing.assert_array_equal(result.jobs["preemptions"], [job["restarts"] for job in jobs])
     seconds = [3600.0 * job["gpu_hours"] for job in jobs]
     np.testing.assert_allclose(result.jobs["gpu_seconds"], seconds, rtol=1e-9)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["optimus", "tiresias"])
+def test_every_job_of_the_eight_workloads_ends_as_published(
+    name: str, folder: Any, of_pollux: Trainings, reference_data: Any
+) -> None:
+    """The JCTs that came with the artifact of Pollux, 1,280 jobs."""
+    published = pd.read_csv(reference_data("pollux_sia/osdi21_published_jcts.csv.gz"))
+    published = published[published["experiment"] == f"results-jobload/{name}-1.0"]
+    cluster = allocator.Cluster({"aws": 64}, gpus_per_server=T4)
+    for number in range(1, 9):
+        path = next(folder.glob(f"osdi21_workloads/**/workloads/workload-{number}.csv"))
+        jobs = pd.read_csv(path)["name"]
+        times = published[published["workload"] == f"workload-{number}"].set_index("job")["jct_s"]
+        result = run(name, read_trace(path), cluster, of_pollux, "pollux")
+        assert len(times) == len(jobs) == 160
+        np.testing.assert_array_equal(result.jobs["jct"], times.loc[jobs])
 
 
 RUNS = [
