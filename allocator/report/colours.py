@@ -79,6 +79,14 @@ _OWN = {
     "themis": 3,
     "chronus": 4,
     "srtf": 7,
+    "fcfs": 1,
+    "sjf": 6,
+    "qssf": 0,
+    "lucid": 3,
+    "lucid_program": 9,
+    "sia": 9,
+    "pollux": 3,
+    "optimus": 1,
     "quotas": 0,
 }
 

@@ -159,7 +159,7 @@ def test_the_recorded_schedule_is_a_row_of_the_comparison(tmp_path):
         "compare", "--trace", "sacct.json", "--cluster", "a100:2", "--policies", "isolated_plus,srtf", cwd=tmp_path
     )
     assert "sacct.json: left out: 1 job (never started 1)" in done.stderr
-    (row,) = [line for line in done.stdout.splitlines() if line.strip().startswith("recorded")]
+    row, *_ = [line for line in done.stdout.splitlines() if line.strip().startswith("recorded")]
     assert row.count(" - ") >= 2
     first = json.loads((tmp_path / "comparison" / "comparison.json").read_text())[0]
     assert first["policy"] == "recorded"

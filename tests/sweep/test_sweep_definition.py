@@ -275,7 +275,7 @@ def test_every_setting_of_the_preset_is_a_name():
         ({"vary": {"workload": {"seed": [1]}}}, "vary.workload.seed", "one of"),
         ({"cases": [{"idael": True}]}, "cases[0].idael", "did you mean 'ideal'"),
         ({"cases": []}, "cases", "at least one"),
-        ({"workload": {"generator": "poisson"}}, "workload.generator", "default, deadlines or recorded"),
+        ({"workload": {"generator": "poisson"}}, "workload.generator", "default, deadlines, goodput or recorded"),
         ({"workload": {"multi_gpu": 1}}, "workload.multi_gpu", "true or false"),
         ({"workload": {"throughputs": "missing.csv"}}, "workload.throughputs", "file that exists"),
         ({"workload": {"prices": {"v100": -1}}}, "workload.prices", "dollars"),

@@ -52,7 +52,7 @@ class Pollux(SelectionPolicy):
     generations : of the genetic search; 100 as published.
     second : what the genetic search looks at beside fitness, see `formulations.goodput.GeneticSearch`.
     seed : of its draws.
-    seconds : that branch and bound on nodes may take for one decision; with a limit that it reaches, answers depend on
+    search_seconds : that branch and bound on nodes may take for one decision; with a limit that it reaches, answers depend on
         the machine.
     restart_keeps : part of its goodput that any job keeps if it starts anew; None: by age and restarts, as published.
     """
@@ -66,7 +66,7 @@ class Pollux(SelectionPolicy):
     generations: int = 200
     second: Literal["utility", "nodes"] = "utility"
     seed: int = 0
-    seconds: float = 20.0
+    search_seconds: float = 20.0
     restart_keeps: float | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class Pollux(SelectionPolicy):
         for name, good, expected in (
             ("search", self.search in _SEARCHES, f"one of {', '.join(_SEARCHES)}"),
             ("seed", self.seed >= 0, "a whole number of at least 0"),
-            ("seconds", self.seconds > 0, "above 0"),
+            ("search_seconds", self.search_seconds > 0, "above 0"),
             ("restart_keeps", self.restart_keeps is None or 0 <= self.restart_keeps <= 1, "from 0 to 1, or None"),
         ):
             if not good:
@@ -97,7 +97,7 @@ class Pollux(SelectionPolicy):
         mean = PowerMean(self.power)
         if self.search != "program":
             genetic = GeneticSearch(generations=self.generations, second=self.second)
-            search = NodeSearch(mean, genetic, self.seed, self.seconds if self.search == "nodes" else None)
+            search = NodeSearch(mean, genetic, self.seed, self.search_seconds if self.search == "nodes" else None)
             return search.choose(state, kind, ways, held, speedup, restarts, memory)
         changes = held[ways.job] != np.arange(ways.n_columns)
         speedup = np.where(changes, speedup * restarts, speedup)
