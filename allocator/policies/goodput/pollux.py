@@ -52,8 +52,8 @@ class Pollux(SelectionPolicy):
     generations : of the genetic search; 100 as published.
     second : what the genetic search looks at beside fitness, see `formulations.goodput.GeneticSearch`.
     seed : of its draws.
-    search_seconds : that branch and bound on nodes may take for one decision; with a limit that it reaches, answers depend on
-        the machine.
+    search_seconds : that branch and bound on nodes may take for one decision; with a limit that it reaches, answers
+        depend on the machine.
     restart_keeps : part of its goodput that any job keeps if it starts anew; None: by age and restarts, as published.
     """
 
