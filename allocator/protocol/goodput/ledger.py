@@ -83,6 +83,7 @@ class GoodputLedger:
         of_model, most = dict(rules.most_gpus_of_model), rules.most_gpus or _NO_LIMIT
         self._most = np.array([min(of_model.get(one.name, most), most) for one in self.trainings], dtype=np.int64)
         self.initial = np.array([one.initial_batch_size for one in self.trainings], dtype=np.float64)
+        self._top = np.array([one.largest_batch_size for one in self.trainings], dtype=np.float64)
         self.square, self.variance = np.full(N, np.nan), np.full(N, np.nan)
         self.profiled = np.zeros((N, M), dtype=np.int64)
         self.parameters = np.full((N, M, _PARAMETERS), np.nan)
@@ -153,13 +154,8 @@ class GoodputLedger:
             rows = np.flatnonzero(on & (~modelled | (atomic < 1)))
             if len(rows):
                 atomic[rows], steps[rows] = self._untuned(jobs[rows], m, gpus[rows].astype(np.float64))
-        largest = np.where(self.fixed[jobs], np.inf, self._limits[0].largest[jobs])
-        most = np.floor(np.minimum(largest, self._top[jobs]) / (gpus * (steps + 1.0)))
+        most = np.floor(self._top[jobs] / (gpus * (steps + 1.0)))
         return np.maximum(np.minimum(atomic, most), 1.0), steps
-
-    @property
-    def _top(self) -> Array:
-        return np.array([one.largest_batch_size for one in self.trainings], dtype=np.float64)
 
     def _untuned(self, jobs: Whole, pool: int, gpus: Array) -> tuple[Array, Array]:
         """The batch size asked for, or the smallest one of jobs without a model, in as few micro-batches as fit."""
@@ -288,7 +284,7 @@ class GoodputLedger:
         """All that was learnt."""
         seen = [(*key, [(*where, *times) for where, times in found.items()]) for key, found in self._seen.items()]
         names = ("square", "variance", "profiled", "parameters", "epoch")
-        return {name: getattr(self, name) for name in names} | {"seen": seen}
+        return {name: getattr(self, name) for name in names} | {"seen": seen, "changed": sorted(self._changed)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`, of a ledger of the same jobs."""
@@ -297,7 +293,7 @@ class GoodputLedger:
         self._seen = {
             (job, pool): {tuple(row[:3]): tuple(row[3:]) for row in rows} for job, pool, rows in state["seen"]
         }
-        self._changed = set()
+        self._changed = {(job, pool) for job, pool in state["changed"]}
         self._stale[:] = True
 
 
