@@ -35,6 +35,7 @@ PICTURES = {
     "deadlines": 5,
     "estimation": 2,
     "finish_time_fairness": 2,
+    "goodput": 2,
     "hierarchical": 2,
     "las_multi_gpu": 2,
     "las_single_gpu": 2,
@@ -133,7 +134,7 @@ def test_stored_notebook_is_small_and_clean(path):
     assert path.stat().st_size < STORED_BYTES
     assert cleaned(notebook, outputs=True) == notebook
     text = path.read_text(encoding="utf-8")
-    papers = {"shockwave": "NSDI 2023", "deadlines": "ASPLOS 2023"}
+    papers = {"shockwave": "NSDI 2023", "deadlines": "ASPLOS 2023", "goodput": "OSDI 2021"}
     assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1

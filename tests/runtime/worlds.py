@@ -53,12 +53,12 @@ async def seen_of(adapter: LocalAdapter, job: str) -> Seen | None:
     return next((seen for seen in await adapter.observe() if seen.job == job), None)
 
 
-async def ended(adapter: LocalAdapter, job: str) -> Seen:
-    """Wait for the end of the last start of a job."""
+async def ended(adapter: LocalAdapter, job: str, epoch: int | None = None) -> Seen:
+    """Wait for the end of the last start of a job; of the one in this `epoch`, where that of another is still told."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         seen = await seen_of(adapter, job)
-        if seen and seen.phase == "ended":
+        if seen and seen.phase == "ended" and epoch in (None, seen.epoch):
             return seen
         await asyncio.sleep(0.01)
     raise AssertionError(f"not ended: {seen}")
