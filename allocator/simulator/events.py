@@ -137,8 +137,6 @@ class EventExecution:
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
         self._follow(decision)
-        if self._goodput is not None:
-            self._alike = self._goodput.place(rows, at, self._shape_of)
         stretch = Stretch(world.clock, decision, at, self._begin(decision, at), self._rates(decision))
         for rule in self._rules:
             rule.begin(stretch)
@@ -147,6 +145,9 @@ class EventExecution:
     def _follow(self, decision: Decision) -> None:
         """Note who starts and who stops by a decision."""
         self.leases.follow(decision, self.world.clock, self._table)
+        if self._goodput is not None:
+            rows = decision.assignment
+            self._alike = self._goodput.place(rows, self._table.rows(rows.jobs), self._shape_of)
         if not self._stop_rules or not len(decision.transition.stop):
             return
         stopped = decision.before.take(among_ids(decision.before.jobs, decision.transition.stop))
@@ -380,5 +381,4 @@ def _goodput_runs(world: World) -> GoodputRuns | None:
         ledger,
         np.array([slowdown.get(one.name, 1.0) for one in trainings]),
         whole_seconds=world.settings.epoch_ends == "second",
-        through=world.settings.epoch_ends == "second",
     )

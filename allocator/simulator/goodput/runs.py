@@ -36,8 +36,8 @@ class GoodputRuns:
     trainings : (N,) of each job: what is so.
     ledger : what is known; it is told what happens.
     slowdown : (N,) step times over measured ones.
-    whole_seconds : epochs end in whole seconds, by rounding.
-    through : whether time passes through the ends of epochs; otherwise they are events.
+    whole_seconds : epochs end in whole seconds, by rounding, and time passes through their ends; otherwise these are
+        events.
 
     Attributes
     ----------
@@ -51,11 +51,10 @@ class GoodputRuns:
         slowdown: Array,
         *,
         whole_seconds: bool,
-        through: bool,
     ) -> None:
         N = len(trainings)
         self._trainings, self._ledger, self._slowdown = tuple(trainings), ledger, slowdown
-        self._whole_seconds, self._through = whole_seconds, through
+        self._whole_seconds = whole_seconds
         self.rate = np.zeros(N)
         self._atomic, self._steps = np.zeros(N), np.zeros(N)
         self._place: dict[int, tuple[int, Shape]] = {}
@@ -86,7 +85,7 @@ class GoodputRuns:
 
     def next_end(self, at: Whole, begin: Array | float, progress: Array) -> float:
         """When the next epoch of a job that is `at` these rows ends; inf where such ends are no events."""
-        if self._through or not len(at):
+        if self._whole_seconds or not len(at):
             return np.inf
         return float(np.min(begin + np.maximum(self._targets(at) - progress, 0.0) / self.rate[at]))
 
@@ -116,7 +115,7 @@ class GoodputRuns:
             self._look(jobs, learn=True)
             crossed = self._advance(rows, jobs, clock, left, done, finish)
             changed |= bool(len(crossed)) or bool(self._news[jobs].any())
-            if not self._through and len(crossed):
+            if not self._whole_seconds and len(crossed):
                 # the statistics of an epoch are known as it begins
                 self._look(crossed, learn=True)
             self._choose_batch_sizes(jobs[self._news[jobs] & np.isinf(finish[rows])])
@@ -131,7 +130,7 @@ class GoodputRuns:
         """Let jobs in these rows train to the end of the epoch or of the time left; returns who began another epoch."""
         epoch, target, rate = self._ledger.epoch, self._targets(jobs), self.rate[jobs]
         reached = done[rows] + rate * left[rows]
-        within = reached < (target if self._through else target * (1.0 - _ROUNDING))
+        within = reached < (target if self._whole_seconds else target * (1.0 - _ROUNDING))
         inside, ends = rows[within], rows[~within]
         done[inside], clock[inside], left[inside] = reached[within], clock[inside] + left[inside], 0.0
         passed = np.maximum(target[~within] - done[ends], 0.0) / rate[~within]
