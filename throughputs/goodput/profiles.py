@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +40,9 @@ from throughputs.goodput.batch_size import BatchSizeLimits, GoodputModels, best_
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
 
-__all__ = ["Profile", "Profiles", "default_profiles", "read_profiles"]
+__all__ = ["Profile", "Profiles", "default_profiles", "found_model", "read_profiles"]
+
+Model = TypeVar("Model")
 
 _SIZES = ("initial_batch_size", "largest_batch_size", "least_local_batch_size")
 _OF_MODEL = (*_SIZES, "accumulation", "initial_steps", "noise_scale", "types")
@@ -84,6 +86,14 @@ class Profile:
         return float(np.mean(1.0 / statistics.gain(ones * scale)) * self.initial_steps)
 
 
+def found_model(models: Mapping[str, Model], name: str, source: str) -> Model:
+    """What is known of a model; InputError where nothing is."""
+    if name not in models:
+        expected = f"one of {', '.join(models)}{did_you_mean(name, models)}"
+        raise InputError(source, field="model", found=name, expected=expected)
+    return models[name]
+
+
 @dataclass(frozen=True)
 class Profiles:
     """Profiles by the names of models.
@@ -110,10 +120,7 @@ class Profiles:
         InputError
             There is none.
         """
-        if name not in self.models:
-            expected = f"one of {', '.join(self.models)}{did_you_mean(name, self.models)}"
-            raise InputError(self.source, field="model", found=name, expected=expected)
-        return self.models[name]
+        return found_model(self.models, name, self.source)
 
     def goodput(self, names: Sequence[str], accelerator: str, progress: ArrayLike = 0.0) -> GoodputModels:
         """Goodput models of J jobs on one accelerator type.

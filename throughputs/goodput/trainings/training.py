@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
 from throughputs.goodput.efficiency import gain
+from throughputs.goodput.profiles import found_model
 
 __all__ = ["Shape", "Training", "Trainings", "packed_shape"]
 
@@ -97,10 +98,7 @@ class Trainings:
         InputError
             There is none.
         """
-        if name not in self.models:
-            expected = f"one of {', '.join(self.models)}{did_you_mean(name, self.models)}"
-            raise InputError(self.source, field="model", found=name, expected=expected)
-        return self.models[name]
+        return found_model(self.models, name, self.source)
 
     def check_types(self, accelerators: Sequence[str]) -> None:
         """Raise InputError where no model has figures for a type."""
