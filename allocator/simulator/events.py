@@ -21,7 +21,7 @@ from allocator.protocol.policy import Trigger
 from allocator.results.observers import StretchOutcome
 from allocator.simulator.goodput.runs import GoodputRuns
 from allocator.simulator.leases import Leases
-from allocator.simulator.rounds import servers_of, spread_gangs
+from allocator.simulator.pace import Pace, SteadyPace, seconds_between
 from allocator.simulator.rules.base import Stretch
 from allocator.simulator.rules.stretches import stretch_rules
 from throughputs.numerics import quotient
@@ -44,13 +44,6 @@ _NOBODY: _Ids = np.empty(0, dtype=np.int64)
 
 def _earlier(one: _Floats | float, other: float) -> _Floats | float:
     return min(one, other) if isinstance(one, float) else np.minimum(one, other)
-
-
-def _seconds_between(begin: _Floats | float, end: _Floats | float) -> _Floats | float:
-    """From `begin` to `end`, 0 where that comes before; for all rows where the two are the same for all."""
-    if isinstance(begin, float) and isinstance(end, float):
-        return max(end - begin, 0.0)
-    return np.maximum(end - begin, 0.0)
 
 
 class EventExecution:
@@ -77,12 +70,10 @@ class EventExecution:
         self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
         self._stop_rules = [rule for rule in self._rules if rule.notes_stops]
-        self._goodput = _goodput_runs(world)
+        self._pace: Pace = SteadyPace(world) if world.jobs.goodput is None else GoodputRuns.of_world(world)
         self._origin, self._keeps_shape = settings.slot_origin_seconds, settings.restart_keeps_shape
-        self._alike: _Flags | None = None
+        self._same_shape: _Flags = np.zeros(0, dtype=np.bool_)
         self._starts_are_service = settings.starts_count_as_service
-        needs_servers = settings.unconsolidated_throughputs or self._goodput is not None
-        self._server = servers_of(cluster) if needs_servers else []
         world.jobs.register("ready_time", 0.0)
         if self._starts_cost:
             world.jobs.register("lost_seconds", 0.0)
@@ -96,10 +87,6 @@ class EventExecution:
         """When the core is to be asked again at the latest, seconds."""
         world = self.world
         return min(world.clock + decision.seconds, world.arrivals.next_time, world.core.next_price_change)
-
-    def _next_epoch(self, stretch: Stretch, done: _Floats) -> float:
-        """When the goodput of a job changes next, seconds."""
-        return np.inf if self._goodput is None else self._goodput.next_end(stretch.at, stretch.begin, done)
 
     def seen_at(self, time: float) -> float:
         """When the world sees what happens at `time` (seconds): at once, or at the end of the slot."""
@@ -122,7 +109,7 @@ class EventExecution:
     def wait(self, decision: Decision) -> None:
         """Nobody runs until the next event."""
         world = self.world
-        self._follow(decision)
+        self._follow(decision, self._table.rows(decision.assignment.jobs))
         until = self.seen_at(self._horizon(decision))
         self._note_standstill(until, trouble=until == np.inf)
         if until < np.inf:
@@ -136,18 +123,16 @@ class EventExecution:
             return
         world, table, rows = self.world, self._table, decision.assignment
         at = table.rows(rows.jobs)
-        self._follow(decision)
-        stretch = Stretch(world.clock, decision, at, self._begin(decision, at), self._rates(decision))
+        self._follow(decision, at)
+        stretch = Stretch(world.clock, decision, at, self._begin(decision, at), self._pace.rates(rows, at))
         for rule in self._rules:
             rule.begin(stretch)
         self._pass_time(stretch, stretch.rates, rows.jobs, stretch.rates)
 
-    def _follow(self, decision: Decision) -> None:
-        """Note who starts and who stops by a decision."""
+    def _follow(self, decision: Decision, at: _Ids) -> None:
+        """Note who starts and who stops by a decision; `at` is where the jobs of its rows are."""
         self.leases.follow(decision, self.world.clock, self._table)
-        if self._goodput is not None:
-            rows = decision.assignment
-            self._alike = self._goodput.place(rows, self._table.rows(rows.jobs), self._shape_of)
+        self._same_shape = self._pace.follow(decision.assignment, at)
         if not self._stop_rules or not len(decision.transition.stop):
             return
         stopped = decision.before.take(among_ids(decision.before.jobs, decision.transition.stop))
@@ -168,8 +153,8 @@ class EventExecution:
         ready: _Floats = self._table.columns["ready_time"]
         if self._starts_cost:
             lost = self._cost.of_rows(decision, self._table)
-            if self._keeps_shape and self._alike is not None:
-                lost = np.where(self._alike, 0.0, lost)
+            if self._keeps_shape:
+                lost = np.where(self._same_shape, 0.0, lost)
             if decision.recomputed:
                 self._table.columns["lost_seconds"][at] = lost
             self._starts_anew = lost > 0
@@ -185,12 +170,10 @@ class EventExecution:
 
     def _through_at(self, stretch: Stretch, finish: _Floats) -> _Floats:
         """When the rows are through, which do their last steps at `finish`; (n,) seconds."""
-        if self._rules:
-            stretch.finish = stretch.judged = finish
-            for rule in self._rules:
-                rule.shape(stretch)
-            finish = stretch.finish
-        return finish
+        stretch.finish = stretch.judged = finish
+        for rule in self._rules:
+            rule.shape(stretch)
+        return stretch.finish
 
     def _end(self, first: float, finish: _Floats, jobs: _Ids, horizon: float) -> float:
         """When the world looks next: the first of `jobs`, which are through at `finish` (n,), is, or the `horizon`."""
@@ -217,19 +200,6 @@ class EventExecution:
             return False
         return bool((running & (begin > self.world.clock) & ~self._starts_anew).any())
 
-    def _rates(self, decision: Decision) -> _Floats:
-        """(K,) steps/s of the rows."""
-        rows = decision.assignment
-        if self._goodput is not None:
-            return self._goodput.rate.take(self._table.rows(rows.jobs))
-        group = self._table.colocation_group
-        rates = self._truth.rates_of(rows, group)
-        slower = self._truth.spread_rates_of(rows, None if group is None else rates)
-        if slower is None:
-            return rates
-        gpus = tuple(self.world.core.gpus_of(job) for job in rows.jobs.tolist())
-        return np.where(spread_gangs(gpus, self._server), slower, rates)
-
     def _pass_time(self, stretch: Stretch, rates: _Floats, jobs: _Ids, speed: _Floats) -> None:
         """Let time pass until the first event.
 
@@ -249,18 +219,13 @@ class EventExecution:
         finish = self._through_at(stretch, begin + seconds)
         first = float(finish[finish.argmin()])
         horizon = self._horizon(decision)
-        end = max(min(self._end(first, finish, jobs, horizon), self._next_epoch(stretch, done)), clock)
+        end = max(min(self._end(first, finish, jobs, horizon), self._pace.next_change(stretch, done)), clock)
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
-        trained = _seconds_between(begin, _earlier(stretch.until, end))
-        steps = np.minimum(speed * trained, left)
-        through = _NOBODY
-        if self._goodput is not None:
-            reached, finish, changed = self._goodput.train(at, begin, end, done)
-            steps, first = reached - done, float(finish[finish.argmin()])
-            if changed:
-                world.core.rates_changed(jobs)
+        steps, through = self._pace.train(stretch, speed, end, done, left), _NOBODY
+        finish = stretch.finish
+        first = float(finish[finish.argmin()])
         if first <= end:
             through = (finish <= end).nonzero()[0]
             steps[through] = left[through]
@@ -268,7 +233,7 @@ class EventExecution:
             world.note_progress()
         else:
             self._note_standstill(end, trouble=not n_running, starting=self._goes_on_starting(begin, running))
-        if not self._rules and self._goodput is None:
+        if not self._rules:
             through = (running & (left - steps <= STEP_TOLERANCE * total)).nonzero()[0]
             steps[through] = left[through]
         elif stretch.trained is not None:
@@ -280,7 +245,7 @@ class EventExecution:
         if decision.shares is None and world.core.keeps_service:
             until = np.minimum(finish, end) if first <= end else end
             served = _earlier(begin, clock) if self._starts_are_service else begin
-            world.core.record_service(decision.assignment, at, _seconds_between(served, until))
+            world.core.record_service(decision.assignment, at, seconds_between(served, until))
         if decision.shares is not None:
             self._tell_shares(decision, decision.shares, rates, jobs, steps, speed, end)
         active = len(world.core.active)
@@ -303,14 +268,6 @@ class EventExecution:
         if not len(first):
             return False
         return self.world.core.measured_together(rows.jobs[first], rows.partner[first], rows.pool[first])
-
-    def _shape_of(self, job: int) -> tuple[int, ...]:
-        """GPUs of a job on each of its servers, most first."""
-        server: list[int] = self._server
-        count: dict[int, int] = {}
-        for gpu in self.world.core.gpus_of(job):
-            count[server[gpu]] = count.get(server[gpu], 0) + 1
-        return tuple(sorted(count.values(), reverse=True))
 
     def _run_shares(self, decision: Decision, shares: _Floats) -> None:
         """Every active job goes at the sum of its rows."""
@@ -354,11 +311,10 @@ class EventExecution:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        goodput = None if self._goodput is None else self._goodput.state()
         return {
             "leases": self.leases.state(),
             "rules": [rule.state() for rule in self._rules],
-            "goodput": goodput,
+            "pace": self._pace.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -366,19 +322,4 @@ class EventExecution:
         self.leases.restore(state["leases"])
         for rule, kept in zip(self._rules, state["rules"], strict=True):
             rule.restore(kept)
-        if self._goodput is not None:
-            self._goodput.restore(state["goodput"])
-
-
-def _goodput_runs(world: World) -> GoodputRuns | None:
-    """The training of jobs with goodput; None in a world without such jobs."""
-    trainings, ledger = world.truth.trainings, world.jobs.goodput
-    if trainings is None or ledger is None:
-        return None
-    slowdown = dict(world.settings.goodput_slowdown)
-    return GoodputRuns(
-        trainings,
-        ledger,
-        np.array([slowdown.get(one.name, 1.0) for one in trainings]),
-        whole_seconds=world.settings.epoch_ends == "second",
-    )
+        self._pace.restore(state["pace"])

@@ -7,16 +7,20 @@ size and with the epoch; and both are reported to the ledger as they are met.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol.goodput.ledger import GoodputLedger
+from allocator.simulator.rounds import servers_of
+from allocator.simulator.rules.base import Stretch
 
 if TYPE_CHECKING:
+    from allocator.mechanism.core import DecisionCore
     from allocator.protocol.assignment import Assignment
+    from allocator.simulator.world import World
     from throughputs.goodput.trainings.training import Shape, Training
 
 __all__ = ["GoodputRuns"]
@@ -29,10 +33,11 @@ _ROUNDING = 1e-9
 
 
 class GoodputRuns:
-    """The state of N jobs as they train.
+    """The state of N jobs as they train: their pace (`allocator.simulator.pace.Pace`).
 
     Parameters
     ----------
+    core : says on which GPUs a job is; it is told of goodput that changes.
     trainings : (N,) of each job: what is so.
     ledger : what is known; it is told what happens.
     slowdown : (N,) step times over measured ones.
@@ -46,6 +51,7 @@ class GoodputRuns:
 
     def __init__(
         self,
+        core: DecisionCore,
         trainings: Sequence[Training],
         ledger: GoodputLedger,
         slowdown: Array,
@@ -53,6 +59,7 @@ class GoodputRuns:
         whole_seconds: bool,
     ) -> None:
         N = len(trainings)
+        self._core, self._server = core, servers_of(core.cluster)
         self._trainings, self._ledger, self._slowdown = tuple(trainings), ledger, slowdown
         self._whole_seconds = whole_seconds
         self.rate = np.zeros(N)
@@ -62,19 +69,23 @@ class GoodputRuns:
         self._rate_is_of: dict[int, tuple[Any, ...]] = {}
         self._news = np.zeros(N, dtype=np.bool_)
 
-    def place(self, rows: Assignment, at: Whole, nodes_of: Callable[[int], Shape]) -> NDArray[np.bool_]:
-        """Jobs run as these rows; returns (K,) who goes on on the same type with as many GPUs on each node.
+    @classmethod
+    def of_world(cls, world: World) -> GoodputRuns:
+        """The jobs of a world whose truth is how they train."""
+        trainings, ledger = world.truth.trainings, world.jobs.goodput
+        assert trainings is not None
+        assert ledger is not None
+        slower = dict(world.settings.goodput_slowdown)
+        slowdown = np.array([slower.get(one.name, 1.0) for one in trainings])
+        return cls(world.core, trainings, ledger, slowdown, whole_seconds=world.settings.epoch_ends == "second")
 
-        Parameters
-        ----------
-        rows, at : K rows, and where their jobs are in the job table.
-        nodes_of : GPUs on each node that a job (id) has, most first.
-        """
+    def follow(self, rows: Assignment, at: Whole) -> NDArray[np.bool_]:
+        """Jobs run as these rows from now on; (K,) who goes on on the same type with as many GPUs on each node."""
         new: dict[int, tuple[int, Shape]] = {}
         alike = np.zeros(len(rows), dtype=np.bool_)
         columns = zip(at.tolist(), rows.jobs.tolist(), rows.pool.tolist(), strict=True)
         for row, (job, name, pool) in enumerate(columns):
-            new[job] = pool, nodes_of(name)
+            new[job] = pool, self._nodes_of(name)
             alike[row] = self._place.get(job) == new[job]
         self._place = new
         changed = at[~alike]
@@ -83,17 +94,39 @@ class GoodputRuns:
             self._look(changed)
         return alike
 
-    def next_end(self, at: Whole, begin: Array | float, progress: Array) -> float:
-        """When the next epoch of a job that is `at` these rows ends; inf where such ends are no events."""
+    def _nodes_of(self, name: int) -> Shape:
+        """GPUs of a job, given by its id, on each of its nodes, most first."""
+        count: dict[int, int] = {}
+        for gpu in self._core.gpus_of(name):
+            count[self._server[gpu]] = count.get(self._server[gpu], 0) + 1
+        return tuple(sorted(count.values(), reverse=True))
+
+    def rates(self, rows: Assignment, at: Whole) -> Array:  # noqa: ARG002
+        """(K,) progress/s."""
+        return self.rate.take(at)
+
+    def next_change(self, stretch: Stretch, done: Array) -> float:
+        """When the next epoch of a job ends; inf where such ends are no events."""
+        at = stretch.at
         if self._whole_seconds or not len(at):
             return np.inf
-        return float(np.min(begin + np.maximum(self._targets(at) - progress, 0.0) / self.rate[at]))
+        return float(np.min(stretch.begin + np.maximum(self._targets(at) - done, 0.0) / self.rate[at]))
 
     def _targets(self, jobs: Whole) -> Array:
         epochs = self._ledger.epoch
         return np.array([self._trainings[job].epoch_ends[epochs[job]] for job in jobs.tolist()])
 
-    def train(self, at: Whole, begin: Array | float, end: float, progress: Array) -> tuple[Array, Array, bool]:
+    def train(self, stretch: Stretch, speed: Array, end: float, done: Array, left: Array) -> Array:  # noqa: ARG002
+        """(K,) progress that jobs make up to `end` (seconds), who have `done` so much, through their epochs.
+
+        `stretch.finish` becomes when they were through, inf for those who are not.
+        """
+        reached, stretch.finish, changed = self._train(stretch.at, stretch.begin, end, done)
+        if changed:
+            self._core.rates_changed(stretch.decision.assignment.jobs)
+        return np.asarray(reached - done)
+
+    def _train(self, at: Whole, begin: Array | float, end: float, progress: Array) -> tuple[Array, Array, bool]:
         """Let jobs train from `begin` (seconds, of each or of all) until `end`.
 
         Parameters
