@@ -8,22 +8,26 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options.shared import JsonOption, SeedOption, SolverOption, console, print_json
+from allocator.cli.options.shared import (
+    InstanceArgument,
+    InstanceChoiceOption,
+    JsonOption,
+    PolicyNameOption,
+    SeedOption,
+    SolverOption,
+    console,
+    print_json,
+)
 from allocator.cli.options.values import make_policy
 from allocator.instance import read_instance
 from throughputs.files import write_text
 
 
 def audit_command(
-    instance: Annotated[
-        Path,
-        typer.Argument(
-            help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"
-        ),
-    ],
-    policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
+    instance: InstanceArgument,
+    policy: PolicyNameOption,
     solver: SolverOption = None,
-    choice: Annotated[str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")] = None,
+    choice: InstanceChoiceOption = None,
     seed: SeedOption = 0,
     probed_jobs: Annotated[
         int, typer.Option("--probed-jobs", help="Jobs that are made to misreport; 0 for no probe.", min=0)

@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.options.shared import SolverOption, console, print_json, warn
+from allocator.cli.options.shared import (
+    InstanceArgument,
+    InstanceChoiceOption,
+    PolicyNameOption,
+    SolverOption,
+    console,
+    print_json,
+    warn,
+)
 from allocator.cli.options.values import make_policy
 from allocator.instance import allocation_to_json, read_instance
 from allocator.report.terminal import allocation_table
@@ -17,15 +25,10 @@ from throughputs.files import write_text
 
 
 def solve_command(
-    instance: Annotated[
-        Path,
-        typer.Argument(
-            help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"
-        ),
-    ],
-    policy: Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")],
+    instance: InstanceArgument,
+    policy: PolicyNameOption,
     solver: SolverOption = None,
-    choice: Annotated[str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")] = None,
+    choice: InstanceChoiceOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the JSON here instead of to the screen.", metavar="FILE")
     ] = None,

@@ -26,6 +26,7 @@ from allocator.cli.options.shared import (
 )
 from allocator.cli.options.sweep import (
     JobsOption,
+    PoliciesOption,
     SlosOption,
     TraceOption,
     VaryOption,
@@ -54,15 +55,6 @@ ClustersOption = Annotated[
         "-c",
         help="GPUs by accelerator type, or a CSV file that describes the cluster; may be repeated.",
         metavar="TYPE:COUNT,...|FILE",
-    ),
-]
-PoliciesOption = Annotated[
-    str,
-    typer.Option(
-        "--policies",
-        "-p",
-        help="Names of policies, each with settings of its own where wanted.",
-        metavar="NAME[:SETTING=VALUE,...],...",
     ),
 ]
 LoadsOption = Annotated[

@@ -32,6 +32,14 @@ ServersOption = Annotated[
     str | None,
     typer.Option("--gpus-per-server", help="GPUs in one server of each type; 1 if omitted.", metavar="TYPE:COUNT,..."),
 ]
+InstanceArgument = Annotated[
+    Path,
+    typer.Argument(help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"),
+]
+PolicyNameOption = Annotated[str, typer.Option("--policy", help="Name of the policy; `allocator policies` lists them.")]
+InstanceChoiceOption = Annotated[
+    str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")
+]
 ThroughputsOption = Annotated[
     Path | None,
     typer.Option(
