@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from allocator import SimulationResult, get_policy, read_cluster, simulate
 from allocator.cli.app import app
 from allocator.presets import preset
+from tests import tables
+from tests.reference import helios_philly
 from throughputs import Trace, read_trace
 
 Data = Callable[[str], Path]
@@ -92,3 +94,25 @@ def test_on_the_command_line(public_data: Data, tmp_path: Path) -> None:
     summary = json.loads(ran.stdout)
     assert summary["average_jct"] == pytest.approx(9908.717760, abs=1e-4)
     assert summary["settings"]["lengths"] == "predicted, true of 1 of 3537 jobs"
+
+
+@pytest.mark.parametrize("name", ["e13805", "2869ce"])
+def test_orders_on_virtual_clusters_of_philly(name: str, public_data: Data, reference_data: Data) -> None:
+    """The stored rows beside the printed figures of Helios are those of the log, and say why the two differ."""
+    public_data("field/philly_82k.csv.gz")
+    reference_data("lucid/published_helios_philly.csv")
+    stored = helios_philly.stored()
+    for row in helios_philly.rows_of(name):
+        (kept,) = stored[(stored["vc"] == name) & (stored["policy"] == row["policy"])].to_dict("records")
+        assert kept == pytest.approx({key: row[key] for key in kept}, abs=1e-3)
+
+
+def test_the_jobs_of_helios_were_longer_than_those_of_the_log(reference_data: Data) -> None:
+    reference_data("lucid/published_helios_philly.csv")
+    printed, stored = helios_philly.published(), helios_philly.stored()
+    assert set(stored["vc"]) == set(printed.index) - {"all"}
+    fifo = stored[stored["policy"] == "fifo"]
+    implied = printed.loc["all", "jct_fifo"] - printed.loc["all", "queue_fifo"]
+    assert implied / np.average(fifo["length"], weights=fifo["jobs"]) == pytest.approx(2.57, abs=0.01)
+    assert (fifo["jct"] - fifo["length"]).max() < 11_500
+    assert tables.printed("helios-philly") == helios_philly.table()
