@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +18,10 @@ from throughputs import default_table, gavel_trace, write_table, write_trace
 # Shared machines stall for seconds; a slow example is not a failing one.
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
+
+# A shell has what it starts in the background ignore SIGINT, and so would all that the tests start.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = Path(__file__).resolve().parent
 COMMITTED = HERE / "reference" / "recorded"

@@ -119,7 +119,7 @@ class Service:
             raise InputError(str(self.folder), field="adapter", found=found, expected=f"{last} until they are through")
         await self.adapter.open()
         self.hardware = Hardware(await self.adapter.nodes(), (), self.book.drained)
-        self.deciding = Deciding(make_world, self.hardware, self.settings, self._memory)
+        self.deciding = Deciding(make_world, self.hardware, self.settings, self._memory, lambda: self.clock())
         nodes = [vars(node) for node in self.hardware.nodes]
         self.record([Event("service", data={"pid": os.getpid(), "adapter": self.adapter.name, "nodes": nodes})])
         self.deciding.take_up(self.book)
@@ -141,7 +141,7 @@ class Service:
         InputError
             The policy cannot decide about this cluster or these jobs; nothing has changed.
         """
-        deciding = Deciding(make_world, self.hardware, self.settings, self._memory)
+        deciding = Deciding(make_world, self.hardware, self.settings, self._memory, lambda: self.clock())
         deciding.check()
         deciding.serial = self.deciding.serial + 1
         deciding.take_up(self.book)

@@ -47,7 +47,7 @@ def test_connections_that_ask_nothing_are_let_go_before_the_journal_closes(tmp_p
         closed_with: list[int] = []
         close = service.journal.close
         service.journal.close = lambda: (closed_with.append(len(service.doors[0]._open)), close())[1]  # type: ignore[attr-defined, method-assign]
-        await asyncio.wait_for(service._finish(), 5.0)
+        await asyncio.wait_for(service._finish(), 60.0)
         assert closed_with == [0]
         for reader, writer in connections:
             writer.write(b'{"do": "history"}\n')
@@ -83,7 +83,7 @@ def test_who_does_not_take_an_answer_is_not_waited_for(tmp_path: Path, monkeypat
         _, writer = await asyncio.open_unix_connection(tmp_path / "socket", limit=1024)
         writer.write(b'{"do": "history", "last": 1000}\n')
         await asyncio.sleep(0.1)
-        await asyncio.wait_for(service._finish(), 5.0)
+        await asyncio.wait_for(service._finish(), 60.0)
         assert errors == []
 
     asyncio.run(go())

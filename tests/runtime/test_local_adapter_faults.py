@@ -321,7 +321,9 @@ def fill(disk: Path) -> None:
 def test_a_full_disk_costs_output_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
     gates = [tmp_path / f"gate{i}" for i in range(3)]
     waits = [f"until [ -e {gate} ]; do sleep 0.01; done" for gate in gates]
-    command = f"echo first; {waits[0]}; seq 5000; {waits[1]}; echo last; {waits[2]}; exit 5"
+    # more than a pipe holds: when it is written, the full disk has been met
+    written = tmp_path / "written"
+    command = f"echo first; {waits[0]}; seq 50000; : > {written}; {waits[1]}; echo last; {waits[2]}; exit 5"
 
     async def main() -> None:
         adapter, job = await opened(small_disk), new_job(small_disk)
@@ -330,8 +332,7 @@ def test_a_full_disk_costs_output_and_nothing_else(small_disk: Path, tmp_path: P
         await until(lambda: lines(log) == ["first"])
         fill(small_disk)
         gates[0].touch()
-        # Nothing is seen of what is lost; give it time to come through the pipe.
-        await asyncio.sleep(0.3)
+        await until(written.exists)
         (small_disk / "filling").unlink()
         gates[1].touch()
         await until(lambda: lines(log)[-1] == "last")

@@ -34,7 +34,7 @@ def order(state: Path, job: str, *command: str, epoch: int = 1, gpus: int = 1, *
     return StartOrder(
         job=job,
         epoch=epoch,
-        command=command or ("sleep", "60"),
+        command=command or ("sleep", "600"),
         gpus={"local-v100": tuple(range(gpus))},
         accelerator="v100",
         folder=folder,

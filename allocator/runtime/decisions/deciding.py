@@ -80,6 +80,7 @@ class Deciding:
     ----------
     make_world : for the first decision, and again after one that failed: nobody knows what that has left undone.
     hardware, settings : of the service. memory : file of what the policy remembers.
+    clock : of the service, seconds, by which decisions are found to be slow.
 
     Attributes
     ----------
@@ -90,9 +91,14 @@ class Deciding:
     """
 
     def __init__(
-        self, make_world: Callable[[Hardware], World], hardware: Hardware, settings: ServiceSettings, memory: Path
+        self,
+        make_world: Callable[[Hardware], World],
+        hardware: Hardware,
+        settings: ServiceSettings,
+        memory: Path,
+        clock: Callable[[], float],
     ) -> None:
-        self._make_world, self._settings = make_world, settings
+        self._make_world, self._settings, self._clock = make_world, settings, clock
         self._world = make_world(hardware)
         self.policy = self._world.policy
         self.serial, self.trouble = 0, ""
@@ -105,7 +111,7 @@ class Deciding:
         self._now: _Plan | None = None
         self._coming: _Plan | None = None
         self._task: asyncio.Future[Verdict | Exception] | None = None
-        self._memory = Memory(memory)
+        self._memory = Memory(memory, clock)
         self._took: deque[float] = deque(maxlen=_LAST_DECISIONS)
         self._retry_at = -inf
         self._clear_news()
@@ -354,12 +360,11 @@ class Deciding:
         running = self._running(book.holding.values(), self._hardware) if self._changed_hardware else None
         self._changed_hardware, self._asked_about = False, self._hardware
         self._clear_news()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = self._clock()
         self._task = _in_thread(lambda: self._ask(news, running))
 
         def finished(_: object) -> None:
-            self.last_seconds = round(loop.time() - began, 6)
+            self.last_seconds = round(self._clock() - began, 6)
             self._took.append(self.last_seconds)
             done()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,15 @@ times as long as it took have passed."""
 
 
 class Memory:
-    """A file that holds the last state of a world."""
+    """A file that holds the last state of a world.
 
-    def __init__(self, path: Path) -> None:
-        self._file, self._not_before = StateFile(path, 0o600), 0.0
+    Parameters
+    ----------
+    path : of the file. clock : of the service, seconds.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self._file, self._clock, self._not_before = StateFile(path, 0o600), clock, -inf
         self._closed = False
 
     def recall(self, world: World, jobs: Collection[str]) -> dict[str, Any] | None:
@@ -41,14 +46,15 @@ class Memory:
 
     def write(self, world: World) -> None:
         """Write down what a world has decided by, before anything is done about it; seldom where that takes long."""
-        began = time.monotonic()
+        began = self._clock()
         if self._closed or began < self._not_before:
             return
         # a full disk hinders the journal, too, and nothing is done without that
         with contextlib.suppress(InputError):
             self._file.write(world.identity, world.state())
-        taken = time.monotonic() - began
-        self._not_before = time.monotonic() + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
+        now = self._clock()
+        taken = now - began
+        self._not_before = now + (0.0 if taken < _QUICK else _SHARE_OF_SAVING * taken)
 
     def close(self) -> None:
         """Another policy decides from now on: what comes late is not written."""

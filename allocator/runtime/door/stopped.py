@@ -73,7 +73,7 @@ def _at_rest(folder: Path, journal: ReadOnlyJournal) -> Service:
         # it decides nothing: what the policy and its mechanism were told does not matter
         return World(hardware.cluster, get_policy(name), MechanismSettings(), table)
 
-    service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state")
+    service.deciding = Deciding(world, service.hardware, service.settings, folder / "policy.state", service.clock)
     service.deciding.trouble = "no service runs"
     for job in book.active.values():
         service.deciding.arrived(job)

@@ -24,6 +24,7 @@ from allocator.runtime.page.door import Door, DoorSettings
 from allocator.runtime.records.book import Job
 from allocator.runtime.service import Service
 from allocator.runtime.settings import ServiceSettings
+from tests.runtime.model_cluster import settle
 from throughputs import ThroughputTable
 
 PATIENCE = 60.0
@@ -89,11 +90,11 @@ def submission(name: str = "train", steps: float = 100.0, gpus: int = 1, **more:
     return str(uuid.uuid4()), data
 
 
-async def settle(service: Service, looks: int = 40) -> None:
-    """Look until decisions are carried out."""
-    for _ in range(looks):
-        await service.look()
-        await asyncio.sleep(0.01)
+def stop_clock(service: Service) -> float:
+    """From now on no time passes for a service; returns what its clock shows."""
+    now = service.clock()
+    service.clock = lambda: now  # type: ignore[assignment]
+    return now
 
 
 def settled(service: Made, *jobs: tuple[str, dict[str, Any]]) -> list[Job]:

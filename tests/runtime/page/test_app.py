@@ -20,7 +20,7 @@ from allocator.runtime.page.document import document
 from allocator.runtime.page.picture import picture
 from allocator.runtime.records.journal import Event
 from tests.runtime.page.asking import Asker
-from tests.runtime.page.clusters import Made, make_service, settled, submission
+from tests.runtime.page.clusters import Made, make_service, settled, stop_clock, submission
 from throughputs import InputError, default_table
 
 TOKEN = "a-token-of-some-length"
@@ -185,6 +185,7 @@ def test_measured_speeds_are_shown_beside_those_of_the_table(tmp_path: Path) -> 
     service = make_service(tmp_path)
     service.table = default_table()
     kind = service.table.job_types[0]
+    stop_clock(service)
     known, unknown = settled(service, submission(job_type=kind), submission())
     rates = {job.uuid: {"pool": job.pool, "gpus": 1, "rate": 2.5} for job in (known, unknown)}
     desk, _ = client_of(service)
@@ -194,7 +195,7 @@ def test_measured_speeds_are_shown_beside_those_of_the_table(tmp_path: Path) -> 
     speeds = picture(service, desk.history)["speeds"]
     expected = float(service.table.rates([kind], [1], [known.pool])[0, 0])
     assert [(one["measured"], one["believed"]) for one in speeds] == [(2.5, pytest.approx(expected)), (2.5, None)]
-    assert picture(service, desk.history)["running"][1]["left"] == pytest.approx(40, abs=1)
+    assert picture(service, desk.history)["running"][1]["left"] == pytest.approx(40)
     service.journal.close()
 
 
@@ -202,12 +203,14 @@ def test_the_picture_is_bounded_and_quick_with_many_jobs(tmp_path: Path) -> None
     service = make_service(tmp_path)
     settled(service, *(submission(f"job {k} " + "x" * 1000) for k in range(10_000)))
     desk, _ = client_of(service)
-    began = time.process_time()
-    text = json.dumps(picture(service, desk.history))
-    took = time.process_time() - began
+    took = []
+    for _ in range(5):
+        began = time.process_time()
+        text = json.dumps(picture(service, desk.history))
+        took.append(time.process_time() - began)
     service.journal.close()
     assert len(text) < 250_000
-    assert took < 0.5
+    assert min(took) < 0.5
 
 
 def test_tokens_are_private_and_long(tmp_path: Path) -> None:

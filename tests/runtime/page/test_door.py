@@ -32,10 +32,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def tcp(tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+def tcp(tmp_path: Path, files: tuple[Path, Path]) -> Iterator[Live]:
+    with live(make_service(tmp_path / "state"), DoorSettings("127.0.0.1:0", *files)) as one:
+        yield one
+
+
+@pytest.fixture
+def hurried(tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
+    """A door that waits for nobody for more than a second: on a busy machine not even for who means well."""
     monkeypatch.setattr(door, "_TO_ASK", 1.0)
     monkeypatch.setattr(door, "_TO_READ", 1.0)
     monkeypatch.setattr(door, "_MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(app, "_PATIENCE", 0.5)
     with live(make_service(tmp_path / "state"), DoorSettings("127.0.0.1:0", *files)) as one:
         yield one
 
@@ -61,14 +69,15 @@ def encrypted(one: Live, files: tuple[Path, Path]) -> ssl.SSLSocket:
     return trusting(files).wrap_socket(connected(one), server_hostname="127.0.0.1")
 
 
-def cut(connection: socket.socket) -> bool:
-    """Whether the other side ends a connection in time."""
+def heard_to_the_end(connection: socket.socket) -> bytes:
+    """What the other side says until it ends the connection, which it does in time."""
     connection.settimeout(PATIENCE)
+    heard = b""
     with contextlib.suppress(ConnectionError, ssl.SSLError):
-        while connection.recv(1 << 16):
-            pass
+        while piece := connection.recv(1 << 16):
+            heard += piece
     connection.close()
-    return True
+    return heard
 
 
 def test_tcp_is_tls_with_a_token(tcp: Live, files: tuple[Path, Path]) -> None:
@@ -144,16 +153,22 @@ def test_a_dead_socket_makes_room_and_a_living_one_does_not(tmp_path: Path) -> N
         other.journal.close()
 
 
-def test_who_asks_for_nothing_is_let_go(tcp: Live, files: tuple[Path, Path]) -> None:
-    silent, halfway = connected(tcp), encrypted(tcp, files)
-    dripping = encrypted(tcp, files)
-    halfway.sendall(b"GET / HTTP/1.1\r\nHost:")
-    for _ in range(3):
-        dripping.sendall(b"G")
-        time.sleep(0.1)
-    assert cut(silent)
-    assert cut(halfway)
-    assert cut(dripping)
+def say(one: Live, files: tuple[Path, Path], *pieces: bytes) -> bytes:
+    """Say something piece by piece; what comes of it until one is let go, perhaps before all is said."""
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        connection = encrypted(one, files)
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(0.1)
+        return heard_to_the_end(connection)
+    return b""
+
+
+@pytest.mark.parametrize("pieces", [[], [b"GET / HTTP/1.1\r\nHost:"], [b"G"] * 3])
+def test_who_asks_for_nothing_is_let_go(hurried: Live, files: tuple[Path, Path], pieces: list[bytes]) -> None:
+    assert heard_to_the_end(connected(hurried)) == b""
+    assert say(hurried, files, *pieces) == b""
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(
@@ -182,32 +197,21 @@ def test_a_body_that_does_not_come_is_not_waited_for(
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_and_let_go(
-    tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, said: bytes
-) -> None:
-    monkeypatch.setattr(app, "_PATIENCE", 0.5)
-    with encrypted(tcp, files) as connection:
-        connection.sendall(said)
-        answer = connection.recv(1000)
-        assert not answer or answer.split(b" ")[1][:1] == b"4", answer
-        assert cut(connection)
-    assert fetch(tcp, files, "/metrics")[0] == 401
+def test_what_is_no_http_is_refused_and_let_go(hurried: Live, files: tuple[Path, Path], said: bytes) -> None:
+    answer = say(hurried, files, said)
+    assert not answer or answer.split(b" ")[1][:1] == b"4", answer
+    wait_for(lambda: fetch_or_none(hurried, files) == 401)
 
 
-def test_many_connections_cost_neither_files_nor_the_scheduler(tcp: Live, files: tuple[Path, Path]) -> None:
-    crowd = [connected(tcp) for _ in range(100)]
-    made = tcp.do(lambda: tcp.service.submit([submission()]))
-    deadline = time.monotonic() + PATIENCE
-    while made[0].state != "running":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    accepted = tcp.do(lambda: sum(one.fileno() >= 0 for one in tcp.door._socket._accepted))
+def test_many_connections_cost_neither_files_nor_the_scheduler(hurried: Live, files: tuple[Path, Path]) -> None:
+    crowd = [connected(hurried) for _ in range(100)]
+    made = hurried.do(lambda: hurried.service.submit([submission()]))
+    wait_for(lambda: made[0].state == "running")
+    accepted = hurried.do(lambda: sum(one.fileno() >= 0 for one in hurried.door._socket._accepted))
     assert accepted <= 20
     for one in crowd:
         one.close()
-    while fetch_or_none(tcp, files) != 401:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: fetch_or_none(hurried, files) == 401)
 
 
 def fetch_or_none(one: Live, files: tuple[Path, Path]) -> int | None:
@@ -237,7 +241,10 @@ def test_events_come_and_end_with_the_service(tmp_path: Path, files: tuple[Path,
     listener.join()
 
 
-def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(tcp: Live, files: tuple[Path, Path]) -> None:
+def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(
+    tcp: Live, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "_TO_READ", 1.0)
     tcp.do(lambda: tcp.service.submit([submission("x" * 250) for _ in range(400)]))
     deaf = encrypted(tcp, files)
     deaf.sendall(f"GET /events HTTP/1.1\r\nHost: l\r\nAuthorization: Bearer {tcp.token}\r\n\r\n".encode())
@@ -246,9 +253,7 @@ def test_who_does_not_read_events_is_let_go_and_holds_nobody_up(tcp: Live, files
     # pictures one after the other fill what the kernel keeps for the deaf
     tcp.wait(flood(tcp))
     wait_for(lambda: feed._readers == 0)
-    began = time.monotonic()
     assert fetch(tcp, files, "/metrics", Authorization=f"Bearer {tcp.token}")[0] == 200
-    assert time.monotonic() - began < 10
     deaf.close()
 
 

@@ -11,13 +11,15 @@ from allocator.runtime.door.views import seconds_left
 from allocator.runtime.page.expected import expected_starts
 from allocator.runtime.records.journal import Event
 from allocator.runtime.watching import Told
-from tests.runtime.page.clusters import make_service, settle, settled, submission
+from tests.runtime.model_cluster import settle
+from tests.runtime.page.clusters import make_service, settled, stop_clock, submission
 
 
 def test_who_waits_starts_when_who_runs_is_done(tmp_path: Path) -> None:
     service = make_service(tmp_path)
     kind = {"job_type": "any"}
     jobs = settled(service, *(submission(gpus=2, steps=steps, **kind) for steps in (100, 1000, 300, 50)))
+    stop_clock(service)
     assert expected_starts(service, 10) == {}, "nobody knows how fast they are"
     assert seconds_left(service, jobs[0]) is None
     measured = [(job, job.pool if job.pool else "v100") for job in jobs]
@@ -26,11 +28,11 @@ def test_who_waits_starts_when_who_runs_is_done(tmp_path: Path) -> None:
     for job in jobs[:2]:
         service.watching.tell(job, Told(0.0, service.clock()))
     starts = expected_starts(service, 10)
-    assert starts[jobs[2].uuid] == pytest.approx(100, abs=1), "after the shorter one"
-    assert starts[jobs[3].uuid] == pytest.approx(400, abs=1), "after that one"
-    assert seconds_left(service, jobs[1]) == pytest.approx(1000, abs=1)
+    assert starts[jobs[2].uuid] == pytest.approx(100), "after the shorter one"
+    assert starts[jobs[3].uuid] == pytest.approx(400), "after that one"
+    assert seconds_left(service, jobs[1]) == pytest.approx(1000)
     service.watching.tell(jobs[0], Told(10.0, service.clock(), seconds_left=7.0))
-    assert expected_starts(service, 10)[jobs[2].uuid] == pytest.approx(7, abs=1), "as it says itself"
+    assert expected_starts(service, 10)[jobs[2].uuid] == pytest.approx(7), "as it says itself"
     assert len(expected_starts(service, 1)) == 1
     service.journal.close()
 
@@ -42,14 +44,14 @@ def test_who_takes_turns_starts_with_a_round(tmp_path: Path) -> None:
     first = next(iter(service.book.holding.values()))
     service.record([Event("ended", first.uuid, data={"outcome": "yielded", "reason": "its lease ended"})])
     outlook = service.deciding.outlook()
-    to_end = outlook.ends - service.clock()
+    to_end = outlook.ends - stop_clock(service)
     starts = expected_starts(service, 10)
     waiting = [job for job in jobs if job.state == "queued"]
     assert len(waiting) == 5
     guesses = sorted(starts[job.uuid] for job in waiting)
     assert guesses[0] == 0, "GPUs are free"
-    assert guesses[1:3] == pytest.approx([to_end] * 2, abs=1)
-    assert guesses[3:] == pytest.approx([to_end + outlook.seconds] * 2, abs=1)
+    assert guesses[1:3] == pytest.approx([to_end] * 2)
+    assert guesses[3:] == pytest.approx([to_end + outlook.seconds] * 2)
     service.journal.close()
 
 
@@ -58,7 +60,7 @@ def test_jobs_that_fit_nowhere_have_no_guess_and_hold_nobody_up(tmp_path: Path) 
     jobs = settled(service, submission(gpus=9), submission(gpus=1))
 
     async def go() -> None:
-        await settle(service, 3)
+        await settle(service)
 
     asyncio.run(go())
     assert jobs[1].state == "running"

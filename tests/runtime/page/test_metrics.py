@@ -12,7 +12,8 @@ from allocator.runtime.adapters.base import Node
 from allocator.runtime.page.history import History
 from allocator.runtime.page.metrics import _labels, _number, metrics
 from allocator.runtime.records.journal import Event
-from tests.runtime.page.clusters import make_service, settle, settled, submission
+from tests.runtime.model_cluster import settle
+from tests.runtime.page.clusters import make_service, settled, submission
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
@@ -74,7 +75,7 @@ def test_metrics_are_of_the_format_and_right(tmp_path: Path) -> None:
 
     async def goes_wrong() -> None:
         service.record([Event("ended", jobs[0].uuid, data={"outcome": "failed", "reason": "x", "code": 1})])
-        await settle(service, 5)
+        await settle(service)
 
     asyncio.run(goes_wrong())
     _, values = parsed(metrics(service, history))

@@ -17,8 +17,9 @@ from allocator.runtime.page.access import Access
 from allocator.runtime.page.app import Desk, make_app
 from allocator.runtime.records.book import Job
 from allocator.runtime.records.journal import Event
+from tests.runtime.model_cluster import settle
 from tests.runtime.page.asking import Answer, Asker
-from tests.runtime.page.clusters import Made, make_service, settle, settled, submission
+from tests.runtime.page.clusters import Made, make_service, settled, submission
 from tests.runtime.page.test_app import json_values
 
 ACCESS = Access("a-token-of-some-length")
@@ -93,7 +94,7 @@ def test_what_was_posted_is_kept_when_a_start_ends(service: Made, asker: Asker) 
     async def end() -> None:
         service.stop([job], "its lease ended")
         await service.adapter.kill(job.uuid, job.epoch)
-        await settle(service, 30)
+        await settle(service)
 
     asyncio.run(end())
     assert job.epoch >= 2
