@@ -116,6 +116,8 @@ class DecisionCore:
         self._rounds = 0
         self._last: tuple[Step, Decision] | None = None
         self._running = Assignment.none()
+        # Ids of those who have left since `_running` was decided.
+        self._left: list[int] = []
         self._held: tuple[tuple[int, ...], ...] = ()
 
     def arrive(self, jobs: ArrayLike) -> None:
@@ -140,6 +142,7 @@ class DecisionCore:
         if not len(self.active) or np.count_nonzero(self.active.take(at, mode="clip") != ids):
             raise InputError("jobs", found=ids.tolist(), expected="active jobs")
         self._executor.left(ids)
+        self._left += ids.tolist()
         stays = np.ones(len(self.active), dtype=np.bool_)
         stays[at] = False
         self.active = self.active[stays]
@@ -253,7 +256,7 @@ class DecisionCore:
         state.rates_version = self._rates_version
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
         if isinstance(self._placement, Placement):
-            state.room_source = partial(self._room, self._placement, active)
+            state.room_source = partial(self._room, self._placement, active, self._left)
         state = state.after(self.allocation)
         yield state
         answer = self._executor.ask(self.policy, state, active)
@@ -264,16 +267,14 @@ class DecisionCore:
             self._leave(answer.rejected)
         return answer.rejected
 
-    def _room(self, placement: Placement, active: _Ids) -> Room:
-        """What is free when those who left have given back their GPUs; jobs are positions in `active` (ids)."""
+    def _room(self, placement: Placement, active: _Ids, left: list[int]) -> Room:
+        """What is free when those who `left` (ids) have given back their GPUs; jobs are positions in `active` (ids)."""
 
         def held(position: int) -> tuple[int, tuple[int, ...]]:
             job = int(active[position])
             return placement.pool_of(job), placement.gpus_of(job)
 
-        ran = self._running.jobs
-        gone = ran[~among_ids(ran, active)].tolist()
-        return Room(lambda pool: placement.free_gpus(pool, gone), held)
+        return Room(lambda pool: placement.free_gpus(pool, left), held)
 
     def _placed(self, step: Step, clock: float, recomputed: bool, rejected: _Ids) -> Decision:
         """Place the rows. Steps that repeat the one before share its arrays."""
@@ -308,6 +309,8 @@ class DecisionCore:
             head_start=head_start,
             gpus_before=self._held,
         )
+        if assignment is not self._running:
+            self._left = []
         self._last, self._running, self._held = (step, decision), assignment, gpus
         return decision
 
@@ -339,6 +342,7 @@ class DecisionCore:
             setattr(self, name, state[name])
         self._news, self._asked_at, self._rounds = state["news"], state["asked_at"], state["rounds"]
         self._running = Assignment(*state["running"])
+        self._left = self._running.jobs[~among_ids(self._running.jobs, self.active)].tolist()
         self._executor.restore(state["executor"])
         self._isolated.restore(state["isolated"])
         if self._placement is not None and state["placement"] is not None:
@@ -358,7 +362,7 @@ class DecisionCore:
 
     def adopt(self, running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
         """The (K,) rows `running` of active jobs hold these GPUs (ids, ascending) already."""
-        self._running, self._held, self._last = running, tuple(gpus), None
+        self._running, self._left, self._held, self._last = running, [], tuple(gpus), None
         if self._placement is not None:
             self._placement.adopt(running, gpus)
 

@@ -4,22 +4,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from throughputs import InputError
 
-__all__ = ["Assignment", "among_ids", "within"]
+__all__ = ["Assignment", "Common", "among_ids", "within"]
 
 _Ids = NDArray[np.int64]
 
 # Up to so many numbers plain Python is faster than arrays.
 _FEW = 64
 
+_NO_ORIGIN = None, 0, None
+
 # The partners of so many jobs alone.
 _ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
 _ALONE.flags.writeable = False
+
+
+class _Mark:
+    """Stands for an assignment in those that are made from it, without keeping it; `ids` is the same by ids."""
+
+    __slots__ = ("ids",)
+
+    def __init__(self, ids: Assignment | None = None) -> None:
+        self.ids = ids
+
+
+class Common(NamedTuple):
+    """What an assignment has in common with the one that it was made from.
+
+    Attributes
+    ----------
+    rows : the first so many rows are rows of that one, as they were and in their order.
+    kept : (K,) which of the rows of that one they are; None: all.
+    """
+
+    rows: int
+    kept: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +66,14 @@ class Assignment:
     array([2, 4])
     >>> both.among(np.array([5, 8])).partner
     array([-1, -1])
+
+    Most jobs run on from one assignment to the next. One that is made from a `marked` one of jobs alone by `take` (with
+    flags), `without` and `followed_by` knows which rows it has in common with that: nobody has to look at them again.
+
+    >>> before = Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[2, 2, 4]).marked()
+    >>> after = before.without(np.array([5])).followed_by(Assignment.of([9], pool=[0], gpus=[1]))
+    >>> after.jobs, after.common_with(before)
+    (array([3, 8, 9]), Common(rows=2, kept=array([ True, False,  True])))
     """
 
     jobs: _Ids
@@ -100,14 +133,63 @@ class Assignment:
         rows = self.take(self.firsts) if self.shares_gpus else self
         return np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Assignment:
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Assignment:
         """Some of the rows."""
         if not self.shares_gpus:
-            return self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
+            some = self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
+            mark, common, kept = self._origin
+            if mark is not None and isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
+                still = rows[:common]
+                if kept is not None:
+                    kept, still = kept.copy(), rows[:common]
+                    kept[kept] = still
+                some.__dict__["_from"] = mark, int(np.count_nonzero(still)), still if kept is None else kept
+            return some
         return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows])
+
+    def followed_by(self, rows: Assignment) -> Assignment:
+        """These rows, and then others of other jobs."""
+        columns = [np.concatenate(both) for both in zip(self._columns, rows._columns, strict=True)]
+        if self.shares_gpus or rows.shares_gpus:
+            return Assignment(*columns)
+        both = self._of_jobs_alone(*columns[:3])
+        if self._origin[0] is not None:
+            both.__dict__["_from"] = self._origin
+        return both
+
+    @property
+    def _columns(self) -> tuple[_Ids, _Ids, _Ids, _Ids]:
+        return self.jobs, self.pool, self.gpus, self.partner
+
+    def marked(self, ids: Assignment | None = None) -> Assignment:
+        """This one; assignments that are made from it know what they have in common with it.
+
+        Of positions, `ids` is the same with ids in their place, if it is there already.
+        """
+        self.__dict__["_mark"] = _Mark(ids)
+        return self
+
+    @property
+    def _origin(self) -> tuple[_Mark | None, int, NDArray[np.bool_] | None]:
+        """Of the marked assignment that this one is or was made from: its mark, and what the two have in common."""
+        known = self.__dict__
+        mark = known.get("_mark")
+        if mark is not None:
+            return mark, len(self.jobs), None
+        origin: tuple[_Mark | None, int, NDArray[np.bool_] | None] = known.get("_from", _NO_ORIGIN)
+        return origin
+
+    def common_with(self, before: Assignment) -> Common | None:
+        """Which rows this one and the marked one that it was made from have in common; None: not made from `before`."""
+        mark, rows, kept = self._origin
+        return Common(rows, kept) if mark is not None and mark is before.__dict__.get("_mark") else None
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions."""
+        mark, rows, kept = self._origin
+        if mark is not None and mark.ids is not None:
+            going_on = mark.ids if kept is None else mark.ids.without(mark.ids.jobs[~kept])
+            return going_on if rows == len(self) else going_on.followed_by(self.take(slice(rows, None)).named(ids))
         if not self.shares_gpus:
             return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus)
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
@@ -136,15 +218,28 @@ class Assignment:
 
     def in_pairs(self) -> Assignment:
         """The same rows, two jobs that share following each other, the lower one first, where the lower one stood."""
-        if not self.shares_gpus:
+        if not self.shares_gpus or self._pairs() is not None:
             return self
         by_job = self.jobs.argsort(kind="stable")
         lower = np.where(self.partner < 0, self.jobs, np.minimum(self.jobs, self.partner))
         row_of_lower = by_job[self.jobs[by_job].searchsorted(lower)]
         return self.take(np.lexsort((self.jobs, row_of_lower)))
 
-    def check(self, capacity: _Ids, source: str) -> None:
-        """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
+    def _pairs(self) -> tuple[_Ids, _Ids] | None:
+        """Rows of those who share, the lower of each two and the higher; None where they do not follow each other."""
+        shared = (self.partner >= 0).nonzero()[0]
+        first, second = shared[::2], shared[1::2]
+        if len(first) != len(second) or np.count_nonzero(first + 1 != second):
+            return None
+        lower, higher = self.jobs[first], self.jobs[second]
+        wrong = (lower != self.partner[second]) | (higher != self.partner[first]) | (lower > higher)
+        return None if np.count_nonzero(wrong) else (first, second)
+
+    def check(self, capacity: _Ids, source: str, known: int = 0) -> None:
+        """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run.
+
+        The first `known` rows are rows of one that they can run.
+        """
 
         def expected() -> str:
             return f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
@@ -154,9 +249,9 @@ class Assignment:
             raise InputError(source, field="assignment", found="columns of different length", expected="(K,) each")
         if k == 0:
             return
-        if not within(self.pool, pools):
+        if not within(self.pool[known:], pools):
             raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
-        if not _distinct(self.jobs) or self.gpus[self.gpus.argmin()] < 1:
+        if not _distinct(self.jobs) or np.count_nonzero(self.gpus[known:] < 1):
             raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected())
         if self.shares_gpus:
             self._check_pairs(source)
@@ -169,6 +264,12 @@ class Assignment:
             raise InputError(source, field="assignment", found=found, expected=expected())
 
     def _check_pairs(self, source: str) -> None:
+        pairs = self._pairs()
+        if pairs is not None:
+            first, second = pairs
+            unlike = (self.pool[first] != self.pool[second]) | (self.gpus[first] != self.gpus[second])
+            if not np.count_nonzero(unlike):
+                return
         rows = np.flatnonzero(self.partner >= 0)
         order = self.jobs.argsort(kind="stable")
         at = order.take(self.jobs[order].searchsorted(self.partner[rows]), mode="clip")

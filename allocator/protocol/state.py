@@ -318,7 +318,9 @@ class ClusterState:
         """
         behind = self.__dict__.get("_behind")
         if behind is None:
-            return self.subset(jobs)
+            part = self.subset(jobs)
+            part.ids = self.ids[jobs]
+            return part
         part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs))
         part.rates_version = self.rates_version
         return part

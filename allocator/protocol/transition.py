@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -36,6 +36,7 @@ class Transition:
     keep : have the same GPUs, whoever shares them.
     rows : rows of the next assignment, ascending, whose jobs start, move or are resized.
     next : the next assignment.
+    regroup : rows, ascending, of those that keep their GPUs and share them with another job than before, or none.
     """
 
     start: _Ids
@@ -44,6 +45,7 @@ class Transition:
     resize: _Ids
     rows: _Ids
     next: Assignment
+    regroup: _Ids = field(default_factory=lambda: _NOBODY)
 
     @classmethod
     def nothing(cls, next: Assignment) -> Transition:
@@ -65,7 +67,7 @@ def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Tra
     """From `last` to `next`; `moved` are ids of jobs that get other GPUs though pool and number are the same.
 
     A change of the pool is a move, whether or not the number of GPUs changes with it; a change of the number alone is
-    a resize, whatever GPUs the job gets. A change of partner alone is neither.
+    a resize, whatever GPUs the job gets. A change of partner alone is neither: the job is among those who `regroup`.
     """
     new, old = _packed(next), _packed(last)
     jobs, old_jobs = new >> _JOB, old >> _JOB
@@ -86,8 +88,20 @@ def transition(last: Assignment, next: Assignment, moved: ArrayLike = ()) -> Tra
         at = at[jobs.take(at, mode="clip") == others]
         move[at] = ~resize[at]
     move, resize = jobs[move], jobs[resize]
-    rows = among_ids(next.jobs, np.sort(np.concatenate([start, move, resize]))).nonzero()[0]
-    return Transition(start, stop, move, resize, rows, next)
+    other_gpus = among_ids(next.jobs, np.sort(np.concatenate([start, move, resize])))
+    regroup = (~other_gpus & _other_partner(last, next)).nonzero()[0]
+    return Transition(start, stop, move, resize, other_gpus.nonzero()[0], next, regroup)
+
+
+def _other_partner(last: Assignment, next: Assignment) -> NDArray[np.bool_]:
+    """(K,) rows of `next` whose jobs had another partner in `last`, or were not in it."""
+    if not (last.shares_gpus or next.shares_gpus):
+        return np.zeros(len(next), dtype=np.bool_)
+    if not len(last):
+        return np.ones(len(next), dtype=np.bool_)
+    order = last.jobs.argsort(kind="stable")
+    at = order.take(last.jobs[order].searchsorted(next.jobs), mode="clip")
+    return np.asarray((last.jobs[at] != next.jobs) | (last.partner[at] != next.partner))
 
 
 # Job, pool and GPUs side by side in one number: what differs is seen in one comparison, and one plain sort sorts all.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.mechanism.core import DecisionCore
-from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.assignment import Assignment
 from allocator.protocol.decision import Decision
 from allocator.protocol.jobs import JobTable
 from allocator.results.observers import StretchOutcome
@@ -53,12 +53,11 @@ class Leases:
     def follow(self, decision: Decision, clock: float, table: JobTable) -> None:
         """End and begin leases where a decision at `clock` (seconds) changes something."""
         change = decision.transition
-        if not change.changes and not decision.assignment.shares_gpus and not decision.before.shares_gpus:
-            return
         rows, begins, stop = decision.assignment, change.rows, change.stop
-        if decision.assignment.shares_gpus or decision.before.shares_gpus:
-            other = self._other_partner(rows, change.keep)
-            begins = np.sort(np.concatenate([begins, among_ids(rows.jobs, other).nonzero()[0]]))
+        if len(change.regroup):
+            begins = np.sort(np.concatenate([begins, change.regroup]))
+        if not (len(begins) or len(stop)):
+            return
         before = len(self._ended)
         if len(stop):
             self.end(stop, clock, table)
@@ -76,11 +75,6 @@ class Leases:
                 ended.append((job, before, clock, done - before[4]))
             leases[job] = pool, gpus, partner, clock, done, gpus_of(job)
         self._ended += ended
-
-    def _other_partner(self, rows: Assignment, kept: _Ids) -> _Ids:
-        """Those of the `kept` jobs (ascending) that share their GPUs with somebody else than before."""
-        partner = dict(zip(rows.jobs.tolist(), rows.partner.tolist(), strict=True))
-        return np.array([job for job in kept.tolist() if self._open[job][2] != partner[job]], dtype=np.int64)
 
     def end(self, jobs: _Ids, clock: float, table: JobTable) -> None:
         """The leases of `jobs` end at `clock` (seconds), for those that have one."""

@@ -148,7 +148,10 @@ class Placement:
         self._roster.accept(change)
         self._tuples = None
         other = self._keep(placed, change.stopped.tolist())
-        return change.transition(np.array(sorted(map(self._roster.row_of, other)), dtype=np.int64))
+        # Mostly those whose rows have changed; others had to move for them.
+        row_of = dict(zip(assignment.jobs[change.rows].tolist(), change.rows.tolist(), strict=True))
+        rows = sorted(row_of[job] if job in row_of else self._roster.row_of(job) for job in other)
+        return change.transition(np.array(rows, dtype=np.int64))
 
     def gpus_of(self, job: int) -> Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""

@@ -165,11 +165,7 @@ class LinePolicy(PlanPolicy):
         if not started:
             return Plan((PlanStep(running, seconds),))
         ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
-        rows = Assignment.of(
-            np.concatenate([running.jobs, state.ids.searchsorted(ids)]),
-            np.concatenate([running.pool, pools]),
-            np.concatenate([running.gpus, counts]),
-        )
+        rows = running.followed_by(Assignment.of(state.ids.searchsorted(ids), pools, counts))
         return Plan((PlanStep(rows, seconds),))
 
     def _join(self, state: ClusterState, memory: LineMemory) -> set[int]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.protocol import ClusterState
+from allocator.protocol.assignment import among_ids
 from formulations.packing import PackingJobs
 
 __all__ = ["Known", "Line", "LucidMemory", "Together"]
@@ -140,11 +141,13 @@ class LucidMemory:
     Attributes
     ----------
     jobs : the jobs by id.
+    active : their ids, ascending.
     lines : by pool.
     work : (M,) predicted GPU seconds of the jobs of each pool.
     kinds : job types with numbers of GPUs, by number.
     retained : (M, K, K) fraction of its throughput that a kind keeps beside another, by pool, with room for more kinds;
         -1 where not known.
+    mean : by pool what each kind keeps and leaves on the average; None where `retained` has changed since.
     columns : (n, 3) GPUs, length and kind of the jobs by id, for all ids below n.
     joined : jobs that ever stood in a line.
     last : the highest id so far.
@@ -155,10 +158,12 @@ class LucidMemory:
     """
 
     jobs: dict[int, Known] = field(default_factory=dict)
+    active: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     lines: list[Line] = field(default_factory=list)
     work: list[float] = field(default_factory=list)
     kinds: dict[tuple[str, int], int] = field(default_factory=dict)
     retained: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))
+    mean: list[NDArray[np.float64] | None] = field(default_factory=list)
     columns: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 3)))
     joined: int = 0
     last: int = -1
@@ -175,19 +180,21 @@ class LucidMemory:
         pools = len(state.capacity)
         if not self.lines:
             self.lines, self.work = [Line() for _ in range(pools)], [0.0] * pools
+            self.mean = [None] * pools
         ids = state.ids
         first_new = int(ids.searchsorted(self.last, side="right"))
-        if first_new != len(self.jobs):
-            self._forget(set(self.jobs) - set(ids[:first_new].tolist()), guests_recover)
+        if first_new != len(self.active):
+            self._forget(self.active[~among_ids(self.active, ids)].tolist(), guests_recover)
+        self.active = ids
         if first_new < len(ids):
             self.last = int(ids[-1])
             more = self.last + 1 - len(self.columns)
             if more > 0:
                 self.columns = np.pad(self.columns, ((0, max(more, len(self.columns))), (0, 0)))
-            self._meet(state, np.arange(first_new, len(ids)), profiler, profiled_gpus)
+            self._meet(state, first_new, profiler, profiled_gpus)
 
-    def _forget(self, gone: set[int], guests_recover: bool) -> None:
-        for job in sorted(gone):
+    def _forget(self, gone: list[int], guests_recover: bool) -> None:
+        for job in gone:
             known = self.jobs.pop(job)
             if known.pool < 0:
                 continue
@@ -199,16 +206,19 @@ class LucidMemory:
             else:
                 line.waiting = [entry for entry in line.waiting if entry[2] != job]
 
-    def _meet(self, state: ClusterState, new: _Ids, profiler: int, profiled_gpus: int) -> None:
+    def _meet(self, state: ClusterState, first: int, profiler: int, profiled_gpus: int) -> None:
+        """The jobs from the position `first` on are new."""
+        own = state.columns_of(np.arange(first, state.n_jobs))
         # Where types are not known every job is one of its own.
-        types = state.throughputs.jobs if state.job_types is None else state.job_types
-        running = dict(zip(state.running.jobs.tolist(), state.running.pool.tolist(), strict=True))
-        rates, sizes, seconds = state.runnable_rates, state.scale_factors, state.predicted_seconds
-        for i in new.tolist():
-            job, size, kind = int(state.ids[i]), int(sizes[i]), (str(types[i]), int(sizes[i]))
-            length = float(seconds[i]) * size
-            if i in running:
-                pool = running[i]
+        types = own.throughputs.jobs if own.job_types is None else own.job_types
+        already = state.running.take(state.running.jobs >= first)
+        running = dict(zip(state.ids[already.jobs].tolist(), already.pool.tolist(), strict=True))
+        rates, sizes, seconds = own.runnable_rates, own.scale_factors.tolist(), own.predicted_seconds.tolist()
+        for i, job in enumerate(own.ids.tolist()):
+            size, kind = sizes[i], (str(types[i]), sizes[i])
+            length = seconds[i] * size
+            if job in running:
+                pool = running[job]
             elif profiler >= 0 and size <= profiled_gpus and rates[i, profiler] > 0:
                 pool = profiler
             else:
@@ -218,7 +228,7 @@ class LucidMemory:
             if pool < 0:
                 continue
             self.work[pool] += length
-            if i in running:
+            if job in running:
                 self.lines[pool].start(job, state.clock)
             else:
                 self.enqueue(job, size if pool == profiler else length)
@@ -252,23 +262,31 @@ class LucidMemory:
 
     def known_together(self, state: ClusterState, pool: int, ids: _Ids) -> Together:
         """What the jobs `ids` do beside each other on a pool."""
-        kinds, first, own, count = np.unique(
-            self.columns[ids, 2].astype(np.int64), return_index=True, return_inverse=True, return_counts=True
-        )
+        kind = self.columns[ids, 2].astype(np.int64)
+        count = np.bincount(kind)
+        kinds = count.nonzero()[0]
+        place = np.empty(len(count), dtype=np.int64)
+        place[kinds] = np.arange(len(kinds))
+        own = place[kind]
         fractions = self.retained[pool][kinds[:, None], kinds]
         unknown = fractions < 0
         # A kind that is there once shares with others only.
-        unknown.ravel()[:: len(kinds) + 1] &= count > 1
+        unknown.ravel()[:: len(kinds) + 1] &= count[kinds] > 1
         if unknown.any():
-            self._read(state, pool, np.sort(ids[first]))
+            one_of = np.empty(len(kinds), dtype=np.int64)
+            one_of[own[::-1]] = ids[::-1]
+            self._read(state, pool, np.sort(one_of))
             fractions = self.retained[pool][kinds[:, None], kinds]
-        return Together(kinds, own.ravel(), np.maximum(fractions, 0.0))
+        return Together(kinds, own, np.maximum(fractions, 0.0))
 
     def mean_retained(self, pool: int, kinds: _Ids) -> NDArray[np.float64]:
         """(k,) what `kinds` keep and leave on the average, over the kinds known so far that they may share with."""
-        kept, left = self.retained[pool][kinds], self.retained[pool][:, kinds].T
-        both = np.where((kept > 0) & (left > 0), (kept + left) / 2.0, 0.0)
-        return np.asarray(both.sum(axis=1) / np.maximum(np.count_nonzero(both, axis=1), 1))
+        mean = self.mean[pool]
+        if mean is None:
+            kept, left = self.retained[pool], self.retained[pool].T
+            both = np.where((kept > 0) & (left > 0), (kept + left) / 2.0, 0.0)
+            mean = self.mean[pool] = both.sum(axis=1) / np.maximum(np.count_nonzero(both, axis=1), 1)
+        return mean.take(kinds)
 
     def _kind(self, kind: tuple[str, int], pools: int) -> int:
         """Number of a kind; a new one shares with nobody of another size, and may with those of its own."""
@@ -284,6 +302,7 @@ class LucidMemory:
             self.retained = grown
         same = [other for (_, size), other in self.kinds.items() if size == kind[1]]
         self.retained[:, number, same] = self.retained[:, same, number] = -1.0
+        self.mean = [None] * pools
         return number
 
     def _read(self, state: ClusterState, pool: int, ids: _Ids) -> None:
@@ -294,6 +313,7 @@ class LucidMemory:
         together = columns.together[group[:, None], group, pool]
         both = (alone > 0) & (together > 0)
         self.retained[pool, kinds[:, None], kinds] = np.where(both, together / np.where(both, alone, 1.0), 0.0)
+        self.mean[pool] = None
 
     def packing_jobs(self, ids: _Ids, score: _Ids, kind: _Ids) -> PackingJobs:
         """Jobs as packing sees them, with these sharing scores and kinds, (K,) each."""

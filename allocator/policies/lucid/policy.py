@@ -333,17 +333,12 @@ class Lucid(PlanPolicy):
         """Those who run, and those who start or join; a guest joins a job that starts now right after that."""
         rows = state.running
         if changes.profiled:
-            rows = rows.take(~np.isin(rows.jobs, changes.profiled))
+            rows = rows.without(np.array(changes.profiled, dtype=np.int64))
         if not (changes.starts or changes.joins):
             return (PlanStep(rows, seconds),)
         starts = _positions(state, [job for job, _ in changes.starts])
         pools = np.array([pool for _, pool in changes.starts], dtype=np.int64)
-        alone = Assignment.of(
-            np.concatenate([rows.jobs, starts]),
-            np.concatenate([rows.pool, pools]),
-            np.concatenate([rows.gpus, state.scale_factors[starts]]),
-            np.concatenate([rows.partner, np.full(len(starts), -1)]),
-        )
+        alone = rows.followed_by(Assignment.of(starts, pools, state.scale_factors[starts]))
         if not changes.joins:
             return (PlanStep(alone, seconds),)
         guests = _positions(state, [guest for guest, _ in changes.joins])

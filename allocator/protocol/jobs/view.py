@@ -156,6 +156,6 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
         return Assignment(_positions(still.jobs, active), still.pool, still.gpus, _positions(still.partner, active))
     position = active.searchsorted(running.jobs)
     there = active.take(position, mode="clip") == running.jobs
-    if np.count_nonzero(there) == len(there):
-        return Assignment.of(position, running.pool, running.gpus)
-    return Assignment.of(position[there], running.pool[there], running.gpus[there])
+    if np.count_nonzero(there) < len(there):
+        running, position = running.take(there), position[there]
+    return Assignment.of(position, running.pool, running.gpus).marked(running)
