@@ -55,8 +55,8 @@ def convert(value: Any, kind: Any, *, source: object, field: str) -> Any:
 def convert_text(text: str, kind: Any, *, source: object, field: str) -> Any:
     """What `text` stands for where the declared type is `kind`.
 
-    ``true`` and ``false``, ``none``, numbers; lists as ``a,b`` or ``[a, b]``; mappings as ``name:value,name:value`` or
-    as JSON. Text in double quotes is taken as it stands between them.
+    ``true`` and ``false``, ``none``, numbers; lists as ``a,b`` or ``[a, b]``; mappings and lists of pairs as
+    ``name:value,name:value`` or as JSON. Text in double quotes is taken as it stands between them.
 
     Raises
     ------
@@ -179,9 +179,19 @@ def _list(text: str, kind: Any, kinds: tuple[Any, ...]) -> Any:
             return _value(_json(text), kind)
         except ValueError:
             text = text[1:-1].strip()
-    if not text and bracketed:
-        return tuple(_text(part, inner) for part, inner in _parts([], kinds))
-    return tuple(_text(part, inner) for part, inner in _parts([part.strip() for part in text.split(",")], kinds))
+    parts = [] if bracketed and not text else [part.strip() for part in text.split(",")]
+    return tuple(_part(part, inner) for part, inner in _parts(parts, kinds))
+
+
+def _part(text: str, kind: Any) -> Any:
+    """One value of a list; one that consists of several itself has colons between them."""
+    if not _is_row(kind):
+        return _text(text, kind)
+    kinds = get_args(kind)
+    pieces = [piece.strip() for piece in text.rsplit(":", len(kinds) - 1)]
+    if len(pieces) != len(kinds) or not all(pieces):
+        raise _RefusedError(text)
+    return tuple(_text(piece, inner) for piece, inner in zip(pieces, kinds, strict=True))
 
 
 def _mapping(text: str, kind: Any, kinds: tuple[Any, ...]) -> Any:
@@ -291,6 +301,8 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _list_expectation(kinds: tuple[Any, ...]) -> str:
+    if kinds[1:] == (...,) and _is_row(kinds[0]):
+        return f"a list of {':'.join(_WORDS.get(inner, 'VALUE') for inner in get_args(kinds[0]))}, with commas between"
     if kinds[1:] == (...,):
         return f"a list of {_plural(kinds[0])}, as in {_example(kinds[0])}"
     return f"a list of {len(kinds)} values: {', '.join(map(expectation, kinds))}"
@@ -306,6 +318,11 @@ def _example(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return ",".join(map(str, get_args(kind)[:2]))
     return {float: "0,0.5,1", int: "1,2,4", str: "v100,k80"}.get(kind, "a,b")
+
+
+def _is_row(kind: Any) -> bool:
+    """Whether a type is that of so many values in a fixed order."""
+    return get_origin(kind) is tuple and get_args(kind)[1:] != (...,)
 
 
 def _is_mapping(kind: Any) -> bool:
@@ -327,6 +344,9 @@ _NAMES = {
     float: "a finite number",
     str: "text",
 }
+
+_WORDS = {int: "WHOLE NUMBER", float: "NUMBER", str: "NAME"}
+"""What stands for a value of such a type where several have a colon between them."""
 
 _READ_VALUE: dict[Any, Callable[[Any], Any]] = {
     types.NoneType: _nothing,

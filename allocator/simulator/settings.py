@@ -268,6 +268,13 @@ class SimulatorSettings:
                 given = (by_gpus, others) if others else by_gpus
                 expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
                 raise InputError("simulator settings", field=name, found=given, expected=expected)
+        for name, expected in (
+            ("goodput_slowdown", "a factor above 0"),
+            ("goodput_most_gpus_of_model", "at least 1 GPU"),
+        ):
+            for model, value in getattr(self, name):
+                if not value > 0:
+                    raise InputError("simulator settings", field=f"{name} of {model}", found=value, expected=expected)
         if self.deadline_measure not in ("first", "last", "value"):
             measure, expected = self.deadline_measure, "first, last or value"
             raise InputError("simulator settings", field="deadline_measure", found=measure, expected=expected)

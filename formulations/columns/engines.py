@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.columns.near import Searched, search_near
 from formulations.columns.written import Written
 from formulations.core.highs_model import TIGHT, with_model
 from formulations.core.solution import InfeasibleError
@@ -18,6 +19,7 @@ from throughputs.numerics import dot
 __all__ = ["ENGINES", "Engine", "Found"]
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 _EXACT: dict[str, Any] = {
     **TIGHT,
@@ -33,10 +35,7 @@ _WHOLE = 1e-10
 _BELOW_ONE = 0.99
 
 _FEW_COLUMNS = 2000
-"""Up to so many variables a search begins with none."""
-
-_GAP_OF_A_BEGINNING = 1e-4
-"""Relative gap of the point that such a search begins with."""
+"""Up to so many variables all of them are searched at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +80,11 @@ class Engine(Protocol):
 
 
 class Highs:
-    """HiGHS: the relaxation first, branch and bound where its vertex is not whole."""
+    """HiGHS: the relaxation first, branch and bound where its vertex is not whole, near it in large programs."""
 
     def __init__(self, written: Written, seconds: float) -> None:
-        self._whole, self._counts = written.whole, written.counts
-        self._least, self._most = written.least, written.most
+        self._written = written
+        self._options = {**_EXACT, "time_limit": min(seconds, 1e9)}
         self._solver = with_model(
             written.matrix,
             np.zeros(len(written.least)),
@@ -93,59 +92,67 @@ class Highs:
             lower=written.least,
             upper=written.most,
             whole=written.whole if written.whole.any() else None,
-            options={**_EXACT, "time_limit": min(seconds, 1e9)},
+            options=self._options,
         )
 
     def optimise(self, cost: Array) -> Found:
         """The point of the most `cost` z."""
-        V = len(cost)
+        V, written = len(cost), self._written
         scale = _scale(cost)
         # HiGHS minimises
         self._solver.changeColsCost(V, np.arange(V, dtype=np.int32), -cost / scale)
         # rows are few: what presolve saves of them costs more than it saves
         self._solver.setOptionValue("presolve", "off")
         self._solver.setOptionValue("solve_relaxation", True)
-        z = self._run()
+        z, _ = _run(self._solver)
         multipliers = -scale * np.asarray(self._solver.getSolution().row_dual)
         bound = np.inf
-        fraction = np.abs(z - np.rint(z))[self._whole]
+        fraction = np.abs(z - np.rint(z))[written.whole]
         if fraction.max(initial=0.0) > _WHOLE:
-            reduced = np.array(self._solver.getSolution().col_dual)
             # a whole number within less than 1 of its bound is the largest
-            aim = _BELOW_ONE / scale if self._counts(cost) else _EXACT["mip_abs_gap"]
-            self._solver.setOptionValue("mip_abs_gap", aim)
-            self._solver.setOptionValue("presolve", "choose")
-            self._solver.setOptionValue("solve_relaxation", False)
-            self._begin_from(z, reduced)
-            z = self._run()
-            bound = -scale * float(self._solver.getInfo().mip_dual_bound)
-        return Found(np.where(self._whole, np.rint(z), z), multipliers, bound)
+            aim = _BELOW_ONE if written.counts(cost) else _EXACT["mip_abs_gap"] * scale
+            if len(z) < _FEW_COLUMNS:
+                z, bound = self._search_all(scale, aim)
+            else:
+                search = partial(self._search_some, cost, aim)
+                z, bound = search_near(written, cost, multipliers, aim, search)
+        return Found(np.where(written.whole, np.rint(z), z), multipliers, bound)
 
-    def _begin_from(self, z: Array, reduced: Array) -> None:
-        """Give a large search a good point to begin with, from a vertex of the relaxation and its reduced costs.
+    def _search_all(self, scale: float, aim: float) -> tuple[Array, float]:
+        """The best point with whole variables whole, and its bound."""
+        self._solver.setOptionValue("mip_abs_gap", aim / scale)
+        self._solver.setOptionValue("presolve", "choose")
+        self._solver.setOptionValue("solve_relaxation", False)
+        z, _ = _run(self._solver)
+        return z, -scale * float(self._solver.getInfo().mip_dual_bound)
 
-        Columns that the relaxation would have to pay for are closed at first. What is found without them is close to
-        the best, in a program a tenth as large, and lets the search of all columns drop most of them at once.
-        """
-        closed = np.flatnonzero(self._whole & (z <= _WHOLE) & (reduced > _WHOLE) & (self._least <= 0.0))
-        if len(z) < _FEW_COLUMNS or not len(closed):
-            return
-        import highspy
+    def _search_some(self, cost: Array, aim: float, opened: Flags, point: Array, start: Array | None) -> Searched:
+        """The best point with variables that are not `opened` as in `point`."""
+        written, scale = self._written, _scale(cost)
+        z = np.where(opened, 0.0, point)
+        held, kept = written.matrix @ z, np.flatnonzero(opened)
+        solver = with_model(
+            written.matrix[:, kept],
+            -cost[kept] / scale,
+            (written.lower - held, written.upper - held),
+            lower=written.least[kept],
+            upper=written.most[kept],
+            whole=written.whole[kept],
+            options=self._options | {"mip_abs_gap": aim / scale},
+        )
+        if start is not None:
+            import highspy
 
-        columns = closed.astype(np.int32)
-        self._solver.changeColsBounds(len(columns), columns, np.zeros(len(columns)), np.zeros(len(columns)))
-        self._solver.setOptionValue("mip_rel_gap", _GAP_OF_A_BEGINNING)
-        start = highspy.HighsSolution()
-        # where there is none in time, the search of all columns begins without
-        with contextlib.suppress(InfeasibleError, RuntimeError):
-            start.col_value = self._run().tolist()
-        self._solver.setOptionValue("mip_rel_gap", _EXACT["mip_rel_gap"])
-        self._solver.changeColsBounds(len(columns), columns, self._least[columns], self._most[columns])
-        if start.col_value:
-            self._solver.setSolution(start)
+            known = highspy.HighsSolution()
+            known.col_value = start[kept].tolist()
+            solver.setSolution(known)
+        before = float(np.add.reduce(cost * z))
+        z[kept], proven = _run(solver)
+        return Searched(z, before - scale * float(solver.getInfo().mip_dual_bound), proven)
 
     def add(self, matrix: Any, lower: Array, upper: Array) -> None:
         """Rows that hold from now on."""
+        self._written = self._written.with_rows(matrix, lower, upper)
         R = matrix.shape[0]
         self._solver.addRows(
             R,
@@ -157,19 +164,29 @@ class Highs:
             matrix.data,
         )
 
-    def _run(self) -> Array:
-        import highspy
 
-        statuses = highspy.HighsModelStatus
-        self._solver.run()
-        status = self._solver.getModelStatus()
-        if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
-            # every variable is bounded
-            raise InfeasibleError("HiGHS: infeasible")
-        solved = self._solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        if status != statuses.kOptimal and not (status == statuses.kTimeLimit and solved):
-            raise RuntimeError(f"HiGHS stopped with status {self._solver.modelStatusToString(status)}")
-        return np.asarray(self._solver.getSolution().col_value)
+def _run(solver: Any) -> tuple[Array, bool]:
+    """The point that HiGHS finds, and whether it came to its end.
+
+    Raises
+    ------
+    InfeasibleError
+        There is none.
+    RuntimeError
+        It stopped without one.
+    """
+    import highspy
+
+    statuses = highspy.HighsModelStatus
+    solver.run()
+    status = solver.getModelStatus()
+    if status in (statuses.kInfeasible, statuses.kUnboundedOrInfeasible):
+        # every variable is bounded
+        raise InfeasibleError("HiGHS: infeasible")
+    solved = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    if status != statuses.kOptimal and not (status == statuses.kTimeLimit and solved):
+        raise RuntimeError(f"HiGHS stopped with status {solver.modelStatusToString(status)}")
+    return np.asarray(solver.getSolution().col_value), status == statuses.kOptimal
 
 
 class Cbc:

@@ -110,9 +110,13 @@ class Written:
         return worst
 
     def dual_bound(self, cost: Array, multipliers: Array) -> float:
-        """No z allowed has more than this of `cost` z, whatever the multipliers (rows,), by weak duality::
+        """No z allowed has more than this of `cost` z, whatever the multipliers (rows,); see `dual`."""
+        return self.dual(cost, multipliers)[0]
 
-        c z  =  y (A z) + (c - A' y) z  <=  sum_r max(y_r lower_r, y_r upper_r) + sum_k max(d_k least_k, d_k most_k)
+    def dual(self, cost: Array, multipliers: Array) -> tuple[float, Array]:
+        """A bound on `cost` z by weak duality, whatever the multipliers y (rows,), and the reduced costs d (V,)::
+
+            c z  =  y (A z) + (c - A' y) z  <=  sum_r max(y_r lower_r, y_r upper_r) + sum_k max(d_k least_k, d_k most_k)
 
         A multiplier that a missing limit would make infinite is taken for 0.
         """
@@ -122,7 +126,7 @@ class Written:
         limit = np.where(y > 0, self.upper, np.where(y < 0, self.lower, 0.0))
         left = cost - self.matrix.T @ y
         best = np.where(left > 0, self.most, self.least)
-        return float(np.add.reduce(y * limit)) + float(np.add.reduce(left * best))
+        return float(np.add.reduce(y * limit)) + float(np.add.reduce(left * best)), left
 
 
 def write_out(program: ColumnProgram, objectives: Sequence[Objective]) -> Written:

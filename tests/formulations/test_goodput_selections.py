@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from formulations.columns import ColumnSolution, solve_columns
+from formulations.columns import ColumnProgram, ColumnSolution, Total, solve_columns
 from formulations.columns.engines import Highs
+from formulations.columns.near import Searched, search_near
+from formulations.columns.written import write_out
 from formulations.core.solution import InfeasibleError
 from formulations.goodput import (
     NodeProgram,
@@ -92,18 +94,70 @@ def fractional(seed: int) -> SiaProgram:
     return SiaProgram(ways, relative_goodput(ways), np.array([71, 53]))
 
 
-def test_a_search_that_begins_from_the_cheap_columns_ends_at_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("more", [1, 16, 256])
+def test_a_search_near_the_relaxation_ends_at_the_same_optimum(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
+    """However few variables are open at first, what is found is proven, or more of them are opened."""
     programs = [fractional(seed) for seed in range(8)]
+    programs += [replace(program, decimals=2) for program in programs[:4]]
     usual = [program.solve("highs") for program in programs]
-    begun = []
+    searches = []
     monkeypatch.setattr("formulations.columns.engines._FEW_COLUMNS", 0)
-    begin_from = Highs._begin_from
-    monkeypatch.setattr(Highs, "_begin_from", lambda *given: begun.append(begin_from(*given)))
+    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", more or 1)
+    some = Highs._search_some
+
+    def noted(*given: Any) -> Any:
+        searches.append(int(given[3].sum()))
+        return some(*given)
+
+    monkeypatch.setattr(Highs, "_search_some", noted)
     for program, expected in zip(programs, usual, strict=True):
         found = program.solve("highs")
         assert (found.status, expected.status) == ("optimal", "optimal")
         assert found.objective == pytest.approx(expected.objective, rel=1e-9)
-    assert begun
+        assert found.bound <= expected.bound + 1e-6
+    # with all 240 open the first search is the last; with as many as there are rows it is not
+    assert len(searches) <= len(programs) if more == 256 else len(searches) > len(programs)
+
+
+def test_all_is_searched_where_the_first_variables_allow_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 4)
+    program = fractional(0)
+    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
+    searches: list[Any] = []
+
+    def search(opened: Any, point: Any, start: Any) -> Searched:
+        searches.append((opened.all(), start))
+        if not opened.all():
+            raise InfeasibleError("nothing")
+        return Searched(np.zeros(len(point)), 0.0, proven=True)
+
+    prices = np.zeros(len(written.lower))
+    z, bound = search_near(written, program.values, prices, 0.0, search)
+    assert not searches[0][0]
+    assert [every for every, _ in searches].count(True) == 1
+    assert (z.tolist(), bound) == ([0.0] * len(z), 0.0)
+
+    def hopeless(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
+        raise InfeasibleError("nothing")
+
+    with pytest.raises(InfeasibleError):
+        search_near(written, program.values, prices, 0.0, hopeless)
+
+
+def test_a_search_that_was_cut_short_says_what_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where GPUs cost nothing, every column loses its value; 50 of the 240 are open."""
+    monkeypatch.setattr("formulations.columns.near._MORE_THAN_ROWS", 18)
+    program = fractional(0)
+    written = write_out(ColumnProgram(program.ways, program.capacity, whole=True), [Total(program.values)])
+    assert len(written.lower) == 32
+
+    def short(opened: Any, point: Any, start: Any) -> Searched:  # noqa: ARG001
+        assert opened.sum() == 50
+        return Searched(np.zeros(len(point)), 1.0, proven=False)
+
+    _, bound = search_near(written, program.values, np.zeros(32), 0.0, short)
+    lost = np.sort(np.abs(program.values))[50]
+    assert bound == pytest.approx(np.maximum(program.values, 0.0).sum() - lost)
 
 
 def test_rounded_costs_are_proven_in_whole_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def fits(kind: Any, name: str) -> bool:
 def as_text(value: Any) -> str:
     """A value as a person writes it behind ``--set NAME=``."""
     if isinstance(value, tuple) and any(isinstance(part, tuple) for part in value):
-        return json.dumps(value)
+        return ",".join(":".join(map(as_text, part)) for part in value)
     if isinstance(value, tuple):
         return ",".join(map(as_text, value)) or "[]"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -190,6 +190,23 @@ def test_lists_need_no_brackets():
     assert convert_text("0,0.5,1", bases, source="-", field="-") == (0.0, 0.5, 1.0)
     with pytest.raises(InputError, match=r"found 'half', expected a list of numbers, as in 0,0\.5,1"):
         convert_text("0,half", bases, source="--set", field="policy.bases")
+
+
+def test_pairs_are_written_with_colons():
+    slowdown, by_gpus = KINDS["goodput_slowdown"], KINDS["restart_penalty_by_gpus"]
+    for text in ("bert:1.2,ncf:2", "bert: 1.2, ncf: 2", "[bert:1.2,ncf:2]", '[["bert", 1.2], ["ncf", 2]]'):
+        assert convert_text(text, slowdown, source="-", field="-") == (("bert", 1.2), ("ncf", 2.0))
+    assert convert_text("[]", slowdown, source="-", field="-") == ()
+    assert convert_text("4:30,8:60.5", by_gpus, source="-", field="-") == ((4, 30.0), (8, 60.5))
+    # names may have colons of their own
+    assert convert_text("a:b:1", slowdown, source="-", field="-") == (("a:b", 1.0),)
+    assert convert_text("bert:0.9:0.8", KINDS["pairs_of_one_type"], source="-", field="-") == (("bert", 0.9, 0.8),)
+    expected = "expected a list of NAME:NUMBER, with commas between$"
+    for text, found in (("bert", "bert"), ("bert:x", "x"), ("bert:1.2,", ""), ("bert:", "bert:"), (":1.2", ":1.2")):
+        with pytest.raises(InputError, match=f"^--set: field 'goodput_slowdown': found '{found}', {expected}"):
+            convert_text(text, slowdown, source="--set", field="goodput_slowdown")
+    with pytest.raises(InputError, match=r"found '1\.5', expected a list of NAME:WHOLE NUMBER, with commas between$"):
+        convert_text("bert:1.5", KINDS["goodput_most_gpus_of_model"], source="-", field="-")
 
 
 def test_mappings_from_text():

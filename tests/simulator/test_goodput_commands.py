@@ -76,6 +76,42 @@ def test_what_cannot_be_is_said() -> None:
 
 
 @pytest.mark.usefixtures("workload")
+@pytest.mark.parametrize(
+    "command",
+    [("simulate", "--policy"), ("compare", "--policies"), ("whatif", "--policies"), ("sweep", "trace", "--policies")],
+)
+def test_settings_by_model_are_pairs(command: tuple[str, ...]) -> None:
+    common = ("--trace", "workload.csv", "--throughputs", "goodput", "--cluster", "t4:8", "--out", "out")
+    refused = invoke(*command, "sia", *common, "--set", "goodput_slowdown=bert:1.2,cifar10:fast")
+    assert "field 'goodput_slowdown': found 'fast', expected a list of NAME:NUMBER" in str(refused.exception)
+    refused = invoke(*command, "sia", *common, "--set", "goodput_slowdown=bert:0")
+    assert "goodput_slowdown of bert" in str(refused.exception)
+    assert not Path("out").exists()
+    done = invoke(*command, "sia", *common, "--set", "goodput_slowdown=bert:1.2,cifar10:1.1")
+    assert done.exit_code == 0, (done.output, done.exception)
+
+
+@pytest.mark.usefixtures("workload")
+def test_slower_steps_and_fewer_gpus_of_a_model_show_in_its_jobs() -> None:
+    common = ("--trace", "workload.csv", "--policy", "sia", "--throughputs", "goodput", "--cluster", "t4:64")
+    jct = {}
+    for name, words in (
+        ("usual", ()),
+        ("slow", ("--set", "goodput_slowdown=ncf:2")),
+        ("one", ("--set", "goodput_most_gpus_of_model=bert:1,cifar10:64")),
+    ):
+        done = invoke("simulate", *common, *words, "--gpus-per-server", "t4:4", "--out", name)
+        assert done.exit_code == 0, done.output
+        jct[name] = pd.read_csv(Path(name) / "jobs.csv")["jct"].to_numpy()
+    assert jct["slow"][2] > 1.5 * jct["usual"][2]
+    assert jct["one"][3] > 2 * jct["usual"][3]
+    wrong = invoke("simulate", *common, "--set", "goodput_most_gpus_of_model=bret:1", "--out", "wrong")
+    assert "field 'goodput_most_gpus_of_model': found 'bret', expected a known name (did you mean 'bert'?)" in str(
+        wrong.exception
+    )
+
+
+@pytest.mark.usefixtures("workload")
 def test_questions_and_sweeps_know_the_embedded_profiles() -> None:
     common = ("--trace", "workload.csv", "--policies", "sia", "--throughputs", "goodput", "--cluster", "t4:8")
     for command in (("whatif", "--next-gpus", "0"), ("sweep", "trace")):

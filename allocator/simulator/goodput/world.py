@@ -15,6 +15,8 @@ from allocator.protocol.jobs import JobTable
 from allocator.protocol.policy import Policy
 from allocator.simulator.truth import Truth
 from throughputs import InputError, Trace
+from throughputs.errors import one_of
+from throughputs.goodput.profiles import default_profiles
 from throughputs.goodput.trainings import Trainings
 from throughputs.goodput.trainings.jobs import TrainingJobs, training_jobs
 
@@ -38,6 +40,7 @@ def goodput_world(
         A model or an accelerator type without figures, or a run without placement.
     """
     trainings.check_types(cluster.accelerators)
+    _check_models(trainings, preset)
     jobs, types = training_jobs(trace, trainings), (cluster.accelerators, cluster.gpus_per_server)
     slowdown = dict(preset.simulator.goodput_slowdown)
     by_model = np.array([slowdown.get(one.name, 1.0) for one in jobs.trainings])[:, None]
@@ -63,6 +66,15 @@ def goodput_world(
         own_gangs=policy.own_gangs,
     )
     return table, Truth(table.rates, table.scale_factor, trainings=jobs.trainings)
+
+
+def _check_models(trainings: Trainings, preset: Preset) -> None:
+    """Raise InputError where a setting is about a model that neither these jobs nor the embedded profiles have."""
+    known = dict.fromkeys((*trainings.models, *default_profiles().models))
+    for name in ("goodput_slowdown", "goodput_most_gpus_of_model"):
+        for model, _ in getattr(preset.simulator, name):
+            if model not in known:
+                raise InputError("settings", field=name, found=model, expected=one_of(model, list(known)))
 
 
 def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_]) -> None:
