@@ -4,13 +4,14 @@ Tiresias, ElasticFlow and Chronus: a header and one row,
 ``num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node``. There are as many servers as switches times
 nodes per switch. Helios and Lucid: a row for each virtual cluster, its name and its number of servers, which have eight
 GPUs each; the header is ``,num`` or ``vc,node num``. A virtual cluster is an accelerator type of its name: jobs of that
-partition run there only. A list has a row for each node, with its GPUs and their type: ``gpu,model`` (Alibaba openb) or
-``gpu_capacity_num,gpu_model`` (Alibaba spot), among other columns. Processors and memory are not read: no policy here
-counts them.
+partition run there only. Helios' ``cluster_gpu_number.csv`` has a row for each day, ``date``, a column with the GPUs of
+each virtual cluster, and ``total``. A list has a row for each node, with its GPUs and their type: ``gpu,model``
+(Alibaba openb) or ``gpu_capacity_num,gpu_model`` (Alibaba spot), among other columns. Processors and memory are not
+read: no policy here counts them.
 
 Sources: D. Gu et al., "ElasticFlow", ASPLOS 2023 (public artifact pkusys/ElasticFlow, folder ``cluster_specs``); Q. Hu
-et al., "Lucid", ASPLOS 2023, and "Helios", SC 2021 (public artifacts, files ``vc_config.csv``); Q. Weng et al., ATC
-2023, and J. Duan et al., ASPLOS 2026 (alibaba/clusterdata).
+et al., "Lucid", ASPLOS 2023, and "Helios", SC 2021 (public artifacts, files ``vc_config.csv``; HeliosData); Q. Weng et
+al., ATC 2023, and J. Duan et al., ASPLOS 2026 (alibaba/clusterdata).
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ _NODES = (("gpu", "model"), ("gpu_capacity_num", "gpu_model"))
 """Columns of lists of nodes: the GPUs of a node, and their type."""
 
 
-def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None) -> Cluster:
+_DATE, _TOTAL = "date", "total"
+"""Columns of Helios' numbers of GPUs by day beside those of the virtual clusters."""
+
+
+def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None, *, day: str | None = None) -> Cluster:
     """The cluster of a CSV file.
 
     Parameters
@@ -46,6 +51,8 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None) -
     path : file; unpacked when its name ends in ``.gz``.
     accelerator : type of all GPUs of a description, which does not name it; the others do. In a list of nodes the
         servers of a type have the size in which most of its GPUs are; nodes without GPUs are passed over.
+    day : of a file with numbers of GPUs by day, as it stands there; the last one if omitted. Virtual clusters without
+        GPUs on that day are left out.
 
     Raises
     ------
@@ -57,6 +64,11 @@ def read_cluster(path: str | os.PathLike[str], accelerator: str | None = None) -
     source = str(path)
     frame, first_line = read_frame(Path(path))
     reader = FrameReader(frame, source, first_line)
+    if str(frame.columns[0]) == _DATE and len(frame.columns) > 1:
+        return _on_day(reader, day)
+    if day is not None:
+        expected = f"a file with the GPUs of each day, columns {_DATE} and one for each virtual cluster"
+        raise InputError(source, field=f"@{day}", found=[str(name) for name in frame.columns], expected=expected)
     if len(frame.columns) == 2 and str(frame.columns[1]) in _SERVERS:
         return _virtual_clusters(reader)
     for gpus, model in _NODES:
@@ -84,6 +96,32 @@ def _of_nodes(reader: FrameReader, gpus: str, model: str) -> Cluster:
         capacity[name] = int((sizes * of).sum())
         servers[name] = int(sizes[np.argmax(sizes * of)])
     return Cluster(capacity, servers)
+
+
+def _on_day(reader: FrameReader, day: str | None) -> Cluster:
+    """A type for each virtual cluster that has GPUs on a day, on servers of eight."""
+    frame, source = reader.frame, reader.source
+    if not len(frame):
+        raise InputError(source, found="no rows", expected="at least one day")
+    days = reader.text(_DATE).tolist()
+    if day is not None and day not in days:
+        raise InputError(source, field=_DATE, found=day, expected=f"a day of it, {days[0]} to {days[-1]}")
+    row = len(days) - 1 if day is None else days.index(day)
+    line = reader.first_line + row
+    gpus: dict[str, int] = {}
+    for name in map(str, frame.columns):
+        if name not in (_DATE, _TOTAL):
+            count = int(reader.whole_numbers(name)[row])
+            if not 0 <= count <= MOST_GPUS:
+                expected = f"a whole number of GPUs from 0 to {MOST_GPUS:,}"
+                raise InputError(source, line=line, field=name, found=count, expected=expected)
+            if count:
+                gpus[name] = count
+    if reader.has(_TOTAL) and int(reader.whole_numbers(_TOTAL)[row]) != sum(gpus.values()):
+        found = int(reader.whole_numbers(_TOTAL)[row])
+        expected = f"{sum(gpus.values())}, the GPUs of the virtual clusters"
+        raise InputError(source, line=line, field=_TOTAL, found=found, expected=expected)
+    return Cluster(gpus, dict.fromkeys(gpus, _GPUS_OF_SERVER))
 
 
 def _described(reader: FrameReader, accelerator: str) -> Cluster:

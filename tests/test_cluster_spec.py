@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from allocator.cli.options.values import make_cluster
 from allocator.cluster_spec import read_cluster
 from throughputs import InputError
 
@@ -60,6 +61,48 @@ def test_public_descriptions(public_data) -> None:
         nodes, gpus = (2, 1) if name == "n1g2" else map(int, name.removeprefix("n").split("g"))
         assert (cluster.total_gpus, cluster.gpus_per_server["a100"]) == (nodes * gpus, gpus)
     assert len(found) == 16
+
+
+BY_DAY = "date,vcEwI,vcIya,vcWoR,total\n2020-09-01,72,0,40,112\n2020-09-02,72,8,48,128\n2020-09-03,72,0,44,116\n"
+
+
+def test_gpus_of_virtual_clusters_by_day(tmp_path: Path) -> None:
+    path = spec(tmp_path, BY_DAY)
+    last = read_cluster(path)
+    assert (last.gpus, last.gpus_per_server) == ({"vcEwI": 72, "vcWoR": 44}, {"vcEwI": 8, "vcWoR": 8})
+    assert read_cluster(path, day="2020-09-02").gpus == {"vcEwI": 72, "vcIya": 8, "vcWoR": 48}
+    assert make_cluster(f"{path}@2020-09-01", None).total_gpus == 112
+    assert make_cluster(str(path), None) == last
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "told"),
+    [
+        (BY_DAY, "2021-01-01", "field 'date': found '2021-01-01', expected a day of it, 2020-09-01 to 2020-09-03"),
+        (BY_DAY.replace("116", "117"), None, "cluster.csv:4: field 'total': found 117, expected 116, the GPUs"),
+        (BY_DAY.replace("72,0,44", "72,0,-4"), None, "cluster.csv:4: field 'vcWoR': found -4, expected a whole number"),
+        (BY_DAY.replace("72,0,44", "72,0,"), None, "cluster.csv:4: field 'vcWoR'"),
+        (BY_DAY.splitlines()[0], None, "found 'no rows', expected at least one day"),
+        (
+            "vc,node num\nvcA,2\n",
+            "2020-09-01",
+            "field '@2020-09-01': found .*expected a file with the GPUs of each day",
+        ),
+    ],
+)
+def test_days_that_cannot_be_read_are_named(text: str, day: str | None, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=told):
+        read_cluster(spec(tmp_path, text), day=day)
+
+
+def test_the_published_gpus_of_venus(public_data) -> None:
+    """Those of the end of September are the servers of Lucid's configuration, which has merged small ones."""
+    cluster = read_cluster(public_data("lucid/helios_venus_gpu_number.csv.gz"))
+    merged = read_cluster(public_data("lucid/vc_config.csv.gz"))
+    assert cluster.total_gpus == merged.total_gpus == 1080
+    assert cluster.gpus["vcEwI"] == merged.gpus["vcEwI"] == 72
+    early = read_cluster(public_data("lucid/helios_venus_gpu_number.csv.gz"), day="2020-04-01")
+    assert early.total_gpus == 968
 
 
 def test_lists_of_nodes_name_their_types(tmp_path: Path) -> None:

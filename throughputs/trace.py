@@ -71,6 +71,8 @@ class Trace:
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
     gpu_fraction : (N,) share of each of its GPUs that the job asked for, above 0 and at most 1; 1 where the trace does
         not say. It is told, not used: a job has its GPUs whole.
+    gpu_utilization : (N,) how much of its GPUs the job was measured to use while it ran, as a share, at least 0 and at
+        most 1; nan where the trace does not say.
     recorded_start_seconds, recorded_end_seconds : (N,) when the job began and ended where it was logged, seconds from
         the start of the trace; nan where the trace does not say.
     source : where the trace came from, for messages.
@@ -81,7 +83,8 @@ class Trace:
         Arrays of different length, an empty job type, an unknown mode or category, a scale factor below 1, non-positive
         steps, SLOs, durations or predictions, times that are negative or not finite, arrivals that are not in order, a
         job with two kinds of deadline, a deadline before its arrival, a recorded start before the arrival or a recorded
-        end before the start, a fraction of a GPU that is none, or times and steps beyond `throughputs.limits`.
+        end before the start, a fraction of a GPU or a utilisation that is none, or times and steps beyond
+        `throughputs.limits`.
 
     >>> trace = Trace(["A3C", "LSTM"], scale_factor=[1, 4], total_steps=[1000, 2000], arrival_time=[0, 60])
     >>> len(trace), trace.head(1).scale_factor.tolist()
@@ -108,6 +111,7 @@ class Trace:
     partition: NDArray[np.object_]
     category: NDArray[np.object_]
     gpu_fraction: NDArray[np.float64]
+    gpu_utilization: NDArray[np.float64]
     recorded_start_seconds: NDArray[np.float64]
     recorded_end_seconds: NDArray[np.float64]
     source: str = "trace"
@@ -135,6 +139,7 @@ class Trace:
         partition: Sequence[str] | NDArray[np.object_] | None = None,
         category: Sequence[str] | NDArray[np.object_] | None = None,
         gpu_fraction: Sequence[float] | NDArray[np.float64] | None = None,
+        gpu_utilization: Sequence[float] | NDArray[np.float64] | None = None,
         recorded_start_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         recorded_end_seconds: Sequence[float] | NDArray[np.float64] | None = None,
         source: str = "trace",
@@ -168,6 +173,7 @@ class Trace:
         keep("partition", partition, object, "")
         keep("category", category, object, "")
         keep("gpu_fraction", gpu_fraction, np.float64, 1.0)
+        keep("gpu_utilization", gpu_utilization, np.float64, np.nan)
         keep("recorded_start_seconds", recorded_start_seconds, np.float64, np.nan)
         keep("recorded_end_seconds", recorded_end_seconds, np.float64, np.nan)
         object.__setattr__(self, "deadline_options", checked_options(deadline_options, n, source))
@@ -215,6 +221,11 @@ class Trace:
                 f"one of {', '.join(CATEGORIES)}, or nothing",
             ),
             ("gpu_fraction", _positive(self.gpu_fraction) & (self.gpu_fraction <= 1), "a share above 0, at most 1"),
+            (
+                "gpu_utilization",
+                np.isnan(self.gpu_utilization) | ((self.gpu_utilization >= 0) & (self.gpu_utilization <= 1)),
+                "a share, at least 0 and at most 1, or nan",
+            ),
             (
                 "recorded_start_seconds",
                 np.isnan(self.recorded_start_seconds)
@@ -293,6 +304,7 @@ class Trace:
             "category",
             "predicted_seconds",
             "gpu_fraction",
+            "gpu_utilization",
             "recorded_start_seconds",
             "recorded_end_seconds",
         )
@@ -314,7 +326,15 @@ class Trace:
         optional = tuple(name for name in cls.column_names() if name not in _REQUIRED)
         reader.check_columns(_REQUIRED, (*optional, "job_id"))
         _check_job_ids(reader)
-        unknown = ("slo", "deadline", "duration", "predicted_seconds", "recorded_start_seconds", "recorded_end_seconds")
+        unknown = (
+            "slo",
+            "deadline",
+            "duration",
+            "predicted_seconds",
+            "gpu_utilization",
+            "recorded_start_seconds",
+            "recorded_end_seconds",
+        )
         empty = {"priority_weight": 1.0, "gpu_fraction": 1.0} | dict.fromkeys(unknown, np.nan)
         columns: dict[str, NDArray[np.float64] | NDArray[np.object_] | NDArray[np.bool_]] = {
             name: reader.numbers(name, empty=value) for name, value in empty.items() if reader.has(name)

@@ -22,6 +22,7 @@ COMMANDS = {
     "policies": "List the policies: where each is from, what it means, and its program.",
     "trace": "Traces: draw a workload, import a job log, convert between formats, describe one.",
     "predict": "Predict how long jobs will run, from what is known when they are submitted.",
+    "nodes": "How many nodes might have slept, by a forecast of use, and who would have waited?",
     "throughputs": "Throughput tables: how fast each job type runs on each accelerator type.",
     "data": "Public data sets by name: list, download, verify. The files are not bundled.",
     "sweep": "Sweeps: policies x seeds x loads x clusters x settings, resumable.",
@@ -44,6 +45,7 @@ COMMANDS = {
 MODULES = {
     "trace": "inputs.trace",
     "predict": "inputs.predict",
+    "nodes": "inputs.nodes",
     "throughputs": "inputs.throughputs",
     "data": "inputs.data",
     "serve": "service.serve",

@@ -16,7 +16,16 @@ from throughputs.errors import InputError
 from throughputs.predict.quality import symmetric_error
 from throughputs.predict.series import forecast
 
-__all__ = ["PUBLISHED_SLEEP", "NodeSleep", "SleepSettings", "nodes_in_use", "put_to_sleep", "use_ahead"]
+__all__ = [
+    "PUBLISHED_SLEEP",
+    "NodeSleep",
+    "SleepSettings",
+    "jobs_that_wait",
+    "known_ahead",
+    "nodes_in_use",
+    "put_to_sleep",
+    "use_ahead",
+]
 
 _Floats = NDArray[np.float64]
 _Whole = NDArray[np.int64]
@@ -225,6 +234,34 @@ def use_ahead(
         since="in use",
     )
     return np.concatenate([told[bins:], np.full(min(bins, len(told)), np.nan)])
+
+
+def known_ahead(used: _Whole, bins: int) -> _Floats:
+    """What `use_ahead` would say if it knew the future: (B,) mean use over the next `bins`; nan in the last of them."""
+    level = np.asarray(used, dtype=np.float64)
+    return _means_ahead(level, bins) if len(level) else level
+
+
+def jobs_that_wait(
+    start: _Floats, end: _Floats, gpus: _Whole, gpus_per_node: int, sleep: NodeSleep
+) -> NDArray[np.bool_]:
+    """(N,) jobs at whose start more nodes are in use than were awake: they wait until nodes have been woken.
+
+    Parameters
+    ----------
+    start, end, gpus, gpus_per_node : as for `nodes_in_use`, second 0 being where the first bin of `sleep` begins; jobs
+        that begin before it or after its last bin do not count.
+    sleep : nodes awake; those of the bin before are awake when a bin begins.
+    """
+    if not len(start):
+        return np.zeros(0, dtype=np.bool_)
+    times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
+    change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
+    held = np.ceil(np.cumsum(change)[which[: len(start)]] / gpus_per_node)
+    at = np.floor(start / sleep.bin_seconds).astype(np.int64)
+    inside = (at >= 1) & (at < len(sleep.awake))
+    before = sleep.awake[np.clip(at - 1, 0, max(len(sleep.awake) - 1, 0))]
+    return np.asarray(inside & (held > before))
 
 
 def _means_before(values: _Floats, bins: int) -> _Floats:

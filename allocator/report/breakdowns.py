@@ -110,6 +110,7 @@ _ALL = (
             "gpu_hours_per_job",
             "loaded_utilization",
             "utilization",
+            "gpu_utilization",
             "fragmentation",
             "gang_blocked_fraction",
         ),

@@ -101,6 +101,16 @@ FIGURES: tuple[Figure, ...] = (
         detail=True,
     ),
     Figure(
+        "gpu_utilization",
+        "GPU utilisation",
+        "%",
+        PERCENT,
+        "high",
+        "measured utilisation of all GPUs up to the last arrival, idle ones as 0",
+        1,
+        optional=True,
+    ),
+    Figure(
         "fragmentation",
         "fragmentation",
         "%",

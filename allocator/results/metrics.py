@@ -14,6 +14,7 @@ from allocator.results.efficiency import average_efficiency, loaded_span, loaded
 from allocator.results.fairness import pairwise_envy
 from allocator.results.measures.completion import completion_figures
 from allocator.results.measures.fragmentation import GANG, measure_fragmentation
+from allocator.results.measures.gpu_utilization import gpu_utilization
 from allocator.results.measures.parts import (
     SIZE_CLASSES,
     partitions_table,
@@ -137,7 +138,7 @@ def _use_by_job(jobs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _pool_figures(result: SimulationResult, gang: int) -> dict[str, Any]:
-    """Fragmentation, and what each accelerator type was used for, while jobs arrived; all jobs count."""
+    """Fragmentation, measured utilisation, and what each type was used for, while jobs arrived; all jobs count."""
     record = result.record
     if record is None:
         return {}
@@ -147,6 +148,13 @@ def _pool_figures(result: SimulationResult, gang: int) -> dict[str, Any]:
     if found is not None:
         names = ("fragmentation", "gang_fits_fraction", "gang_blocked_fraction")
         figures = {name: None if np.isnan(value) else value for name, value in zip(names, found.overall, strict=True)}
+    measured = gpu_utilization(record, start, end)
+    if measured is not None:
+        figures |= {
+            "gpu_utilization": measured.overall,
+            "busy_gpu_utilization": measured.busy,
+            "known_gpu_utilization": measured.known,
+        }
     if len(record.cluster.accelerators) > 1:
         figures["by_accelerator"] = rows_of(accelerators_table(record, start, end, found))
     return figures

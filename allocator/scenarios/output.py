@@ -23,7 +23,7 @@ def write_scenarios(result: WhatIf, folder: Path) -> Path:
     With more GPUs there is next_gpus.csv too. Each file is replaced in one step, the page last.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for place, row in enumerate(result.rows):
+    for place, row in enumerate(result.side_by_side):
         if row.jobs is not None:
             own = folder / folder_of(place, row.label)
             own.mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ def _drawn(result: WhatIf) -> list[str]:
     """The policy of each curve, or of each bar, by its position: the page gives it the colour of that policy."""
     curves = [lines_of(each, result.rows) for each in dimensions(result.rows)]
     if not curves:
-        return [row.policy for row in result.rows]
+        return [row.policy for row in result.side_by_side]
     return [line.rows[0].policy for line in max(curves, key=len)]
 
 
@@ -75,7 +75,7 @@ def _distinct(texts: Sequence[str]) -> str:
 
 def _rows(result: WhatIf) -> str:
     """The table of figures with their ratios."""
-    rows, figures = result.rows, result.figures
+    rows, figures = result.side_by_side, result.figures
     summaries = [row.figures for row in rows]
     heads = [("", ""), *((title_of(figure), figure.about) for figure in figures)]
     cut_short = any(summary.get("completed_jobs") != summary.get("jobs") or not summary for summary in summaries)
@@ -98,15 +98,17 @@ def _rows(result: WhatIf) -> str:
         how += " Owned cost is the price of all GPUs from the first arrival to the makespan, busy or not."
     if len(rows) > 1:
         how += f" Behind each value its ratio (×) to that of the first row, {rows[0].label}."
+    if result.recorded is not None:
+        how += f" {result.recorded.label}: the schedule that the trace records, not simulated."
     return _section("rows", "Side by side", how, _table(heads, lines))
 
 
 def _cells(figure: Figure, result: WhatIf) -> list[str]:
     first = result.rows[0].figures
-    texts = format_column(figure, [row.figures for row in result.rows])
+    texts = format_column(figure, [row.figures for row in result.side_by_side])
     if len(texts) == 1:
         return texts
-    ratios = ["", *(format_ratio(ratio_of(figure, row.figures, first)) for row in result.rows[1:])]
+    ratios = ["", *(format_ratio(ratio_of(figure, row.figures, first)) for row in result.side_by_side[1:])]
     return [f'{text}<span class="ratio">{ratio}</span>' for text, ratio in zip(texts, ratios, strict=True)]
 
 
@@ -118,9 +120,9 @@ def _charts(result: WhatIf) -> str:
         body = "".join(_along(f"chart-{place}", dimension, figures, result) for place, dimension in enumerate(along))
         how = "A point is a row of the table. Axes of figures begin at 0."
         return _section("charts", f"Against {' and '.join(each.title for each in along)}", how, body)
-    if len(result.rows) < 2:
+    if len(result.side_by_side) < 2:
         return ""
-    labels, summaries = [row.label for row in result.rows], [row.figures for row in result.rows]
+    labels, summaries = [row.label for row in result.side_by_side], [row.figures for row in result.side_by_side]
     shown = [f for f in figures if any(math.isfinite(value_of(f, summary)) for summary in summaries)]
     panels = "".join(figure_panels(shown, summaries, labels))
     how = f"Behind each value its ratio to that of {labels[0]}."
@@ -177,7 +179,7 @@ def _next_gpus(result: WhatIf) -> str:
 
 def _name(label: str, place: int, result: WhatIf) -> str:
     """The heading of a row, with its colour where bars have it: curves have colours of their own."""
-    bars = len(result.rows) > 1 and not dimensions(result.rows)
+    bars = len(result.side_by_side) > 1 and not dimensions(result.rows)
     swatch = f'<i class="swatch {policy_class(place)}" aria-hidden="true"></i>' if bars else ""
     return f'<th scope="row">{swatch}{escape(label)}</th>'
 

@@ -88,21 +88,33 @@ class WhatIf:
     rows : in the order of the dimensions.
     trace, n_jobs : where the jobs are from, and how many there are.
     more_gpus : how many more GPUs `next_gpus` of a row has of a type; 0: there are none.
+    recorded : the schedule that the trace records, on the first cluster, which is set beside the rows and is none of
+        them: it was not simulated, and is of load 1 whatever they are of; None where the trace records none.
+    told_of_record : what one must know of it, or why it is left out; empty: nothing.
     """
 
     rows: tuple[Row, ...]
     trace: str
     n_jobs: int
     more_gpus: int
+    recorded: Row | None = None
+    told_of_record: str = ""
+
+    @property
+    def side_by_side(self) -> tuple[Row, ...]:
+        """The rows, and the recorded schedule after them, where there is one."""
+        return self.rows if self.recorded is None else (*self.rows, self.recorded)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
         """The figures that rows have."""
-        return shown_figures([row.figures for row in self.rows])
+        return shown_figures([row.figures for row in self.side_by_side])
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per run: label, dimensions, status, jobs, figures, and of each figure the ratio to the first row's.
+        """One row per run, and one for the recorded schedule, where there is one.
+
+        Columns: label, dimensions, status, jobs, figures, and of each figure the ratio to the first row's.
 
         Figures have the names and the units of `SimulationResult.summary`, times are in seconds; ratios end in _ratio.
         """
@@ -115,7 +127,7 @@ class WhatIf:
                 | {name: row.figures.get(name) for name in ("jobs", "completed_jobs", "unserved_jobs", "preemptions")}
                 | {figure.key: row.figures.get(figure.key) for figure in self.figures}
                 | {f"{figure.key}_ratio": ratio_of(figure, row.figures, first) for figure in self.figures}
-                for row in self.rows
+                for row in self.side_by_side
             ]
         )
 
@@ -160,7 +172,7 @@ class WhatIf:
             "leave them out"
             for cluster, count in left_out.items()
         ]
-        return found
+        return found + ([self.told_of_record] if self.told_of_record else [])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the tables of jobs, ready for JSON."""
@@ -183,7 +195,7 @@ class WhatIf:
                     "price_unit": row.price_unit or None,
                     "next_gpus": [_more_as_dict(more, row) for more in row.next_gpus],
                 }
-                for row in self.rows
+                for row in self.side_by_side
             ],
             "notes": [*self.notes, *self.failed],
         }
@@ -197,7 +209,7 @@ class WhatIf:
         return f"<b>{escape(lines[0])}</b><pre>{escape(chr(10).join(lines[1:]))}</pre>"
 
     def _lines(self) -> list[str]:
-        shown = self.rows[:_PRINTED_ROWS]
+        shown = self.side_by_side[:_PRINTED_ROWS]
         summaries = [row.figures for row in shown]
         columns = [["", *(row.label for row in shown)]]
         for figure in self.figures:
@@ -218,8 +230,8 @@ class WhatIf:
                 for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
             )
             lines.append("  ".join([label, *others]).rstrip())
-        if len(self.rows) > len(shown):
-            lines.append(f"... and {len(self.rows) - len(shown)} more rows, see .table")
+        if len(self.side_by_side) > len(shown):
+            lines.append(f"... and {len(self.side_by_side) - len(shown)} more rows, see .table")
         return lines + [f"note: {note}" for note in (*self.notes, *self.failed)][:2]
 
 

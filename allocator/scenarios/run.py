@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from allocator.cluster import Cluster
 from allocator.scenarios.definition import Planned, Scenarios
+from allocator.scenarios.logged import recorded_row
 from allocator.scenarios.output import write_scenarios
 from allocator.scenarios.result import NextGpus, Row, WhatIf
 from allocator.sweep import Point, run
@@ -132,7 +133,8 @@ def run_scenarios(
         _row(row, label, records, store, scenarios.more_gpus) for row, label in zip(planned, labels, strict=True)
     )
     n_jobs = max((int(row.figures.get("jobs") or 0) for row in rows), default=0)
-    return WhatIf(rows, scenarios.trace if name is None else name, n_jobs, scenarios.more_gpus)
+    recorded, told = recorded_row(scenarios, rows[0])
+    return WhatIf(rows, scenarios.trace if name is None else name, n_jobs, scenarios.more_gpus, recorded, told)
 
 
 def _names(planned: Sequence[Planned], labels: Sequence[str], gpus: int) -> dict[str, str]:

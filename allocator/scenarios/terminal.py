@@ -35,7 +35,7 @@ def rows_table(result: WhatIf, *, title: str | None = None, width: int | None = 
 
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", overflow="fold")
-    rows, summaries = result.rows, [row.figures for row in result.rows]
+    rows, summaries = result.side_by_side, [row.figures for row in result.side_by_side]
     columns = []
     for figure in result.figures:
         if figure.detail and width is not None and width < _WIDE:
@@ -57,7 +57,7 @@ def rows_table(result: WhatIf, *, title: str | None = None, width: int | None = 
 
 def _cells(figure: Figure, result: WhatIf) -> list[str]:
     """Value and ratio of each row, aligned."""
-    summaries = [row.figures for row in result.rows]
+    summaries = [row.figures for row in result.side_by_side]
     ratios = [format_ratio(ratio_of(figure, row, summaries[0])) for row in summaries]
     widest = max(map(len, ratios[1:]), default=0)
     texts = format_column(figure, summaries)

@@ -32,6 +32,7 @@ from benchmarks.findings.heterogeneity import (
 )
 from benchmarks.findings.hysteresis import restarts
 from benchmarks.findings.mechanics import estimation, hierarchical, mechanism_fidelity, policy_runtimes
+from benchmarks.findings.packing import lucid
 
 if TYPE_CHECKING:
     from IPython.display import Markdown
@@ -45,6 +46,7 @@ __all__ = [
     "hierarchical",
     "las_multi_gpu",
     "las_single_gpu",
+    "lucid",
     "makespan",
     "mechanism_fidelity",
     "policy_runtimes",

@@ -218,6 +218,31 @@ def test_choosing_gpus_is_compared_with_what_was_asked_for(sign):
     assert "0.68 h under Pollux" in paper
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sharing_under_a_score_is_compared_with_orders_and_between_budgets(sign):
+    rows = [(order, np.nan, HOUR * part) for order, part in
+            (("fifo", 4.0), ("sjf", 2.5), ("srtf", 2.1), ("qssf", 2.5), ("tiresias", 2.4))]  # fmt: skip
+    for form, at_2 in (("lucid, as published", 2.2), ("lucid", 2.5 - 0.5 * sign), ("lucid_program", 2.0)):
+        rows += [(form, budget, HOUR * at_2 * part) for budget, part in ((0.0, 1.2), (2.0, 1.0), (4.0, 1 + 0.2 * sign))]
+    waits = {"lucid": (1.0, 6.0), "fifo": (2.0, 6.0 + 2.0 * sign)}
+    groups = [(name, "vc1", 8 * (k + 1), size, 10, 10 * HOUR, 10 * HOUR * wait * (2 - k)) for name in waits
+              for k in range(2) for size, wait in zip(("up to 8 GPUs", "more"), waits[name], strict=True)]  # fmt: skip
+    first, best, budgets, limit, pairs, clusters, sizes, paper = findings.lucid(
+        frame("policy score_budget average_jct", *rows),
+        frame("policy virtual_cluster gpus size jobs jct queueing", *groups),
+    )
+    assert f"under `lucid` is {2.5 - 0.5 * sign:.2f} \N{PLUS-MINUS SIGN} 0.00 h, 20 % " in first
+    assert f"20 % {'shorter' if sign > 0 else 'longer'} than under `qssf`" in first
+    assert "the best of the orders is `srtf` with 2.10 h" in best
+    assert "budgets of 0, 2 and 4 give average JCT of 2.64, 2.20 and" in budgets
+    assert f"is 20 % {'longer' if sign > 0 else 'shorter'} under the published rules" in limit
+    assert ("JCT about the same as under `lucid`" if sign > 0 else "JCT 33 % shorter than under `lucid`") in pairs
+    assert f"of 8 GPUs jobs wait 7.00 h under `lucid` and {8 + 2 * sign:.2f} h under `fifo`" in clusters
+    assert "up to 8 GPUs wait 0.50 times as long under `lucid` as under `fifo`, the 60 of 120 with more" in sizes
+    assert ("smaller jobs pass" in sizes) == (sign < 0)
+    assert "1.3 times shorter than under Tiresias" in paper
+
+
 @pytest.mark.parametrize(("worst", "words"), [(1.02, "costs little"), (1.2, "Estimates cost:")])
 def test_estimates_are_compared_with_what_is_known(worst, words):
     known = "max_min_fairness_packed"

@@ -39,6 +39,7 @@ PICTURES = {
     "hierarchical": 2,
     "las_multi_gpu": 2,
     "las_single_gpu": 2,
+    "lucid": 3,
     "makespan": 1,
     "mechanism_fidelity": 1,
     "policy_runtimes": 1,
@@ -134,7 +135,7 @@ def test_stored_notebook_is_small_and_clean(path):
     assert path.stat().st_size < STORED_BYTES
     assert cleaned(notebook, outputs=True) == notebook
     text = path.read_text(encoding="utf-8")
-    papers = {"shockwave": "NSDI 2023", "deadlines": "ASPLOS 2023", "goodput": "OSDI 2021"}
+    papers = {"shockwave": "NSDI 2023", "deadlines": "ASPLOS 2023", "lucid": "ASPLOS 2023", "goodput": "OSDI 2021"}
     assert papers.get(path.stem.split("_")[0], "OSDI 2020") in text
     assert str(Path.home()) not in text
     assert sum("parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells) == 1

@@ -91,7 +91,11 @@ def test_a_run_cut_short_does_not_win_on_its_few_short_jobs() -> None:
 def test_higher_is_better_for_utilisation_only() -> None:
     utilization = next(figure for figure in FIGURES if figure.key == "utilization")
     assert best_rows(utilization, [FAST, FAIR | {"utilization": 0.9}]) == {1}
-    assert [figure.key for figure in FIGURES if figure.better == "high"] == ["loaded_utilization", "utilization"]
+    assert [figure.key for figure in FIGURES if figure.better == "high"] == [
+        "loaded_utilization",
+        "utilization",
+        "gpu_utilization",
+    ]
 
 
 @pytest.mark.parametrize(("largest", "shown"), [(3.6e6, "1,000"), (36000, "10.00"), (3.6, "0.00100"), (0.0, "0.00")])

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from allocator import Cluster, get_policy, simulate
+from allocator.presets import preset
 from allocator.results.measures.completion import percentiles_by_group
 from allocator.results.measures.contention import (
     average_concurrency,
@@ -22,8 +23,10 @@ from allocator.results.measures.fragmentation import fragmentation_table, measur
 from allocator.results.measures.parts import partitions_table, sizes_table
 from allocator.results.output import save_result
 from allocator.results.result import SimulationResult
-from throughputs import InputError, Trace
+from allocator.results.views.summary import Summary
+from throughputs import InputError, RetainedFractions, ThroughputTable, Trace
 
+FREE = preset("default").replace(restart_penalty_seconds=0.0)
 TWO_CLUSTERS = Cluster({"red": 20, "blue": 8}, {"red": 8, "blue": 4})
 
 
@@ -192,6 +195,42 @@ def test_accelerators_add_up_to_the_run(result: SimulationResult) -> None:
     assert summary.restarts_per_job == pytest.approx(jobs["preemptions"].mean())
 
 
+def measured(policy: str = "fifo", **columns: object) -> Summary:
+    """Two jobs of an hour on one type of two, the second half an hour later."""
+    trace = Trace(["a", "b"], [4, 2], [3600.0, 3600.0], [0.0, 1800.0], partition=["red", "blue"], **columns)
+    cluster = Cluster({"red": 4, "blue": 8}, {"red": 4, "blue": 8})
+    return simulate(trace, cluster, get_policy(policy), [[1.0, 0.0], [0.0, 1.0]], preset=FREE).summary()
+
+
+def test_measured_utilisation_is_a_mean_over_gpu_time() -> None:
+    """Up to the last arrival four GPUs of twelve are busy, at 50 %."""
+    summary = measured(gpu_utilization=[0.5, 0.9])
+    assert summary.gpu_utilization == pytest.approx(0.5 * 4 / 12)
+    assert summary.busy_gpu_utilization == pytest.approx(0.5)
+    assert summary.known_gpu_utilization == 1.0
+    assert summary.by_accelerator is not None
+    assert [row["gpu_utilization"] for row in summary.by_accelerator] == pytest.approx([0.5, 0.0])
+
+
+def test_what_is_not_known_of_utilisation_is_left_out() -> None:
+    assert "gpu_utilization" not in measured()
+    # Of the only job that ran up to the last arrival nothing is known.
+    assert "gpu_utilization" not in measured(gpu_utilization=[np.nan, 0.9])
+    for wrong in (-0.1, 1.5):
+        with pytest.raises(InputError, match=r"'gpu_utilization': found .*a share, at least 0 and at most 1"):
+            measured(gpu_utilization=[0.5, wrong])
+
+
+def test_jobs_that_share_gpus_use_them_together_to_the_full_at_most() -> None:
+    table = ThroughputTable([("a", 1), ("b", 1)], ("v100",), np.ones((2, 1)))
+    kept = RetainedFractions(("a", "b"), ("v100",), np.ones((2, 2, 1)))
+    for used, together in ((0.3, 0.7), (0.8, 1.0)):
+        trace = Trace(["a", "b", "b"], [1, 1, 1], [3600.0] * 3, [0.0, 0.0, 1800.0], gpu_utilization=[used, 0.4, 0.4])
+        packed = get_policy("lucid", score_budget=4)
+        run = simulate(trace, Cluster({"v100": 1}), packed, table.with_colocation(kept), preset=FREE)
+        assert run.summary().gpu_utilization == pytest.approx(together)
+
+
 def test_concurrency_is_the_mean_number_of_jobs_that_a_job_saw(result: SimulationResult) -> None:
     jobs = result.jobs
     arrival, done = jobs["arrival_time"].to_numpy(), jobs["completion_time"].to_numpy()
@@ -274,6 +313,8 @@ def test_fragmentation_is_among_the_files(result: SimulationResult, tmp_path: Pa
 def test_the_page_of_figures_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "figures.md").read_text()
     exec(compile("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), "figures.md", "exec"), {})
-    first, second = capsys.readouterr().out.splitlines()
+    first, used, last = capsys.readouterr().out.splitlines()
     assert first == "['1-4', '5+'] ['red', 'blue']"
-    assert float(second.split()[-1]) <= 1
+    # Four GPUs of eight are busy until the second job comes, at 90 %.
+    assert [float(figure) for figure in used.split()] == pytest.approx([0.5, 0.45, 0.9])
+    assert float(last.split()[-1]) <= 1

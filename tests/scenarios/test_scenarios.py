@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 import allocator
 from allocator import whatif
 from allocator.presets import preset
+from allocator.recorded import recorded_schedule
 from allocator.scenarios import Scenarios
 from allocator.scenarios.figures import ALL, format_change, format_ratio
 from allocator.scenarios.page import render_page
@@ -58,6 +60,40 @@ def test_rows_are_the_product_and_labels_say_what_differs(answer):
         "a100:8, load 1.5, restart 60 s, fifo",
     ]
     assert labels[-1] == "a100:12, load 1, restart 60 s, max_min_fairness"
+
+
+def recorded_log(late: float = 500.0) -> Trace:
+    """The jobs as they ran somewhere: each some seconds after its arrival."""
+    plain = log()
+    start = plain.arrival_time + late
+    return log(recorded_start_seconds=start, recorded_end_seconds=start + plain.duration)
+
+
+def test_what_a_trace_records_stands_beside_the_rows(tmp_path):
+    answer = whatif(
+        recorded_log(), ["a100:64", "a100:96"], loads=[2.0], prices={"a100": 2.0}, next_gpus=0, out=tmp_path
+    )
+    assert [row.label for row in answer.side_by_side] == ["a100:64", "a100:96", "recorded"]
+    expected = recorded_schedule(recorded_log(), "a100:64", prices={"a100": 2.0}).summary()
+    assert answer.recorded.figures["average_queueing_time"] == pytest.approx(500.0)
+    assert answer.recorded.figures["owned_cost"] == expected.owned_cost
+    last = answer.table.iloc[-1]
+    assert (last["row"], last["cluster"], last["load"], last["policy"]) == ("recorded", "a100:64", 1.0, "recorded")
+    assert last["average_jct_ratio"] == pytest.approx(expected.average_jct / answer.rows[0].figures["average_jct"])
+    assert len(pd.read_csv(tmp_path / "3-recorded" / "jobs.csv")) == 24
+    page = (tmp_path / "whatif.html").read_text()
+    assert "recorded: the schedule that the trace records, not simulated." in page
+    assert len(answer.next_gpus) == 0
+    assert str(answer).splitlines()[4].startswith("recorded")
+
+
+def test_a_record_that_does_not_fit_is_told():
+    few = whatif(recorded_log(), ["a100:4"], next_gpus=0)
+    assert re.fullmatch(r"the recorded schedule has up to \d+ GPUs in use, a100:4 has 4", few.notes[-1])
+    two = whatif(recorded_log(), ["a100:4,k80:4"], next_gpus=0, settings={"gang_rates": "duration"})
+    assert two.recorded is None
+    assert two.notes[-1].startswith("the recorded schedule is left out: ")
+    assert whatif(log(), ["a100:4"], next_gpus=0).side_by_side[-1].label != "recorded"
 
 
 def test_every_row_is_the_simulation_of_its_circumstances(answer):

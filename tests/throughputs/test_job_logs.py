@@ -384,8 +384,8 @@ def test_bad_dates_name_what_was_expected(imported):
         (f"{HEADER}\n", {"columns": {"gpus": "gpu"}}, "log.csv: field '--gpus': found 'gpu', expected a column "
          "of it (did you mean 'gpus'?): one of submit_time, duration_s, gpus"),
         (f"{HEADER}\n", {"columns": {"gpu": "gpus"}}, "columns: found 'gpu', expected a known name (did you mean "
-         "'gpus'?): one of submit, duration, steps, gpus, fraction, start, end, user, model, priority, deadline, "
-         "partition, state"),
+         "'gpus'?): one of submit, duration, steps, gpus, fraction, utilization, start, end, user, model, priority, "
+         "deadline, partition, state"),
         (f"{HEADER}\n", {"duration_unit": "weeks"}, "--duration-unit: found 'weeks', expected one of ms, s, min, h, d"),
         (f"{HEADER}\n", {"separator": "ab"}, "--separator: found 'ab', expected one character, or one of comma, "
          "semicolon, tab, bar"),

@@ -299,6 +299,22 @@ def test_pai_joins_tasks_and_jobs(written):
     assert imported.notes == ("jobs that the table of jobs lacks: 1",)
 
 
+def test_pai_has_what_workers_used_of_their_gpus(written):
+    """Three workers with half a GPU each, which take it whole: of one nothing is known, one used more than a GPU."""
+    path = written(PAI_TASKS, "pai_task_table.csv")
+    assert np.isnan(read_trace(path).gpu_utilization).all()
+    rest = "," * 7
+    rows = [f"{job},{task},w{k},i,m,/dev/nvidia0,140.5,{used},{rest}" for k, (job, task, used) in enumerate(
+        [("one", "worker", "40"), ("one", "worker", "260"), ("one", "worker", ""), ("other", "ps", "7")])]  # fmt: skip
+    written("\n".join(rows) + "\n", "pai_sensor_table.csv")
+    used = read_trace(path).gpu_utilization
+    assert np.isnan(used[0])
+    assert used[1] == pytest.approx((0.4 + 1.0) / 2)
+    written("a,b\n", "pai_sensor_table.csv")
+    with pytest.raises(InputError, match=r"pai_sensor_table\.csv: .*16 columns: job_name"):
+        read_trace(path)
+
+
 def test_pai_without_the_table_of_jobs(written):
     imported = import_log(written(PAI_TASKS, "pai_task_table.csv"))
     assert imported.trace.arrival_time.tolist() == [0.0, 40.0]

@@ -41,6 +41,15 @@ def test_submissions_may_be_seconds(tmp_path: Path) -> None:
     assert read_trace(log(tmp_path, row.format(70), row.format(20))).arrival_time.tolist() == [0.0, 50.0]
 
 
+def test_measured_use_of_gpus_is_in_percent(tmp_path: Path) -> None:
+    rows = [f"{row},{used}" for row, used in zip(JOBS, ("35.5", "", "80"), strict=True)]
+    trace = read_trace(log(tmp_path, *rows, header=f"{HEADER},gpu_util"))
+    assert np.isnan(trace.gpu_utilization[0])
+    assert trace.gpu_utilization[1] == 0.355
+    with pytest.raises(InputError, match=r"cluster_full_log.csv:2: field 'gpu_util'.*at most 1"):
+        read_trace(log(tmp_path, f"{JOBS[0]},180", header=f"{HEADER},gpu_util"))
+
+
 def test_predictions_by_job_id(tmp_path: Path) -> None:
     path, predictions = log(tmp_path, *JOBS), tmp_path / "lgb.csv"
     predictions.write_text("job_id,priority\n907,-3\n905,12.5\n1,7\n")

@@ -150,6 +150,7 @@ _DEFAULTS: dict[str, object] = {
     "partition": "",
     "category": "",
     "gpu_fraction": 1.0,
+    "gpu_utilization": np.nan,
     "recorded_start_seconds": np.nan,
     "recorded_end_seconds": np.nan,
 }

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from allocator.cli.options.groups import option_groups
+from allocator.cli.options.profiler import ProfilerOption, profile_first, told
 from allocator.cli.options.runs import RunOptions
 from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
@@ -47,6 +48,7 @@ def simulate_command(
         int, typer.Option("--checkpoint-every", help="Rounds between checkpoints.", min=1)
     ] = 2000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    profiler: ProfilerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a policy over a trace, round by round.
@@ -61,19 +63,26 @@ def simulate_command(
     label = variants[0].label
     runs = run.runs(variants)
     workload = runs.workload(runs.read(trace))
+    profiled = None if profiler is None else profile_first(profiler, workload, runs.cluster, runs.policies[0])
+    if profiled is not None:
+        workload, runs.cluster = profiled.left, profiled.cluster
     kept = {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "resume": resume}
     with policy_progress([label]) as progress:
         result = runs.simulate(workload, runs.policies[0], progress(label), label=variants[0].run_label, **kept)
     summary = save_result(result, out)
+    (out / "profiler.csv").unlink(missing_ok=True)  # that of a run which was here before
+    of_profiler = None if profiled is None else profiled.save(result, out)
     warn_of_fallbacks(result)
     if as_json:
-        print_json(summary)
+        print_json(summary if of_profiler is None else summary | {"profiler": of_profiler})
         return
     screen = console()
     title = f"{Path(source_of(trace)).name} on {runs.cluster}"
     screen.print(comparison_table([summary], title=title, width=screen.width))
     for line in extra_figures(summary):
         screen.print(line)
+    if of_profiler is not None:
+        screen.print(told(of_profiler))
     if summary.get("by_partition"):
         screen.print(parts_table([summary], BREAKDOWNS["by_partition"]))
     if summary.get("by_entity"):

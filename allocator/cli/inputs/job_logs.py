@@ -50,6 +50,9 @@ def import_command(
     user: Annotated[str | None, _column("user", "Who submitted it.")] = None,
     model: Annotated[str | None, _column("model", "What it trains: the job type.")] = None,
     fraction: Annotated[str | None, _column("fraction", "Share of each GPU, at most 1; not used yet.")] = None,
+    utilization: Annotated[
+        str | None, _column("utilization", "How much of its GPUs it used: percent, or shares up to 1.")
+    ] = None,
     priority: Annotated[str | None, _column("priority", "Its weight, above 0.")] = None,
     deadline: Annotated[str | None, _column("deadline", "When it should be done, on the clock of --submit.")] = None,
     partition: Annotated[str | None, _column("partition", "The partition or queue that it was submitted to.")] = None,
@@ -88,8 +91,8 @@ def import_command(
     capacity = None if cluster is None else make_cluster(cluster, None).gpus
     fields = {
         "submit": submit, "duration": duration, "gpus": gpus, "user": user, "model": model, "priority": priority,
-        "deadline": deadline, "partition": partition, "steps": steps, "fraction": fraction, "start": start, "end": end,
-        "state": state,
+        "deadline": deadline, "partition": partition, "steps": steps, "fraction": fraction,
+        "utilization": utilization, "start": start, "end": end, "state": state,
     }  # fmt: skip
     imported = import_log(
         log,

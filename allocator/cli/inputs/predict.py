@@ -118,7 +118,7 @@ def predict_command(
         jobs,
         _durations(jobs, throughputs, accelerator),
         None if columns is None else _columns(columns, len(jobs)),
-        0.0 if origin is None else _since_monday(origin),
+        0.0 if origin is None else since_monday(origin),
     )
     seconds = refit * _DAY
     if given is not None:
@@ -177,7 +177,7 @@ def _columns(path: Path, n_jobs: int) -> Columns:
     return Columns.from_frame(frame.drop(columns="job_id").iloc[np.argsort(ids)], reader.source, first_line)
 
 
-def _since_monday(text: str) -> float:
+def since_monday(text: str) -> float:
     """Seconds from the last Monday at midnight to a date, on its own clock."""
     try:
         date = datetime.fromisoformat(text)

@@ -23,9 +23,9 @@ ClusterOption = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="GPUs by accelerator type, or a CSV file that describes the cluster; if omitted the preset's, usually "
-        "v100:36,p100:36,k80:36.",
-        metavar="TYPE:COUNT,...|FILE",
+        help="GPUs by accelerator type, or a CSV file that describes the cluster, of Helios with @DAY behind its name; "
+        "if omitted the preset's, usually v100:36,p100:36,k80:36.",
+        metavar="TYPE:COUNT,...|FILE[@DAY]",
     ),
 ]
 ServersOption = Annotated[

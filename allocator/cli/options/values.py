@@ -41,16 +41,22 @@ MOST_NAMED = 3
 def make_cluster(text: str, gpus_per_server: str | None, accelerator: str | None = None) -> Cluster:
     """Cluster of ``--cluster`` and ``--gpus-per-server``; it has at least one GPU.
 
-    `accelerator` is the type of a cluster that a file describes.
+    `accelerator` is the type of a cluster that a file describes; behind its name ``@DAY`` may follow, where it has the
+    GPUs of several days.
     """
-    if ":" not in text and text.lower().removesuffix(".gz").endswith(".csv"):
+    path, _, day = text.partition("@") if _names_table(text.partition("@")[0]) else (text, "", "")
+    if _names_table(path):
         if gpus_per_server is not None:
-            raise InputError("--gpus-per-server", found=gpus_per_server, expected=f"nothing, as {text} says it")
-        return read_cluster(text, accelerator)
+            raise InputError("--gpus-per-server", found=gpus_per_server, expected=f"nothing, as {path} says it")
+        return read_cluster(path, accelerator, day=day or None)
     cluster = Cluster.parse(text, gpus_per_server)
     if cluster.total_gpus == 0:
         raise InputError("--cluster", found=text, expected="at least one GPU")
     return cluster
+
+
+def _names_table(text: str) -> bool:
+    return ":" not in text and text.lower().removesuffix(".gz").endswith(".csv")
 
 
 def read_jobs(

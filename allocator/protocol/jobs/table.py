@@ -46,6 +46,7 @@ _SUBMITTED = (
     "entity",
     "user",
     "partition",
+    "gpu_utilization",
 )
 _PROGRESS = ("rates", "total_steps", "steps_done", "completion_time")
 _LEDGERS = ("isolated_seconds", "current_accelerator", "current_partner")
@@ -69,8 +70,8 @@ class JobTable:
     Attributes
     ----------
     ids : (N,) ids of the rows, ascending.
-    job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition : (N,) as in the trace;
-        times in seconds. Steps change with the batch size.
+    job_type, scale_factor, priority_weight, total_steps, arrival_time, entity, user, partition, gpu_utilization : (N,)
+        as in the trace; times in seconds. Steps change with the batch size.
     deadline : (N,) seconds on the clock, that of the trace or arrival_time + slo * duration; nan for a job without. A
         duration that the trace does not tell is that of its steps on v100 if the cluster has it and the job runs there,
         else on its fastest type.
@@ -106,6 +107,7 @@ class JobTable:
     entity: NDArray[np.object_]
     user: NDArray[np.object_]
     partition: NDArray[np.object_]
+    gpu_utilization: _Floats
     rates: _Floats
     steps_done: _Floats
     completion_time: _Floats
@@ -134,6 +136,7 @@ class JobTable:
         self.entity = trace.entity
         self.user = trace.user
         self.partition = trace.partition
+        self.gpu_utilization = trace.gpu_utilization
         self.membership = (
             None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
         )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.results.measures.fragmentation import Fragmentation
+from allocator.results.measures.gpu_utilization import gpu_utilization
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +25,9 @@ def accelerators_table(
 ) -> pd.DataFrame:
     """One row per accelerator type: accelerator, gpus, gpu_hours, gpu_hours_per_job (of the jobs that completed: what
     they had of this type, over their number), utilization (busy GPU time over GPU time up to the makespan),
-    loaded_utilization (the same from `start` to `end`), and the `Fragmentation` of the type, where it is known:
-    fragmentation, gang_fits_fraction, gang_blocked_fraction.
+    loaded_utilization (the same from `start` to `end`), gpu_utilization (what the jobs were measured to use of the GPUs
+    of the type from `start` to `end`; only where that is known of a job), and the `Fragmentation` of the type, where it
+    is known: fragmentation, gang_fits_fraction, gang_blocked_fraction.
 
     Parameters
     ----------
@@ -49,6 +51,9 @@ def accelerators_table(
         "utilization": _parts(used, gpus * record.makespan),
         "loaded_utilization": _parts(loaded, gpus * (end - start)),
     }
+    measured = gpu_utilization(record, start, end)
+    if measured is not None:
+        columns["gpu_utilization"] = measured.by_pool
     if fragmentation is not None:
         columns |= {
             "fragmentation": fragmentation.share,

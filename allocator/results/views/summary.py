@@ -89,6 +89,9 @@ class Summary(Mapping[str, Any]):
     fragmentation : GPU time that was free on partly used servers, over all that was free, while jobs arrived.
     gang_fits_fraction, gang_blocked_fraction : part of that time in which a gang of 8 GPUs could have started, and in
         which it could not though 8 GPUs of the type were free; see `measures.fragmentation`.
+    gpu_utilization, busy_gpu_utilization, known_gpu_utilization : what jobs were measured to use of the GPUs, mean over
+        all GPUs while jobs arrived, and over those that jobs had; and the part of these of which it is known. Only
+        where the trace says it of a job; see `measures.gpu_utilization`.
     by_priority : rows of `SimulationResult.priorities`, where jobs differ in weight.
     by_size : one row per number of GPUs (1, 2-4, 5-8, 9-16, 17+), where jobs differ in it.
     by_user, by_partition : one row per user, and per partition (virtual cluster), where the jobs name theirs.
@@ -189,6 +192,9 @@ class Summary(Mapping[str, Any]):
     fragmentation: float | None = None
     gang_fits_fraction: float | None = None
     gang_blocked_fraction: float | None = None
+    gpu_utilization: float | None = None
+    busy_gpu_utilization: float | None = None
+    known_gpu_utilization: float | None = None
     by_priority: list[dict[str, Any]] | None = None
     by_size: list[dict[str, Any]] | None = None
     by_user: list[dict[str, Any]] | None = None

@@ -27,6 +27,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "world_size", "gpu",
     ),
     "fraction": ("gpu_fraction", "fraction_of_gpu", "gpu_share"),
+    "utilization": (
+        "gpu_util", "gpu_utilization", "gpu_utilisation", "avg_gpu_util", "average_gpu_util", "mean_gpu_util",
+        "gpu_util_percent", "gpu_utilization_percent", "gpu_util_pct",
+    ),
     "start": ("start", "start_time", "started", "started_at", "run_start", "begin_time"),
     "end": ("end", "end_time", "ended", "ended_at", "finish_time", "finished", "finished_at", "completed_at"),
     "user": ("user", "user_name", "username", "owner", "submitter", "submitted_by", "user_id", "uid"),

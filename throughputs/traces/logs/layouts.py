@@ -209,6 +209,7 @@ LAYOUTS: dict[str, Layout] = {
                 "duration": "seconds of tasks",
                 "gpus": "gpus",
                 "fraction": "share of each GPU",
+                "utilization": "share of its GPUs used",
                 "start": "first start",
                 "end": "last end",
                 "user": "user",

@@ -75,6 +75,7 @@ class ImportedLog:
             "user": self.trace.user != "",
             "partition": self.trace.partition != "",
             "gpu_fraction": self.trace.gpu_fraction != 1.0,
+            "gpu_utilization": ~np.isnan(self.trace.gpu_utilization),
             "recorded_start_seconds": ~np.isnan(self.trace.recorded_start_seconds),
             "recorded_end_seconds": ~np.isnan(self.trace.recorded_end_seconds),
         }

@@ -1,10 +1,13 @@
-"""The job log of Alibaba PAI 2020: a table of tasks, without a header, and a table of jobs beside it.
+"""The job log of Alibaba PAI 2020: a table of tasks, without a header, with tables of jobs and of sensors beside it.
 
     pai_task_table.csv  job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type
     pai_job_table.csv   job_name,inst_id,user,status,start_time,end_time
+    pai_sensor_table.csv  job_name,task_name,worker_name,inst_id,machine,gpu_name,cpu_usage,gpu_wrk_util,...
 
 The GPUs of a job are those of its tasks: instances times GPUs, which the table has in percent. The start of a job in
-the table of jobs is its submission. Times are in seconds, less a constant; they keep the time of day in China.
+the table of jobs is its submission. What a worker used of its GPUs, in percent of one GPU, is in the table of sensors,
+which may be absent; a job counts with the mean over its workers that are there, of the GPUs of their tasks. Times are
+in seconds, less a constant; they keep the time of day in China.
 
 Source: Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU Clusters",
 NSDI 2022 (alibaba/clusterdata, cluster-trace-gpu-v2020).
@@ -35,6 +38,10 @@ _TASK = (
     "gpu_type",
 )  # fmt: skip
 _JOB = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
+_SENSOR = (
+    "job_name", "task_name", "worker_name", "inst_id", "machine", "gpu_name", "cpu_usage", "gpu_wrk_util", "avg_mem",
+    "max_mem", "avg_gpu_wrk_mem", "max_gpu_wrk_mem", "read", "write", "read_count", "write_count",
+)  # fmt: skip
 _STATES = ("Terminated", "Running", "Failed", "Waiting")
 _PERCENT = 100.0
 
@@ -58,7 +65,8 @@ def pai_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[s
     """Columns of text of the jobs with a task, the line of the first task of each, and what there is to say of them.
 
     A job begins with the first of its tasks that have GPUs and ends with the last of them; its share of a GPU is that
-    of all its GPUs. The table of jobs is the file beside that of the tasks with ``job`` in its name for ``task``.
+    of all its GPUs. The tables of jobs and of sensors are the files beside that of the tasks with ``job`` or ``sensor``
+    in their names for ``task``.
 
     Raises
     ------
@@ -97,6 +105,7 @@ def pai_cells(text: str, source: str) -> tuple[Cells, NDArray[np.int64], tuple[s
     submission, user, note = _of_jobs(source, columns["job_name"])
     columns["submission"] = np.where(submission == "", columns["first start"], submission).astype(object)
     columns["user"] = user
+    columns["share of its GPUs used"] = _printed(_used(source, tasks, np.ceil(asked), pd.Index(names)))
     return columns, first + first_line, (note,) if note else ()
 
 
@@ -114,6 +123,36 @@ def _of_jobs(source: str, jobs: NDArray[np.object_]) -> tuple[NDArray[np.object_
     submission, user = (np.where(missing, "", table[name].to_numpy(dtype=object)) for name in ("start_time", "user"))
     note = f"jobs that the table of jobs lacks: {int(missing.sum()):,}" if missing.any() else ""
     return submission.astype(object), user.astype(object), note
+
+
+def _used(source: str, tasks: pd.DataFrame, gpus: NDArray[np.float64], jobs: pd.Index[str]) -> NDArray[np.float64]:
+    """(n,) what each of the jobs used of its GPUs, as a share; nan where the table of sensors has nothing.
+
+    A worker that used more than it had asked for, as jobs may that share GPUs, counts as one that used all of it.
+    """
+    import pandas as pd
+
+    path = Path(source)
+    beside = path.with_name(path.name.replace("task", "sensor"))
+    if beside == path or not beside.exists():
+        return np.full(len(jobs), np.nan)
+    keys = ["job_name", "task_name"]
+    with beside.open(encoding="utf-8") as lines:
+        head = lines.readline().rstrip("\r\n").split(",") == list(_SENSOR)
+    try:
+        # Larger than the other tables by far: three of its columns are kept.
+        read = pd.read_csv(
+            beside, header=0 if head else None, names=list(_SENSOR), usecols=[*keys, "gpu_wrk_util"], dtype=str
+        )
+    except ValueError as error:  # those of pandas are among them
+        raise InputError(str(beside), expected=f"{len(_SENSOR)} columns: {', '.join(_SENSOR)} ({error})") from error
+    asked = tasks[keys].assign(gpus=gpus).drop_duplicates(keys)
+    workers = read.merge(asked, on=keys)
+    used = pd.to_numeric(workers["gpu_wrk_util"], errors="coerce") / _PERCENT
+    known = (used >= 0) & (workers["gpus"] > 0)
+    some = workers.assign(used=np.minimum(used, workers["gpus"]))[known].groupby("job_name")[["used", "gpus"]].sum()
+    shares = (some["used"] / some["gpus"]).reindex(jobs)
+    return shares.to_numpy(dtype=np.float64)
 
 
 def _table(text: str, source: str, columns: Sequence[str]) -> tuple[pd.DataFrame, int]:

@@ -29,6 +29,8 @@ _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")
 SLURM_PRIORITY = "Priority"
 """Column of sacct: the place of a job in the queue, which is no weight."""
 
+_PERCENT = 100.0
+
 _SAMPLE = 1000
 """By so many cells it is told whether durations are numbers."""
 
@@ -78,7 +80,7 @@ class Rows:
         self._drop(self.log.too_long, "more cells than the header", first, expected)
         submitted = self._time("submit", "no submission")
         running = self._states()
-        gpus, fraction = self._gpus(), self._fraction()
+        gpus, fraction, utilization = self._gpus(), self._fraction(), self._utilization()
         seconds = self._seconds(running)
         steps = self._steps(seconds)
         priority = self._priority()
@@ -105,6 +107,7 @@ class Rows:
             "user": self._text("user")[kept],
             "partition": self._text("partition")[kept],
             "gpu_fraction": fraction[kept],
+            "gpu_utilization": utilization[kept],
             "recorded_start_seconds": np.round(started - self.origin, 6),
             "recorded_end_seconds": np.round(ended - self.origin, 6),
         }
@@ -193,6 +196,22 @@ class Rows:
         expected = "a share above 0, at most 1"
         self._drop(~((share > 0) & (share <= 1)), "unreadable share of a GPU", self.columns["fraction"].name, expected)
         return share
+
+    def _utilization(self) -> _Floats:
+        """(N,) how much of its GPUs a job used, as a share; nan where the log does not say.
+
+        Figures are percent, or shares where none of the log is above 1.
+        """
+        if "utilization" not in self.columns:
+            return np.full(len(self.is_job), np.nan)
+        cells, name = self._cells("utilization"), self.columns["utilization"].name
+        used, blank = numbers(cells, self.decimal_comma), is_blank(cells)
+        percent = bool((used[self.is_job] > 1).any())
+        share = used / _PERCENT if percent else used
+        self._drop(~((share >= 0) & (share <= 1)) & ~blank, "unreadable utilisation", name, "0 to 100 %, or a share")
+        if self.log.kind == "table" and not blank.all():
+            self.notes.append(f"utilisation of GPUs ({name}) is {'in percent' if percent else 'a share'}")
+        return np.where(blank, np.nan, share)
 
     def _recorded(self, kept: NDArray[np.intp], submitted: _Floats, seconds: _Floats) -> tuple[_Floats, _Floats]:
         """(K,) start and end of the jobs that are kept, on the clock; nan where the log does not say.

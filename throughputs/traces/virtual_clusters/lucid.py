@@ -1,12 +1,13 @@
 """The job log that Lucid is run on: Helios' log with a workload for each job, as a table with named columns.
 
     lucid   job_id user vc gpu_num submit_time duration dataset model batchsize amp [predicted_seconds]
-            [jobname cpu_num state speed gpu_util gmem_util gmem]
+            [gpu_util] [jobname cpu_num state speed gmem_util gmem]
 
 `submit_time` is a date or seconds; times count from the first submission. A job runs in its virtual cluster `vc`,
 which becomes its partition, for its logged `duration` (seconds) whatever its `state` is; jobs without GPUs are left
-out. Its type is named after its workload: ``ResNet50 on ImageNet (batch size 64, amp)``. What it was measured to do
-alone (`speed` and the three after it) goes with that workload and is not read from here.
+out. Its type is named after its workload: ``ResNet50 on ImageNet (batch size 64, amp)``. `gpu_util`, what the job was
+measured to use of its GPUs alone, is in percent. What else was measured (`speed`, `gmem_util`, `gmem`) goes with that
+workload and is not read from here.
 
 Source: Q. Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler for Deep Learning Training Jobs",
 ASPLOS 2023 (S-Lab-System-Group/Lucid).
@@ -30,6 +31,7 @@ __all__ = ["lucid"]
 
 _REQUIRED = ("vc", "gpu_num", "submit_time", "duration", "dataset", "model", "batchsize", "amp")
 _MEASURED = ("speed", "gpu_util", "gmem_util", "gmem")
+_PERCENT = 100.0
 _OTHERS = ("job_id", "user", "predicted_seconds", "jobname", "cpu_num", "state", *_MEASURED)
 
 
@@ -53,7 +55,10 @@ def lucid(frame: pd.DataFrame, source: str, first_line: int, time_unit: float | 
         columns["user"] = reader.text("user", empty="")
     if reader.has("predicted_seconds"):
         columns["predicted_seconds"] = reader.numbers("predicted_seconds", empty=np.nan)
+    if reader.has("gpu_util"):
+        columns["gpu_utilization"] = reader.numbers("gpu_util", empty=np.nan) / _PERCENT
     renamed = {
+        "gpu_utilization": "gpu_util",
         "scale_factor": "gpu_num",
         "total_steps": "duration",
         "arrival_time": "submit_time",

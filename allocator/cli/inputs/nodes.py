@@ -1,0 +1,212 @@
+"""``allocator nodes``: how many nodes might have slept while a trace ran, by a forecast of their use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from allocator.cli.inputs.predict import since_monday
+from allocator.cli.options.shared import JsonOption, TimeUnitOption, console, print_json
+from allocator.cli.options.values import check_other_file, named_values
+from allocator.conversion import convert_text, kinds_of
+from allocator.predictions.nodes import (
+    PUBLISHED_SLEEP,
+    NodeSleep,
+    SleepSettings,
+    jobs_that_wait,
+    known_ahead,
+    nodes_in_use,
+    put_to_sleep,
+    use_ahead,
+)
+from allocator.predictions.sleep_page import render_sleep_page
+from throughputs import InputError, Trace, read_trace
+from throughputs.errors import one_of
+from throughputs.files import write_frame, write_text
+from throughputs.predict.models import MODELS
+from throughputs.traces.logs.log import check_table_name
+
+_DAY = 86400.0
+_TRUTH = "truth"
+
+
+def nodes_command(
+    trace: Annotated[
+        Path, typer.Option("--trace", help="The jobs, with their durations; -: standard input.", metavar="FILE|-")
+    ],
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", help="Nodes of the cluster; the most in use if omitted.", metavar="COUNT", min=1),
+    ] = None,
+    gpus_per_node: Annotated[
+        int, typer.Option("--gpus-per-node", help="GPUs of each node.", metavar="COUNT", min=1)
+    ] = 8,
+    model: Annotated[
+        str, typer.Option("--model", help="Forecast: fast, interpretable, or truth (what came).", metavar="NAME")
+    ] = "fast",
+    learn: Annotated[
+        float, typer.Option("--learn", help="Days before the first forecast, in which none sleeps.", metavar="DAYS")
+    ] = 14.0,
+    rule: Annotated[
+        str,
+        typer.Option("--rule", help=f"Published settings: {', '.join(PUBLISHED_SLEEP)}.", metavar="NAME"),
+    ] = "Venus",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="One of the settings of the rule; may be repeated.", metavar="NAME=VALUE"),
+    ] = None,
+    bin_seconds: Annotated[
+        float, typer.Option("--bin", help="Nodes are put to sleep and woken every so often.", metavar="SECONDS")
+    ] = 600.0,
+    watts: Annotated[
+        float | None, typer.Option("--watts", help="What an idle node draws more than one that sleeps.", min=0)
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--origin", help="When second 0 of the trace was, for days of the week and hours.", metavar="DATE"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Nodes in use and awake by bin, to write: .csv or .parquet.", metavar="FILE"),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Page to write: nodes over time, and the figures.", metavar="FILE")
+    ] = None,
+    time_unit: TimeUnitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How many nodes might have slept, by a forecast of use, and who would have waited?
+
+    Idle nodes are put to sleep where use has fallen and is forecast to fall further, and woken when they are needed:
+    the rule of Helios (SC 2021). Jobs run as the trace recorded them, else from their arrival on, on as few nodes as
+    hold their GPUs. docs/prediction.md has more.
+    """
+    if out is not None:
+        check_table_name(out)
+    for option, path in (("--out", out), ("--report", report)):
+        if path is not None:
+            check_other_file(option, path, trace)
+    if out is not None and report is not None and report.absolute() == out.absolute():
+        raise InputError("--report", found=str(report), expected=f"another file than {out}, where the bins go")
+    chosen = _rule(rule, settings or [])
+    for option, value in (("--bin", bin_seconds), ("--learn", learn)):
+        if not (np.isfinite(value) and value > 0):
+            raise InputError(option, found=value, expected="above 0")
+    if model not in (*MODELS, _TRUTH):
+        raise InputError("--model", found=model, expected=one_of(model, (*MODELS, _TRUTH)))
+    offset = 0.0 if origin is None else since_monday(origin)
+    jobs = read_trace(trace, time_unit_seconds=time_unit)
+    start, end, recorded = _held(jobs)
+    used = nodes_in_use(start, end, jobs.scale_factor, gpus_per_node, bin_seconds=bin_seconds)
+    most = int(used.max(initial=0))
+    if nodes is not None and nodes < most:
+        expected = f"at least {most}, on which jobs ran at the same time"
+        raise InputError("--nodes", found=nodes, expected=expected)
+    first = round(learn * _DAY / bin_seconds)
+    if len(used) <= first + 1:
+        found = f"{len(used) * bin_seconds / _DAY:.1f} days"
+        raise InputError(trace, found=found, expected=f"more than the {learn:g} days of --learn")
+    soon, later = (
+        known_ahead(used, bins)
+        if model == _TRUTH
+        else use_ahead(used, bins, first=first, model=model, bin_seconds=bin_seconds, offset=offset)
+        for bins in (chosen.future, 2 * chosen.future)
+    )
+    total = most if nodes is None else nodes
+    kept = put_to_sleep(used[first:], total, soon[first:], later[first:], chosen, bin_seconds=bin_seconds)
+    begin = first * bin_seconds
+    wait = jobs_that_wait(start - begin, end - begin, jobs.scale_factor, gpus_per_node, kept)
+    figures = _figures(kept, int(wait.sum()), int((start >= begin).sum()), watts)
+    page = None if report is None else render_sleep_page(kept, figures, source=jobs.source, begin=begin)
+    if out is not None:
+        _write_bins(out, kept, begin)
+    if report is not None and page is not None:
+        write_text(report, page)
+    if as_json:
+        print_json(figures | {"model": model, "recorded_jobs": recorded})
+        return
+    for line in _lines(figures, jobs, recorded, out, report):
+        console().print(line, soft_wrap=True, highlight=False)
+
+
+def _rule(name: str, settings: Sequence[str]) -> SleepSettings:
+    """The published settings of that name with those that are set."""
+    if name not in PUBLISHED_SLEEP:
+        raise InputError("--rule", found=name, expected=one_of(name, tuple(PUBLISHED_SLEEP)))
+    kinds = kinds_of(SleepSettings)
+    changed: dict[str, Any] = {}
+    for setting, text in named_values("--set", settings).items():
+        if setting not in kinds:
+            known = tuple(each.name for each in fields(SleepSettings))
+            raise InputError("--set", field=setting, found=text, expected=one_of(setting, known))
+        changed[setting] = convert_text(text, kinds[setting], source="--set", field=setting)
+    return replace(PUBLISHED_SLEEP[name], **changed)
+
+
+def _held(jobs: Trace) -> tuple[Any, Any, int]:
+    """(N,) seconds at which each job began and ended to hold its GPUs, and how many of these were recorded."""
+    recorded = ~np.isnan(jobs.recorded_end_seconds)
+    start = np.where(recorded, jobs.recorded_start_seconds, jobs.arrival_time)
+    end = np.where(recorded, jobs.recorded_end_seconds, jobs.arrival_time + jobs.duration)
+    unknown = np.isnan(end)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        expected = "seconds, or a recorded end"
+        raise InputError(jobs.source, line=row + 1, field="duration", found="nothing", expected=expected)
+    return start, end, int(recorded.sum())
+
+
+def _figures(kept: NodeSleep, waited: int, started: int, watts: float | None) -> dict[str, Any]:
+    """The summary of the rule, who waited, and energy; None for what is not known."""
+    known = kept.summary()
+    summary = {name: None if value != value else value for name, value in known.items()}
+    saved = None if watts is None else known["node_hours_asleep"] * watts / 1000.0
+    return {
+        "nodes": kept.total,
+        **summary,
+        "jobs_that_waited": waited,
+        "jobs_started": started,
+        "energy_saved_kwh": saved,
+    }
+
+
+def _write_bins(path: Path, kept: NodeSleep, begin: float) -> None:
+    import pandas as pd
+
+    columns = {
+        "time": begin + np.arange(len(kept.awake)) * kept.bin_seconds,
+        "nodes_in_use": kept.used,
+        "nodes_awake": kept.awake,
+        "forecast_mean_use": kept.soon,
+    }
+    write_frame(path, pd.DataFrame(columns))
+
+
+def _lines(figures: dict[str, Any], jobs: Trace, recorded: int, out: Path | None, report: Path | None) -> list[str]:
+    def number(name: str, form: str = ",.1f", scale: float = 1.0) -> str:
+        return "-" if figures[name] is None else f"{figures[name] * scale:{form}}"
+
+    how = f"{recorded:,} of {len(jobs):,} jobs as recorded, the others from their arrival on"
+    if recorded in (0, len(jobs)):
+        how = "jobs as recorded" if recorded else "jobs run from their arrival on"
+    lines = [
+        f"{jobs.source}: {figures['nodes']:,} nodes, {figures['days']:.1f} days ({how})",
+        f"  nodes asleep          {number('nodes_asleep')} on average, "
+        f"{number('node_hours_asleep', ',.0f')} node hours",
+        f"  changes a day         {number('daily_changes')}, upwards {number('daily_wakes')}",
+        f"  nodes in use          {number('utilization_before', '.1f', 100)} % of all, "
+        f"{number('utilization_after', '.1f', 100)} % of those awake",
+        f"  jobs that had to wait {figures['jobs_that_waited']:,} of {figures['jobs_started']:,}, until nodes were up",
+        f"  error of the forecast {number('forecast_smape')} % (symmetric, 0 to 200)",
+    ]
+    if figures["energy_saved_kwh"] is not None:
+        lines.append(f"  energy saved          {number('energy_saved_kwh', ',.0f')} kWh")
+    lines += [f"Bins: {out}"] if out is not None else []
+    return lines + ([f"Page: {report}"] if report is not None else [])
