@@ -112,7 +112,12 @@ def _checked_step(
         return step
     if step.head_start is not None:
         _check_head_start(step, step.head_start, where)
-    if not _plainly_fits(rows, state):
+    if state.gpu_thousandths is not None:
+        _positions(rows.jobs, state, where, "jobs")
+        rows = rows.with_fractions(state.gpu_thousandths.take(rows.jobs))
+        rows.check(state.capacity, where)
+        step = PlanStep(rows, step.seconds, step.head_start)
+    elif not _plainly_fits(rows, state):
         _positions(rows.jobs, state, where, "jobs")
         rows.check(state.capacity, where)
     if len(rejected) and among_ids(rows.jobs, rejected).any():

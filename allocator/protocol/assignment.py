@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from allocator.fractions import WHOLE, taken_of
 from throughputs import InputError
 
 __all__ = ["Assignment", "among_ids", "within"]
@@ -35,18 +37,23 @@ class Assignment:
     pool : (K,) positions of the pools (accelerator types) of the cluster.
     gpus : (K,) GPUs of each row, at least 1.
     partner : (K,) the job on the same GPUs, -1 for none.
+    thousandths : (K,) of each of its GPUs that a row takes; None: all rows have their GPUs whole. The core fills it in
+        by what the jobs ask for: a policy need not say it.
 
     >>> both = Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[2, 2, 4], partner=[5, 3, -1])
     >>> both.gpus_used(2)
     array([2, 4])
     >>> both.among(np.array([5, 8])).partner
     array([-1, -1])
+    >>> Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[1, 1, 4]).with_fractions(np.array([250, 500, 1000])).gpus_used(2)
+    array([0.75, 4.  ])
     """
 
     jobs: _Ids
     pool: _Ids
     gpus: _Ids
     partner: _Ids
+    thousandths: _Ids | None = None
 
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
@@ -57,13 +64,14 @@ class Assignment:
         return cls(ids, pools, counts, _whole(partner, "partner"))
 
     @classmethod
-    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids) -> Assignment:
+    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids, thousandths: _Ids | None = None) -> Assignment:
         """Nobody shares, and nobody needs to look whether anybody does."""
         k = len(jobs)
         partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
         rows = object.__new__(cls)
         columns = rows.__dict__
         columns["jobs"], columns["pool"], columns["gpus"], columns["partner"] = jobs, pool, gpus, partner
+        columns["thousandths"] = thousandths
         columns["_shares_gpus"] = False
         return rows
 
@@ -89,29 +97,43 @@ class Assignment:
         """(K,) true once for each set of GPUs: jobs alone, and of two that share the lower id."""
         return np.asarray((self.partner < 0) | (self.jobs < self.partner))
 
+    def with_fractions(self, thousandths: _Ids) -> Assignment:
+        """The same rows, which take so many `thousandths` (K,) of each of their GPUs."""
+        return Assignment(self.jobs, self.pool, self.gpus, self.partner, thousandths)
+
     @property
-    def busy_gpus(self) -> int:
-        """GPUs taken in all; those that two jobs share count once."""
+    def gpus_taken(self) -> NDArray[Any]:
+        """(K,) GPUs that each row takes: whole numbers where all rows have their GPUs whole."""
+        return taken_of(self.gpus, self.thousandths)
+
+    @property
+    def busy_gpus(self) -> float:
+        """GPUs taken in all; those that two jobs share count once, fractions as such."""
+        if self.thousandths is not None:
+            return int((self.gpus * self.thousandths)[self.firsts].sum()) / WHOLE
         gpus = self.gpus[self.firsts] if self.shares_gpus else self.gpus
         return sum(gpus.tolist()) if len(gpus) <= _FEW else int(gpus.sum())
 
-    def gpus_used(self, pools: int) -> _Ids:
-        """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once."""
+    def gpus_used(self, pools: int) -> NDArray[Any]:
+        """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once, fractions as such."""
         rows = self.take(self.firsts) if self.shares_gpus else self
+        if rows.thousandths is not None:
+            return np.rint(np.bincount(rows.pool, rows.gpus * rows.thousandths, pools)) / WHOLE
         return np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Assignment:
         """Some of the rows."""
+        part = None if self.thousandths is None else self.thousandths[rows]
         if not self.shares_gpus:
-            return self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
-        return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows])
+            return self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows], part)
+        return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows], part)
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions."""
         if not self.shares_gpus:
-            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus)
+            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus, self.thousandths)
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
-        return Assignment(ids[self.jobs], self.pool, self.gpus, partner)
+        return Assignment(ids[self.jobs], self.pool, self.gpus, partner, self.thousandths)
 
     def among(self, live: _Ids) -> Assignment:
         """Without jobs that are not `live` (ascending ids); who shared with one of them is alone."""
@@ -121,7 +143,7 @@ class Assignment:
         kept = self.take(there)
         if not self.shares_gpus:
             return kept
-        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, live), kept.partner, -1))
+        return replace(kept, partner=np.where(among_ids(kept.partner, live), kept.partner, -1))
 
     def without(self, gone: _Ids) -> Assignment:
         """Without the jobs that are `gone` (ids); who shared with one of them is alone."""
@@ -132,7 +154,7 @@ class Assignment:
         kept = self.take(there)
         if not self.shares_gpus:
             return kept
-        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, away), -1, kept.partner))
+        return replace(kept, partner=np.where(among_ids(kept.partner, away), -1, kept.partner))
 
     def in_pairs(self) -> Assignment:
         """The same rows, two jobs that share following each other, the lower one first, where the lower one stood."""
@@ -160,7 +182,7 @@ class Assignment:
             raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected())
         if self.shares_gpus:
             self._check_pairs(source)
-        if pools == 1 and not self.shares_gpus:
+        if pools == 1 and not self.shares_gpus and self.thousandths is None:
             fits = self.gpus.sum() <= capacity[0]
         else:
             fits = not np.count_nonzero(self.gpus_used(pools) > capacity)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
+from allocator.fractions import GpuFractions, taken_of
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take, where_allowed
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
@@ -81,6 +82,7 @@ class JobTable:
         else on its fastest type.
     predicted_seconds : (N,) as in the trace; the length of the job on its fastest type where that has no prediction.
     deadline_options : the deadlines of each job with their values; where the trace has none, `deadline` alone, worth 1.
+    fractions : what the jobs ask for of each of their GPUs; None: all of them have their GPUs whole.
     rates : (N, M) steps/s, as measured or profiled.
     membership : entities and whose each job is, or None; jobs in entities rank by their position.
     steps_done : (N,) steps trained so far; written by the world.
@@ -139,6 +141,7 @@ class JobTable:
         self.entity = trace.entity
         self.user = trace.user
         self.partition = trace.partition
+        self.fractions = GpuFractions.of_trace(trace)
         self.membership = (
             None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
         )
@@ -216,8 +219,10 @@ class JobTable:
         Raises
         ------
         InputError
-            A job of `later` arrives before the last one of this table.
+            A job of `later` arrives before the last one of this table, or is the first to ask for a fraction of a GPU.
         """
+        if later.fractions is not None and self.fractions is None:
+            later.fractions.check(later.scale_factor, "no job before it shares its GPU")
         if len(self) and len(later) and later.arrival_time[0] < self.arrival_time[-1]:
             raise InputError(
                 "jobs to submit",
@@ -232,6 +237,8 @@ class JobTable:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
         for name, column in self.columns.items():
             self.columns[name] = np.concatenate([column, np.full(len(later), self._fill[name])])
+        if self.fractions is not None:
+            self.fractions = self.fractions.joined(later.fractions, len(later))
         if self.colocation is not None and later.colocation is not None:
             self.colocation = appended(self.colocation, later.colocation)
         if self.configurations is not None and later.configurations is not None:
@@ -260,6 +267,8 @@ class JobTable:
             setattr(self, name, getattr(self, name)[kept])
         for name, column in self.columns.items():
             self.columns[name] = column[kept]
+        if self.fractions is not None:
+            self.fractions = self.fractions.take(kept)
         if self.colocation is not None:
             self.colocation = take(self.colocation, kept, range(len(kept)), all_groups=True)
         if self.configurations is not None:
@@ -334,6 +343,17 @@ class JobTable:
         """(N,) whether any type of the cluster can run the job at all."""
         runnable: NDArray[np.bool_] = np.any(self.rates > 0, axis=1)
         return runnable
+
+    @property
+    def gpus_taken(self) -> NDArray[Any]:
+        """(N,) GPUs that each job takes when it runs: its scale factor, less where it asks for a fraction."""
+        return taken_of(self.scale_factor, None if self.fractions is None else self.fractions.thousandths)
+
+    def with_fractions(self, rows: Assignment) -> Assignment:
+        """The `rows`, whose jobs are ids, with the fractions that they ask for."""
+        if self.fractions is None:
+            return rows
+        return rows.with_fractions(self.fractions.thousandths.take(self.rows(rows.jobs)))
 
     @property
     def steps_remaining(self) -> _Floats:
@@ -414,6 +434,11 @@ class _Behind:
         kept = self.table.columns.get(name)
         return np.zeros(len(self.at)) if kept is None else kept.take(self.at)
 
+    def thousandths(self) -> _Ids | None:
+        """(n,) what the jobs ask for of each of their GPUs; None where all have them whole."""
+        fractions = self.table.fractions
+        return None if fractions is None else fractions.thousandths.take(self.at)
+
     def deadline_options(self) -> DeadlineOptions | None:
         """All deadlines of the jobs."""
         return self.table.deadline_options.take(self.at) if Need.DEADLINE_OPTIONS in self.needs else None
@@ -456,6 +481,8 @@ _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "predicted_seconds": lambda behind, _: behind.column("predicted_seconds"),
     "rates": lambda behind, _: behind.column("rates"),
     "scale_factors": lambda behind, _: behind.column("scale_factor"),
+    "gpu_thousandths": lambda behind, _: behind.thousandths(),
+    "gpus_taken": lambda _, state: taken_of(state.scale_factors, state.gpu_thousandths),
     "throughputs": lambda behind, state: ThroughputMatrix.trusted(
         state.rates,
         jobs=behind.active.tolist(),
@@ -502,9 +529,10 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
     """Who of the active jobs runs as what, by position."""
     if running is None or not len(active):
         return Assignment.none()
-    if running.shares_gpus:
+    if running.shares_gpus or running.thousandths is not None:
         still = running.among(active)
-        return Assignment(_positions(still.jobs, active), still.pool, still.gpus, _positions(still.partner, active))
+        jobs, partner = _positions(still.jobs, active), _positions(still.partner, active)
+        return Assignment(jobs, still.pool, still.gpus, partner, still.thousandths)
     position = active.searchsorted(running.jobs)
     there = active.take(position, mode="clip") == running.jobs
     if np.count_nonzero(there) == len(there):

@@ -32,6 +32,10 @@ ServersOption = Annotated[
     str | None,
     typer.Option("--gpus-per-server", help="GPUs in one server of each type; 1 if omitted.", metavar="TYPE:COUNT,..."),
 ]
+WholeGpusOption = Annotated[
+    bool,
+    typer.Option("--whole-gpus", help="Jobs that ask for a fraction of a GPU have it whole, under any policy."),
+]
 ThroughputsOption = Annotated[
     Path | None,
     typer.Option(
