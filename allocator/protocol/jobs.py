@@ -396,7 +396,8 @@ class JobTable:
         Columns are read when the policy asks for them, and must be read before the table changes.
         """
         behind = _Behind(self, active, self.rows(active), clock, cluster, gpu_prices, needs, running)
-        return ClusterState.on_demand(cluster, clock, _SOURCES, behind)
+        fractions = None if self.fractions is None else self.fractions.thousandths.take(behind.at)
+        return ClusterState.on_demand(cluster, clock, _SOURCES, behind, fractions)
 
 
 @dataclass(slots=True, eq=False)
@@ -433,11 +434,6 @@ class _Behind:
         """(n,) a column that is kept for some runs only; zeros where it is not."""
         kept = self.table.columns.get(name)
         return np.zeros(len(self.at)) if kept is None else kept.take(self.at)
-
-    def thousandths(self) -> _Ids | None:
-        """(n,) what the jobs ask for of each of their GPUs; None where all have them whole."""
-        fractions = self.table.fractions
-        return None if fractions is None else fractions.thousandths.take(self.at)
 
     def deadline_options(self) -> DeadlineOptions | None:
         """All deadlines of the jobs."""
@@ -481,8 +477,6 @@ _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
     "predicted_seconds": lambda behind, _: behind.column("predicted_seconds"),
     "rates": lambda behind, _: behind.column("rates"),
     "scale_factors": lambda behind, _: behind.column("scale_factor"),
-    "gpu_thousandths": lambda behind, _: behind.thousandths(),
-    "gpus_taken": lambda _, state: taken_of(state.scale_factors, state.gpu_thousandths),
     "throughputs": lambda behind, state: ThroughputMatrix.trusted(
         state.rates,
         jobs=behind.active.tolist(),

@@ -115,7 +115,6 @@ class ClusterState:
     starting_seconds : (N,) seconds until a job that runs begins to train, where starts take time.
     gpu_thousandths : (N,) what each job asks for of each of its GPUs; None where all jobs have their GPUs whole, as
         they do under policies that are not `Policy.gpu_fractions`.
-    gpus_taken : (N,) GPUs that each job takes when it runs: its scale factor, or the fraction that it asks for.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
@@ -162,7 +161,6 @@ class ClusterState:
     deadlines: NDArray[np.float64]
     current_partner: NDArray[np.int64]
     gpu_thousandths: NDArray[np.int64] | None
-    gpus_taken: NDArray[Any]
     gpu_prices: NDArray[np.float64]
     run_seconds: NDArray[np.float64]
     gpu_seconds: NDArray[np.float64]
@@ -215,7 +213,6 @@ class ClusterState:
         self.cluster, self.throughputs, self.clock = cluster, throughputs, clock
         self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
         self.gpu_thousandths = gpu_thousandths
-        self.gpus_taken = taken_of(self.scale_factors, gpu_thousandths)
         self.colocation, self.membership, self.training = colocation, membership, training
         self.configurations, self.deadline_options = configurations, deadline_options
         self.job_types = job_types
@@ -268,7 +265,12 @@ class ClusterState:
 
     @classmethod
     def on_demand(
-        cls, cluster: Cluster, clock: float, sources: Mapping[str, Callable[[Any, ClusterState], Any]], behind: Any
+        cls,
+        cluster: Cluster,
+        clock: float,
+        sources: Mapping[str, Callable[[Any, ClusterState], Any]],
+        behind: Any,
+        gpu_thousandths: NDArray[np.int64] | None = None,
     ) -> ClusterState:
         """A state whose columns and views are read when a policy first asks for them.
 
@@ -285,6 +287,7 @@ class ClusterState:
             slot_seconds=0.0,
             restart_seconds=0.0,
             room_source=None,
+            gpu_thousandths=gpu_thousandths,
             _sources=sources,
             _behind=behind,
         )
@@ -342,7 +345,8 @@ class ClusterState:
         behind = self.__dict__.get("_behind")
         if behind is None:
             return self.subset(jobs)
-        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs))
+        parts = None if self.gpu_thousandths is None else self.gpu_thousandths.take(jobs)
+        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs), parts)
         part.rates_version = self.rates_version
         return part
 
@@ -406,7 +410,6 @@ class ClusterState:
         state = copy(self)
         state.__dict__.pop("packed", None)
         state.throughputs, state.rates, state.scale_factors = throughputs, throughputs.rates, throughputs.scale_factors
-        state.gpus_taken = taken_of(state.scale_factors, state.gpu_thousandths)
         state.colocation = colocation
         state._check_views()
         return state
@@ -446,6 +449,11 @@ class ClusterState:
         """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""
         fits = self.scale_factors[:, None] <= self.capacity[None, :]
         return np.where(fits, self.rates, 0.0)
+
+    @property
+    def gpus_taken(self) -> NDArray[Any]:
+        """(N,) GPUs that each job takes when it runs: its scale factor, or the fraction of one that it asks for."""
+        return taken_of(self.scale_factors, self.gpu_thousandths)
 
     @property
     def capacity(self) -> NDArray[np.int64]:

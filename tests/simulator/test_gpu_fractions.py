@@ -89,6 +89,39 @@ def test_service_first_counts_the_fraction() -> None:
     assert result.jobs["start_time"].tolist() == [0.0, 310.0, 10.0]
 
 
+def test_a_shorter_job_preempts_where_its_fraction_does_not_fit() -> None:
+    """0.5 for 10 s at t = 20 needs the GPU of the longer one of two that have 0.6 each."""
+    trace = jobs((0, 100, 0.6), (0, 200, 0.6), (20, 10, 0.5))
+    result = simulate(trace, "gpu:2", get_policy("srtf"), preset=FREE_STARTS)
+    assert result.jobs["completion_time"].tolist() == [100.0, 210.0, 30.0]
+    assert result.jobs["preemptions"].tolist() == [0, 1, 0]
+
+
+def test_attained_service_counts_the_fraction() -> None:
+    """Half a GPU for 100 s is 50 GPU seconds, the limit of the first queue; then the other two have their turn."""
+    trace = jobs((0, 200, 0.5), (0, 10, 0.6), (60, 10, 0.6))
+    policy = get_policy("tiresias", queue_limits=(50.0,), promote_after=None)
+    result = simulate(trace, "gpu:1", policy, preset=FREE_STARTS)
+    assert result.jobs["start_time"].tolist() == [0.0, 100.0, 110.0]
+    assert result.jobs["completion_time"].tolist() == [220.0, 110.0, 120.0]
+
+
+@pytest.mark.parametrize("policy", ["srtf", "tiresias", "sjf", "qssf"])
+def test_orders_complete_all_jobs_and_never_overfill(policy: str) -> None:
+    trace = random_jobs(11)
+    result = simulate(trace, Cluster({"gpu": 4}, {"gpu": 2}), get_policy(policy), preset=FREE_STARTS)
+    assert (result.jobs["status"] == "completed").all()
+    hours = trace.duration * trace.scale_factor * np.floor(trace.gpu_fraction * 1000 + 1e-6) / 1000
+    np.testing.assert_allclose(result.jobs["gpu_seconds"], hours, rtol=1e-9)
+    parts = np.floor(trace.gpu_fraction * 1000 + 1e-6).astype(int)
+    for time in result.rounds["start_time"].unique():
+        now = result.rounds[(result.rounds["start_time"] <= time) & (result.rounds["end_time"] > time)]
+        used = np.zeros(4, dtype=int)
+        for row in now.itertuples():
+            used[[int(gpu) for gpu in row.gpus.split()]] += parts[row.job_id]
+        assert used.max() <= 1000
+
+
 @pytest.mark.parametrize("backfill", ["off", "skip", "easy"])
 @pytest.mark.parametrize("placement", ["consolidated", "best_fit"])
 @pytest.mark.parametrize("seed", range(3))
