@@ -106,7 +106,7 @@ def test_attained_service_counts_the_fraction() -> None:
     assert result.jobs["completion_time"].tolist() == [220.0, 110.0, 120.0]
 
 
-@pytest.mark.parametrize("policy", ["srtf", "tiresias", "sjf", "qssf"])
+@pytest.mark.parametrize("policy", ["srtf", "tiresias", "tiresias_gittins", "sjf", "qssf"])
 def test_orders_complete_all_jobs_and_never_overfill(policy: str) -> None:
     trace = random_jobs(11)
     result = simulate(trace, Cluster({"gpu": 4}, {"gpu": 2}), get_policy(policy), preset=FREE_STARTS)

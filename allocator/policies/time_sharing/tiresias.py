@@ -96,7 +96,7 @@ class Tiresias(PlanPolicy):
 
         in order of   queue(s_i r_i),  then of turn            queue k:  limit_k <= s_i r_i < limit_(k+1)
 
-    s_i: GPUs of the gang, or the fraction of one that a job asks for; r_i: seconds that the job has trained. Discretised
+    s_i: GPUs of the gang, or the fraction of one that a job asks for; r_i: seconds that it has trained. Discretised
     two-dimensional least attained service, for which nothing need be known of how long jobs take. A new job is last in
     line in the first queue. One that reaches the limit of its queue is last in line in the next one, of several at once
     the largest gangs first, then those that arrived first. The line is walked through at every arrival, completion,
