@@ -156,7 +156,7 @@ def recorded_schedule(
     jobs.steps_done = np.where(done, jobs.total_steps, 0.0)
     priced = None if prices is None else price_table(prices, cluster.accelerators)
     truth = Truth(jobs.rates, jobs.scale_factor)
-    record = RunRecord(jobs, truth, cluster, list(_outcomes(trace, done, pool)), window, priced)
+    record = RunRecord(jobs, truth, cluster, list(_outcomes(trace, jobs, done, pool)), window, priced)
     settings: dict[str, Any] = chosen.as_dict() | {"trace": trace.source}
     if window is not None:
         settings["window"] = list(window)
@@ -187,14 +187,16 @@ def _pools(trace: Trace, cluster: Cluster, done: NDArray[np.bool_]) -> NDArray[n
     return np.asarray(allowed.argmax(axis=1), dtype=np.int64)
 
 
-def _outcomes(trace: Trace, done: NDArray[np.bool_], pool: NDArray[np.int64]) -> Iterator[StretchOutcome]:
+def _outcomes(
+    trace: Trace, jobs: JobTable, done: NDArray[np.bool_], pool: NDArray[np.int64]
+) -> Iterator[StretchOutcome]:
     """A lease for each job that ran."""
     ran = np.flatnonzero(done)
     ran = ran[np.argsort(trace.recorded_end_seconds[ran], kind="stable")]
     start, finish = trace.recorded_start_seconds[ran], trace.recorded_end_seconds[ran]
     gpus, steps = trace.scale_factor[ran], trace.total_steps[ran]
-    leases = Assignment.of(ran, pool[ran], gpus)
-    for stretch in stretches(trace.arrival_time[ran], finish, start, finish, gpus.astype(np.float64)):
+    leases = jobs.with_fractions(Assignment.of(ran, pool[ran], gpus))
+    for stretch in stretches(trace.arrival_time[ran], finish, start, finish, leases.gpus_taken.astype(np.float64)):
         rows = np.arange(stretch.ended.start, stretch.ended.stop)
         yield StretchOutcome(
             stretch.index,

@@ -16,11 +16,11 @@ class FreeGpus(Protocol):
     """The free GPUs of one pool."""
 
     @property
-    def count(self) -> int:
+    def count(self) -> float:
         """How many there are."""
 
-    def take(self, gpus: int) -> bool:
-        """Take as many for a gang, if it finds room; whether it does."""
+    def take(self, gpus: float) -> bool:
+        """Take as many for a gang, or less than one for a job that shares it, if it finds room; whether it does."""
 
     def give_back(self, gpus: tuple[int, ...]) -> None:
         """These ids are free from now on."""
@@ -29,10 +29,10 @@ class FreeGpus(Protocol):
 class CountedGpus:
     """A pool in which a gang finds room wherever as many GPUs are free."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: float) -> None:
         self.count = count
 
-    def take(self, gpus: int) -> bool:
+    def take(self, gpus: float) -> bool:
         """See FreeGpus."""
         if gpus > self.count:
             return False
@@ -71,12 +71,15 @@ class Room:
             known = self._pools[pool] = self._free_of(pool)
         return known
 
-    def free(self, pool: int) -> int:
-        """GPUs of the pool that are free."""
+    def free(self, pool: int) -> float:
+        """GPUs of the pool that are free; a whole number where nobody asks for a fraction of one."""
         return self._pool(pool).count
 
-    def take(self, pool: int, gpus: int) -> bool:
-        """Take GPUs of the pool for a gang of so many, as placement would; False: it finds no room, nothing changes."""
+    def take(self, pool: int, gpus: float) -> bool:
+        """Take GPUs of the pool for a gang of so many, as placement would; False: it finds no room, nothing changes.
+
+        Less than 1 is what a job takes that shares a GPU with others.
+        """
         return self._pool(pool).take(gpus)
 
     def give_back(self, job: int) -> None:

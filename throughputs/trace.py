@@ -70,7 +70,7 @@ class Trace:
     category : (N,) str, what a scheduler may choose: "adaptive" (GPUs and batch size), "scale-gpus" (GPUs up to its
         scale factor, at its batch size) or "rigid" (neither); empty where the trace does not say.
     gpu_fraction : (N,) share of each of its GPUs that the job asked for, above 0 and at most 1; 1 where the trace does
-        not say. It is told, not used: a job has its GPUs whole.
+        not say. Jobs with 1 GPU and fractions of at most one in sum share a GPU, under policies that carry that out.
     gpu_utilization : (N,) how much of its GPUs the job was measured to use while it ran, as a share, at least 0 and at
         most 1; nan where the trace does not say.
     recorded_start_seconds, recorded_end_seconds : (N,) when the job began and ended where it was logged, seconds from
@@ -410,6 +410,11 @@ class Trace:
             raise InputError(self.source, field=column, expected=f"jobs with their {column}")
         columns = {name: getattr(self, name) for name in self.column_names()}
         return Trace(**columns | {"entity": names}, source=self.source)
+
+    def with_whole_gpus(self) -> Trace:
+        """The same jobs, all of which have their GPUs whole, whatever fraction they asked for."""
+        columns = {name: getattr(self, name) for name in self.column_names()}
+        return Trace(**columns | {"gpu_fraction": None}, source=self.source)
 
     def at_load(self, factor: float) -> Trace:
         """The same jobs, arriving `factor` times as often: arrival times are divided by it.

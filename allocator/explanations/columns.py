@@ -26,6 +26,7 @@ class Jobs:
     ----------
     kind, status, entity : (N,) job type, how it ended, whose it is ("": nobody's).
     gpus, weight, steps, deadline : (N,) GPUs of its gang, priority weight, training steps, deadline (nan: none).
+    fraction : (N,) what it asks for of each of its GPUs, 1 for one that has them whole.
     arrival, completion : (N,) seconds; completion is nan where it did not complete.
     gone : (N,) when it was out of the cluster, seconds: completed, rejected or given up; inf: never.
     restart_gpu_seconds : (N,) GPU time that its starts took; nan where it is not known.
@@ -44,9 +45,15 @@ class Jobs:
     gone: _Floats
     restart_gpu_seconds: _Floats
     rates: _Floats
+    fraction: _Floats
 
     def __len__(self) -> int:
         return len(self.arrival)
+
+    def gpus_taken(self, job: int) -> float:
+        """GPUs that a job takes when it runs: a whole number, or the fraction of one that it asks for."""
+        gpus, fraction = int(self.gpus[job]), float(self.fraction[job])
+        return gpus if fraction == 1 else gpus * fraction
 
     @cached_property
     def served(self) -> NDArray[np.bool_]:
@@ -65,6 +72,7 @@ class Rows:
     until : (L,) when its GPUs were free for others, seconds: in rounds with the end of the round.
     job, pool, gpus, partner : (L,) who, on which type, on how many GPUs, with whom (-1: alone).
     share : (L,) share of the time of its type; 1 but in a world without rounds.
+    fraction : (L,) of each of its GPUs that it takes.
     steps : (L,) that it did.
     places : (L,) ids of its GPUs as text; "" where placement is off.
     """
@@ -78,6 +86,7 @@ class Rows:
     gpus: _Ints
     partner: _Ints
     share: _Floats
+    fraction: _Floats
     steps: _Floats
     places: NDArray[np.object_]
 
@@ -91,7 +100,7 @@ class Rows:
     @cached_property
     def weighted_gpus(self) -> _Floats:
         """(L,) GPUs that each row keeps busy: those that two jobs share count half for each, and shares of time too."""
-        return np.where(self.partner >= 0, 0.5, 1.0) * self.gpus * self.share
+        return np.where(self.partner >= 0, 0.5, 1.0) * self.gpus * self.share * self.fraction
 
 
 @dataclass(frozen=True, eq=False)

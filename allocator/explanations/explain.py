@@ -198,7 +198,7 @@ def _explanation(run: FinishedRun, job: int, since: float, until: float, at: flo
         job=job,
         job_type=str(jobs.kind[job]),
         entity=str(jobs.entity[job]),
-        gpus=int(jobs.gpus[job]),
+        gpus=jobs.gpus_taken(job),
         weight=float(jobs.weight[job]),
         status=str(jobs.status[job]),
         arrival=float(jobs.arrival[job]),
@@ -317,7 +317,7 @@ def _overview(run: FinishedRun) -> Overview:
         found.append(
             WaitingJob(
                 job=job,
-                gpus=int(jobs.gpus[job]),
+                gpus=jobs.gpus_taken(job),
                 entity=str(jobs.entity[job]),
                 waited=float(waited[job]),
                 start=wait.start,

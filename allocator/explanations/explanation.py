@@ -119,7 +119,7 @@ class Explanation:
     job: int
     job_type: str
     entity: str
-    gpus: int
+    gpus: float
     weight: float
     status: str
     arrival: float
@@ -155,7 +155,7 @@ class WaitingJob:
     """
 
     job: int
-    gpus: int
+    gpus: float
     entity: str
     waited: float
     start: float

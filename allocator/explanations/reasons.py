@@ -112,7 +112,7 @@ def stretches_of(
 
 
 def _by_free_gpus(run: FinishedRun, job: int, times: FreeTimes, usable: _Ints, k: int) -> str:
-    gang, free = run.jobs.gpus[job], times.free[k, usable]
+    gang, free = run.jobs.gpus_taken(job) - _ROUNDING, times.free[k, usable]
     if (free >= gang).any():
         return "left_out"
     missing = run.cluster.capacity[usable] - times.in_use[k, usable]
@@ -175,7 +175,7 @@ def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -
         if before is None:
             return by_free, ""
         if by_free == "left_out":
-            return "queue_blocked", f"job {before} needs {run.jobs.gpus[before]}"
+            return "queue_blocked", f"job {before} needs {run.jobs.gpus_taken(before):g}"
         return "ranked_behind", ""
     if (standing.left_at_turn[shared] > 0).any():
         return "gang_does_not_fit", ""

@@ -253,12 +253,12 @@ class EventReplay:
         table.steps_done = np.minimum(done, table.total_steps)
         table.columns = {
             "service_seconds": np.bincount(past.job, trained, n),
-            "service_gpu_seconds": np.bincount(past.job, trained * past.gpus, n),
+            "service_gpu_seconds": np.bincount(past.job, trained * past.gpus * past.fraction, n),
         }
         before = _by_job(past.take((past.finish >= clock) & (jobs.gone[past.job] > clock)))
         after = rows.take((rows.start <= clock) & (rows.finish > clock))
         active = np.flatnonzero((jobs.arrival <= clock) & (jobs.gone > clock))
-        running = Assignment(before.job, before.pool, before.gpus, before.partner)
+        running = table.with_fractions(Assignment(before.job, before.pool, before.gpus, before.partner))
         return Instant(clock, -1, True, table, active, running, None, np.unique(after.job))
 
     def hindrance(self, at: Instant, job: int) -> Hindrance | None:

@@ -102,6 +102,7 @@ def job_table(run: FinishedRun) -> JobTable:
         priority_weight=jobs.weight,
         deadline=jobs.deadline,
         entity=jobs.entity,
+        gpu_fraction=jobs.fraction,
         source=run.source,
     )
     given = run.settings.get("entities")

@@ -257,6 +257,7 @@ def _jobs(table: FrameReader, rates: FrameReader, cluster: Cluster) -> Jobs:
         gone=np.where(np.isnan(gone), np.inf, gone),
         restart_gpu_seconds=table.numbers("restart_gpu_seconds", empty=np.nan),
         rates=np.stack([rates.numbers(name) for name in cluster.accelerators], axis=1),
+        fraction=table.numbers("gpu_fraction") if table.has("gpu_fraction") else np.ones(n),
     )
 
 
@@ -284,6 +285,7 @@ def _rows(
         gpus=table.whole_numbers("gpu_count") if table.has("gpu_count") else jobs.gpus[job],
         partner=table.numbers("partner", empty=-1.0).astype(np.int64) if table.has("partner") else np.full(n, -1),
         share=table.numbers("share") if table.has("share") else np.ones(n),
+        fraction=jobs.fraction[job],
         steps=table.numbers("steps"),
         places=table.text("gpus", empty=""),
     )

@@ -47,7 +47,7 @@ def overview_text(overview: Overview) -> Iterator[RenderableType]:
         table.add_column("entity", overflow="fold")
     table.add_column("most of its longest wait", overflow="fold")
     for job in overview.longest:
-        cells = [str(job.job), str(job.gpus), _hours(job.waited), _hours(job.end - job.start), f"{job.start:,.0f}"]
+        cells = [str(job.job), f"{job.gpus:g}", _hours(job.waited), _hours(job.end - job.start), f"{job.start:,.0f}"]
         table.add_row(*cells, *[job.entity] * entities, REASONS[job.reason])
     yield table
     yield f"More: --job {overview.longest[0].job}"
@@ -100,7 +100,7 @@ def _sentence(told: Explanation, wait: Wait, reason: str) -> str:
     if reason == "gang_does_not_fit":
         least, most = min(s.least_free for s in mine), max(s.most_free for s in mine)
         free = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-        words += f": it needs {told.gpus}, and had at most {free} of one type"
+        words += f": it needs {told.gpus:g}, and had at most {free} of one type"
     elif reason == "excluded":
         words += f" of {_gpus(told.gpus)}"
     texts = list(dict.fromkeys(stretch.text for stretch in mine if stretch.text))
@@ -196,8 +196,8 @@ def _jobs(count: int) -> str:
     return f"{count:,} job{'s' * (count != 1)}"
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count != 1)}"
+def _gpus(count: float) -> str:
+    return f"{count:g} of a GPU" if count < 1 else f"{count} GPU{'s' * (count != 1)}"
 
 
 def _hours(seconds: float) -> str:

@@ -112,11 +112,18 @@ def _checked_step(
         return step
     if step.head_start is not None:
         _check_head_start(step, step.head_start, where)
-    common = rows.common_with(state.running)
-    known = 0 if common is None else common.rows
-    if not _plainly_fits(rows, state):
-        _positions(rows.jobs[known:], state, where, "jobs")
-        rows.check(state.capacity, where, known)
+    known = 0
+    if state.gpu_thousandths is not None:
+        _positions(rows.jobs, state, where, "jobs")
+        rows = rows.with_fractions(state.gpu_thousandths.take(rows.jobs))
+        rows.check(state.capacity, where)
+        step = PlanStep(rows, step.seconds, step.head_start)
+    else:
+        common = rows.common_with(state.running)
+        known = 0 if common is None else common.rows
+        if not _plainly_fits(rows, state):
+            _positions(rows.jobs[known:], state, where, "jobs")
+            rows.check(state.capacity, where, known)
     if len(rejected) and among_ids(rows.jobs, rejected).any():
         found = np.intersect1d(rows.jobs, rejected).tolist()
         raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")

@@ -21,7 +21,9 @@ from allocator.cluster import Cluster
 from allocator.mechanism.executor import Executor, Step
 from allocator.mechanism.isolated import IsolatedTime
 from allocator.mechanism.placement.anew import PlacementAnew
+from allocator.mechanism.placement.fractions import FractionPlacement
 from allocator.mechanism.placement.placement import Placement
+from allocator.mechanism.placement.rounds import RoundPlacement
 from allocator.mechanism.plans import PlanBook
 from allocator.mechanism.rounds import RoundMechanism
 from allocator.mechanism.settings import MechanismSettings
@@ -103,9 +105,7 @@ class DecisionCore:
         self.next_price_change = 0.0 if watched else np.inf
         self._executor = _executor(policy, cluster, jobs, settings, seed, ideal)
         self._isolated = IsolatedTime(jobs, cluster)
-        self._placement = (
-            None if settings.placement == "off" or ideal else self._executor.placement(cluster, settings.placement)
-        )
+        self._placement = self._placed_by(settings, ideal)
         every = settings.decide_every_seconds
         self._period = policy.period_seconds if every is None else min(every, policy.period_seconds)
         self._triggers = policy.triggers.value
@@ -119,6 +119,15 @@ class DecisionCore:
         # Ids of those who have left since `_running` was decided.
         self._left: list[int] = []
         self._held: tuple[tuple[int, ...], ...] = ()
+
+    def _placed_by(
+        self, settings: MechanismSettings, ideal: bool
+    ) -> Placement | PlacementAnew | RoundPlacement | FractionPlacement | None:
+        """What places the rows of this policy; None where nobody does."""
+        rule = "off" if ideal else settings.placement
+        if self.jobs.fractions is not None:
+            return FractionPlacement.under(self.policy, self.cluster, rule, self.jobs)
+        return None if rule == "off" else self._executor.placement(self.cluster, rule)
 
     def arrive(self, jobs: ArrayLike) -> None:
         """Jobs of the table (ids) arrived."""
@@ -167,7 +176,7 @@ class DecisionCore:
         if self.keeps_service:
             columns = self.jobs.columns
             columns["service_seconds"][at] += seconds
-            columns["service_gpu_seconds"][at] += seconds * rows.gpus
+            columns["service_gpu_seconds"][at] += seconds * rows.gpus_taken
 
     @property
     def asked_at(self) -> float:
@@ -257,6 +266,8 @@ class DecisionCore:
         state.upcoming = UpcomingRounds(self._rounds, self.settings.round_seconds)
         if isinstance(self._placement, Placement):
             state.room_source = partial(self._room, self._placement, active, self._left)
+        elif isinstance(self._placement, FractionPlacement):
+            state.room_source = partial(self._placement.room, active, self._running)
         state = state.after(self.allocation)
         yield state
         answer = self._executor.ask(self.policy, state, active)
@@ -288,7 +299,7 @@ class DecisionCore:
             if same and last[1].before is last[1].assignment:
                 return last[1]
             gpus, assignment, head_start = last[1].gpus, last[1].assignment, last[1].head_start
-        elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew):
+        elif step.interruptible and isinstance(self._placement, Placement | PlacementAnew | FractionPlacement):
             # A round is written down with all its GPUs; of a step that may be short only what changes.
             change = self._placement.place_changes(assignment, step.hold)
             assignment = change.next
@@ -341,7 +352,7 @@ class DecisionCore:
         for name in ("active", "decisions", "policy_calls", "policy_seconds", "next_price_change"):
             setattr(self, name, state[name])
         self._news, self._asked_at, self._rounds = state["news"], state["asked_at"], state["rounds"]
-        self._running = Assignment(*state["running"])
+        self._running = self.jobs.with_fractions(Assignment(*state["running"]))
         self._left = self._running.jobs[~among_ids(self._running.jobs, self.active)].tolist()
         self._executor.restore(state["executor"])
         self._isolated.restore(state["isolated"])
@@ -362,6 +373,7 @@ class DecisionCore:
 
     def adopt(self, running: Assignment, gpus: Sequence[tuple[int, ...]]) -> None:
         """The (K,) rows `running` of active jobs hold these GPUs (ids, ascending) already."""
+        running = self.jobs.with_fractions(running)
         self._running, self._left, self._held, self._last = running, [], tuple(gpus), None
         if self._placement is not None:
             self._placement.adopt(running, gpus)

@@ -151,7 +151,7 @@ class PlanBook(Executor[PlanPolicy]):
             self._memory.restore(state["memory"])
         self._gone = state["gone"]
         self._steps = [
-            Step(Assignment(*rows), seconds, not self._in_rounds, head_start=ahead)
+            Step(self._table.with_fractions(Assignment(*rows)), seconds, not self._in_rounds, head_start=ahead)
             for rows, seconds, ahead in zip(state["rows"], state["seconds"], state["head_start"], strict=True)
         ]
         if self._steps:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from allocator.fractions import WHOLE, taken_of
 from throughputs import InputError
 
 __all__ = ["Assignment", "Common", "among_ids", "within"]
@@ -60,6 +61,8 @@ class Assignment:
     pool : (K,) positions of the pools (accelerator types) of the cluster.
     gpus : (K,) GPUs of each row, at least 1.
     partner : (K,) the job on the same GPUs, -1 for none.
+    thousandths : (K,) of each of its GPUs that a row takes; None: all rows have their GPUs whole. The core fills it in
+        by what the jobs ask for: a policy need not say it.
 
     >>> both = Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[2, 2, 4], partner=[5, 3, -1])
     >>> both.gpus_used(2)
@@ -74,12 +77,15 @@ class Assignment:
     >>> after = before.without(np.array([5])).followed_by(Assignment.of([9], pool=[0], gpus=[1]))
     >>> after.jobs, after.common_with(before)
     (array([3, 8, 9]), Common(rows=2, kept=array([ True, False,  True])))
+    >>> Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[1, 1, 4]).with_fractions(np.array([250, 500, 1000])).gpus_used(2)
+    array([0.75, 4.  ])
     """
 
     jobs: _Ids
     pool: _Ids
     gpus: _Ids
     partner: _Ids
+    thousandths: _Ids | None = None
 
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
@@ -90,13 +96,14 @@ class Assignment:
         return cls(ids, pools, counts, _whole(partner, "partner"))
 
     @classmethod
-    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids) -> Assignment:
+    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids, thousandths: _Ids | None = None) -> Assignment:
         """Nobody shares, and nobody needs to look whether anybody does."""
         k = len(jobs)
         partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
         rows = object.__new__(cls)
         columns = rows.__dict__
         columns["jobs"], columns["pool"], columns["gpus"], columns["partner"] = jobs, pool, gpus, partner
+        columns["thousandths"] = thousandths
         columns["_shares_gpus"] = False
         return rows
 
@@ -122,37 +129,54 @@ class Assignment:
         """(K,) true once for each set of GPUs: jobs alone, and of two that share the lower id."""
         return np.asarray((self.partner < 0) | (self.jobs < self.partner))
 
+    def with_fractions(self, thousandths: _Ids) -> Assignment:
+        """The same rows, which take so many `thousandths` (K,) of each of their GPUs."""
+        return Assignment(self.jobs, self.pool, self.gpus, self.partner, thousandths)
+
     @property
-    def busy_gpus(self) -> int:
-        """GPUs taken in all; those that two jobs share count once."""
+    def gpus_taken(self) -> NDArray[Any]:
+        """(K,) GPUs that each row takes: whole numbers where all rows have their GPUs whole."""
+        return taken_of(self.gpus, self.thousandths)
+
+    @property
+    def busy_gpus(self) -> float:
+        """GPUs taken in all; those that two jobs share count once, fractions as such."""
+        if self.thousandths is not None:
+            return int((self.gpus * self.thousandths)[self.firsts].sum()) / WHOLE
         gpus = self.gpus[self.firsts] if self.shares_gpus else self.gpus
         return sum(gpus.tolist()) if len(gpus) <= _FEW else int(gpus.sum())
 
-    def gpus_used(self, pools: int) -> _Ids:
-        """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once."""
+    def gpus_used(self, pools: int) -> NDArray[Any]:
+        """(M,) GPUs taken of each of `pools` pools; those that two jobs share count once, fractions as such."""
         rows = self.take(self.firsts) if self.shares_gpus else self
+        if rows.thousandths is not None:
+            return np.rint(np.bincount(rows.pool, rows.gpus * rows.thousandths, pools)) / WHOLE
         return np.bincount(rows.pool, rows.gpus, pools).astype(np.int64)
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Assignment:
         """Some of the rows."""
+        part = None if self.thousandths is None else self.thousandths[rows]
         if not self.shares_gpus:
-            some = self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
+            some = self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows], part)
             mark, common, kept = self._origin
             if mark is not None and isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
                 still = rows[:common]
                 if kept is not None:
-                    kept, still = kept.copy(), rows[:common]
+                    kept = kept.copy()
                     kept[kept] = still
                 some.__dict__["_from"] = mark, int(np.count_nonzero(still)), still if kept is None else kept
             return some
-        return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows])
+        return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows], part)
 
     def followed_by(self, rows: Assignment) -> Assignment:
         """These rows, and then others of other jobs."""
-        columns = [np.concatenate(both) for both in zip(self._columns, rows._columns, strict=True)]
+        jobs, pool, gpus, partner = map(np.concatenate, zip(self._columns, rows._columns, strict=True))
+        parts = None
+        if self.thousandths is not None or rows.thousandths is not None:
+            parts = np.concatenate([_parts(self), _parts(rows)])
         if self.shares_gpus or rows.shares_gpus:
-            return Assignment(*columns)
-        both = self._of_jobs_alone(*columns[:3])
+            return Assignment(jobs, pool, gpus, partner, parts)
+        both = self._of_jobs_alone(jobs, pool, gpus, parts)
         if self._origin[0] is not None:
             both.__dict__["_from"] = self._origin
         return both
@@ -191,9 +215,9 @@ class Assignment:
             going_on = mark.ids if kept is None else mark.ids.without(mark.ids.jobs[~kept])
             return going_on if rows == len(self) else going_on.followed_by(self.take(slice(rows, None)).named(ids))
         if not self.shares_gpus:
-            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus)
+            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus, self.thousandths)
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
-        return Assignment(ids[self.jobs], self.pool, self.gpus, partner)
+        return Assignment(ids[self.jobs], self.pool, self.gpus, partner, self.thousandths)
 
     def among(self, live: _Ids) -> Assignment:
         """Without jobs that are not `live` (ascending ids); who shared with one of them is alone."""
@@ -203,7 +227,7 @@ class Assignment:
         kept = self.take(there)
         if not self.shares_gpus:
             return kept
-        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, live), kept.partner, -1))
+        return replace(kept, partner=np.where(among_ids(kept.partner, live), kept.partner, -1))
 
     def without(self, gone: _Ids) -> Assignment:
         """Without the jobs that are `gone` (ids); who shared with one of them is alone."""
@@ -214,7 +238,7 @@ class Assignment:
         kept = self.take(there)
         if not self.shares_gpus:
             return kept
-        return Assignment(kept.jobs, kept.pool, kept.gpus, np.where(among_ids(kept.partner, away), -1, kept.partner))
+        return replace(kept, partner=np.where(among_ids(kept.partner, away), -1, kept.partner))
 
     def in_pairs(self) -> Assignment:
         """The same rows, two jobs that share following each other, the lower one first, where the lower one stood."""
@@ -255,7 +279,7 @@ class Assignment:
             raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected())
         if self.shares_gpus:
             self._check_pairs(source)
-        if pools == 1 and not self.shares_gpus:
+        if pools == 1 and not self.shares_gpus and self.thousandths is None:
             fits = self.gpus.sum() <= capacity[0]
         else:
             fits = not np.count_nonzero(self.gpus_used(pools) > capacity)
@@ -290,6 +314,11 @@ def _whole(values: ArrayLike, field: str) -> _Ids:
     if given.ndim != 1 or not numbers or (given != np.rint(given)).any():
         raise InputError("assignment", field=field, found=given.tolist(), expected="a list of whole numbers")
     return given.astype(np.int64, copy=False)
+
+
+def _parts(rows: Assignment) -> _Ids:
+    """(K,) thousandths of each GPU that the rows take."""
+    return np.full(len(rows), WHOLE) if rows.thousandths is None else rows.thousandths
 
 
 def within(numbers: _Ids, limit: int) -> bool:

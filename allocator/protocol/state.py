@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.fractions import WHOLE, Held, RoomForFractions, SummedFractions, taken_of
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import take, without_sharing
 from allocator.room import CountedGpus, Room
@@ -112,6 +113,8 @@ class ClusterState:
     unsaved_steps : (N,) steps since the last checkpoint of a real job that runs, which it would lose if it had no time
         to save them; zeros in the simulator, where who is preempted keeps its progress.
     starting_seconds : (N,) seconds until a job that runs begins to train, where starts take time.
+    gpu_thousandths : (N,) what each job asks for of each of its GPUs; None where all jobs have their GPUs whole, as
+        they do under policies that are not `Policy.gpu_fractions`.
     gpu_prices : (M,) dollars per GPU hour of each type now; ones where prices are not known.
     running : who runs as what at this moment, jobs as positions; nobody where nothing has been decided yet.
     colocation : what the jobs do when two of them share GPUs (`Need.COLOCATION`); None where it is not known. The
@@ -157,6 +160,7 @@ class ClusterState:
     slo_seconds: NDArray[np.float64]
     deadlines: NDArray[np.float64]
     current_partner: NDArray[np.int64]
+    gpu_thousandths: NDArray[np.int64] | None
     gpu_prices: NDArray[np.float64]
     run_seconds: NDArray[np.float64]
     gpu_seconds: NDArray[np.float64]
@@ -186,6 +190,7 @@ class ClusterState:
         throughputs: ThroughputMatrix | pd.DataFrame | Mapping[str, Any],
         *,
         clock: float = 0.0,
+        gpu_thousandths: NDArray[np.int64] | None = None,
         colocation: PackedColumns | None = None,
         job_types: NDArray[np.object_] | None = None,
         membership: Membership | None = None,
@@ -207,6 +212,7 @@ class ClusterState:
             raise InputError("cluster state", field="accelerators", found=throughputs.accelerators, expected=expected)
         self.cluster, self.throughputs, self.clock = cluster, throughputs, clock
         self.n_jobs, self.rates, self.scale_factors = throughputs.n_jobs, throughputs.rates, throughputs.scale_factors
+        self.gpu_thousandths = gpu_thousandths
         self.colocation, self.membership, self.training = colocation, membership, training
         self.configurations, self.deadline_options = configurations, deadline_options
         self.job_types = job_types
@@ -247,6 +253,7 @@ class ClusterState:
             expected = f"the {n} jobs and the types of the throughputs, in the same order"
             raise InputError("cluster state", field="colocation", found=found, expected=expected)
         for name, of_jobs in (
+            ("gpu_thousandths", self.gpu_thousandths),
             ("job_types", self.job_types),
             ("membership", None if self.membership is None else self.membership.of_job),
             ("training", None if self.training is None else self.training.rows),
@@ -258,7 +265,12 @@ class ClusterState:
 
     @classmethod
     def on_demand(
-        cls, cluster: Cluster, clock: float, sources: Mapping[str, Callable[[Any, ClusterState], Any]], behind: Any
+        cls,
+        cluster: Cluster,
+        clock: float,
+        sources: Mapping[str, Callable[[Any, ClusterState], Any]],
+        behind: Any,
+        gpu_thousandths: NDArray[np.int64] | None = None,
     ) -> ClusterState:
         """A state whose columns and views are read when a policy first asks for them.
 
@@ -275,6 +287,7 @@ class ClusterState:
             slot_seconds=0.0,
             restart_seconds=0.0,
             room_source=None,
+            gpu_thousandths=gpu_thousandths,
             _sources=sources,
             _behind=behind,
         )
@@ -305,11 +318,24 @@ class ClusterState:
             return self.room_source()
         rows = self.running
         free = (self.capacity - rows.gpus_used(len(self.capacity))).tolist()
+        if rows.thousandths is not None or self.gpu_thousandths is not None:
+            return self._room_in_sum(free)
         held = {
             job: (pool, tuple(range(gpus)))
             for job, pool, gpus in zip(rows.jobs.tolist(), rows.pool.tolist(), rows.gpus.tolist(), strict=True)
         }
         return Room(lambda pool: CountedGpus(free[pool]), held.__getitem__)
+
+    def _room_in_sum(self, free: list[float]) -> RoomForFractions:
+        """The room where jobs share GPUs in fractions, and it is not known which of them are on which GPU."""
+        rows = self.running
+        parts = np.full(len(rows), WHOLE) if rows.thousandths is None else rows.thousandths
+        columns = (rows.jobs, rows.pool, rows.gpus, parts)
+        held = {
+            job: Held(pool, tuple(range(gpus)), thousandths=part)
+            for job, pool, gpus, part in zip(*(column.tolist() for column in columns), strict=True)
+        }
+        return RoomForFractions(lambda pool: SummedFractions(free[pool]), held.__getitem__)
 
     def columns_of(self, jobs: NDArray[np.int64]) -> ClusterState:
         """The state of some jobs (positions, ascending), for their columns alone: nobody runs or shares in it.
@@ -321,7 +347,8 @@ class ClusterState:
             part = self.subset(jobs)
             part.ids = self.ids[jobs]
             return part
-        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs))
+        parts = None if self.gpu_thousandths is None else self.gpu_thousandths.take(jobs)
+        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs), parts)
         part.rates_version = self.rates_version
         return part
 
@@ -343,17 +370,19 @@ class ClusterState:
         position[jobs] = np.arange(len(jobs))
         columns["current_partner"] = position[self.current_partner[jobs]]
         running = self.running.take(position[self.running.jobs] >= 0)
+        running = replace(running, jobs=position[running.jobs], partner=position[running.partner])
         return ClusterState(
             self.cluster,
             part,
             clock=self.clock,
+            gpu_thousandths=None if self.gpu_thousandths is None else self.gpu_thousandths[jobs],
             colocation=None if self.colocation is None else take(self.colocation, jobs),
             job_types=None if self.job_types is None else self.job_types[jobs],
             membership=None if self.membership is None else self.membership.take(jobs),
             configurations=None if self.configurations is None else self.configurations.of(jobs),
             deadline_options=None if self.deadline_options is None else self.deadline_options.take(jobs),
             training=None if self.training is None else self.training.take(jobs),
-            running=Assignment(position[running.jobs], running.pool, running.gpus, position[running.partner]),
+            running=running,
             more_arrivals=self.more_arrivals,
             rates_version=self.rates_version,
             slot_seconds=self.slot_seconds,
@@ -422,6 +451,11 @@ class ClusterState:
         """(N, M) throughput, 0 on types that have fewer GPUs than the job's gang needs."""
         fits = self.scale_factors[:, None] <= self.capacity[None, :]
         return np.where(fits, self.rates, 0.0)
+
+    @property
+    def gpus_taken(self) -> NDArray[Any]:
+        """(N,) GPUs that each job takes when it runs: its scale factor, or the fraction of one that it asks for."""
+        return taken_of(self.scale_factors, self.gpu_thousandths)
 
     @property
     def capacity(self) -> NDArray[np.int64]:

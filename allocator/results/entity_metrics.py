@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from allocator.results.measures.completion import completion_figures
 from formulations import proportional_throughput
+from throughputs.numerics import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,4 +63,4 @@ def _work(record: RunRecord) -> NDArray[np.float64]:
     """(N,) GPU seconds that the steps done would have taken under the proportional share; 0 if the job cannot run."""
     jobs = record.jobs
     rate = proportional_throughput(jobs.rates, record.cluster.capacity)
-    return np.divide(jobs.steps_done * jobs.scale_factor, rate, out=np.zeros(len(jobs)), where=rate > 0)
+    return quotient(jobs.steps_done * jobs.gpus_taken, rate, 0.0)

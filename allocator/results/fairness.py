@@ -8,6 +8,8 @@ in which every job has its fair share.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +26,7 @@ def isolated_jct(
     arrival_time: _Floats,
     leave_time: _Floats,
     total_steps: _Floats,
-    scale_factor: _Ints,
+    gpus: NDArray[Any],
     rates: _Floats,
     capacity: _Ints,
 ) -> _Floats:
@@ -41,7 +43,7 @@ def isolated_jct(
     ----------
     arrival_time, leave_time : (N,) seconds; leave_time inf for a job that never left.
     total_steps : (N,).
-    scale_factor : (N,) s_i, GPUs per gang.
+    gpus : (N,) s_i, GPUs that the job takes: its gang, or its fraction of one.
     rates : (N, M) T_ij, steps/s.
     capacity : (M,) c_j, GPUs.
 
@@ -50,14 +52,14 @@ def isolated_jct(
     (N,) seconds; inf where no type can run the job.
     """
     times, active = _active_jobs(arrival_time, leave_time)
-    gpus = float(capacity.sum())
+    total = float(capacity.sum())
     with np.errstate(divide="ignore"):
         work = total_steps / matmul(rates, capacity)
     result = np.full(len(arrival_time), np.inf)
-    for size in np.unique(scale_factor).tolist():
-        speed = 1.0 / np.maximum(active * size, gpus)
+    for size in np.unique(gpus).tolist():
+        speed = 1.0 / np.maximum(active * size, total)
         done = np.concatenate([[0.0], np.cumsum(np.diff(times) * speed[:-1])])
-        mine = np.flatnonzero((scale_factor == size) & np.isfinite(work))
+        mine = np.flatnonzero((gpus == size) & np.isfinite(work))
         target = np.interp(arrival_time[mine], times, done) + work[mine]
         finish = np.interp(target, done, times)
         beyond = target > done[-1]

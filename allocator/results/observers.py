@@ -48,7 +48,7 @@ class StretchOutcome:
     active_jobs: int
     shares: NDArray[np.float64] | None = None
     started: NDArray[np.float64] | None = None
-    running: tuple[int, int] | None = None
+    running: tuple[int, float] | None = None
     rounds: int = 1
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
+from allocator.fractions import taken_of
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
@@ -176,9 +177,11 @@ class RunRecord:
     def row_gpus(self) -> _Floats:
         """(L,) GPUs that the row kept busy: those of the gang, times its share in a world without rounds.
 
-        Of GPUs that two jobs share, each is put down for half.
+        Of GPUs that two jobs share, each is put down for half, and for its fraction where it asked for one.
         """
         gpus = self.row_gpu_count.astype(np.float64)
+        if self.jobs.fractions is not None:
+            gpus = taken_of(self.row_gpu_count, self.jobs.fractions.thousandths[self.row_job])
         if self.packed:
             gpus[self.row_partner >= 0] *= 0.5
         return gpus * self.row_share if self.fluid else gpus
@@ -364,7 +367,7 @@ class RunRecord:
             jobs.arrival_time[shown],
             gone[shown],
             self._work()[shown],
-            jobs.scale_factor[shown],
+            jobs.gpus_taken[shown],
             jobs.rates[shown],
             self.cluster.capacity,
         )

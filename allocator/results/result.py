@@ -56,9 +56,9 @@ class SimulationResult:
         in seconds.
         Where the run has them also: steps_done, where a rule may cut jobs off; rho_static, rho_themis and
         scheduled_fraction (rounds in which it ran, of those in which it was there), where profiles are known; entity
-        (empty: none), user and partition (empty: not told), deadline (seconds on the clock) and met, last_deadline and
-        value_kept where jobs have several (`deadlines.deadline_columns`), cost (dollars), measured (whether the job is
-        in the window).
+        (empty: none), user and partition (empty: not told), gpu_fraction (below 1 for one that shares its GPU),
+        deadline (seconds on the clock) and met, last_deadline and value_kept where jobs have several
+        (`deadlines.deadline_columns`), cost (dollars), measured (whether the job is in the window).
     rounds : one row per job and round in which it ran: round, start_time, end_time (of this job in this round),
         job_id, accelerator (category), gpus (GPU ids as text, space separated; empty: placement off), steps. Under
         policies that pack also partner, the job on the same GPUs. Without rounds: one row per job (and partner), type

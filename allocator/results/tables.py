@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.fractions import WHOLE
 from allocator.results.deadlines import deadline_columns
 from allocator.results.outcomes import CUT_OFF, DROPPED, OPEN, REJECTED, STATUSES, UNSERVED
 from allocator.results.record import RunRecord
@@ -81,6 +82,8 @@ def _optional_columns(record: RunRecord) -> dict[str, Any]:
         columns["steps_done"] = np.where(cut_off, jobs.columns["steps_trained"], jobs.steps_done)
     if jobs.membership is not None:
         columns["entity"] = jobs.entity
+    if jobs.fractions is not None:
+        columns["gpu_fraction"] = jobs.fractions.thousandths / WHOLE
     if (jobs.user != "").any():
         columns["user"] = jobs.user
     if (jobs.partition != "").any():
@@ -140,8 +143,8 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
     if record.fluid:
         running = np.array([len(np.unique(o.jobs)) for o in record.outcomes], dtype=np.int64)
     if record.leased:
-        of_stretch = np.array([o.running for o in record.outcomes], dtype=np.int64)
-        running, busy = of_stretch[:, 0], of_stretch[:, 1]
+        running = np.array([o.running[0] for o in record.outcomes if o.running is not None], dtype=np.int64)
+        busy = np.array([o.running[1] for o in record.outcomes if o.running is not None], dtype=np.float64)
     extra = {"rounds": record.round_length} if record.round_length.max(initial=1) > 1 else {}
     return pd.DataFrame(
         {
@@ -151,7 +154,7 @@ def timeline_table(record: RunRecord) -> pd.DataFrame:
             "active_jobs": active,
             "running_jobs": running,
             "queued_jobs": active - running,
-            "busy_gpus": busy if record.fluid else busy.astype(np.int64),
+            "busy_gpus": busy if record.fluid or record.jobs.fractions is not None else busy.astype(np.int64),
         }
         | extra
     )

@@ -41,6 +41,7 @@ def whatif(
     throughputs: str | os.PathLike[str] | None = None,
     prices: Mapping[str, float] | str | os.PathLike[str] | None = None,
     slos: bool = False,
+    whole_gpus: bool = False,
     entities_by: str | None = None,
     seed: int = 0,
     next_gpus: int | None = None,
@@ -67,6 +68,7 @@ def whatif(
     throughputs : file of a throughput table. On GPUs of one type, or of types that are equally fast, none is needed.
     prices : dollars per GPU hour by type, or a file of histories.
     slos : draw a deadline for jobs without one.
+    whole_gpus : jobs that ask for a fraction of a GPU have it whole.
     entities_by : "user" or "partition": those of the trace become entities, of equal weight.
     seed : of everything that is drawn.
     next_gpus : simulate each row also with so many more GPUs of each type; 0: not; None: 1 where that takes few runs.
@@ -87,6 +89,7 @@ def whatif(
     listed = [clusters] if isinstance(clusters, Cluster | str | Mapping) else clusters
     workload = {
         "slos": slos,
+        "whole_gpus": whole_gpus or None,
         "entities_by": entities_by,
         "throughputs": None if throughputs is None else _named(throughputs),
         "prices": dict(prices) if isinstance(prices, Mapping) else prices and str(Path(prices).resolve()),

@@ -85,7 +85,7 @@ class Leases:
                 lease = self._open.pop(job)
                 self._ended.append((job, lease, clock, steps - lease[4]))
 
-    def stretch(self, index: int, start: float, end: float, active: int, running: tuple[int, int]) -> StretchOutcome:
+    def stretch(self, index: int, start: float, end: float, active: int, running: tuple[int, float]) -> StretchOutcome:
         """The stretch from `start` to `end` (seconds), with the leases that ended since the last one."""
         ended, self._ended = self._ended, []
         if not ended:

@@ -62,7 +62,7 @@ class RestartCost:
     def gpu_seconds(decision: Decision, lost: _Floats) -> _Floats:
         """(K,) GPU-seconds that rows lose which lose so many seconds each; GPUs that two jobs share count half."""
         rows = decision.assignment
-        seconds: _Floats = lost * rows.gpus
+        seconds: _Floats = lost * rows.gpus_taken
         return np.where(rows.partner >= 0, 0.5 * seconds, seconds) if rows.shares_gpus else seconds
 
     def seconds_of(self, gpus: NDArray[np.int64], job_type: NDArray[np.object_]) -> _Floats:

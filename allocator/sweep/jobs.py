@@ -161,6 +161,8 @@ def _first(point: Point, recorded: Trace, n: int) -> Trace:
         raise InputError(recorded.source, found=f"{len(recorded)} jobs", expected=f"at least {n}")
     rng = np.random.default_rng([point.seed, _DEADLINE_STREAM])
     first = recorded.head(n).at_load(point.load) if point.kind == "trace" else recorded.head(n)
+    if workload.whole_gpus:
+        first = first.with_whole_gpus()
     if workload.entities_by is not None:
         first = first.owned_by(workload.entities_by)
     trace = with_deadlines(first, rng, workload.deadline_factors, workload.best_effort or 0.0)

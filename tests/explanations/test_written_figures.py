@@ -19,7 +19,7 @@ def rows_of(*rows: tuple[int, int, int, float, float, float, str], **columns: An
     """Each job, pool, GPUs, start, finish and until in seconds, and ids of GPUs."""
     job, pool, gpus, start, finish, until, places = (np.array(values) for values in zip(*rows, strict=True))
     n = len(job)
-    usual = {"partner": np.full(n, -1), "share": np.ones(n)}
+    usual = {"partner": np.full(n, -1), "share": np.ones(n), "fraction": np.ones(n)}
     return Rows(
         round=start.astype(np.int64), start=start, finish=finish, until=until, job=job, pool=pool, gpus=gpus,
         steps=finish - start, places=places.astype(object), **usual | columns,
@@ -32,7 +32,7 @@ def run_of(rows: Rows, arrivals: list[float]) -> FinishedRun:
     texts = np.full(n, "", dtype=object)
     jobs = Jobs(
         texts, texts, texts, np.ones(n, np.int64), ones, ones, nothing, np.array(arrivals), nothing,
-        np.full(n, np.inf), nothing, np.ones((n, 2)),
+        np.full(n, np.inf), nothing, np.ones((n, 2)), ones,
     )  # fmt: skip
     bounds = np.unique(rows.start)
     return FinishedRun(

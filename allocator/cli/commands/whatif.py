@@ -20,6 +20,7 @@ from allocator.cli.options.shared import (
     ServersOption,
     SettingOption,
     ThroughputsOption,
+    WholeGpusOption,
     console,
     print_json,
     warn,
@@ -106,6 +107,7 @@ class WorldOptions:
     accelerator: AcceleratorOption = None
     prices: PricesOption = None
     slos: SlosOption = False
+    whole_gpus: WholeGpusOption = False
     entities_by: EntitiesByOption = None
     preset: PresetOption = "default"
     settings: SettingOption = None
@@ -230,6 +232,7 @@ def _settings(world: WorldOptions, variants: Sequence[Variant]) -> dict[str, Any
 def _workload(world: WorldOptions) -> dict[str, Any]:
     return {
         "slos": world.slos,
+        **({"whole_gpus": True} if world.whole_gpus else {}),
         **({} if world.entities_by is None else {"entities_by": world.entities_by}),
         **({} if world.throughputs is None else {"throughputs": str(world.throughputs)}),
         **({} if world.prices is None else {"prices": prices_of_text(world.prices)}),

@@ -23,6 +23,7 @@ from allocator.cli.options.shared import (
     SolverOption,
     ThroughputsOption,
     TimeUnitOption,
+    WholeGpusOption,
     warn,
 )
 from allocator.cli.options.unused import unused_columns
@@ -186,6 +187,7 @@ class RunOptions:
     unconsolidated: UnconsolidatedOption = False
     window: WindowOption = None
     preload: PreloadOption = False
+    whole_gpus: WholeGpusOption = False
     slos: SlosOption = False
     prices: PricesOption = None
     entities: EntitiesOption = None
@@ -253,7 +255,9 @@ class Runs:
         return trace
 
     def workload(self, trace: Trace) -> Trace:
-        """The trace with what ``--entities-by``, ``--slos`` and ``--preload`` ask for; says what of it is not used."""
+        """The trace as ``--whole-gpus``, ``--entities-by``, ``--slos`` and ``--preload`` ask; says what is not used."""
+        if self.options.whole_gpus:
+            trace = trace.with_whole_gpus()
         if self.options.entities_by is not None:
             trace = trace.owned_by(self.options.entities_by)
             if self.options.entities is None:

@@ -40,6 +40,10 @@ PolicyNameOption = Annotated[str, typer.Option("--policy", help="Name of the pol
 InstanceChoiceOption = Annotated[
     str | None, typer.Option("--choice", help="Which of the optima: balanced or published.")
 ]
+WholeGpusOption = Annotated[
+    bool,
+    typer.Option("--whole-gpus", help="Jobs that ask for a fraction of a GPU have it whole, under any policy."),
+]
 ThroughputsOption = Annotated[
     Path | None,
     typer.Option(

@@ -25,8 +25,6 @@ def unused_columns(trace: Trace, cluster: Cluster, entities_by: str | None, *, b
         unused.append("user (--entities-by user shares the cluster among users)")
     if (trace.entity != "").any() and not by_name:
         unused.append("entity (--entities FILE)")
-    if (trace.gpu_fraction < 1).any():
-        unused.append("gpu_fraction (a job has its GPUs whole)")
     known = {"", *cluster.accelerators}
     partitions, of = np.unique(trace.partition.astype(str), return_inverse=True)
     unknown = [known.isdisjoint(partition_names(name) or [""]) for name in partitions.tolist()]

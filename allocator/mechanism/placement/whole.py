@@ -79,10 +79,10 @@ class FreeServers:
         """GPUs that are free."""
         return sum(free * servers.bit_count() for free, servers in enumerate(self._with_free))
 
-    def take(self, gpus: int) -> bool:
+    def take(self, gpus: float) -> bool:
         """Take GPUs for a gang as placement does; False where it finds no room."""
         with_free = self._with_free
-        taken = servers_for(gpus, with_free, self._fit)
+        taken = servers_for(int(gpus), with_free, self._fit)
         if taken is None:
             return False
         for server, count in taken:

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.policies.base.fraction_fill import fill_with_fractions
 from allocator.protocol import Assignment, ClusterState, Plan, PlanPolicy, Trigger
 from allocator.protocol.policy import Hindrance
 from throughputs import InputError
 
-__all__ = ["OrderPolicy", "fill_in_order"]
+__all__ = ["OrderPolicy", "fill_in_order", "fill_state"]
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
@@ -41,6 +42,7 @@ class OrderPolicy(PlanPolicy):
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
     strict_queue: ClassVar[bool] = False
+    gpu_fractions: ClassVar[bool] = True
 
     @abstractmethod
     def key(self, state: ClusterState) -> _Floats:
@@ -49,24 +51,24 @@ class OrderPolicy(PlanPolicy):
     def plan(self, state: ClusterState, memory: Any) -> Plan:  # noqa: ARG002
         """Who runs from now on."""
         order = self._order(state)
-        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity, self.strict_queue)
+        chosen, pool = fill_state(state, order, self.strict_queue)
         return Plan.until_next_event(Assignment.of(chosen, pool, state.scale_factors[chosen]))
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
         """Its place in line, and whether a gang before it lets nobody pass."""
         order = self._order(state)
-        chosen, pool = fill_in_order(order, state.scale_factors, state.rates, state.capacity, self.strict_queue)
+        chosen, pool = fill_state(state, order, self.strict_queue)
         place = int((order == job).argmax())
         if job in chosen or not place:
             return None
-        labels, gpus = state.throughputs.jobs, state.scale_factors
+        labels, gpus = state.throughputs.jobs, state.gpus_taken
         behind = f"place {place + 1} of {state.n_jobs} in line"
-        free = state.capacity - np.bincount(pool, gpus[chosen], len(state.capacity)).astype(np.int64)
+        free = state.capacity - np.bincount(pool, gpus[chosen], len(state.capacity))
         able = state.runnable_rates > 0
         stuck = [i for i in order[:place].tolist() if i not in chosen and able[i].any()]
         if self.strict_queue and stuck and ((free >= gpus[job]) & able[job]).any():
             first = stuck[0]
-            text = f"{behind}; job {labels[first]} before it needs {gpus[first]} GPUs, and lets nobody pass"
+            text = f"{behind}; job {labels[first]} before it needs {gpus[first]:g} GPUs, and lets nobody pass"
             return Hindrance("queue_blocked", text)
         return Hindrance("ranked_behind", behind)
 
@@ -77,6 +79,13 @@ class OrderPolicy(PlanPolicy):
             expected = f"shape ({state.n_jobs},), one number for each job"
             raise InputError(f"policy {self.name}", field="key", found=key.tolist(), expected=expected)
         return np.asarray(key.argsort(kind="stable"))
+
+
+def fill_state(state: ClusterState, order: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:
+    """Gang fill of the jobs of a state, in this order of their positions; see `fill_in_order`."""
+    if state.gpu_thousandths is None:
+        return fill_in_order(order, state.scale_factors, state.rates, state.capacity, strict)
+    return fill_with_fractions(order, state.gpus_taken, state.rates, state.capacity, strict)
 
 
 def fill_in_order(order: _Ids, gpus: _Ids, rates: _Floats, capacity: _Ids, strict: bool = False) -> tuple[_Ids, _Ids]:

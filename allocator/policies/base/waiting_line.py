@@ -29,8 +29,8 @@ _Pools = tuple[int, ...]
 _Place = tuple[list[float], int]
 """Of a job in line: its key, and its id."""
 
-_Start = tuple[int, int, int]
-"""Id, pool and GPUs of a job that starts."""
+_Start = tuple[int, int, float]
+"""Id, pool and GPUs of a job that starts; less than one GPU where it shares one."""
 
 
 @dataclass(eq=False)
@@ -39,7 +39,8 @@ class LineMemory:
 
     Attributes
     ----------
-    lines : by the pools that can run them, the fastest first, and then by GPUs those who wait, as heaps; none is empty.
+    lines : by the pools that can run them, the fastest first, and then by GPUs (less than 1: a fraction of one) those
+        who wait, as heaps; none is empty.
     free : (M,) GPUs of each pool that nobody had after the last decision; what has not changed since needs no look.
     waiting : how many there are.
     last : the highest id that has joined, -1 for none.
@@ -49,21 +50,21 @@ class LineMemory:
     first_until : up to when they do, seconds.
     """
 
-    lines: dict[_Pools, dict[int, list[_Place]]] = field(default_factory=dict)
-    free: _Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    lines: dict[_Pools, dict[float, list[_Place]]] = field(default_factory=dict)
+    free: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     waiting: int = 0
     last: int = -1
     rates_version: int = 0
     since: dict[int, float] = field(default_factory=dict)
-    first: dict[int, tuple[_Pools, int]] = field(default_factory=dict)
+    first: dict[int, tuple[_Pools, float]] = field(default_factory=dict)
     first_until: float = -np.inf
 
-    def add(self, pools: _Pools, gpus: int, place: _Place) -> None:
+    def add(self, pools: _Pools, gpus: float, place: _Place) -> None:
         """One more is in line."""
         heappush(self.lines.setdefault(pools, {}).setdefault(gpus, []), place)
         self.waiting += 1
 
-    def remove(self, pools: _Pools, gpus: int, place: _Place) -> None:
+    def remove(self, pools: _Pools, gpus: float, place: _Place) -> None:
         """One of them is not any more."""
         places = self.lines[pools][gpus]
         if places[0] == place:
@@ -118,6 +119,7 @@ class LinePolicy(PlanPolicy):
     backfill: Literal["off", "skip", "easy"] = "off"
 
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
+    gpu_fractions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.backfill not in BACKFILLS:
@@ -146,6 +148,8 @@ class LinePolicy(PlanPolicy):
         news = self._join(state, memory)
         running = state.running
         free = state.capacity - running.gpus_used(len(state.capacity))
+        if state.gpu_thousandths is not None:
+            free = free.astype(np.float64)
         if len(memory.free) != len(free):
             news = set(range(len(free)))
         else:
@@ -164,7 +168,8 @@ class LinePolicy(PlanPolicy):
         seconds = memory.first_until - state.clock if memory.first else np.inf
         if not started:
             return Plan((PlanStep(running, seconds),))
-        ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
+        ids, pools, sizes = (np.array(column) for column in zip(*started, strict=True))
+        counts = np.maximum(sizes, 1).astype(np.int64, copy=False)
         rows = running.followed_by(Assignment.of(state.ids.searchsorted(ids), pools, counts))
         return Plan((PlanStep(rows, seconds),))
 
@@ -225,7 +230,7 @@ class LinePolicy(PlanPolicy):
         rates = own.runnable_rates
         order, able = (-rates).argsort(axis=1, kind="stable").tolist(), (rates > 0).sum(axis=1).tolist()
         news: set[int] = set()
-        columns = zip(own.ids.tolist(), keys.tolist(), order, able, own.scale_factors.tolist(), strict=True)
+        columns = zip(own.ids.tolist(), keys.tolist(), order, able, own.gpus_taken.tolist(), strict=True)
         for job, key, pools, count, gpus in columns:
             memory.add(tuple(pools[:count]), gpus, (key, job))
             news.update(pools[:count])
@@ -292,8 +297,9 @@ class LinePolicy(PlanPolicy):
         room = state.room()
         if self.backfill != "skip" and any(room.take(pool, gpus) for pool in sorted(own)):
             name = labels[int(state.ids.searchsorted(first))]
+            unit = "GPUs" if size >= 1 else "of a GPU"
             rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
-            return Hindrance("queue_blocked", f"{behind}; job {name} before it needs {size} GPUs, and {rule}")
+            return Hindrance("queue_blocked", f"{behind}; job {name} before it needs {size:g} {unit}, and {rule}")
         return Hindrance("ranked_behind", behind)
 
 

@@ -100,7 +100,7 @@ class Line:
         self.news, self.fresh = False, set()
         self.opened.clear()
 
-    def to_consider(self, free: int, gpus: Callable[[int], int]) -> tuple[list[int], list[int]]:
+    def to_consider(self, free: float, gpus: Callable[[int], int]) -> tuple[list[int], list[int]]:
         """Those who wait, in order, and hosts of whom any two may share, or who may start on `free` GPUs.
 
         What two jobs have to keep does not change with time: two that have been looked at need not be again. `gpus`

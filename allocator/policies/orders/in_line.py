@@ -69,8 +69,8 @@ class QuasiShortestServiceFirst(LinePolicy):
 
         in order of   s_i p_i
 
-    s: GPUs of the gang; p: predicted length in seconds, from the trace (column predicted_seconds). A job without a
-    prediction counts with its true length.
+    s: GPUs of the gang, or the fraction of one that the job asks for; p: predicted length in seconds, from the trace
+    (column predicted_seconds). A job without a prediction counts with its true length.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ class QuasiShortestServiceFirst(LinePolicy):
 
     def key(self, state: ClusterState) -> Array:
         """(N, 2) GPU seconds, then GPUs."""
-        gpus = state.scale_factors.astype(np.float64)
+        gpus = state.gpus_taken.astype(np.float64)
         return np.stack([state.predicted_seconds * gpus, gpus], axis=1)
 
     def first_key(self, state: ClusterState) -> tuple[Array, float] | None:
         """(N, 1) GPUs."""
-        return (state.scale_factors.astype(np.float64)[:, None], self.burst_seconds) if self.burst_seconds else None
+        return (state.gpus_taken.astype(np.float64)[:, None], self.burst_seconds) if self.burst_seconds else None

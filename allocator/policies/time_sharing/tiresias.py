@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.policies.base.ordering import fill_in_order
+from allocator.policies.base.ordering import fill_state
 from allocator.policies.base.programs import Array
 from allocator.policies.time_sharing.lines import carried_over, in_order_of_arrival, positions_of
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
@@ -96,11 +96,12 @@ class Tiresias(PlanPolicy):
 
         in order of   queue(s_i r_i),  then of turn            queue k:  limit_k <= s_i r_i < limit_(k+1)
 
-    s_i: GPUs of the gang; r_i: seconds that the job has trained. Discretised two-dimensional least attained service,
-    for which nothing need be known of how long jobs take. A new job is last in line in the first queue. One that
-    reaches the limit of its queue is last in line in the next one, of several at once the largest gangs first, then
-    those that arrived first. The line is walked through at every arrival, completion, demotion and promotion: who fits
-    runs, a gang that does not lets smaller ones pass, and in each queue those that run stay ahead of those that wait.
+    s_i: GPUs of the gang, or the fraction of one that a job asks for; r_i: seconds that it has trained. Discretised
+    two-dimensional least attained service, for which nothing need be known of how long jobs take. A new job is last in
+    line in the first queue. One that reaches the limit of its queue is last in line in the next one, of several at once
+    the largest gangs first, then those that arrived first. The line is walked through at every arrival, completion,
+    demotion and promotion: who fits runs, a gang that does not lets smaller ones pass, and in each queue those that run
+    stay ahead of those that wait.
 
     Source of the details: the simulator published with ElasticFlow, after that of Tiresias. The form published with
     Pollux is ``queue_limits=(57600,), promote_after=None, line="entered"``.
@@ -125,6 +126,7 @@ class Tiresias(PlanPolicy):
     line: Literal["turn", "entered", "arrival"] = "turn"
 
     needs: ClassVar[Need] = Need.SERVICE
+    gpu_fractions: ClassVar[bool] = True
     triggers: ClassVar[Trigger] = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.RATES | Trigger.CAPACITY
 
     def __post_init__(self) -> None:
@@ -157,8 +159,8 @@ class Tiresias(PlanPolicy):
             self._promote(state, memory, ran, attained, self.promote_after)
             attained = state.gpu_seconds - memory.spent
         order = self._line(state, memory, ran)
-        gpus = state.scale_factors
-        chosen, pool = fill_in_order(order, gpus, state.rates, state.capacity)
+        gpus = state.gpus_taken
+        chosen, pool = fill_state(state, order)
         waits = np.ones(state.n_jobs, dtype=np.bool_)
         waits[chosen] = False
         if self.line == "turn":
@@ -169,7 +171,7 @@ class Tiresias(PlanPolicy):
             behind = waits & (memory.queue > 0)
             left = self.promote_after * attained[behind] / gpus[behind] - memory.waited[behind]
             seconds = min(seconds, float(left.min(initial=np.inf)))
-        assignment = Assignment.of(chosen, pool, gpus.take(chosen))
+        assignment = Assignment.of(chosen, pool, state.scale_factors.take(chosen))
         return Plan((PlanStep(assignment, max(seconds, _SHORTEST_STEP)),))
 
     def _line(self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_]) -> _Ids:
@@ -199,7 +201,7 @@ class Tiresias(PlanPolicy):
         self, state: ClusterState, memory: TiresiasMemory, ran: NDArray[np.bool_], attained: Array, after: float
     ) -> None:
         """Let those up who have waited for `after` times what they have trained."""
-        trained = attained / state.scale_factors
+        trained = attained / state.gpus_taken
         enough = memory.waited >= after * trained * (1.0 - _ROUNDING)
         up = np.flatnonzero(~ran & (memory.queue > 0) & (trained > 0) & enough)
         up = up[np.argsort(memory.turn[up], kind="stable")]
@@ -211,7 +213,7 @@ class Tiresias(PlanPolicy):
         """(Q,) GPU seconds at which a job leaves each queue; inf for the last one."""
         return np.array([*self.queue_limits, np.inf])
 
-    def _until_demotion(self, memory: TiresiasMemory, jobs: _Ids, attained: Array, gpus: _Ids) -> float:
+    def _until_demotion(self, memory: TiresiasMemory, jobs: _Ids, attained: Array, gpus: NDArray[Any]) -> float:
         """Seconds until the first of the `jobs` (K,), which run, reaches a limit; inf for never."""
         if not len(jobs):
             return np.inf

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from allocator.cluster import Cluster
+from allocator.fractions import GpuFractions, taken_of
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.colocated import appended, of_trace, take, where_allowed
 from allocator.protocol.elastic import Throughputs, checked_rates, gang_rates, of_table, rates_by_duration
@@ -77,6 +78,7 @@ class JobTable:
         else on its fastest type.
     predicted_seconds : (N,) as in the trace; the length of the job on its fastest type where that has no prediction.
     deadline_options : the deadlines of each job with their values; where the trace has none, `deadline` alone, worth 1.
+    fractions : what the jobs ask for of each of their GPUs; None: all of them have their GPUs whole.
     rates : (N, M) steps/s, as measured or profiled.
     membership : entities and whose each job is, or None; jobs in entities rank by their position.
     steps_done : (N,) steps trained so far; written by the world.
@@ -137,6 +139,7 @@ class JobTable:
         self.user = trace.user
         self.partition = trace.partition
         self.gpu_utilization = trace.gpu_utilization
+        self.fractions = GpuFractions.of_trace(trace)
         self.membership = (
             None if entities is None else Membership(entities, entities.positions(self.entity, trace.source))
         )
@@ -214,8 +217,10 @@ class JobTable:
         Raises
         ------
         InputError
-            A job of `later` arrives before the last one of this table.
+            A job of `later` arrives before the last one of this table, or is the first to ask for a fraction of a GPU.
         """
+        if later.fractions is not None and self.fractions is None:
+            later.fractions.check(later.scale_factor, "no job before it shares its GPU")
         if len(self) and len(later) and later.arrival_time[0] < self.arrival_time[-1]:
             raise InputError(
                 "jobs to submit",
@@ -230,6 +235,8 @@ class JobTable:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
         for name, column in self.columns.items():
             self.columns[name] = np.concatenate([column, np.full(len(later), self._fill[name])])
+        if self.fractions is not None:
+            self.fractions = self.fractions.joined(later.fractions, len(later))
         if self.colocation is not None and later.colocation is not None:
             self.colocation = appended(self.colocation, later.colocation)
         if self.configurations is not None and later.configurations is not None:
@@ -258,6 +265,8 @@ class JobTable:
             setattr(self, name, getattr(self, name)[kept])
         for name, column in self.columns.items():
             self.columns[name] = column[kept]
+        if self.fractions is not None:
+            self.fractions = self.fractions.take(kept)
         if self.colocation is not None:
             self.colocation = take(self.colocation, kept, range(len(kept)), all_groups=True)
         if self.configurations is not None:
@@ -334,6 +343,17 @@ class JobTable:
         return runnable
 
     @property
+    def gpus_taken(self) -> NDArray[Any]:
+        """(N,) GPUs that each job takes when it runs: its scale factor, less where it asks for a fraction."""
+        return taken_of(self.scale_factor, None if self.fractions is None else self.fractions.thousandths)
+
+    def with_fractions(self, rows: Assignment) -> Assignment:
+        """The `rows`, whose jobs are ids, with the fractions that they ask for."""
+        if self.fractions is None:
+            return rows
+        return rows.with_fractions(self.fractions.thousandths.take(self.rows(rows.jobs)))
+
+    @property
     def steps_remaining(self) -> _Floats:
         """(N,) steps left, at least 0."""
         return np.maximum(self.total_steps - self.steps_done, 0.0)
@@ -374,4 +394,5 @@ class JobTable:
         Columns are read when the policy asks for them, and must be read before the table changes.
         """
         behind = Behind(self, active, self.rows(active), clock, cluster, gpu_prices, needs, running)
-        return ClusterState.on_demand(cluster, clock, SOURCES, behind)
+        fractions = None if self.fractions is None else self.fractions.thousandths.take(behind.at)
+        return ClusterState.on_demand(cluster, clock, SOURCES, behind, fractions)

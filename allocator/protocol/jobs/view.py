@@ -151,9 +151,10 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
     """Who of the active jobs runs as what, by position."""
     if running is None or not len(active):
         return Assignment.none()
-    if running.shares_gpus:
+    if running.shares_gpus or running.thousandths is not None:
         still = running.among(active)
-        return Assignment(_positions(still.jobs, active), still.pool, still.gpus, _positions(still.partner, active))
+        jobs, partner = _positions(still.jobs, active), _positions(still.partner, active)
+        return Assignment(jobs, still.pool, still.gpus, partner, still.thousandths)
     position = active.searchsorted(running.jobs)
     there = active.take(position, mode="clip") == running.jobs
     if np.count_nonzero(there) < len(there):

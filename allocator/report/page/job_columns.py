@@ -18,7 +18,7 @@ def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
     columns = {
         "id": [str(label) for label in jobs["job_id"]],
         **_coded("type", "types", jobs["job_type"]),
-        "gpus": [int(size) for size in jobs["scale_factor"]],
+        "gpus": _gpus(jobs),
         "arrival": whole_numbers(jobs["arrival_time"]),
     }
     if "user" in jobs:
@@ -28,6 +28,13 @@ def trace_columns(jobs: pd.DataFrame) -> dict[str, Any]:
     if "deadline" in jobs:
         columns["deadline"] = whole_numbers(jobs["deadline"])
     return columns
+
+
+def _gpus(jobs: pd.DataFrame) -> list[float]:
+    """Whole numbers, or the fraction of a GPU that a job asks for."""
+    fractions = jobs["gpu_fraction"] if "gpu_fraction" in jobs else [1.0] * len(jobs)
+    sizes = zip(jobs["scale_factor"], fractions, strict=True)
+    return [int(size) if fraction == 1 else int(size) * float(fraction) for size, fraction in sizes]
 
 
 def outcome_columns(jobs: pd.DataFrame, rho: str) -> dict[str, Any]:

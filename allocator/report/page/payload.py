@@ -262,6 +262,8 @@ def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, An
     start, end = rounds["start_time"].to_numpy(np.float64), rounds["end_time"].to_numpy(np.float64)
     count = rounds["gpu_count"] if "gpu_count" in rounds else result.jobs["scale_factor"].iloc[job]
     gpus = count.to_numpy(np.float64)
+    if "gpu_fraction" in result.jobs:
+        gpus = gpus * result.jobs["gpu_fraction"].to_numpy(np.float64)[job]
     edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
     accelerator = rounds["accelerator"].astype(str).to_numpy()
     busy = []

@@ -105,7 +105,7 @@ class DecisionsCostTime(StretchRule):
         if s.decision.recomputed:
             self._jobs.columns["lost_seconds"][s.at] = lost
         s.begin = s.clock + lost
-        self._jobs.columns["restart_gpu_seconds"][s.at] += lost * s.decision.assignment.gpus
+        self._jobs.columns["restart_gpu_seconds"][s.at] += lost * s.decision.assignment.gpus_taken
         overhead[s.at] = 0.0
 
     def _charge(self, s: Stretch, overhead: _Floats) -> None:

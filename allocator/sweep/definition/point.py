@@ -63,6 +63,7 @@ _ONLY_WHERE_SET = (
     "deadline_factors",
     "best_effort",
     "entities_by",
+    "whole_gpus",
 )
 """Parts of a workload that count for the identity only where they are set."""
 
@@ -95,6 +96,7 @@ class Workload:
         entity gets before it is the turn of the next one, in the order in which they are listed; None: nobody.
     entities_by : of the generator "recorded": "user" or "partition", whose names in the trace are entities of equal
         weight; None: they are not.
+    whole_gpus : of the same, whether jobs that ask for a fraction of a GPU have it whole; None: they do not.
     profiling_percentage, reference_models : what is known of jobs that share GPUs is estimated
         (`throughputs.ThroughputEstimator`) from so many reference models, beside which this part of the entries of
         every job type is profiled, 0 to 1; both None: it is known.
@@ -118,6 +120,7 @@ class Workload:
     deadline_factors: tuple[float, float] | None = None
     best_effort: float | None = None
     entities_by: str | None = None
+    whole_gpus: bool | None = None
 
     @property
     def speeds(self) -> str | None:

@@ -1,0 +1,289 @@
+"""Placement of jobs that share GPUs in fractions.
+
+A GPU that has such jobs is held by a stand-in: a gang of one GPU under the same placement rule as the gangs of those
+who have their GPUs whole. Which fractions are together on one is settled before: best fit, in the order of the rows
+(`allocator.fractions.SharedGpus`). So every rule places fractions, and where a rule moves a stand-in, all who are on
+its GPU move with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allocator.cluster import Cluster
+from allocator.fractions import WHOLE, FreeFractions, Held, RoomForFractions, SharedGpus
+from allocator.mechanism.placement.gangs import Gpus
+from allocator.mechanism.placement.placement import Placement, PlacementRule
+from allocator.mechanism.placement.roster import NOT_RUNNING, Roster
+from allocator.protocol.assignment import Assignment, among_ids
+from allocator.protocol.jobs import JobTable
+from allocator.protocol.policy import Policy
+from allocator.protocol.transition import Transition
+from throughputs import InputError
+
+__all__ = ["FractionPlacement"]
+
+_Ids = NDArray[np.int64]
+
+# Where a job with a fraction is: its pool, the number of its GPU among those shared there, and its thousandths.
+_Part = tuple[int, int, int]
+
+_ALONE = -1
+
+
+class FractionPlacement:
+    """GPU ids for the jobs of one assignment after the other, fractions of at most one in sum on one GPU.
+
+    A job that finds no room is left out: what is free in sum may lie in parts on several GPUs. Jobs that go on keep
+    what they have, unless the rule moves gangs.
+
+    Parameters
+    ----------
+    cluster : the GPUs and their servers.
+    rule : as for `Placement`.
+    """
+
+    def __init__(self, cluster: Cluster, rule: PlacementRule) -> None:
+        self._cluster, self._rule = cluster, rule
+        self._pools = len(cluster.capacity)
+        self._clear()
+
+    @classmethod
+    def under(
+        cls, policy: Policy, cluster: Cluster, rule: PlacementRule | Literal["off", "anew"], jobs: JobTable
+    ) -> FractionPlacement:
+        """For a run of `jobs` some of which ask for fractions.
+
+        Raises
+        ------
+        InputError
+            Fractions cannot be carried out under this policy or placement, or a job asks for fractions of several GPUs.
+        """
+        hindrance = (
+            f"policy {policy.name} gives out whole GPUs"
+            if not policy.gpu_fractions
+            else f"GPUs are given out whole with placement {rule}"
+            if rule == "off" or rule == "anew"
+            else ""
+        )
+        assert jobs.fractions is not None
+        jobs.fractions.check(jobs.scale_factor, hindrance)
+        assert rule != "off"
+        assert rule != "anew"
+        return cls(cluster, rule)
+
+    def _clear(self) -> None:
+        self._gangs = Placement(self._cluster, self._rule)
+        self._roster = Roster()
+        self._shared = [SharedGpus() for _ in range(self._pools)]
+        self._part: dict[int, _Part] = {}
+        # By stand-in the jobs on its GPU.
+        self._together: dict[int, set[int]] = {}
+        # By job the gang that it is, or that it is on.
+        self._gang: _Ids = np.empty(0, dtype=np.int64)
+
+    def _stand_in(self, pool: int, number: int) -> int:
+        """The id under which a GPU that is shared is placed; ids of jobs are doubled there."""
+        return 2 * (number * self._pools + pool) + 1
+
+    def place(self, assignment: Assignment, hold: _Ids | None = None) -> tuple[Gpus, ...]:
+        """GPU ids, ascending, for every row of `assignment`.
+
+        Raises InputError where a row finds no room.
+        """
+        placed = self.place_changes(assignment, hold).next
+        if len(placed) < len(assignment):
+            out = assignment.jobs[~among_ids(assignment.jobs, np.sort(placed.jobs))].tolist()
+            raise InputError("placement", field="assignment", found=f"no room for jobs {out}", expected="room for all")
+        return tuple(map(self.gpus_of, placed.jobs.tolist()))
+
+    def place_changes(self, assignment: Assignment, hold: _Ids | None = None) -> Transition:
+        """What changes; `Transition.next` is the assignment without those who find no room.
+
+        Jobs in `hold` (ids) keep their GPUs where they go on as they were.
+        """
+        if assignment.shares_gpus:
+            raise InputError("placement", field="assignment", found="pairs of jobs", expected="jobs without partners")
+        assignment = _with_fractions(assignment)
+        change = self._roster.change_to(assignment)
+        if change is None:
+            return Transition.nothing(assignment)
+        others = change.rows[change.before != NOT_RUNNING]
+        leaving = change.stopped.tolist() + assignment.jobs[others].tolist()
+        tried = [self.free(pool) for pool in range(self._pools)]
+        for job in leaving:
+            held = self._held(job)
+            tried[held.pool].give_back_held(held)
+        new, waits = self._fit(assignment.take(change.rows), tried)
+        if waits:
+            assignment = assignment.without(np.array(waits, dtype=np.int64))
+        for job in leaving:
+            self._forget(job)
+        self._make_room(assignment.jobs)
+        for job, part in new.items():
+            self._note(job, part)
+        for shared, free in zip(self._shared, tried, strict=True):
+            shared.become(free.shared)
+        return self._settle(assignment, hold)
+
+    def _fit(self, rows: Assignment, tried: Sequence[FreeFractions]) -> tuple[dict[int, _Part], list[int]]:
+        """Where those of the `rows` that have fractions go, by job, and the jobs that find no room."""
+        assert rows.thousandths is not None
+        new: dict[int, _Part] = {}
+        waits: list[int] = []
+        columns = (rows.jobs, rows.pool, rows.gpus, rows.thousandths)
+        for job, pool, gpus, thousandths in zip(*(column.tolist() for column in columns), strict=True):
+            if thousandths == WHOLE:
+                if not tried[pool].take(gpus):
+                    waits.append(job)
+                continue
+            number = tried[pool].number_for(thousandths)
+            if number < 0:
+                waits.append(job)
+            else:
+                new[job] = pool, number, thousandths
+        return new, waits
+
+    def _settle(self, assignment: Assignment, hold: _Ids | None) -> Transition:
+        """Place gangs and stand-ins for an assignment of which all have room; answers what changes."""
+        gangs = self._gangs_of(assignment)
+        kept = None if hold is None or not len(hold) else np.unique(self._gang.take(hold))
+        moved = self._gangs.place_changes(gangs, kept)
+        if len(moved.next) < len(gangs):
+            # A rule under which gangs wait lets those go on who are resized, whatever that leaves for others.
+            out = gangs.jobs[~among_ids(gangs.jobs, np.sort(moved.next.jobs))].tolist()
+            lost = [job for gang in out for job in self._jobs_of(gang)]
+            assignment = assignment.without(np.array(lost, dtype=np.int64))
+            for job in lost:
+                self._give_up(job)
+        change = self._roster.change_to(assignment)
+        if change is None:
+            return Transition.nothing(assignment)
+        self._roster.accept(change)
+        changed = {job for gang in moved.next.jobs[moved.rows].tolist() for job in self._jobs_of(gang)}
+        changed.update(job for job in assignment.jobs[change.rows].tolist() if job in self._part)
+        return change.transition(np.array(sorted(map(self._roster.row_of, changed)), dtype=np.int64))
+
+    def _gangs_of(self, assignment: Assignment) -> Assignment:
+        """The gangs to be placed: jobs that have their GPUs whole, and stand-ins, each where its first job stands."""
+        gangs = self._gang.take(assignment.jobs)
+        rows = np.sort(np.unique(gangs, return_index=True)[1])
+        return Assignment.of(gangs[rows], assignment.pool[rows], assignment.gpus[rows])
+
+    def _jobs_of(self, gang: int) -> list[int]:
+        """The jobs that a gang is, or that are on it."""
+        return sorted(self._together[gang]) if gang % 2 else [gang // 2]
+
+    def _make_room(self, jobs: _Ids) -> None:
+        """Let the table by job hold all of `jobs`."""
+        known, needed = len(self._gang), int(jobs.max(initial=-1)) + 1
+        if needed > known:
+            self._gang = np.concatenate([self._gang, 2 * np.arange(known, max(needed, 2 * known))])
+
+    def _note(self, job: int, part: _Part) -> None:
+        stand_in = self._stand_in(*part[:2])
+        self._part[job], self._gang[job] = part, stand_in
+        self._together.setdefault(stand_in, set()).add(job)
+
+    def _forget(self, job: int) -> None:
+        if self._part.pop(job, None) is not None:
+            stand_in = int(self._gang[job])
+            self._gang[job] = 2 * job
+            self._together[stand_in].discard(job)
+            if not self._together[stand_in]:
+                del self._together[stand_in]
+
+    def _give_up(self, job: int) -> None:
+        """A job that was to be placed is not."""
+        if job in self._part:
+            pool, number, thousandths = self._part[job]
+            self._shared[pool].leave(number, thousandths)
+        self._forget(job)
+
+    def free(self, pool: int) -> FreeFractions:
+        """What is free of a pool, to be tried on."""
+        return FreeFractions(self._gangs.free_gpus(pool), self._shared[pool].copy())
+
+    def room(self, active: _Ids, running: Assignment) -> RoomForFractions:
+        """What is free when those of the `running` who are no longer `active` (ids) have given back what they had.
+
+        Jobs of the room are positions in `active`.
+        """
+        gone = [self._held(job) for job in running.jobs[~among_ids(running.jobs, active)].tolist()]
+
+        def free(pool: int) -> FreeFractions:
+            pools = self.free(pool)
+            for held in gone:
+                if held.pool == pool:
+                    pools.give_back_held(held)
+            return pools
+
+        return RoomForFractions(free, lambda position: self._held(int(active[position])))
+
+    def _held(self, job: int) -> Held:
+        """What a job of the last assignment has."""
+        gang = int(self._gang[job])
+        pool, number, thousandths = self._part.get(job, (self._gangs.pool_of(gang), _ALONE, WHOLE))
+        return Held(pool, self._gangs.gpus_of(gang), number, thousandths)
+
+    def gpus_of(self, job: int) -> Gpus:
+        """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
+        return self._gangs.gpus_of(int(self._gang[job]) if job < len(self._gang) else 2 * job)
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs."""
+        last = self._roster.last
+        numbers = [self._part[job][1] if job in self._part else _ALONE for job in last.jobs.tolist()]
+        columns = {"jobs": last.jobs, "pool": last.pool, "gpus": last.gpus, "thousandths": last.thousandths}
+        return {
+            "gangs": self._gangs.state(),
+            "assignment": {name: None if column is None else column.copy() for name, column in columns.items()},
+            "numbers": np.array(numbers, dtype=np.int64),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` told of a placement with the same cluster and rule."""
+        self._clear()
+        kept = state["assignment"]
+        last = Assignment.of(kept["jobs"], kept["pool"], kept["gpus"])
+        if kept["thousandths"] is not None:
+            last = last.with_fractions(kept["thousandths"])
+        self._take_over(last, state["numbers"].tolist())
+        self._gangs.restore(state["gangs"])
+
+    def adopt(self, running: Assignment, gpus: Sequence[Gpus]) -> None:
+        """The rows `running` hold these `gpus` (ids, ascending) already; nobody else holds any."""
+        self._clear()
+        running = _with_fractions(running)
+        known: list[dict[Gpus, int]] = [{} for _ in range(self._pools)]
+        assert running.thousandths is not None
+        rows = zip(running.pool.tolist(), running.thousandths.tolist(), gpus, strict=True)
+        numbers = [
+            _ALONE if part == WHOLE else known[pool].setdefault(ids, len(known[pool])) for pool, part, ids in rows
+        ]
+        self._take_over(running, numbers)
+        gangs = self._gangs_of(running)
+        by_gang = dict(zip(self._gang.take(running.jobs).tolist(), gpus, strict=True))
+        self._gangs.adopt(gangs, [by_gang[gang] for gang in gangs.jobs.tolist()])
+
+    def _take_over(self, last: Assignment, numbers: Sequence[int]) -> None:
+        """The rows `last` run, those with fractions on the GPUs with these `numbers`."""
+        change = self._roster.change_to(last)
+        if change is None or last.thousandths is None:
+            return
+        self._roster.accept(change)
+        self._make_room(last.jobs)
+        rows = zip(last.jobs.tolist(), last.pool.tolist(), last.thousandths.tolist(), numbers, strict=True)
+        for job, pool, thousandths, number in rows:
+            if number != _ALONE:
+                self._note(job, (pool, number, thousandths))
+                self._shared[pool].hold(number, thousandths)
+
+
+def _with_fractions(rows: Assignment) -> Assignment:
+    """The rows, who have their GPUs whole where nothing else is said."""
+    return rows if rows.thousandths is not None else rows.with_fractions(np.full(len(rows), WHOLE))

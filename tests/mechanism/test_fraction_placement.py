@@ -1,0 +1,131 @@
+"""Placement of jobs that share GPUs in fractions: sums of at most one on each GPU, best fit, and room."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from allocator.cluster import Cluster
+from allocator.fractions import SharedGpus
+from allocator.mechanism.placement.fractions import FractionPlacement
+from allocator.protocol.assignment import Assignment
+from throughputs import InputError
+
+RULES = ("consolidated", "in_order", "buddy", "local_search", "most_free", "best_fit", "first_fit")
+
+
+def rows(*jobs: tuple[int, int]) -> Assignment:
+    """Jobs with thousandths of a GPU below 1000, or so many thousands for a gang; all on the first pool."""
+    sizes = np.array([size for _, size in jobs], dtype=np.int64)
+    ids, gpus = [job for job, _ in jobs], np.maximum(sizes // 1000, 1)
+    return Assignment.of(ids, np.zeros(len(jobs)), gpus).with_fractions(np.minimum(sizes, 1000))
+
+
+def placement(gpus: int = 4, servers: int = 2, rule: str = "consolidated") -> FractionPlacement:
+    return FractionPlacement(Cluster({"gpu": gpus}, {"gpu": servers}), rule)  # type: ignore[arg-type]
+
+
+def loads(placed: FractionPlacement, assignment: Assignment) -> dict[int, int]:
+    """Thousandths in use of each GPU; an error where a gang's GPU has anybody else."""
+    found: dict[int, int] = {}
+    assert assignment.thousandths is not None
+    for job, part, gpus in zip(
+        assignment.jobs.tolist(), assignment.thousandths.tolist(), assignment.gpus.tolist(), strict=True
+    ):
+        ids = placed.gpus_of(job)
+        assert len(set(ids)) == gpus
+        for gpu in ids:
+            found[gpu] = found.get(gpu, 0) + part
+    assert max(found.values(), default=0) <= 1000
+    return found
+
+
+def test_fractions_go_where_least_is_left() -> None:
+    placed = placement()
+    placed.place_changes(rows((0, 600), (1, 700), (2, 300), (3, 400), (4, 100)))
+    where = [placed.gpus_of(job) for job in range(5)]
+    assert where[0] == where[3] != where[1] == where[2]
+    assert where[4] not in (where[0], where[1])
+    with pytest.raises(InputError, match="no room for jobs"):
+        placement(1, 1).place(rows((0, 600), (1, 600)))
+
+
+def test_ten_tenths_and_three_thirds_fill_a_gpu() -> None:
+    placed = placement(2, 2)
+    placed.place(rows(*((job, 100) for job in range(10)), *((job, 333) for job in range(10, 13))))
+    assert len({placed.gpus_of(job) for job in range(10)}) == 1
+    assert len({placed.gpus_of(job) for job in range(10, 13)}) == 1
+
+
+def test_who_finds_no_room_is_left_out_though_as_much_is_free_in_sum() -> None:
+    placed = placement(2, 2)
+    placed.place(rows((0, 600), (1, 600)))
+    change = placed.place_changes(rows((0, 600), (1, 600), (2, 500), (3, 400), (4, 1000)))
+    assert change.next.jobs.tolist() == [0, 1, 3]
+    assert change.start.tolist() == [3]
+    room = placed.room(np.array([0, 1, 3]), rows((0, 600), (1, 600), (3, 400)))
+    assert room.free(0) == pytest.approx(0.4)
+    assert [room.take(0, 0.5), room.take(0, 1), room.take(0, 0.4), room.take(0, 0.001)] == [False, False, True, False]
+    room.give_back(1)
+    assert [room.take(0, 0.7), room.take(0, 0.6)] == [False, True]
+
+
+def test_gpus_are_free_for_gangs_again_when_the_last_fraction_leaves() -> None:
+    placed = placement(2, 2)
+    placed.place(rows((0, 600), (1, 300)))
+    change = placed.place_changes(rows((1, 300), (2, 2000)))
+    assert change.next.jobs.tolist() == [1]
+    change = placed.place_changes(rows((2, 2000)))
+    assert (change.stop.tolist(), change.start.tolist()) == ([1], [2])
+    assert placed.gpus_of(2) == (0, 1)
+    with pytest.raises(KeyError):
+        placed.gpus_of(1)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_run_of_decisions(rule: str, seed: int) -> None:
+    """Nobody who goes on is moved but by rules that move; never more than one in sum; room says who is placed."""
+    rng = np.random.default_rng(seed)
+    placed, running = placement(8, 4, rule), rows()
+    sizes: dict[int, int] = {}
+    where: dict[int, tuple[int, ...]] = {}
+    for step in range(60):
+        stay = [job for job in running.jobs.tolist() if rng.random() < 0.8]
+        new = range(4 * step, 4 * step + 4)
+        waits = [job for job in sizes if job not in running.jobs and rng.random() < 0.2]
+        sizes |= {job: int(rng.choice([100, 250, 333, 500, 810, 1000, 2000, 4000])) for job in new}
+        room = placed.room(np.array(sorted(stay), dtype=np.int64), running)
+        asked = [*stay, *waits, *new]
+        fits = [job for job in [*waits, *new] if room.take(0, sizes[job] / 1000)]
+        change = placed.place_changes(rows(*((job, sizes[job]) for job in asked)))
+        running = change.next
+        assert running.jobs.tolist() == [*stay, *fits]
+        assert change.start.tolist() == sorted(fits)
+        loads(placed, running)
+        if rule not in ("in_order", "buddy"):
+            assert not len(change.move)
+        now = {job: placed.gpus_of(job) for job in running.jobs.tolist()}
+        moved = {job for job in now.keys() & where.keys() if now[job] != where[job] and job in stay}
+        assert moved <= set(change.move.tolist())
+        where = now
+        if step % 20 == 10:
+            other = placement(8, 4, rule)
+            other.restore(placed.state())
+            assert {job: other.gpus_of(job) for job in now} == now
+            placed = other
+        if step % 20 == 15:
+            other = placement(8, 4, rule)
+            other.adopt(running, [now[job] for job in running.jobs.tolist()])
+            assert {job: other.gpus_of(job) for job in now} == now
+            placed = other
+
+
+def test_numbers_are_not_given_again_within_one_decision() -> None:
+    shared = SharedGpus()
+    shared.open(500)
+    tried = shared.copy()
+    assert tried.leave(0, 500)
+    assert tried.open(300) == 1
+    shared.become(tried)
+    assert (shared.open(900), shared.left) == (0, 800)
