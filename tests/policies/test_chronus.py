@@ -28,8 +28,9 @@ def state_of(
     gpus: list[int] | None = None,
     capacity: int = 8,
     clock: float = 0.0,
+    waited: float = 0.0,
 ) -> ClusterState:
-    """Jobs that have just arrived, durations in minutes; deadlines in minutes with values."""
+    """Jobs that arrived so long ago, durations in minutes; deadlines in minutes with values."""
     n = len(durations)
     matrix = ThroughputMatrix(np.ones((n, 1)), range(n), ["v100"], gpus or [1] * n)
     rows = [tuple((due * MINUTE, value) for due, value in row) for row in options]
@@ -38,6 +39,7 @@ def state_of(
         Cluster({"v100": capacity}),
         matrix,
         clock=clock,
+        elapsed_seconds=np.full(n, waited * MINUTE),
         steps_remaining=np.array(durations) * MINUTE,
         deadlines=np.nan_to_num(due.tightest, nan=np.inf),
         deadline_options=due,
@@ -93,6 +95,26 @@ def test_what_is_tolerated_counts_from_submission() -> None:
     assert memory.due[0] == 140.0
 
 
+@pytest.mark.parametrize("admission", ["options", "published"])
+@pytest.mark.parametrize("solver", ["none", "highs"])
+@pytest.mark.parametrize("due", [1e9, 1e15, 1e300])
+def test_deadlines_may_be_as_far_away_as_numbers_go(admission: str, solver: str, due: float) -> None:
+    """Plans do not reach as far: a row for each lease up to then would fill any memory."""
+    far, farther, near = ((due, 10.0),), ((due, 10.0), (2 * due, 5.0)), soft(6, 7, 8, 9)
+    state = state_of([DURATION, DURATION, DURATION], [far, farther, near])
+    plan, memory = looked_at(state, admission=admission, solver=solver, tolerate_ratio=1.5)
+    assert memory.kind.tolist() == [ACCEPTED] * 3
+    assert memory.due[:2].max() < 1e6
+    assert memory.due[2] <= near[-1][0]
+    assert len(plan.steps[-1].assignment.jobs) == 3
+    result = simulate(
+        Trace(["ResNet-18 (batch size 32)"] * 2, [1, 2], [1e5, 1e5], [0.0, 0.0], deadline=[due * MINUTE, 1e6]),
+        Cluster({"v100": 2}),
+        Chronus(admission=admission, solver=solver),
+    )
+    assert result.jobs["met"].tolist() == [True, True]
+
+
 def test_a_rejected_job_is_in_the_way_of_others_only_as_published() -> None:
     # the first needs eight leases on all GPUs and has five; the second needs thirteen of fourteen on one
     options = [((120.0, 10.0),), ((300.0, 10.0),)]
@@ -116,6 +138,31 @@ def test_jobs_without_deadline_run_at_once_and_come_behind_short_ones() -> None:
     # least GPU time first: 30, 80 (two GPUs), 200; the job of two does not fit beside the first
     assert sorted(plan.steps[-1].assignment.jobs.tolist()) == [0, 1]
     assert plan.steps[-1].seconds == 5 * MINUTE
+
+
+@pytest.mark.parametrize(("submitted", "kind"), [(0.0, UNACCEPTED), (20.0, ACCEPTED), (24.0, ACCEPTED)])
+def test_who_is_guaranteed_gpus_in_the_lease_of_its_submission_counts_as_promised(submitted: float, kind: int) -> None:
+    """Ten minutes that end within the lease and before the deadline, which comes before another lease would end."""
+    _, memory = looked_at(state_of([10.0], [((39.0, 10.0),)], clock=25 * MINUTE, waited=25.0 - submitted))
+    assert memory.forced.tolist() == [True]
+    assert memory.kind.tolist() == [kind]
+
+
+PROMISED = ((3, 10.0), (2, 10.0), (3, 5.0), (2, 5.0))
+"""Leases before the deadline, and its value."""
+
+
+def test_the_greedy_rule_goes_back_to_the_order_of_admission_where_it_loses_a_promise() -> None:
+    """By value two narrow jobs come first, each in a lease of its own, and leave two of three leases to two gangs."""
+    options: list[OptionRow] = [((20.0 * (1 + slots), value),) for slots, value in PROMISED]
+    gpus = [1, 1, 2, 2]
+    policy = Chronus(solver="none", accepted_run_early=False)
+    memory = policy.new_memory()
+    policy.plan(state_of([15.0] * 4, options, gpus, capacity=2), memory)
+    assert memory.kind.tolist() == [ACCEPTED] * 4
+    policy.plan(state_of([15.0] * 4, options, gpus, capacity=2, clock=LEASE), memory)
+    assert memory.kind.tolist() == [ACCEPTED] * 4
+    assert all(leases is not None for leases in memory.leases)
 
 
 def test_noise_is_drawn_from_its_seed() -> None:

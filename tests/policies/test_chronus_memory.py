@@ -45,6 +45,8 @@ def test_times_are_whole_units() -> None:
     assert [clock.tick_at(seconds) for seconds in (60.0, 90.0, math.nextafter(60.0, 0.0), 60.0 + 1e-7)] == [
         1, None, None, 1,
     ]  # fmt: skip
+    # what rounds to a tick has not come before it
+    assert [clock.last_tick(seconds) for seconds in (60.0, 119.0, math.nextafter(60.0, 0.0))] == [1, 1, 0]
 
 
 @given(st.floats(0.01, 100.0), st.integers(1, 10**6), st.floats(0.0, 1.0))

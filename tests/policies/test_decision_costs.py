@@ -8,6 +8,7 @@ import pytest
 from allocator import Cluster, ClusterState, ThroughputMatrix, get_policy
 from allocator.policies.deadlines.costs import DecisionCosts
 from allocator.presets import preset
+from allocator.protocol import Assignment
 from allocator.simulator import simulate
 from formulations.deadlines import Filling, JobPlan
 from throughputs import deadline_trace, default_table
@@ -16,13 +17,14 @@ CLUSTER = Cluster({"v100": 16}, gpus_per_server={"v100": 8})
 TABLE = default_table()
 
 
-def state_of(lost, clock, labels=None):
+def state_of(lost, clock, labels=None, running=None):
     rates = np.ones((len(lost), 1))
     return ClusterState(
         Cluster({"a100": 4}),
         ThroughputMatrix(rates, labels or range(len(lost)), ["a100"]),
         lost_seconds=np.array(lost),
         clock=clock,
+        running=running,
     )
 
 
@@ -38,6 +40,17 @@ def test_starts_and_decisions_that_change_nothing_are_told_apart():
     costs.note(110.0, started=[4], resized=[], kept=[0, 1])
     costs.learn(state_of([0.0, 0.0], 210.0))
     assert (costs.restart_seconds, costs.lost_share) == (30.0, pytest.approx(4 / 300))
+
+
+def test_who_runs_on_other_gpus_than_were_given_is_not_getting_going_on_them():
+    """A world that takes GPUs away has started the job anew."""
+    policy = get_policy("elasticflow")
+    memory = policy.new_memory()
+    memory.starting = {0: (2, 130.0), 1: (2, 130.0)}
+    running = Assignment.of(np.arange(2), np.zeros(2, dtype=np.int64), np.array([2, 1]))
+    state = state_of([0.0, 0.0], 100.0, running=running)
+    jobs, _ = policy.jobs(state, memory, 0)
+    assert {job.label: (job.held, job.starting) for job in jobs} == {0: (2, 30.0), 1: (1, 0.0)}
 
 
 def test_a_decision_is_learned_from_once_and_takes_half_of_the_time_at_most():

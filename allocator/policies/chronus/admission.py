@@ -20,6 +20,9 @@ from formulations.leases import packs
 
 __all__ = ["Newcomer", "admit", "option_slots", "unplanned_rows"]
 
+_FAR = 20_000
+"""Leases that a job may be put off beyond those that it needs: a deadline further away than that is as good as one."""
+
 
 @dataclass(frozen=True, eq=False)
 class Newcomer:
@@ -71,9 +74,12 @@ class _Pool:
         return packs(free, *(np.array(column) for column in (self.gpus, self.needed, self.slots, self.job)))
 
 
-def option_slots(due: Array, lease: int, first: int) -> Integers:
-    """Whole leases from number `first` on before each deadline (units on the clock)."""
-    return np.floor(due / lease).astype(np.int64) - first
+def option_slots(due: Array, lease: int, first: int, needed: int) -> Integers:
+    """Whole leases from number `first` on before each deadline (units on the clock) of a job that needs so many.
+
+    A plan has an entry for each of them, so that far deadlines count as nearer ones.
+    """
+    return np.minimum(np.floor(due / lease), first + needed + _FAR).astype(np.int64) - first
 
 
 def unplanned_rows(memory: ChronusMemory) -> list[int]:
@@ -135,10 +141,10 @@ def _promised(memory: ChronusMemory, rules: LeaseRules, first: int) -> tuple[_Po
     for row in unplanned_rows(memory):
         leases = memory.leases[row]
         if leases is None:
-            slots = option_slots(memory.options[row][0], rules.clock.lease, first)
-            if rules.admission != "published":
-                slots = np.floor_divide(memory.due[[row]], rules.clock.lease).astype(np.int64) - first
-            pool.add(int(rounded_gpus(memory.gpus[row])), int(memory.needed[row]), slots, row)
+            needed = int(memory.needed[row])
+            due = memory.options[row][0] if rules.admission == "published" else memory.due[[row]]
+            slots = option_slots(due, rules.clock.lease, first, needed)
+            pool.add(int(rounded_gpus(memory.gpus[row])), needed, slots, row)
         else:
             plans.append((leases - first, int(memory.gpus[row])))
     taken = np.zeros(max((int(slots[-1]) + 1 for slots, _ in plans if len(slots)), default=0), dtype=np.int64)
@@ -156,11 +162,10 @@ def _by_option(
     """
     due = memory.options[row][0]
     gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
-    slots = option_slots(due, rules.clock.lease, first).tolist()
-    latest = math.floor(
-        (memory.submitted[row] + rules.tolerate_ratio * (due[-1] - memory.submitted[row])) / rules.clock.lease
-    )
-    for option, count in enumerate([*slots, *range(slots[-1] + 1, latest - first + 1)]):
+    slots = option_slots(due, rules.clock.lease, first, needed).tolist()
+    tolerated = memory.submitted[row] + rules.tolerate_ratio * (due[-1:] - memory.submitted[row])
+    latest = int(option_slots(tolerated, rules.clock.lease, first, needed)[0])
+    for option, count in enumerate([*slots, *range(slots[-1] + 1, latest + 1)]):
         if count < needed:
             continue
         pool.add(gpus, needed, np.array([count]), row)
@@ -190,14 +195,17 @@ def _as_published(
     """
     due = memory.options[row][0]
     gpus, needed = int(rounded_gpus(memory.gpus[row])), int(memory.needed[row])
-    slots = option_slots(due, rules.clock.lease, first)
+    slots = option_slots(due, rules.clock.lease, first, needed)
     pool.add(gpus, needed, slots, row)
     if needed <= slots[-1] and pool.fits(rules.capacity, taken):
         memory.granted[row] = len(slots) - 1
         return int(slots[-1]), True
     # all slots that anybody of the pool or with a plan may use, and enough behind them
-    dates = [memory.options[other][0].max() for other in unplanned_rows(memory)]
-    horizon = int(np.floor(max(dates, default=0.0) / rules.clock.lease)) - first if dates else 0
+    horizons = [
+        int(option_slots(memory.options[other][0], rules.clock.lease, first, int(memory.needed[other])).max())
+        for other in unplanned_rows(memory)
+    ]
+    horizon = max(horizons, default=0)
     pool.slots[-1] = max(pool.slots[-1], needed)
     low, high = pool.slots[-1], max(*pool.slots, horizon) + needed + 1
     while low < high:

@@ -142,7 +142,10 @@ def _solve(
     open_options = [_open_options(memory, rules, row) for row in rows]
     if promised_only:
         open_options = [(due[-1:], np.zeros(1)) for due, _ in open_options]
-    slots = [option_slots(due, rules.clock.lease, lease) for due, _ in open_options]
+    slots = [
+        option_slots(due, rules.clock.lease, lease, int(memory.needed[row]))
+        for row, (due, _) in zip(rows, open_options, strict=True)
+    ]
     horizon = max([1, *(int(each.max()) for each in slots)])
     capacity = np.full(horizon, rules.capacity)
     for row in planned:
@@ -196,7 +199,9 @@ def _keep_planned(memory: ChronusMemory, rules: LeaseRules, rows: list[int], lea
     entries = [
         (-int(rounded_gpus(memory.gpus[row])), -int(slots), row, option)
         for row in rows
-        for option, slots in enumerate(option_slots(_open_options(memory, rules, row)[0], rules.clock.lease, lease))
+        for option, slots in enumerate(
+            option_slots(_open_options(memory, rules, row)[0], rules.clock.lease, lease, int(memory.needed[row]))
+        )
     ]
     surplus = len(entries) - rules.max_search_options
     kept: set[int] = set()
