@@ -439,6 +439,9 @@ def _check_workload(point: Point, top: Definition) -> None:
     if workload.entities_by is not None and (workload.generator != "recorded" or workload.entities is not None):
         expected = "nothing: for the jobs of a recorded trace, and in the place of entities"
         raise top.error("workload.entities_by", workload.entities_by, expected)
+    if workload.categories is not None and workload.generator not in ("goodput", "recorded"):
+        expected = "nothing: a setting of the generators goodput and recorded"
+        raise top.error("workload.categories", dict(workload.categories), expected)
     for name in ("deadline_factors", "best_effort"):
         if getattr(workload, name) is not None and workload.generator not in ("deadlines", "recorded"):
             expected = "nothing: a setting of the generators deadlines and recorded"
