@@ -34,7 +34,7 @@ __all__ = ["BLOCK_JOBS", "trace_of"]
 BLOCK_JOBS = 1024
 """Jobs that the project's own generator draws at a time when a trace must be able to grow."""
 
-_WEIGHT_STREAM, _SLO_STREAM, _DEADLINE_STREAM, _TRAINING_STREAM = 5, 6, 7, 8
+_WEIGHT_STREAM, _SLO_STREAM, _DEADLINE_STREAM, _TRAINING_STREAM, _CATEGORY_STREAM = 5, 6, 7, 8, 9
 _SECONDS_PER_HOUR = 3600.0
 
 
@@ -56,7 +56,7 @@ def trace_of(point: Point, table: ThroughputTable | Trainings, recorded: Trace |
 
     def jobs(n: int) -> Trace:
         drawn = _first(point, recorded, n) if recorded is not None else draw[point.workload.generator](point, table, n)
-        trace = _dealt(drawn, point.workload)
+        trace = _dealt(_with_categories(drawn, point), point.workload)
         return preload(trace, cluster) if point.workload.preload else trace
 
     return jobs
@@ -68,6 +68,16 @@ def _dealt(trace: Trace, workload: Workload) -> Trace:
         return trace
     once = [entity["name"] for entity in workload.entities for _ in range(entity["jobs"])]
     return _with_column(trace, "entity", np.resize(np.array(once, dtype=object), len(trace)))
+
+
+def _with_categories(trace: Trace, point: Point) -> Trace:
+    """The jobs with drawn categories, where the workload has shares of them."""
+    shares = point.workload.categories
+    if shares is None:
+        return trace
+    names, parts = np.array(list(shares), dtype=object), np.array(list(shares.values()))
+    drawn = np.random.default_rng([point.seed, _CATEGORY_STREAM]).random(len(trace)) * parts.sum()
+    return _with_column(trace, "category", names[np.searchsorted(np.cumsum(parts), drawn, side="right")])
 
 
 def _gap(point: Point) -> float:

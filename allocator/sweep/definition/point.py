@@ -64,6 +64,7 @@ _ONLY_WHERE_SET = (
     "best_effort",
     "entities_by",
     "whole_gpus",
+    "categories",
 )
 """Parts of a workload that count for the identity only where they are set."""
 
@@ -100,6 +101,9 @@ class Workload:
     profiling_percentage, reference_models : what is known of jobs that share GPUs is estimated
         (`throughputs.ThroughputEstimator`) from so many reference models, beside which this part of the entries of
         every job type is profiled, 0 to 1; both None: it is known.
+    categories : of the generators "goodput" and "recorded", what a scheduler may choose of the jobs: shares by category
+        ("adaptive", "scale-gpus", "rigid"; `throughputs.Trace.category`), by which each job's is drawn; None: as the
+        generator or the trace has it.
     prices : dollars per GPU hour: a file of histories, or one number per accelerator type; None: no prices.
     """
 
@@ -114,6 +118,7 @@ class Workload:
     entities: tuple[Mapping[str, Any], ...] | None = None
     profiling_percentage: float | None = None
     reference_models: int | None = None
+    categories: Mapping[str, float] | None = None
     mean_interarrival_seconds: float | None = None
     n_durations: int | None = None
     trace: str | None = None
@@ -303,8 +308,9 @@ class Point:
         workload = asdict(self.workload)
         if workload["entities"] is not None:
             workload["entities"] = ",".join(f"{e['name']}:{e['weight']:g}:{e['policy']}" for e in workload["entities"])
-        if isinstance(workload["prices"], Mapping):
-            workload["prices"] = ",".join(f"{name}:{price:g}" for name, price in workload["prices"].items())
+        for name in ("prices", "categories"):
+            if isinstance(workload[name], Mapping):
+                workload[name] = ",".join(f"{key}:{figure:g}" for key, figure in workload[name].items())
         if workload["deadline_factors"] is not None:
             workload["deadline_factors"] = "-".join(f"{factor:g}" for factor in workload["deadline_factors"])
         return {

@@ -21,7 +21,7 @@ from allocator.sweep.definition.point import Workload
 from allocator.sweep.definition.reading import Definition, is_number, setting_value
 from throughputs.errors import did_you_mean, one_of
 from throughputs.goodput.trainings.finding import EMBEDDED
-from throughputs.trace import OWNERS
+from throughputs.trace import CATEGORIES, OWNERS
 
 __all__ = ["SETTINGS", "Settings", "assignment", "assignments", "flat", "setting_of_text", "settings_under"]
 
@@ -33,7 +33,7 @@ SETTINGS = tuple(_KINDS)
 """Names of all settings of mechanism and simulator."""
 
 _WORKLOAD = kinds_of(Workload)
-_TOLD_IN_OTHER_WORDS = ("generator", "throughputs", "trace", "prices", "entities")
+_TOLD_IN_OTHER_WORDS = ("generator", "throughputs", "trace", "prices", "entities", "categories")
 _GENERATORS = ("gavel", "shockwave", "default", "deadlines", "goodput", "recorded")
 
 
@@ -121,6 +121,8 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
         if not value or not all(is_number(price) and price >= 0 for price in value.values()):
             raise top.error(place, value, "dollars per GPU hour by accelerator type")
         return {str(accelerator): float(price) for accelerator, price in value.items()}
+    if name == "categories" and value is not None:
+        return _categories(value, top, place)
     if name == "entities" and value is not None:
         return _entities(value, top, place)
     if name == "profiling_percentage" and value is not None and not (is_number(value) and 0 <= value <= 1):
@@ -145,6 +147,20 @@ def _workload_value(name: str, value: Any, top: Definition, place: str, folder: 
             raise top.error(place, value, "the name of a file that exists")
         return str(path.resolve())
     return value
+
+
+def _categories(value: Any, top: Definition, place: str) -> dict[str, float]:
+    """Shares by category, in the order of all categories, so that other shares change as few jobs as they can."""
+    if not isinstance(value, Mapping) or not value:
+        raise top.error(place, value, f"shares of the jobs by category: {', '.join(CATEGORIES)}")
+    for name, share in value.items():
+        if name not in CATEGORIES:
+            raise top.error(place, name, one_of(name, CATEGORIES))
+        if not is_number(share) or share < 0:
+            raise top.error(f"{place}.{name}", share, "a share of at least 0")
+    if not any(value.values()):
+        raise top.error(place, dict(value), "a share above 0")
+    return {name: float(value[name]) for name in CATEGORIES if name in value}
 
 
 def _entities(value: Any, top: Definition, place: str) -> tuple[dict[str, Any], ...]:

@@ -441,6 +441,9 @@ def _check_workload(point: Point, top: Definition) -> None:
         raise top.error("workload.entities_by", workload.entities_by, expected)
     if workload.whole_gpus is not None and workload.generator != "recorded":
         raise top.error("workload.whole_gpus", workload.whole_gpus, "nothing: for the jobs of a recorded trace")
+    if workload.categories is not None and workload.generator not in ("goodput", "recorded"):
+        expected = "nothing: a setting of the generators goodput and recorded"
+        raise top.error("workload.categories", dict(workload.categories), expected)
     for name in ("deadline_factors", "best_effort"):
         if getattr(workload, name) is not None and workload.generator not in ("deadlines", "recorded"):
             expected = "nothing: a setting of the generators deadlines and recorded"
