@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from allocator.api import load_throughputs
 from allocator.cluster import Cluster
+from allocator.fractions import WHOLE
 from allocator.presets import preset as find_preset
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.elastic import allowed_types
@@ -75,7 +76,7 @@ class Stretch:
     ended: slice
     active: int
     running: int
-    busy: int
+    busy: float
 
 
 def stretches(arrival: _Floats, left: _Floats, start: _Floats, finish: _Floats, gpus: _Floats) -> Iterator[Stretch]:
@@ -94,7 +95,7 @@ def stretches(arrival: _Floats, left: _Floats, start: _Floats, finish: _Floats, 
     ended_before = np.concatenate([[0], upto[:-1]])
     held = np.concatenate([[0.0], np.cumsum(gpus[np.argsort(start, kind="stable")])])
     freed = np.concatenate([[0.0], np.cumsum(gpus)])
-    busy = np.rint(held[begun] - freed[over]).astype(np.int64)
+    busy = np.rint((held[begun] - freed[over]) * WHOLE) / WHOLE
     active = arrival.searchsorted(begin, "right") - left.searchsorted(begin, "right")
     some = np.flatnonzero((begun > over) | (upto > ended_before))
     columns = (some, begin[some], end[some], ended_before[some], upto[some], active[some], (begun - over)[some])

@@ -9,6 +9,7 @@ from allocator.cluster import Cluster
 from allocator.fractions import SharedGpus
 from allocator.mechanism.placement.fractions import FractionPlacement
 from allocator.protocol.assignment import Assignment
+from allocator.protocol.state import ClusterState
 from throughputs import InputError
 
 RULES = ("consolidated", "in_order", "buddy", "local_search", "most_free", "best_fit", "first_fit")
@@ -129,3 +130,16 @@ def test_numbers_are_not_given_again_within_one_decision() -> None:
     assert tried.open(300) == 1
     shared.become(tried)
     assert (shared.open(900), shared.left) == (0, 800)
+
+
+def test_a_state_without_placement_has_room_in_sum() -> None:
+    running = Assignment.of([0, 1], [0, 0], [1, 1]).with_fractions(np.array([700, 1000]))
+    state = ClusterState("gpu:2", {"gpu": [1.0, 1.0, 1.0]}, running=running, gpu_thousandths=np.array([700, 1000, 300]))
+    assert state.gpus_taken.tolist() == [0.7, 1.0, 0.3]
+    assert state.subset(np.array([0, 2])).running.thousandths.tolist() == [700]
+    room = state.room()
+    assert [room.free(0), room.take(0, 0.3), room.take(0, 0.1)] == [0.3, True, False]
+    room.give_back(0)
+    assert [room.take(0, 0.7), room.take(0, 0.001)] == [True, False]
+    room.give_back(1)
+    assert room.take(0, 1)

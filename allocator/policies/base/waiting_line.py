@@ -168,8 +168,9 @@ class LinePolicy(PlanPolicy):
         seconds = memory.first_until - state.clock if memory.first else np.inf
         if not started:
             return Plan((PlanStep(running, seconds),))
-        ids, pools, sizes = (np.array(column) for column in zip(*started, strict=True))
-        counts = np.maximum(sizes, 1).astype(np.int64, copy=False)
+        if state.gpu_thousandths is not None:
+            started = [(job, pool, max(gpus, 1)) for job, pool, gpus in started]
+        ids, pools, counts = (np.array(column, dtype=np.int64) for column in zip(*started, strict=True))
         rows = running.followed_by(Assignment.of(state.ids.searchsorted(ids), pools, counts))
         return Plan((PlanStep(rows, seconds),))
 

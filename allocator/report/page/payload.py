@@ -261,16 +261,16 @@ def _busy_gpus(result: SimulationResult, job: NDArray[np.int64]) -> dict[str, An
         return {"busyUntil": 0, "busy": []}
     start, end = rounds["start_time"].to_numpy(np.float64), rounds["end_time"].to_numpy(np.float64)
     count = rounds["gpu_count"] if "gpu_count" in rounds else result.jobs["scale_factor"].iloc[job]
-    gpus = count.to_numpy(np.float64)
+    gpus, decimals = count.to_numpy(np.float64), 1
     if "gpu_fraction" in result.jobs:
-        gpus = gpus * result.jobs["gpu_fraction"].to_numpy(np.float64)[job]
+        gpus, decimals = gpus * result.jobs["gpu_fraction"].to_numpy(np.float64)[job], 3
     edges = np.linspace(0.0, max(float(end.max()), 1.0), OCCUPANCY_BINS + 1)
     accelerator = rounds["accelerator"].astype(str).to_numpy()
     busy = []
     for name in result.cluster.accelerators:
         own = accelerator == name
         means = interval_means(start[own], end[own], gpus[own], edges)
-        busy.append([_short(value, 1) for value in means.tolist()])
+        busy.append([_short(value, decimals) for value in means.tolist()])
     return {"busyUntil": round(float(edges[-1])), "busy": busy}
 
 
