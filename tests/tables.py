@@ -19,7 +19,14 @@ from functools import cache, partial
 from pathlib import Path
 
 from docs.site.demo_picture import picture
-from tests.reference import deadline_studies, gavel_replays, goodput_tables, runtime_runs, shockwave_replays
+from tests.reference import (
+    deadline_studies,
+    gavel_replays,
+    goodput_tables,
+    runtime_runs,
+    shockwave_replays,
+    sia_headline,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -112,6 +119,7 @@ TABLES = {
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
     "goodput-profiles": DocTable("docs/goodput.md", goodput_tables.table_of_profiles),
     "goodput-searches": DocTable("docs/goodput.md", goodput_tables.table_of_searches),
+    "sia-headline": DocTable("docs/fidelity.md", sia_headline.table),
     "runtime": DocTable("docs/fidelity.md", runtime_runs.table),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
     "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),
