@@ -22,6 +22,7 @@ from docs.site.demo_picture import picture
 from tests.reference import (
     deadline_studies,
     gavel_replays,
+    goodput_studies,
     goodput_tables,
     runtime_runs,
     shockwave_replays,
@@ -118,6 +119,7 @@ TABLES = {
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
     "goodput-profiles": DocTable("docs/goodput.md", goodput_tables.table_of_profiles),
+    "goodput-studies": DocTable("docs/goodput.md", goodput_studies.table),
     "goodput-searches": DocTable("docs/goodput.md", goodput_tables.table_of_searches),
     "sia-headline": DocTable("docs/fidelity.md", sia_headline.table),
     "runtime": DocTable("docs/fidelity.md", runtime_runs.table),
