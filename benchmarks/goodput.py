@@ -6,7 +6,8 @@ figures are of one accelerator type; others here are faster by a factor that is 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from benchmarks.timing import cpu_seconds
 from throughputs import Configurations
 from throughputs.goodput import best_batch_sizes
 from throughputs.goodput.profiles import default_profiles
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Whole = NDArray[np.int64]
 
@@ -88,6 +92,34 @@ def _running(ways: Configurations, left: Whole, rng: np.random.Generator) -> Ass
             rows.append(row)
     chosen = np.array(rows)
     return Assignment.of(ways.job[chosen], ways.pool[chosen], ways.gpus[chosen])
+
+
+SIZES = (64, 128, 256, 512, 1024, 2048)
+"""GPUs of one type, with half as many jobs."""
+
+CHOOSING = ("sia", "pollux", "optimus", "max_sum_throughput_perf")
+
+
+def measure_sizes(sizes: Sequence[int] = SIZES, *, draws: int = 3, repetitions: int = 3) -> pd.DataFrame:
+    """CPU time of decisions about clusters of several sizes, with half as many jobs as T4 GPUs.
+
+    Returns
+    -------
+    One row for each policy of `CHOOSING`, size and draw, with the columns policy, gpus, seed, status and
+    decision_seconds: the median of the repetitions, of which one more comes first and does not count.
+    """
+    import pandas as pd
+
+    rows = []
+    for gpus in sizes:
+        states = [draw_state(gpus // 2, {"t4": (gpus, 4)}, seed) for seed in range(draws)]
+        for name in CHOOSING:
+            policy = get_policy(name)
+            for seed, state in enumerate(states):
+                policy.allocate(state)
+                seconds = cpu_seconds(lambda policy=policy, state=state: policy.allocate(state), repetitions)
+                rows.append((name, gpus, seed, "completed", seconds))
+    return pd.DataFrame(rows, columns=["policy", "gpus", "seed", "status", "decision_seconds"])
 
 
 def measure(*, quick: bool, console: Console) -> list[dict[str, Any]]:

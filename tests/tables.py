@@ -22,10 +22,12 @@ from docs.site.demo_picture import picture
 from tests.reference import (
     deadline_studies,
     gavel_replays,
+    goodput_studies,
     goodput_tables,
     helios_philly,
     runtime_runs,
     shockwave_replays,
+    sia_headline,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,8 +120,10 @@ TABLES = {
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
     "goodput-profiles": DocTable("docs/goodput.md", goodput_tables.table_of_profiles),
+    "goodput-studies": DocTable("docs/goodput.md", goodput_studies.table),
     "goodput-searches": DocTable("docs/goodput.md", goodput_tables.table_of_searches),
     "helios-philly": DocTable("docs/fidelity.md", helios_philly.table),
+    "sia-headline": DocTable("docs/fidelity.md", sia_headline.table),
     "runtime": DocTable("docs/fidelity.md", runtime_runs.table),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
     "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
 from benchmarks.deadlines.studies import OURS, REPAIR, WORLDS
 from tests import tables
-from tests.reference import deadline_studies, runtime_runs
+from tests.reference import deadline_studies, goodput_studies, runtime_runs, sia_headline
 from tests.reference import shockwave_replays as replays
 
 TRACE = f"shockwave/traces/{{}}_{replays.MIX}.trace"
@@ -140,6 +141,55 @@ def test_recorded_runs_of_elasticflow_come_out_again(public_data, tmp_path, labe
     again = deadline_studies.on_32_gpus(tmp_path, admission, world)
     for figure, kept in rows.loc[(label, world, "a100:32"), ["deadline_ratio", "admitted", "late"]].items():
         assert again[figure] == pytest.approx(kept)
+
+
+def test_the_table_of_studies_of_goodput_is_that_of_the_recorded_runs():
+    """Which are all that the studies ask for."""
+    assert tables.printed("goodput-studies") == goodput_studies.table()
+    rows = goodput_studies.recorded()
+    for study in goodput_studies.NAMES:
+        kept = rows[rows["study"] == study][["case", "policy", "seed"]].itertuples(index=False, name=None)
+        points = goodput_studies.sweep_of(study).points()
+        assert sorted(kept) == sorted((point.case, point.policy, point.seed) for point in points)
+
+
+def test_a_recorded_run_of_a_study_of_goodput_comes_out_again(tmp_path):
+    """The smallest cluster, one draw."""
+    sweep = goodput_studies.sweep_of("goodput_scale")
+    one = replace(sweep, policies=sweep.policies[1:], cases=(replace(sweep.cases[0], seeds=(0,)),))
+    (again,) = goodput_studies.run(one, tmp_path, engine="serial").to_dict("records")
+    rows = goodput_studies.recorded().set_index(["study", "case", "policy", "seed"])
+    kept = rows.loc[("goodput_scale", again["case"], again["policy"], 0)]
+    for name in goodput_studies.FIGURES:
+        assert again[name] == pytest.approx(kept[name])
+
+
+def test_the_main_comparison_of_sia_is_that_of_the_recorded_runs():
+    """Averages within 10 per cent of a figure that is printed with one decimal."""
+    assert tables.printed("sia-headline") == sia_headline.table()
+    rows = sia_headline.recorded()
+    for (cluster, workload, policy), (printed, *_) in sia_headline.PRINTED.items():
+        average = sia_headline.runs_of(rows, cluster, workload, policy)["average"].mean()
+        assert abs(average - printed) < 0.05 + 0.1 * printed, (cluster, workload, policy)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "workload", "policy"),
+    [
+        ("three types", "saturn", "max_sum_throughput_perf"),
+        ("T4", "philly", "finish_time_fairness_perf"),
+        pytest.param("three types", "philly", "sia", marks=pytest.mark.exhaustive),
+        pytest.param("T4", "philly", "sia", marks=pytest.mark.exhaustive),
+        pytest.param("T4", "philly", "pollux", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_recorded_runs_of_sia_come_out_again(public_data, tmp_path, cluster, workload, policy):
+    for name in sia_headline.ARCHIVES:
+        public_data(f"pollux_sia/{name}.tar.xz")
+    first = sia_headline.runs_of(sia_headline.recorded(), cluster, workload, policy).iloc[0]
+    again = sia_headline.run(cluster, workload, policy, int(first["number"]), *sia_headline.unpacked(tmp_path))
+    for name, figure in again.items():
+        assert first[name] == (figure if isinstance(figure, str) else pytest.approx(figure)), name
 
 
 @pytest.mark.exhaustive

@@ -23,6 +23,7 @@ from benchmarks.findings.dynamic import (
     shockwave_tradeoff,
 )
 from benchmarks.findings.goodput import goodput
+from benchmarks.findings.goodput_studies import goodput_adaptivity, goodput_scale, goodput_sia
 from benchmarks.findings.heterogeneity import (
     finish_time_fairness,
     las_multi_gpu,
@@ -43,6 +44,9 @@ __all__ = [
     "estimation",
     "finish_time_fairness",
     "goodput",
+    "goodput_adaptivity",
+    "goodput_scale",
+    "goodput_sia",
     "hierarchical",
     "las_multi_gpu",
     "las_single_gpu",

@@ -243,6 +243,51 @@ def test_sharing_under_a_score_is_compared_with_orders_and_between_budgets(sign)
     assert "1.3 times shorter than under Tiresias" in paper
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_may_be_chosen_is_compared_with_nothing(sign):
+    rows = [
+        (policy, case, 3600.0 * part**sign, starts)
+        for policy in ("sia", "pollux")
+        for case, part, starts in (("all adaptive", 0.5, 30), ("half rigid", 0.8, 9), ("all scale GPUs", 1.0, 9),
+                                   ("all rigid", 1.0, 3))
+    ]  # fmt: skip
+    first, half, scaled, other, price = findings.goodput_adaptivity(frame("policy case average_jct preemptions", *rows))
+    share = "50 % shorter" if sign > 0 else "100 % longer"
+    assert f"is {0.5**sign:.2f} \N{PLUS-MINUS SIGN} " in first
+    assert f"{share} than where all are rigid, in each of the three draws" in first
+    assert f"it is {'20 % shorter' if sign > 0 else '25 % longer'} than with all of them" in half
+    assert "JCT is about the same beside rigid ones" in scaled
+    assert f"figures is {share}" in other
+    assert "30 preemptions where all jobs are adaptive and 3 where" in price
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_settings_of_sia_are_compared_with_those_published(sign):
+    parts = {"as published": 1.0, "power -1": 1.1**sign, "power 1": 1.2, "every 300 s": 1.3, "every 600 s": 1.6}
+    rows = [(case, 3600.0 * part, 20 if case == "as published" else 5) for case, part in parts.items()]
+    first, others, powers, starts, paper = findings.goodput_sia(frame("case average_jct preemptions", *rows))
+    assert "verage JCT is 60 % longer with decisions every 600 s than with one every 60 s (1.00" in first
+    assert "30 % longer every 300 s" in others
+    assert f"{'10 % longer' if sign > 0 else '9.1 % shorter'} with power -1, 20 % longer with power 1" in powers
+    assert f"{'-0.5' if sign > 0 else 'power -1'} is the best on these draws" in powers
+    assert "20 as published, 5 with decisions every 600 s" in starts
+    assert "12 %" in paper
+
+
+def test_time_of_decisions_is_said_of_the_largest_cluster():
+    rows = [(policy, gpus, 3600.0 * part) for gpus in (16, 32) for policy, part in (("sia", 0.9), ("pollux", 1.0))]
+    names = ("sia", "pollux", "optimus", "max_sum_throughput_perf")
+    decisions = [(name, gpus, 1e-3 * gpus * (k + 1)) for k, name in enumerate(names) for gpus in (64, 128)]
+    texts = findings.goodput_scale(
+        frame("policy gpus average_jct", *rows), frame("policy gpus decision_seconds", *decisions)
+    )
+    assert (
+        "about 64 jobs on 128 GPUs takes 128 ms of processor time, 2.0 times that about 32 jobs on 64 GPUs" in texts[0]
+    )
+    assert "`max_sum_throughput_perf` with 512 ms; `pollux` takes 256 ms" in texts[1]
+    assert "on 32 GPUs JCT under `sia` is 10 % shorter than under `pollux`" in texts[3].replace("On", "on")
+
+
 @pytest.mark.parametrize(("worst", "words"), [(1.02, "costs little"), (1.2, "Estimates cost:")])
 def test_estimates_are_compared_with_what_is_known(worst, words):
     known = "max_min_fairness_packed"
