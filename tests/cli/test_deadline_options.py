@@ -163,3 +163,18 @@ def test_throughputs_that_were_forgotten(files: dict[str, str], tmp_path: Path) 
     one_more = ("--job-type", "A3C", "--steps", "9", "--within", "900", "--cluster", "v100:4")
     asked = CliRunner().invoke(app, ["admit", "--trace", files["jobs.csv"], *one_more])
     assert "--throughputs throughputs_A100" in asked.stderr
+
+
+def test_models_that_become_one_application_are_said(files: dict[str, str], tmp_path: Path) -> None:
+    soft = SOFT.replace("1,u,2,2,50,alexnet", "1,u,2,2,50,vgg")
+    Path(files["soft.csv"]).write_text(soft.replace("iterations,", "iterations,batch_size,").replace(",50,", ",50,8,"))
+    out = tmp_path / "pollux.csv"
+    given = ["trace", "convert", files["soft.csv"], str(out), "--to", "pollux", "--lossy", "--rename"]
+    done = CliRunner().invoke(app, [*given, "vgg=alexnet"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.endswith(f"warning: {out}: the models alexnet, vgg are one application there, alexnet\n")
+    assert set(pd.read_csv(out)["application"]) == {"alexnet"}
+    apart = CliRunner().invoke(app, [*given, "vgg=vgg16"], catch_exceptions=False)
+    assert "one application" not in apart.stderr
+    twice = CliRunner().invoke(app, [*given, "vgg=a", "--rename", "vgg=b"])
+    assert "--rename: field 'vgg': found 'a, and b', expected each model once" in str(twice.exception)

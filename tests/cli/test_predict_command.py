@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from allocator.cli import app, main
 from tests.throughputs.predict.test_durations import workload
-from throughputs import gavel_trace, read_trace, write_trace
+from throughputs import Trace, gavel_trace, read_trace, write_trace
 
 
 @pytest.fixture
@@ -167,3 +167,18 @@ def test_an_absent_extra_is_one_line_and_writes_nothing(jobs: Path, tmp_path: Pa
         "expected the extra: pip install 'cluster-allocator[predict]'"
     )
     assert not (tmp_path / "o.csv").exists()
+
+
+def test_what_could_not_be_learned_is_said(tmp_path: Path) -> None:
+    def said(n: int, gap: float, *more: str) -> str:
+        trace = Trace(["a"] * n, [1] * n, [50.0] * n, gap * np.arange(n), duration=[50.0] * n)
+        write_trace(trace, tmp_path / "few.csv")
+        given = ["predict", "--trace", str(tmp_path / "few.csv"), "--out", str(tmp_path / "out.csv"), *more]
+        return CliRunner().invoke(app, given, catch_exceptions=False).stderr
+
+    assert "no job was predicted: at the last fit before it was submitted none had ended" in said(9, 10.0)
+    assert "no model was fitted, for which 100 jobs must have ended before a fit: the median" in said(30, 86400.0)
+    assert said(300, 86400.0) == ""
+    assert "nothing can be said about errors: of no job a duration, a prediction and the median" in said(
+        9, 10.0, "--truth"
+    )

@@ -17,6 +17,7 @@ from throughputs.predict.submissions import Submissions, encoded, log_seconds
 from throughputs.trace import Trace
 
 __all__ = [
+    "FEWEST_JOBS",
     "REFIT_SECONDS",
     "SOURCES",
     "DurationPredictions",
@@ -34,7 +35,7 @@ REFIT_SECONDS = 7 * 86400.0
 SOURCES = ("model", "median", "file", "truth", "none")
 """What predicted a job: a model, the median of the jobs that had ended, a file, its true duration, or nothing."""
 
-_FEWEST_JOBS = 100
+FEWEST_JOBS = 100
 """Jobs that must have ended before a model is fitted to them."""
 
 _HALVINGS = 6
@@ -144,7 +145,7 @@ def predict_durations(
     source = np.full(len(values), "none", dtype=object)
     last = None
     for _, _, asked, known in _stretches(rows, refit_seconds):
-        if len(known) >= _FEWEST_JOBS:
+        if len(known) >= FEWEST_JOBS:
             columns = encoded(rows.columns, known, asked)
             fitted = fit_values(model, columns.known, columns.categories, values[known], median=True)
             # nothing beyond what has been seen

@@ -33,7 +33,7 @@ from throughputs.traces.named_rows import in_order_of_arrival, job_types, row_er
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["pollux", "pollux_frame"]
+__all__ = ["merged_models", "pollux", "pollux_frame"]
 
 _REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
 _ACCELERATOR, _GPUS_ON_A_NODE = "t4", 4
@@ -94,6 +94,19 @@ def _step_times(
     nodes = -(-count // _GPUS_ON_A_NODE)
     times[known] = profiles.step_times(applications[known].tolist(), _ACCELERATOR, nodes, count, sizes[known])
     return times
+
+
+def merged_models(trace: Trace, rename: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Applications that stand for several models of the trace once these are renamed, with those models.
+
+    >>> trace = Trace(["a (batch size 8)", "b (batch size 8)"], [1, 1], [10.0, 10.0], [0.0, 0.0])
+    >>> merged_models(trace, {"a": "b"})
+    {'b': ('a', 'b')}
+    """
+    models: dict[str, list[str]] = {}
+    for model in dict.fromkeys(_models(trace)[0]):
+        models.setdefault(rename.get(model, model), []).append(model)
+    return {name: tuple(of) for name, of in models.items() if len(of) > 1}
 
 
 def pollux_frame(trace: Trace, *, start: float = 0.0, rename: Mapping[str, str] | None = None) -> pd.DataFrame:

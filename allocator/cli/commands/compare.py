@@ -14,7 +14,7 @@ import typer
 from allocator.cli.failures import EXPECTED
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.runs import RunOptions, Runs
-from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
+from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
 from allocator.presets import preset
 from allocator.recorded import RECORDED
 from allocator.report.bar_charts import terminal_bars
@@ -122,6 +122,7 @@ def compare_command(
         made = _simulated(variants, runs, workload, _folder(out, seed, repeats), plain_lines=not as_json)
         for result in made.results:
             warn_of_fallbacks(result)
+        say_unserved(made.results)
         ran.add(made, told=f", seed {seed}" if repeats > 1 else "")
     if repeats > 1:
         described += f"; means of {repeats} runs, seeds {first_seed} to {seed}"

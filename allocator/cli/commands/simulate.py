@@ -10,7 +10,7 @@ import typer
 from allocator.cli.options.groups import option_groups
 from allocator.cli.options.profiler import ProfilerOption, profile_first, told
 from allocator.cli.options.runs import RunOptions
-from allocator.cli.options.shared import JsonOption, console, print_json, warn_of_fallbacks
+from allocator.cli.options.shared import JsonOption, console, print_json, say_unserved, warn_of_fallbacks
 from allocator.report.breakdowns import BREAKDOWNS, parts_table
 from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
@@ -73,6 +73,7 @@ def simulate_command(
     (out / "profiler.csv").unlink(missing_ok=True)  # that of a run which was here before
     of_profiler = None if profiled is None else profiled.save(result, out)
     warn_of_fallbacks(result)
+    say_unserved([result])
     if as_json:
         print_json(summary if of_profiler is None else summary | {"profiler": of_profiler})
         return

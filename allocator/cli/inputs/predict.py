@@ -37,6 +37,7 @@ from throughputs.predict import (
     shape_functions,
     with_predictions,
 )
+from throughputs.predict.durations import FEWEST_JOBS
 from throughputs.traces.description.describe import durations_alone
 from throughputs.traces.logs.log import check_table_name
 
@@ -136,11 +137,30 @@ def predict_command(
         return
     for line in _lines(made, out, report):
         console().print(line, soft_wrap=True, highlight=False)
-    if len(jobs) and not made.quality()["compared"]:
-        warn(
-            f"{trace}: no job was predicted, so nothing can be said about errors (models know the jobs that had ended "
-            "at the last fit)"
+    warn(_unlearned(made, trace, learns=given is None and not truth))
+
+
+def _unlearned(made: DurationPredictions, trace: Path, *, learns: bool) -> str:
+    """What could not be learned or judged, and why; empty where nothing is to be said."""
+    by = made.quality()["predicted"]
+    if not len(made.seconds):
+        return ""
+    if learns and set(by) == {"none"}:
+        return (
+            f"{trace}: no job was predicted: at the last fit before it was submitted none had ended, so their cells "
+            "are empty (--refit DAYS fits more often)"
         )
+    if learns and "model" not in by:
+        return (
+            f"{trace}: no model was fitted, for which {FEWEST_JOBS} jobs must have ended before a fit: the median of "
+            "those that had stands in (--refit DAYS fits more often)"
+        )
+    if made.quality()["compared"]:
+        return ""
+    return (
+        f"{trace}: nothing can be said about errors: of no job a duration, a prediction and the median of jobs that "
+        "had ended are known"
+    )
 
 
 def _check_sources(model: str | None, given: Path | None, truth: bool, noise: float) -> None:

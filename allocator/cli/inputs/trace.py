@@ -18,6 +18,7 @@ from allocator.cli.options.shared import (
     ThroughputsOption,
     TimeUnitOption,
     print_json,
+    warn,
 )
 from allocator.cli.options.values import check_other_file, make_cluster, read_jobs
 from throughputs import (
@@ -32,6 +33,7 @@ from throughputs import (
 )
 from throughputs.traces.formats import READ_FORMATS, TRACE_FORMATS, read_job_log
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
+from throughputs.traces.goodput_traces import merged_models
 from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
 
 app = typer.Typer(
@@ -136,8 +138,11 @@ def convert_command(
     check_other_file("TO", target, source)
     trace = read_jobs(source, source_format, time_unit)
     begin = float(trace.arrival_time[0]) if start == "first" and len(trace) else _seconds(start)
-    write_trace(trace, target, format=target_format, lossy=lossy, start=begin, rename=_names(rename or []))
+    names = _names(rename or [])
+    write_trace(trace, target, format=target_format, lossy=lossy, start=begin, rename=names)
     typer.echo(f"{target}: {len(trace)} jobs")
+    for application, models in merged_models(trace, names).items() if names else ():
+        warn(f"{target}: the models {', '.join(models)} are one application there, {application}")
 
 
 def _seconds(text: str) -> float:
@@ -151,11 +156,13 @@ def _seconds(text: str) -> float:
 
 
 def _names(pairs: list[str]) -> dict[str, str]:
-    names = {}
+    names: dict[str, str] = {}
     for pair in pairs:
         model, equals, name = pair.partition("=")
         if not (model and equals and name):
             raise InputError("--rename", found=pair, expected="MODEL=NAME, as in inception3=inceptionv3")
+        if model in names:
+            raise InputError("--rename", field=model, found=f"{names[model]}, and {name}", expected="each model once")
         names[model] = name
     return names
 

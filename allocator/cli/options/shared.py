@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from allocator.results.measures.unserved import unserved_reasons
 from allocator.results.views.fallbacks import fallbacks_told
 
 if TYPE_CHECKING:
@@ -128,6 +130,12 @@ def warn(text: str) -> None:
 def warn_of_fallbacks(result: SimulationResult) -> None:
     """Say how many decisions of a run were left to another solver, and why; nothing where none was."""
     warn(fallbacks_told(result.label, [decision for _, _, decision in result.decisions], result.policy_calls))
+
+
+def say_unserved(results: Iterable[SimulationResult]) -> None:
+    """Say why jobs of the runs were never served, each reason once; nothing where all were."""
+    for line in dict.fromkeys(line for result in results for line in unserved_reasons(result.record)):
+        typer.echo(line, err=True)
 
 
 def print_json(data: Any) -> None:

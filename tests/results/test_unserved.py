@@ -1,0 +1,64 @@
+"""Why jobs were never served: by reason, by where they might have run, and as the commands say it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from allocator import Cluster, get_policy, simulate
+from allocator.cli.app import app
+from allocator.results.measures.unserved import unserved_reasons
+from throughputs import Trace, write_trace
+
+CLUSTER = Cluster({"red": 16, "blue": 8}, {"red": 8, "blue": 8})
+
+
+def reasons(gpus: list[int], partition: list[str], rates: list[list[float]]) -> list[str]:
+    n = len(gpus)
+    trace = Trace([f"job {k}" for k in range(n)], gpus, [60.0] * n, [0.0] * n, partition=partition)
+    return unserved_reasons(simulate(trace, CLUSTER, get_policy("fifo"), np.array(rates)).record)
+
+
+def test_each_reason_has_a_line_with_counts_by_where_jobs_might_have_run() -> None:
+    found = reasons(
+        [64, 32, 24, 16, 4, 1, 1],
+        ["", "red", "red", "blue", "blue", "", "red"],
+        [[1.0, 1.0]] * 4 + [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]],
+    )
+    assert found == [
+        "never served: 4 jobs that ask for more GPUs than any type that they may use has "
+        "(2 on red, up to 32 of 16 GPUs; 1 on any type, up to 64 of 16 GPUs; 1 on blue, up to 16 of 8 GPUs)",
+        "never served: 2 jobs that have no throughput on any type that they may use and that is large enough "
+        "(1 on blue; 1 on any type)",
+    ]
+
+
+def test_nothing_is_said_where_all_are_served() -> None:
+    assert reasons([1, 16], ["blue", ""], [[1.0, 1.0]] * 2) == []
+    assert unserved_reasons(None) == []
+
+
+def test_one_job_asks_and_has() -> None:
+    assert reasons([32], [""], [[1.0, 1.0]])[0].startswith(
+        "never served: 1 job that asks for more GPUs than any type that it may use has"
+    )
+    assert reasons([1], [""], [[0.0, 0.0]])[0].startswith(
+        "never served: 1 job that has no throughput on any type that it"
+    )
+
+
+@pytest.mark.parametrize("command", [("simulate", "--policy", "fifo"), ("compare", "--policies", "fifo,isolated")])
+def test_commands_say_it_once(command: tuple[str, ...], tmp_path: Path) -> None:
+    trace = Trace(["a"] * 3, [64, 32, 1], [60.0] * 3, [0.0] * 3, duration=[60.0] * 3)
+    write_trace(trace, tmp_path / "jobs.csv")
+    given = ["--trace", str(tmp_path / "jobs.csv"), "--cluster", "a100:16", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, [*command, *given], catch_exceptions=False)
+    assert done.exit_code == 0
+    said = [line for line in done.stderr.splitlines() if line.startswith("never served")]
+    assert said == [
+        "never served: 2 jobs that ask for more GPUs than any type that they may use has "
+        "(2 on a100, up to 64 of 16 GPUs)"
+    ]
