@@ -99,6 +99,9 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         )
         for number, step in enumerate(plan.steps)
     ]
+    as_it_was = rejected is plan.rejected and hold is plan.hold
+    if as_it_was and all(one is other for one, other in zip(steps, plan.steps, strict=True)):
+        return plan
     return Plan(tuple(steps), rejected, hold, plan.allocation)
 
 
@@ -156,7 +159,7 @@ def _check_head_start(step: PlanStep, ahead: NDArray[np.float64], where: str) ->
 def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
     """The `jobs`, if they are positions in the state."""
     if not len(jobs):
-        return _NOBODY
+        return jobs if isinstance(jobs, np.ndarray) and jobs.dtype == np.int64 else _NOBODY
     given = np.asarray(jobs)
     whole = given.size == 0 or given.dtype.kind in "iu"
     if given.ndim != 1 or not whole or not within(given, state.n_jobs):

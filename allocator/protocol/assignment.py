@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +17,6 @@ _Ids = NDArray[np.int64]
 
 # Up to so many numbers plain Python is faster than arrays.
 _FEW = 64
-
-_NO_ORIGIN = None, 0, None
 
 # The partners of so many jobs alone.
 _ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
@@ -81,17 +79,23 @@ class Assignment:
     gpus: _Ids
     partner: _Ids
 
+    # Of each assignment, once it is known: whether any two jobs share; the mark that it was given; and the mark of the
+    # one that it is or was made from, with what the two have in common.
+    _shares_gpus: ClassVar[bool | None] = None
+    _mark: ClassVar[_Mark | None] = None
+    _origin: ClassVar[tuple[_Mark, Common] | None] = None
+
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
         """From anything array-like; without `partner` nobody shares."""
         ids, pools, counts = _whole(jobs, "jobs"), _whole(pool, "pool"), _whole(gpus, "gpus")
         if partner is None:
-            return cls._of_jobs_alone(ids, pools, counts)
+            return cls.alone(ids, pools, counts)
         return cls(ids, pools, counts, _whole(partner, "partner"))
 
     @classmethod
-    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids) -> Assignment:
-        """Nobody shares, and nobody needs to look whether anybody does."""
+    def alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids) -> Assignment:
+        """Of arrays, where nobody shares and nobody needs to look whether anybody does."""
         k = len(jobs)
         partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
         rows = object.__new__(cls)
@@ -112,7 +116,7 @@ class Assignment:
     def shares_gpus(self) -> bool:
         """Whether any two jobs share."""
         # Asked of every assignment: the lock of a cached property would take longer than the look at the partners.
-        known: bool | None = self.__dict__.get("_shares_gpus")
+        known = self._shares_gpus
         if known is None:
             known = self.__dict__["_shares_gpus"] = bool(np.count_nonzero(self.partner >= 0))
         return known
@@ -136,62 +140,55 @@ class Assignment:
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Assignment:
         """Some of the rows."""
         if not self.shares_gpus:
-            some = self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
-            mark, common, kept = self._origin
-            if mark is not None and isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
-                still = rows[:common]
-                if kept is not None:
-                    kept, still = kept.copy(), rows[:common]
-                    kept[kept] = still
-                some.__dict__["_from"] = mark, int(np.count_nonzero(still)), still if kept is None else kept
+            some = self.alone(self.jobs[rows], self.pool[rows], self.gpus[rows])
+            if self._origin is not None and isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
+                mark, common = self._origin
+                still = rows[: common.rows]
+                kept: NDArray[np.bool_] = (
+                    np.ones(common.rows, dtype=np.bool_) if common.kept is None else common.kept.copy()
+                )
+                kept[kept] = still
+                some.__dict__["_origin"] = mark, Common(int(np.count_nonzero(still)), kept)
             return some
         return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows])
 
     def followed_by(self, rows: Assignment) -> Assignment:
         """These rows, and then others of other jobs."""
-        columns = [np.concatenate(both) for both in zip(self._columns, rows._columns, strict=True)]
+        jobs, pool = np.concatenate((self.jobs, rows.jobs)), np.concatenate((self.pool, rows.pool))
+        gpus = np.concatenate((self.gpus, rows.gpus))
         if self.shares_gpus or rows.shares_gpus:
-            return Assignment(*columns)
-        both = self._of_jobs_alone(*columns[:3])
-        if self._origin[0] is not None:
-            both.__dict__["_from"] = self._origin
+            return Assignment(jobs, pool, gpus, np.concatenate((self.partner, rows.partner)))
+        both = self.alone(jobs, pool, gpus)
+        both.__dict__["_origin"] = self._origin
         return both
-
-    @property
-    def _columns(self) -> tuple[_Ids, _Ids, _Ids, _Ids]:
-        return self.jobs, self.pool, self.gpus, self.partner
 
     def marked(self, ids: Assignment | None = None) -> Assignment:
         """This one; assignments that are made from it know what they have in common with it.
 
         Of positions, `ids` is the same with ids in their place, if it is there already.
         """
-        self.__dict__["_mark"] = _Mark(ids)
+        mark = self.__dict__["_mark"] = _Mark(ids)
+        self.__dict__["_origin"] = mark, Common(len(self.jobs), None)
         return self
-
-    @property
-    def _origin(self) -> tuple[_Mark | None, int, NDArray[np.bool_] | None]:
-        """Of the marked assignment that this one is or was made from: its mark, and what the two have in common."""
-        known = self.__dict__
-        mark = known.get("_mark")
-        if mark is not None:
-            return mark, len(self.jobs), None
-        origin: tuple[_Mark | None, int, NDArray[np.bool_] | None] = known.get("_from", _NO_ORIGIN)
-        return origin
 
     def common_with(self, before: Assignment) -> Common | None:
         """Which rows this one and the marked one that it was made from have in common; None: not made from `before`."""
-        mark, rows, kept = self._origin
-        return Common(rows, kept) if mark is not None and mark is before.__dict__.get("_mark") else None
+        origin = self._origin
+        return origin[1] if origin is not None and origin[0] is before._mark else None
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions."""
-        mark, rows, kept = self._origin
-        if mark is not None and mark.ids is not None:
-            going_on = mark.ids if kept is None else mark.ids.without(mark.ids.jobs[~kept])
-            return going_on if rows == len(self) else going_on.followed_by(self.take(slice(rows, None)).named(ids))
+        if self._origin is not None and self._origin[0].ids is not None:
+            (rows, kept), going_on = self._origin[1], self._origin[0].ids
+            if kept is not None:
+                going_on = going_on.take(kept)
+            if rows == len(self):
+                return going_on
+            named = self.alone(np.concatenate((going_on.jobs, ids.take(self.jobs[rows:]))), self.pool, self.gpus)
+            named.__dict__["_origin"] = going_on._origin
+            return named
         if not self.shares_gpus:
-            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus)
+            return self.alone(ids.take(self.jobs), self.pool, self.gpus)
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner)
 

@@ -376,7 +376,7 @@ class JobTable:
         Columns are read when the policy asks for them, and must be read before the table changes.
         """
         behind = _Behind(self, active, self.rows(active), clock, cluster, gpu_prices, needs, running)
-        return ClusterState.on_demand(cluster, clock, _SOURCES, behind)
+        return ClusterState.on_demand(cluster, clock, active, _SOURCES, behind)
 
 
 @dataclass(slots=True, eq=False)
@@ -451,8 +451,6 @@ class _Behind:
 
 # Steps that are counted in larger batches from one decision to the next can take isolated time below zero.
 _SOURCES: dict[str, Callable[[_Behind, ClusterState], Any]] = {
-    "n_jobs": lambda behind, _: len(behind.active),
-    "ids": lambda behind, _: behind.active,
     "predicted_seconds": lambda behind, _: behind.column("predicted_seconds"),
     "rates": lambda behind, _: behind.column("rates"),
     "scale_factors": lambda behind, _: behind.column("scale_factor"),
@@ -509,7 +507,7 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
     there = active.take(position, mode="clip") == running.jobs
     if np.count_nonzero(there) < len(there):
         running, position = running.take(there), position[there]
-    return Assignment.of(position, running.pool, running.gpus).marked(running)
+    return Assignment.alone(position, running.pool, running.gpus).marked(running)
 
 
 def _deadlines(trace: Trace, rates: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:

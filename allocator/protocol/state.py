@@ -258,9 +258,14 @@ class ClusterState:
 
     @classmethod
     def on_demand(
-        cls, cluster: Cluster, clock: float, sources: Mapping[str, Callable[[Any, ClusterState], Any]], behind: Any
+        cls,
+        cluster: Cluster,
+        clock: float,
+        ids: NDArray[np.int64],
+        sources: Mapping[str, Callable[[Any, ClusterState], Any]],
+        behind: Any,
     ) -> ClusterState:
-        """A state whose columns and views are read when a policy first asks for them.
+        """A state of the jobs `ids` whose columns and views are read when a policy first asks for them.
 
         Each of the `sources` is called with what is `behind` the state, and the state.
         """
@@ -268,6 +273,8 @@ class ClusterState:
         state.__dict__.update(
             cluster=cluster,
             clock=clock,
+            ids=ids,
+            n_jobs=len(ids),
             warm_start=None,
             upcoming=None,
             more_arrivals=True,
@@ -321,7 +328,7 @@ class ClusterState:
             part = self.subset(jobs)
             part.ids = self.ids[jobs]
             return part
-        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs))
+        part = self.on_demand(self.cluster, self.clock, self.ids.take(jobs), self.__dict__["_sources"], behind.of(jobs))
         part.rates_version = self.rates_version
         return part
 

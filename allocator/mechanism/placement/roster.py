@@ -114,11 +114,10 @@ class Roster:
             return None
         self._looked_at = assignment
         # Rows that both have in common are not looked at.
-        others = assignment if first == 0 else assignment.take(slice(first, None))
-        jobs = others.jobs
-        code = others.gpus << _GPUS_SHIFT
-        code += others.pool << _PARTNER_BITS
-        code += others.partner
+        jobs = assignment.jobs[first:]
+        code = assignment.gpus[first:] << _GPUS_SHIFT
+        code += assignment.pool[first:] << _PARTNER_BITS
+        code += assignment.partner[first:]
         try:
             codes = self._code[jobs]
         except IndexError:
@@ -129,7 +128,7 @@ class Roster:
         stopped = _NOBODY
         starting = np.count_nonzero(before == NOT_RUNNING)
         if len(self.last) + starting != len(assignment):
-            if common is not None and common.kept is not None and starting == len(others):
+            if common is not None and common.kept is not None and starting == len(jobs):
                 stopped = self.last.jobs[~common.kept]
             else:
                 self._number_rows()
