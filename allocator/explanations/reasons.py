@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -90,7 +91,7 @@ def stretches_of(
         return [Stretch("excluded", start, end)]
     times = free_times(run, start, end)
     free = times.free[:, usable].max(axis=1)
-    reasons: list[tuple[str, str]] = [(_by_free_gpus(run, job, times, usable, k), "") for k in range(len(free))]
+    reasons: list[tuple[str, str]] = [(reason, "") for reason in _by_free_gpus(run, job, times, usable)]
     if run.in_rounds:
         by_clock = None if standings is None else {standing.clock: standing for standing in standings}
         _refine_rounds(run, job, times, by_clock, reasons, free)
@@ -100,25 +101,27 @@ def stretches_of(
     elif events is not None:
         _refine_events(run, job, times, events, reasons)
     found: list[Stretch] = []
-    for k, (reason, text) in enumerate(reasons):
-        part = Stretch(reason, float(times.start[k]), float(times.end[k]), float(free[k]), float(free[k]), text)
-        last = found[-1] if found else None
-        if last is not None and (last.reason, last.text) == (reason, text):
-            least, most = min(last.least_free, part.least_free), max(last.most_free, part.most_free)
-            found[-1] = replace(last, end=part.end, least_free=least, most_free=most)
-        else:
-            found.append(part)
+    first = 0
+    for (reason, text), alike in groupby(reasons):
+        end_of_part = first + sum(1 for _ in alike)
+        part = free[first:end_of_part]
+        span = float(times.start[first]), float(times.end[end_of_part - 1])
+        found.append(Stretch(reason, *span, float(part.min()), float(part.max()), text))
+        first = end_of_part
     return found
 
 
-def _by_free_gpus(run: FinishedRun, job: int, times: FreeTimes, usable: _Ints, k: int) -> str:
-    gang, free = run.jobs.gpus_taken(job) - _ROUNDING, times.free[k, usable]
-    if (free >= gang).any():
-        return "left_out"
-    missing = run.cluster.capacity[usable] - times.in_use[k, usable]
-    if (free + missing >= gang).any():
-        return "capacity_lost"
-    return "gang_does_not_fit" if (free >= 1).any() else "no_gpus_free"
+def _by_free_gpus(run: FinishedRun, job: int, times: FreeTimes, usable: _Ints) -> list[str]:
+    """(K,) why it waited in each of the times, as far as the GPUs that were free tell."""
+    gang, free = run.jobs.gpus_taken(job) - _ROUNDING, times.free[:, usable]
+    missing = run.cluster.capacity[usable] - times.in_use[:, usable]
+    told = {
+        "left_out": (free >= gang).any(axis=1),
+        "capacity_lost": (free + missing >= gang).any(axis=1),
+        "gang_does_not_fit": (free >= 1).any(axis=1),
+    }
+    reasons: list[str] = np.select(list(told.values()), list(told), "no_gpus_free").tolist()
+    return reasons
 
 
 def _refine_rounds(

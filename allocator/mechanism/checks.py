@@ -99,6 +99,9 @@ def checked_plan(plan: object, state: ClusterState, name: str, needs: Need) -> P
         )
         for number, step in enumerate(plan.steps)
     ]
+    as_it_was = rejected is plan.rejected and hold is plan.hold
+    if as_it_was and all(one is other for one, other in zip(steps, plan.steps, strict=True)):
+        return plan
     return Plan(tuple(steps), rejected, hold, plan.allocation)
 
 
@@ -112,22 +115,18 @@ def _checked_step(
         return step
     if step.head_start is not None:
         _check_head_start(step, step.head_start, where)
-    known = 0
     if state.gpu_thousandths is not None:
         _positions(rows.jobs, state, where, "jobs")
         rows = rows.with_fractions(state.gpu_thousandths.take(rows.jobs))
         rows.check(state.capacity, where)
         step = PlanStep(rows, step.seconds, step.head_start)
-    else:
-        common = rows.common_with(state.running)
-        known = 0 if common is None else common.rows
-        if not _plainly_fits(rows, state):
-            _positions(rows.jobs[known:], state, where, "jobs")
-            rows.check(state.capacity, where, known)
+    elif not _plainly_fits(rows, state):
+        _positions(rows.jobs, state, where, "jobs")
+        rows.check(state.capacity, where)
     if len(rejected) and among_ids(rows.jobs, rejected).any():
         found = np.intersect1d(rows.jobs, rejected).tolist()
         raise InputError(where, field="jobs", found=found, expected="jobs that the plan does not reject")
-    _check_known(rows.take(slice(known, None)) if known else rows, state, where, needs)
+    _check_known(rows, state, where, needs)
     return PlanStep(rows.in_pairs(), step.seconds, step.head_start) if rows.shares_gpus else step
 
 
@@ -163,7 +162,7 @@ def _check_head_start(step: PlanStep, ahead: NDArray[np.float64], where: str) ->
 def _positions(jobs: NDArray[np.int64], state: ClusterState, source: str, field: str) -> NDArray[np.int64]:
     """The `jobs`, if they are positions in the state."""
     if not len(jobs):
-        return _NOBODY
+        return jobs if isinstance(jobs, np.ndarray) and jobs.dtype == np.int64 else _NOBODY
     given = np.asarray(jobs)
     whole = given.size == 0 or given.dtype.kind in "iu"
     if given.ndim != 1 or not whole or not within(given, state.n_jobs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,40 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from allocator.fractions import WHOLE, taken_of
 from throughputs import InputError
 
-__all__ = ["Assignment", "Common", "among_ids", "within"]
+__all__ = ["Assignment", "among_ids", "within"]
 
 _Ids = NDArray[np.int64]
 
 # Up to so many numbers plain Python is faster than arrays.
 _FEW = 64
 
-_NO_ORIGIN = None, 0, None
-
 # The partners of so many jobs alone.
 _ALONE: _Ids = np.full(4096, -1, dtype=np.int64)
 _ALONE.flags.writeable = False
-
-
-class _Mark:
-    """Stands for an assignment in those that are made from it, without keeping it; `ids` is the same by ids."""
-
-    __slots__ = ("ids",)
-
-    def __init__(self, ids: Assignment | None = None) -> None:
-        self.ids = ids
-
-
-class Common(NamedTuple):
-    """What an assignment has in common with the one that it was made from.
-
-    Attributes
-    ----------
-    rows : the first so many rows are rows of that one, as they were and in their order.
-    kept : (K,) which of the rows of that one they are; None: all.
-    """
-
-    rows: int
-    kept: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +45,6 @@ class Assignment:
     array([2, 4])
     >>> both.among(np.array([5, 8])).partner
     array([-1, -1])
-
-    Most jobs run on from one assignment to the next. One that is made from a `marked` one of jobs alone by `take` (with
-    flags), `without` and `followed_by` knows which rows it has in common with that: nobody has to look at them again.
-
-    >>> before = Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[2, 2, 4]).marked()
-    >>> after = before.without(np.array([5])).followed_by(Assignment.of([9], pool=[0], gpus=[1]))
-    >>> after.jobs, after.common_with(before)
-    (array([3, 8, 9]), Common(rows=2, kept=array([ True, False,  True])))
     >>> Assignment.of([3, 5, 8], pool=[0, 0, 1], gpus=[1, 1, 4]).with_fractions(np.array([250, 500, 1000])).gpus_used(2)
     array([0.75, 4.  ])
     """
@@ -87,17 +55,20 @@ class Assignment:
     partner: _Ids
     thousandths: _Ids | None = None
 
+    # Of each assignment, once it is known: whether any two jobs share.
+    _shares_gpus: ClassVar[bool | None] = None
+
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
         """From anything array-like; without `partner` nobody shares."""
         ids, pools, counts = _whole(jobs, "jobs"), _whole(pool, "pool"), _whole(gpus, "gpus")
         if partner is None:
-            return cls._of_jobs_alone(ids, pools, counts)
+            return cls.alone(ids, pools, counts)
         return cls(ids, pools, counts, _whole(partner, "partner"))
 
     @classmethod
-    def _of_jobs_alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids, thousandths: _Ids | None = None) -> Assignment:
-        """Nobody shares, and nobody needs to look whether anybody does."""
+    def alone(cls, jobs: _Ids, pool: _Ids, gpus: _Ids, thousandths: _Ids | None = None) -> Assignment:
+        """Of arrays, where nobody shares and nobody needs to look whether anybody does."""
         k = len(jobs)
         partner = _ALONE[:k] if k <= len(_ALONE) else np.full(k, -1, dtype=np.int64)
         rows = object.__new__(cls)
@@ -119,7 +90,7 @@ class Assignment:
     def shares_gpus(self) -> bool:
         """Whether any two jobs share."""
         # Asked of every assignment: the lock of a cached property would take longer than the look at the partners.
-        known: bool | None = self.__dict__.get("_shares_gpus")
+        known = self._shares_gpus
         if known is None:
             known = self.__dict__["_shares_gpus"] = bool(np.count_nonzero(self.partner >= 0))
         return known
@@ -157,65 +128,23 @@ class Assignment:
         """Some of the rows."""
         part = None if self.thousandths is None else self.thousandths[rows]
         if not self.shares_gpus:
-            some = self._of_jobs_alone(self.jobs[rows], self.pool[rows], self.gpus[rows], part)
-            mark, common, kept = self._origin
-            if mark is not None and isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
-                still = rows[:common]
-                if kept is not None:
-                    kept = kept.copy()
-                    kept[kept] = still
-                some.__dict__["_from"] = mark, int(np.count_nonzero(still)), still if kept is None else kept
-            return some
+            return self.alone(self.jobs[rows], self.pool[rows], self.gpus[rows], part)
         return Assignment(self.jobs[rows], self.pool[rows], self.gpus[rows], self.partner[rows], part)
 
     def followed_by(self, rows: Assignment) -> Assignment:
         """These rows, and then others of other jobs."""
-        jobs, pool, gpus, partner = map(np.concatenate, zip(self._columns, rows._columns, strict=True))
-        parts = None
+        jobs, pool = np.concatenate((self.jobs, rows.jobs)), np.concatenate((self.pool, rows.pool))
+        gpus, parts = np.concatenate((self.gpus, rows.gpus)), None
         if self.thousandths is not None or rows.thousandths is not None:
-            parts = np.concatenate([_parts(self), _parts(rows)])
+            parts = np.concatenate((_parts(self), _parts(rows)))
         if self.shares_gpus or rows.shares_gpus:
-            return Assignment(jobs, pool, gpus, partner, parts)
-        both = self._of_jobs_alone(jobs, pool, gpus, parts)
-        if self._origin[0] is not None:
-            both.__dict__["_from"] = self._origin
-        return both
-
-    @property
-    def _columns(self) -> tuple[_Ids, _Ids, _Ids, _Ids]:
-        return self.jobs, self.pool, self.gpus, self.partner
-
-    def marked(self, ids: Assignment | None = None) -> Assignment:
-        """This one; assignments that are made from it know what they have in common with it.
-
-        Of positions, `ids` is the same with ids in their place, if it is there already.
-        """
-        self.__dict__["_mark"] = _Mark(ids)
-        return self
-
-    @property
-    def _origin(self) -> tuple[_Mark | None, int, NDArray[np.bool_] | None]:
-        """Of the marked assignment that this one is or was made from: its mark, and what the two have in common."""
-        known = self.__dict__
-        mark = known.get("_mark")
-        if mark is not None:
-            return mark, len(self.jobs), None
-        origin: tuple[_Mark | None, int, NDArray[np.bool_] | None] = known.get("_from", _NO_ORIGIN)
-        return origin
-
-    def common_with(self, before: Assignment) -> Common | None:
-        """Which rows this one and the marked one that it was made from have in common; None: not made from `before`."""
-        mark, rows, kept = self._origin
-        return Common(rows, kept) if mark is not None and mark is before.__dict__.get("_mark") else None
+            return Assignment(jobs, pool, gpus, np.concatenate((self.partner, rows.partner)), parts)
+        return self.alone(jobs, pool, gpus, parts)
 
     def named(self, ids: _Ids) -> Assignment:
         """The same with ids in place of positions."""
-        mark, rows, kept = self._origin
-        if mark is not None and mark.ids is not None:
-            going_on = mark.ids if kept is None else mark.ids.without(mark.ids.jobs[~kept])
-            return going_on if rows == len(self) else going_on.followed_by(self.take(slice(rows, None)).named(ids))
         if not self.shares_gpus:
-            return self._of_jobs_alone(ids.take(self.jobs), self.pool, self.gpus, self.thousandths)
+            return self.alone(ids.take(self.jobs), self.pool, self.gpus, self.thousandths)
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner, self.thousandths)
 
@@ -259,11 +188,8 @@ class Assignment:
         wrong = (lower != self.partner[second]) | (higher != self.partner[first]) | (lower > higher)
         return None if np.count_nonzero(wrong) else (first, second)
 
-    def check(self, capacity: _Ids, source: str, known: int = 0) -> None:
-        """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run.
-
-        The first `known` rows are rows of one that they can run.
-        """
+    def check(self, capacity: _Ids, source: str) -> None:
+        """Raise InputError, naming `source`, where this is none that pools of `capacity` GPUs (M,) can run."""
 
         def expected() -> str:
             return f"each job once, at least 1 GPU a job, and at most {capacity.tolist()} GPUs"
@@ -273,9 +199,9 @@ class Assignment:
             raise InputError(source, field="assignment", found="columns of different length", expected="(K,) each")
         if k == 0:
             return
-        if not within(self.pool[known:], pools):
+        if not within(self.pool, pools):
             raise InputError(source, field="assignment", found=self.pool.tolist(), expected=f"pools below {pools}")
-        if not _distinct(self.jobs) or np.count_nonzero(self.gpus[known:] < 1):
+        if not _distinct(self.jobs) or np.count_nonzero(self.gpus < 1):
             raise InputError(source, field="assignment", found="a job twice, or without GPUs", expected=expected())
         if self.shares_gpus:
             self._check_pairs(source)

@@ -56,8 +56,11 @@ class PlanStep:
     head_start: NDArray[np.float64] | None = None
 
 
+_NOBODY: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+
 def _nobody() -> NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
+    return _NOBODY
 
 
 @dataclass(frozen=True, eq=False)

@@ -268,11 +268,12 @@ class ClusterState:
         cls,
         cluster: Cluster,
         clock: float,
+        ids: NDArray[np.int64],
         sources: Mapping[str, Callable[[Any, ClusterState], Any]],
         behind: Any,
         gpu_thousandths: NDArray[np.int64] | None = None,
     ) -> ClusterState:
-        """A state whose columns and views are read when a policy first asks for them.
+        """A state of the jobs `ids` whose columns and views are read when a policy first asks for them.
 
         Each of the `sources` is called with what is `behind` the state, and the state.
         """
@@ -280,6 +281,8 @@ class ClusterState:
         state.__dict__.update(
             cluster=cluster,
             clock=clock,
+            ids=ids,
+            n_jobs=len(ids),
             warm_start=None,
             upcoming=None,
             more_arrivals=True,
@@ -347,8 +350,8 @@ class ClusterState:
             part = self.subset(jobs)
             part.ids = self.ids[jobs]
             return part
-        parts = None if self.gpu_thousandths is None else self.gpu_thousandths.take(jobs)
-        part = self.on_demand(self.cluster, self.clock, self.__dict__["_sources"], behind.of(jobs), parts)
+        ids, parts = self.ids.take(jobs), None if self.gpu_thousandths is None else self.gpu_thousandths.take(jobs)
+        part = self.on_demand(self.cluster, self.clock, ids, self.__dict__["_sources"], behind.of(jobs), parts)
         part.rates_version = self.rates_version
         return part
 

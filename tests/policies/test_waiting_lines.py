@@ -11,7 +11,8 @@ import pytest
 from allocator import Cluster, ClusterState, get_policy, simulate
 from allocator.policies.base.waiting_line import LineMemory, LinePolicy
 from allocator.presets import preset
-from throughputs import InputError, Trace
+from allocator.protocol import Assignment
+from throughputs import InputError, ThroughputMatrix, Trace
 
 NO_COSTS = preset("default").replace(restart_penalty_seconds=0.0, restart_penalty_by_gpus=())
 
@@ -35,6 +36,15 @@ TEXTBOOK = [(0.0, 2, 10.0), (1.0, 4, 5.0), (2.0, 1, 6.0), (3.0, 1, 9.0), (4.0, 2
 
 def test_first_come_first_served() -> None:
     assert times(TEXTBOOK, "fcfs") == [(0, 10), (10, 15), (15, 21), (15, 24), (15, 19)]
+
+
+def test_who_runs_already_does_not_start_again() -> None:
+    """Of a state that was put together, too, it is the others that stand in line."""
+    matrix = ThroughputMatrix(np.ones((3, 1)), jobs=["a", "b", "c"], accelerators=["v"])
+    running = Assignment.of([0], [0], [1])
+    state = ClusterState(Cluster({"v": 2}), matrix, steps_remaining=[9.0, 5.0, 7.0], running=running)
+    policy = get_policy("fcfs")
+    assert policy.plan(state, policy.new_memory()).steps[0].assignment.jobs.tolist() == [0, 1]
 
 
 def test_easy_backfilling() -> None:

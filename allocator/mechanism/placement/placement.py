@@ -101,6 +101,7 @@ class Placement:
     def _clear(self) -> None:
         self._roster = Roster()
         self._pools = _pool_rules(self._cluster, self.rule, self._roster.row_of)
+        self._fixed = _FREE
         self._lets_wait = any(isinstance(rule, WholeServers) for rule in self._pools)
         self._left: list[int] = self._cluster.capacity.tolist()
         self._gpus: dict[int, Gpus] = {}
@@ -134,11 +135,9 @@ class Placement:
                 change = self._roster.change_to(assignment)
         if change is None:
             return Transition.nothing(assignment)
-        fixed = _FREE if hold is None or not len(hold) else frozenset(hold.tolist())
-        for pool in self._pools:
-            pool.fixed = fixed
+        self._fix(_FREE if hold is None or not len(hold) else frozenset(hold.tolist()))
         left = self._left.copy()
-        ended: list[list[_Ended]] = [[] for _ in left]
+        ended: dict[int, list[_Ended]] = {}
         some_go_on = self._note_ended(assignment.jobs[change.rows], change.before, ended, left)
         self._note_ended(change.stopped, change.stopped_before, ended, left)
         wanted = self._wanted(assignment, change.rows, left)
@@ -152,6 +151,13 @@ class Placement:
         row_of = dict(zip(assignment.jobs[change.rows].tolist(), change.rows.tolist(), strict=True))
         rows = sorted(row_of[job] if job in row_of else self._roster.row_of(job) for job in other)
         return change.transition(np.array(rows, dtype=np.int64))
+
+    def _fix(self, jobs: frozenset[int]) -> None:
+        """These jobs, and no others, are not to be made to move."""
+        if jobs != self._fixed:
+            self._fixed = jobs
+            for pool in self._pools:
+                pool.fixed = jobs
 
     def gpus_of(self, job: int) -> Gpus:
         """GPU ids, ascending, of a job of the last assignment; KeyError for others."""
@@ -250,7 +256,7 @@ class Placement:
         kept = {"migrated": _NONE, "migrations": self.migrations}
         self.restore({"rule": self.rule, "assignment": columns, "gpu_ids": ids} | kept)
 
-    def _note_ended(self, jobs: _Ids, codes: _Ids, ended: list[list[_Ended]], left: list[int]) -> bool:
+    def _note_ended(self, jobs: _Ids, codes: _Ids, ended: dict[int, list[_Ended]], left: list[int]) -> bool:
         """Add to `ended`, by pool, the gangs that `jobs` were, which ran as `codes`, and their GPUs to those `left`.
 
         Answers whether any of them ran.
@@ -261,20 +267,22 @@ class Placement:
                 any_ran = True
                 pool, gpus, partner = runs_as(code)
                 if partner < 0 or job < partner:
-                    ended[pool].append((job, partner))
+                    ended.setdefault(pool, []).append((job, partner))
                     left[pool] += gpus
         return any_ran
 
-    def _wanted(self, assignment: Assignment, rows: NDArray[np.intp], left: list[int]) -> list[list[_Row]]:
+    def _wanted(self, assignment: Assignment, rows: NDArray[np.intp], left: list[int]) -> dict[int, list[_Row]]:
         """By pool the gangs of `rows`, whose GPUs are taken from those `left`."""
-        wanted: list[list[_Row]] = [[] for _ in left]
+        wanted: dict[int, list[_Row]] = {}
+        if not len(rows):
+            return wanted
         columns = (assignment.jobs, assignment.pool, assignment.gpus, assignment.partner)
         for row, job, pool, size, partner in zip(rows.tolist(), *[c[rows].tolist() for c in columns], strict=True):
-            if size < 1 or not 0 <= pool < len(wanted) or job < 0:
-                found, expected = f"{size} GPUs of pool {pool}", f"at least 1 GPU of a pool below {len(wanted)}"
+            if size < 1 or not 0 <= pool < len(left) or job < 0:
+                found, expected = f"{size} GPUs of pool {pool}", f"at least 1 GPU of a pool below {len(left)}"
                 raise InputError("placement", field=f"job {job}", found=found, expected=expected)
             if partner < 0 or job < partner:
-                wanted[pool].append((row, job, size, partner))
+                wanted.setdefault(pool, []).append((row, job, size, partner))
                 left[pool] -= size
         return wanted
 
@@ -286,14 +294,17 @@ class Placement:
             expected = f"at most {capacity} GPUs of the pools"
             raise InputError("placement", field="assignment", found=f"{used} GPUs", expected=expected)
 
-    def _change(self, ended: list[list[_Ended]], wanted: list[list[_Row]], hand_over: bool) -> dict[int, Gpus]:
+    def _change(
+        self, ended: dict[int, list[_Ended]], wanted: dict[int, list[_Row]], hand_over: bool
+    ) -> dict[int, Gpus]:
         """Release and place; answers the GPUs of new gangs and of those that had to move, by (first) job.
 
         `hand_over`: jobs that go on in another gang or with another number of GPUs stay where they were.
         """
         self._note_pairs(ended, wanted)
         placed: dict[int, Gpus] = {}
-        for rule, gone, coming in zip(self._pools, ended, wanted, strict=True):
+        for pool in sorted(ended.keys() | wanted):
+            rule, gone, coming = self._pools[pool], ended.get(pool, []), wanted.get(pool)
             if gone:
                 rule.release([job for job, _ in gone])
             if coming:
@@ -304,13 +315,13 @@ class Placement:
                     placed |= rule.place(gangs)
         return placed
 
-    def _note_pairs(self, ended: list[list[_Ended]], wanted: list[list[_Row]]) -> None:
+    def _note_pairs(self, ended: dict[int, list[_Ended]], wanted: dict[int, list[_Row]]) -> None:
         second = self._second
         if second:
-            for gone in ended:
+            for gone in ended.values():
                 for job, _ in gone:
                     second.pop(job, None)
-        for coming in wanted:
+        for coming in wanted.values():
             for _, job, _, partner in coming:
                 if partner >= 0:
                     second[job] = partner

@@ -108,39 +108,30 @@ class Roster:
 
     def change_to(self, assignment: Assignment) -> Change | None:
         """What would change; None where nothing does."""
-        common = assignment.common_with(self.last)
-        first = 0 if common is None else common.rows
-        if first == len(assignment) == len(self.last) or _equal(assignment, self.last):
+        if assignment is self.last or _equal(assignment, self.last):
             return None
-        self._looked_at = assignment
-        # Rows that both have in common are not looked at.
-        others = assignment if first == 0 else assignment.take(slice(first, None))
-        jobs = others.jobs
-        code = others.gpus << _GPUS_SHIFT
-        code += others.pool << _PARTNER_BITS
-        code += others.partner
+        self._looked_at, jobs = assignment, assignment.jobs
+        code = assignment.gpus << _GPUS_SHIFT
+        code += assignment.pool << _PARTNER_BITS
+        code += assignment.partner
         try:
             codes = self._code[jobs]
         except IndexError:
             self._make_room(jobs)
             codes = self._code[jobs]
-        changed = (codes != code).nonzero()[0]
-        before = codes[changed]
+        rows = (codes != code).nonzero()[0]
+        before = codes[rows]
         stopped = _NOBODY
-        starting = np.count_nonzero(before == NOT_RUNNING)
-        if len(self.last) + starting != len(assignment):
-            if common is not None and common.kept is not None and starting == len(others):
-                stopped = self.last.jobs[~common.kept]
-            else:
-                self._number_rows()
-                stopped = self.last.jobs[self._row[self.last.jobs] < self._first_row]
-        return Change(assignment, changed + first, before, code[changed], stopped, self._code[stopped])
+        if len(self.last) + np.count_nonzero(before == NOT_RUNNING) != len(jobs):
+            self._number_rows()
+            stopped = self.last.jobs[self._row[self.last.jobs] < self._first_row]
+        return Change(assignment, rows, before, code[rows], stopped, self._code[stopped])
 
     def accept(self, change: Change) -> None:
         """It is so from now on."""
         self._code[change.stopped] = NOT_RUNNING
         self._code[change.assignment.jobs[change.rows]] = change.now
-        self.last = change.assignment.marked()
+        self.last = change.assignment
 
     def codes_of(self, jobs: list[int]) -> dict[int, int]:
         """What some jobs of the last assignment run as, by job."""

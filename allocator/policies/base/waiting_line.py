@@ -229,12 +229,17 @@ class LinePolicy(PlanPolicy):
             expected = f"shape ({own.n_jobs}, K), numbers for each job"
             raise InputError(f"policy {self.name}", field="key", found=keys.tolist(), expected=expected)
         rates = own.runnable_rates
-        order, able = (-rates).argsort(axis=1, kind="stable").tolist(), (rates > 0).sum(axis=1).tolist()
+        job_at, able_at = (rates > 0).nonzero()
+        able: list[list[int]] = [[] for _ in range(own.n_jobs)]
+        for at, pool in zip(job_at.tolist(), able_at.tolist(), strict=True):
+            able[at].append(pool)
         news: set[int] = set()
-        columns = zip(own.ids.tolist(), keys.tolist(), order, able, own.gpus_taken.tolist(), strict=True)
-        for job, key, pools, count, gpus in columns:
-            memory.add(tuple(pools[:count]), gpus, (key, job))
-            news.update(pools[:count])
+        columns = zip(own.ids.tolist(), keys.tolist(), able, own.gpus_taken.tolist(), strict=True)
+        for at, (job, key, pools, gpus) in enumerate(columns):
+            if len(pools) > 1:
+                pools.sort(key=rates[at].__getitem__, reverse=True)
+            memory.add(tuple(pools), gpus, (key, job))
+            news.update(pools)
         return news
 
     def _started(self, state: ClusterState, memory: LineMemory, lines: list[_Pools]) -> list[_Start]:

@@ -395,4 +395,4 @@ class JobTable:
         """
         behind = Behind(self, active, self.rows(active), clock, cluster, gpu_prices, needs, running)
         fractions = None if self.fractions is None else self.fractions.thousandths.take(behind.at)
-        return ClusterState.on_demand(cluster, clock, SOURCES, behind, fractions)
+        return ClusterState.on_demand(cluster, clock, active, SOURCES, behind, fractions)

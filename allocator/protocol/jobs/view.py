@@ -100,8 +100,6 @@ class Behind:
 
 # Steps that are counted in larger batches from one decision to the next can take isolated time below zero.
 SOURCES: dict[str, Callable[[Behind, ClusterState], Any]] = {
-    "n_jobs": lambda behind, _: len(behind.active),
-    "ids": lambda behind, _: behind.active,
     "predicted_seconds": lambda behind, _: behind.column("predicted_seconds"),
     "rates": lambda behind, _: behind.column("rates"),
     "scale_factors": lambda behind, _: behind.column("scale_factor"),
@@ -159,4 +157,4 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
     there = active.take(position, mode="clip") == running.jobs
     if np.count_nonzero(there) < len(there):
         running, position = running.take(there), position[there]
-    return Assignment.of(position, running.pool, running.gpus).marked(running)
+    return Assignment.alone(position, running.pool, running.gpus)
