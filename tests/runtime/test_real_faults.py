@@ -55,8 +55,8 @@ def submit(service: Service, *commands: tuple[str, ...], **more: object) -> None
     service.submit((uuid.uuid4().hex, {"command": list(command)} | told) for command in commands)
 
 
-def trainer(result: Path, steps: int = 20) -> tuple[str, ...]:
-    return (*PYTHON, str(TRAINER), str(steps), "0.02", str(result))
+def trainer(result: Path, steps: int = 20, gate: Path = Path("/")) -> tuple[str, ...]:
+    return (*PYTHON, str(TRAINER), str(steps), "0.02", str(result), str(gate))
 
 
 def states(service: Service) -> list[str]:
@@ -234,12 +234,11 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
 
     async def go() -> Service:
         async with Serving(small_disk, settings=ServiceSettings(**vars(QUICK) | {"max_failures": 50})) as service:
-            talking = (
-                *PYTHON,
-                "-c",
-                "import time\nfor n in range(150): print('z' * 5000, flush=True); time.sleep(0.02)",
-            )
-            submit(service, talking, trainer(tmp_path / "result", 60), trainer(tmp_path / "later"))
+            gate = tmp_path / "gate"
+            talk = "import os, sys, time\nfor n in range(150): print('z' * 5000, flush=True); time.sleep(0.02)\n"
+            talk += "while not os.path.exists(sys.argv[1]): time.sleep(0.02)"
+            talking = (*PYTHON, "-c", talk, str(gate))
+            submit(service, talking, trainer(tmp_path / "result", 60, gate), trainer(tmp_path / "later"))
             await until(lambda: steps_in(tmp_path / "result"))
             filler = small_disk / "filler"
             fill(filler)
@@ -250,6 +249,7 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
             await asyncio.sleep(1.0)
             assert "completed" not in before
             filler.unlink()
+            gate.touch()
             await through(service)
             assert service.trouble == ""
             assert len(service.book.by_id) == taken
