@@ -58,7 +58,7 @@ def run_until(job, command, steps, how="lease"):
         job.write(ends=True, reason="time is up")
     else:
         process.terminate()
-    assert process.wait(120) == 0, process.communicate()[0]
+    assert process.wait(300) == 0, process.communicate()[0]
     output = process.communicate()[0]
     report = job.report
     assert report.state == "ending", output
@@ -71,7 +71,7 @@ def run_through(job, command):
     began_at = job.report.saved_steps
     job.next_epoch()
     process = job.start(command)
-    assert process.wait(120) == 0, process.communicate()[0]
+    assert process.wait(300) == 0, process.communicate()[0]
     assert job.report.state == "done"
     assert job.report.epoch == job.grant.epoch
     assert job.report.steps - job.report.trained_steps == began_at + 1
@@ -133,7 +133,7 @@ def test_torchrun_passes_sigterm_on_and_waits_for_the_checkpoint(job, tmp_path):
     process = job.start(command)
     wait_until(lambda: job.reported(steps=5), process)
     process.terminate()
-    output = process.communicate(timeout=120)[0]
+    output = process.communicate(timeout=300)[0]
     assert job.report.state == "ending", output
     assert job.report.saved_steps == job.report.steps
     assert process.returncode != 0, "torchrun tells of the signal that it got, whatever its workers do"
@@ -159,7 +159,7 @@ def test_a_rank_that_cannot_write_fails_all_and_commits_nothing(job, tmp_path):
         "d.destroy_process_group()\n"
     )
     process = job.start([*launch(2), script])
-    output = process.communicate(timeout=120)[0]
+    output = process.communicate(timeout=300)[0]
     assert process.returncode == 0, output
     assert output.count("failed:") == 2  # lines of several ranks may run into each other
     assert "another rank failed" in output
