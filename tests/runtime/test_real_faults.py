@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 import sys
@@ -201,7 +200,8 @@ def test_a_checkpoint_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
             await until(lambda: service.steps_of(job) >= 30)
             service.drain("local-v100", True)
             await until(lambda: job.state == "queued")
-            saved = sorted((service.watching.folder(job) / "checkpoint").rglob("weights"), key=os.path.getmtime)
+            weights = (service.watching.folder(job) / "checkpoint").rglob("weights")
+            saved = sorted(weights, key=lambda path: int(path.read_text()))
             assert len(saved) >= 1
             steps = [int(path.read_text()) for path in saved]
             saved[-1].write_text("ruined")
