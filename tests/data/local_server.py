@@ -11,6 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 from allocator.data import DataFile, Dataset, fetch
 
+PATIENCE = 120.0
+"""Seconds until a test gives up: other programs may keep this machine busy."""
+
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -77,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         if server.pause is not None:
             self.wfile.write(sent[:1000])
             self.wfile.flush()
-            server.pause.wait(20)
+            server.pause.wait(PATIENCE)
             sent = sent[1000:]
         if server.cut_after:
             sent = sent[: server.cut_after.pop(0)]
@@ -106,4 +109,4 @@ def one_file(server, **changes) -> Dataset:
 
 
 def get(dataset, cache, **settings):
-    return fetch(dataset, cache=cache, **{"pause_seconds": 0.0, "timeout_seconds": 5.0} | settings)
+    return fetch(dataset, cache=cache, **{"pause_seconds": 0.0, "timeout_seconds": PATIENCE} | settings)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 from allocator.data import (
     CACHE_VARIABLE,
@@ -15,7 +16,7 @@ from allocator.data import (
     find,
     path_of,
 )
-from tests.data.local_server import CONTENT, SHA256
+from tests.data.local_server import CONTENT, PATIENCE, SHA256
 
 
 def run(*arguments, cache, check=True, wait=True):
@@ -24,7 +25,7 @@ def run(*arguments, cache, check=True, wait=True):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     if not wait:
         return process
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert not check or process.returncode == 0, err
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
@@ -46,11 +47,11 @@ def test_two_processes_fetch_at_once(server, tmp_path):
     listeners = [threading.Thread(target=listen, args=(process,), daemon=True) for process in (first, second)]
     for listener in listeners:
         listener.start()
-    assert told.wait(20)  # one of them found the other at it
+    assert told.wait(PATIENCE)  # one of them found the other at it
     server.behaviour.pause.set()
     for process in (first, second):
         assert f"it has {SHA256}" in process.stdout.read()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     assert [line for line in lines if "another process" in line] == lines
     assert len(server.behaviour.requests) == 1
     assert path_of(f"gavel-throughputs/{name}", cache=tmp_path).read_bytes() == CONTENT
@@ -62,12 +63,12 @@ def test_a_killed_process_leaves_no_lock(server, tmp_path):
     arguments = ("fetch", "gavel-throughputs", "--file", "simul*", "--url-base", server.url)
     process = run(*arguments, cache=tmp_path, wait=False)
     part = tmp_path / "gavel-throughputs" / "simulation_throughputs.json.part"
-    for _ in range(400):
-        if part.exists():
-            break
-        threading.Event().wait(0.05)
+    deadline = time.monotonic() + PATIENCE
+    while not part.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE)
     assert part.exists()
     server.behaviour.pause.set()
     assert SHA256 in run(*arguments, cache=tmp_path).stdout

@@ -17,7 +17,7 @@ from allocator.lease import CheckpointError, Lease, LeaseLockedError, StaleLease
 from allocator.lease.files import REPORT_FILE, Report, read_file
 from allocator.lease.lease import REPORT_SECONDS
 from allocator.lease.watch import LOOK_SECONDS, LeaseWatch
-from tests.lease.jobs import ROOT, Job, in_child, wait_until
+from tests.lease.jobs import PATIENCE, ROOT, Job, in_child, wait_until
 
 
 @pytest.fixture
@@ -469,13 +469,13 @@ def test_a_process_ends_and_the_next_one_completes(job, how):
         job.write(ends=True)
     else:
         first.send_signal(signal.SIGTERM)
-    assert first.wait(60) == 0, first.communicate()[0]
+    assert first.wait(PATIENCE) == 0, first.communicate()[0]
     ended = job.report
     assert ended.state == "ending"
     assert ended.steps == ended.saved_steps >= 10
     job.next_epoch()
     second = job.start(["-c", TRAINER, str(int(ended.steps) + 5)])
-    assert second.wait(60) == 0, second.communicate()[0]
+    assert second.wait(PATIENCE) == 0, second.communicate()[0]
     assert (job.report.state, job.report.steps) == ("done", ended.steps + 5)
     assert job.report.trained_steps == 4
     assert job.report.start_seconds > 0.01
@@ -492,7 +492,7 @@ def test_a_process_killed_in_training_leaves_its_report(job):
 def test_the_last_steps_are_reported_when_the_process_ends(job):
     code = "from allocator.lease import Lease\nfor _ in Lease()(range(50)): pass"
     process = job.start(["-c", code])
-    assert process.wait(60) == 0, process.communicate()[0]
+    assert process.wait(PATIENCE) == 0, process.communicate()[0]
     assert (job.report.state, job.report.steps) == ("training", 50)
 
 
@@ -500,7 +500,7 @@ def test_keyboard_interrupts_come_through(job):
     process = job.start(["-c", TRAINER, "1000000"])
     wait_until(lambda: job.reported(steps=1), process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == -signal.SIGINT
+    assert process.wait(PATIENCE) == -signal.SIGINT
     assert "KeyboardInterrupt" in process.communicate()[0]
 
 

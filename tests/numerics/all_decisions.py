@@ -177,10 +177,13 @@ def simulations() -> Iterator[tuple[str, str]]:
     estimation = Estimation(0.5, 5, completion=LowRankCompletion())
     result = allocator.simulate(few, cluster, policy, table(), estimation=estimation)
     yield "simulation with an estimator", digest(result.jobs, result.rounds)
-    result = allocator.simulate(few, Cluster.parse("v100:4"), get_policy("shockwave"), table(), preset="shockwave")
+    # searches end when they are through, not when a busy machine has taken its time
+    hour = {"time_limit_seconds": 3600.0}
+    planning = get_policy("shockwave", **hour)
+    result = allocator.simulate(few, Cluster.parse("v100:4"), planning, table(), preset="shockwave")
     yield "simulation of shockwave", digest(result.jobs, result.rounds)
     due = assign_slos(few, np.random.default_rng(0), {1.2: 0.5, 2.0: 0.5})
-    for name, settings in (("elasticflow", {"admission": "repair"}), ("elasticflow_mip", {}), ("edf_admission", {})):
+    for name, settings in (("elasticflow", {"admission": "repair"}), ("elasticflow_mip", hour), ("edf_admission", {})):
         result = allocator.simulate(due, Cluster.parse("v100:4"), get_policy(name, **settings), table())
         yield f"simulation of {name}", digest(result.jobs, result.rounds)
 

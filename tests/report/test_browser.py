@@ -44,7 +44,7 @@ Drive = Callable[..., dict[str, Any]]
 def open_page(path: Path, profile: Path, address: str = "") -> str:
     """The document after its script ran; fails on any message on the console."""
     command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", path.as_uri() + address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "CONSOLE" not in done.stderr
     return done.stdout
 

@@ -33,7 +33,7 @@ def world(hardware: Hardware) -> World:
 
 
 async def serve(state: Path, jobs: int, until_done: bool) -> dict[str, object]:
-    settings = ServiceSettings(poll_seconds=0.02, notice_seconds=2.0, grace_seconds=4.0)
+    settings = ServiceSettings(poll_seconds=0.02, notice_seconds=30.0, grace_seconds=60.0)
     service = Service(state, LocalAdapter(state, virtual_accelerators("v100:2,k80:2")), settings)
     await service.open(world)
     for number in range(len(service.book.by_id), jobs):

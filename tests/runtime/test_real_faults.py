@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 import sys
@@ -55,8 +54,8 @@ def submit(service: Service, *commands: tuple[str, ...], **more: object) -> None
     service.submit((uuid.uuid4().hex, {"command": list(command)} | told) for command in commands)
 
 
-def trainer(result: Path, steps: int = 20) -> tuple[str, ...]:
-    return (*PYTHON, str(TRAINER), str(steps), "0.02", str(result))
+def trainer(result: Path, steps: int = 20, gate: Path = Path("/")) -> tuple[str, ...]:
+    return (*PYTHON, str(TRAINER), str(steps), "0.02", str(result), str(gate))
 
 
 def states(service: Service) -> list[str]:
@@ -201,7 +200,8 @@ def test_a_checkpoint_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
             await until(lambda: service.steps_of(job) >= 30)
             service.drain("local-v100", True)
             await until(lambda: job.state == "queued")
-            saved = sorted((service.watching.folder(job) / "checkpoint").rglob("weights"), key=os.path.getmtime)
+            weights = (service.watching.folder(job) / "checkpoint").rglob("weights")
+            saved = sorted(weights, key=lambda path: int(path.read_text()))
             assert len(saved) >= 1
             steps = [int(path.read_text()) for path in saved]
             saved[-1].write_text("ruined")
@@ -234,12 +234,11 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
 
     async def go() -> Service:
         async with Serving(small_disk, settings=ServiceSettings(**vars(QUICK) | {"max_failures": 50})) as service:
-            talking = (
-                *PYTHON,
-                "-c",
-                "import time\nfor n in range(150): print('z' * 5000, flush=True); time.sleep(0.02)",
-            )
-            submit(service, talking, trainer(tmp_path / "result", 60), trainer(tmp_path / "later"))
+            gate = tmp_path / "gate"
+            talk = "import os, sys, time\nfor n in range(150): print('z' * 5000, flush=True); time.sleep(0.02)\n"
+            talk += "while not os.path.exists(sys.argv[1]): time.sleep(0.02)"
+            talking = (*PYTHON, "-c", talk, str(gate))
+            submit(service, talking, trainer(tmp_path / "result", 60, gate), trainer(tmp_path / "later"))
             await until(lambda: steps_in(tmp_path / "result"))
             filler = small_disk / "filler"
             fill(filler)
@@ -250,6 +249,7 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
             await asyncio.sleep(1.0)
             assert "completed" not in before
             filler.unlink()
+            gate.touch()
             await through(service)
             assert service.trouble == ""
             assert len(service.book.by_id) == taken

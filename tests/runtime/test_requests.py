@@ -30,7 +30,7 @@ from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import service_on, settle, two_types
 from throughputs import InputError
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 GOOD = {"command": ["train", "5"], "working_directory": "/", "gpus": 1}
 
 

@@ -17,7 +17,7 @@ from allocator.runtime.adapters.local.folder import RUN_FILE, number_in
 from allocator.runtime.adapters.local.processes import carriers
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def new_job(state: Path) -> str:

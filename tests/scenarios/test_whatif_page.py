@@ -119,7 +119,7 @@ def test_the_page_opens_without_scrolling_sideways(grown, tmp_path, width):
         f"--user-data-dir={tmp_path}/profile",
     ]
     command = [str(CHROMIUM), *flags, (tmp_path / "frame.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "CONSOLE" not in done.stderr
     (wide,) = re.findall(r"wide (\d+)", done.stdout.split("</script>")[-1])
     assert int(wide) <= width

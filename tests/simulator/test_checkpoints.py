@@ -105,12 +105,18 @@ def test_a_resumed_run_is_the_run(
 
 SCRIPT = """
 import sys, time
+from pathlib import Path
 from allocator import Cluster, default_table, get_policy, simulate
 from throughputs import gavel_trace
 
 class Slow:
     def decided(self, *_): pass
-    def round_ended(self, outcome): time.sleep(0.002)
+    def round_ended(self, outcome):
+        time.sleep(0.002)
+        if outcome.index >= 600:
+            # it does not come to its end before it is killed
+            Path(sys.argv[1] + ".waits").touch()
+            time.sleep(600)
 
 trace = gavel_trace(30, 9000.0, seed=1, multi_gpu=True, priorities=True, slos=True)
 cluster = Cluster({"v100": 8, "p100": 8, "k80": 8}, {"v100": 4, "p100": 4, "k80": 4})
@@ -124,14 +130,15 @@ print("complete")
 def test_a_killed_process_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run.checkpoint"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], stdout=subprocess.PIPE, text=True)
-    written = 0.0
+    waits, written = Path(f"{path}.waits"), 0.0
     # Let it write a few, so that it dies at some moment between or within them.
     for _ in range(3):
-        while process.poll() is None and not (path.exists() and path.stat().st_mtime_ns > written):
+        while not waits.exists() and not (path.exists() and path.stat().st_mtime_ns > written):
+            assert process.poll() is None
             time.sleep(0.005)
-        written = path.stat().st_mtime_ns if path.exists() else written
+        written = path.stat().st_mtime_ns
     process.send_signal(signal.SIGKILL)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert "complete" not in output
     arguments = (jobs(30), CLUSTER, get_policy("max_min_fairness"), TABLE)

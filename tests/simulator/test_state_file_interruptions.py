@@ -103,11 +103,14 @@ def test_a_killed_writer_leaves_a_whole_file_and_in_the_end_nothing_else(tmp_pat
     ) as nursery:
         assert nursery.stdin is not None
         assert nursery.stdout is not None
-        for _ in range(20):
+        deadline, kills, wait = time.monotonic() + 120, 0, 0.06
+        while kills < 20 or not (interrupted and latest):
+            assert time.monotonic() < deadline
+            kills += 1
             nursery.stdin.write(f"{latest + 1}\n")
             nursery.stdin.flush()
             child = int(nursery.stdout.readline())
-            time.sleep(rng.uniform(0.005, 0.06))
+            time.sleep(rng.uniform(0.005, wait))
             os.kill(child, signal.SIGKILL)
             assert nursery.stdout.readline() == "ended\n"
             interrupted += len(temporaries(tmp_path))
@@ -115,9 +118,9 @@ def test_a_killed_writer_leaves_a_whole_file_and_in_the_end_nothing_else(tmp_pat
             assert found is not None
             assert latest <= int(found.header["n"])
             latest = int(found.header["n"])
+            # on a slow machine none is written in so short a time
+            wait *= 1.0 if latest else 1.2
             assert (found.state == latest).all()
             assert [part.tree() for part in found.parts] == [latest]
             assert os.listdir(tmp_path) == ["a.checkpoint"]
         nursery.stdin.close()
-    assert interrupted > 0
-    assert latest > 0

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -60,7 +61,7 @@ def test_the_same_results_as_on_this_machine(cluster, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_the_runs_are_spread_over_the_nodes(cluster):
+def test_the_runs_are_spread_over_the_nodes(cluster, tmp_path):
     from allocator.sweep.engines.on_ray import RayEngine
     from allocator.sweep.execute import Materials
 
@@ -70,14 +71,19 @@ def test_the_runs_are_spread_over_the_nodes(cluster):
         assert engine.slots == NODES
         assert len([node for node in ray.nodes() if node["Alive"]]) == NODES
         where = ray.remote(num_cpus=1)(_node)
-        assert len(set(ray.get([where.remote() for _ in range(NODES)]))) == NODES
+        assert len(set(ray.get([where.remote(tmp_path, number) for number in range(NODES)]))) == NODES
     finally:
         engine.close()
     assert not ray.is_initialized()
 
 
-def _node() -> str:
-    time.sleep(1.0)  # long enough for the others to need another node
+def _node(together: Path, number: int) -> str:
+    """Where it runs; it ends when all have begun, so that the others need another node."""
+    (together / str(number)).touch()
+    deadline = time.monotonic() + 300
+    while len(list(together.iterdir())) < NODES:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     node: str = ray.get_runtime_context().get_node_id()
     return node
 
@@ -92,7 +98,7 @@ def test_a_node_that_leaves_costs_no_results(cluster, tmp_path):
     command = [sys.executable, "-m", "allocator", "sweep", "static", *arguments, "--cluster", TINY, "--out",
                str(tmp_path), "--engine", "ray", "--address", cluster.address, "--json"]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not list(tmp_path.glob("points/*.json")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     cluster.remove_node(leaving, allow_graceful=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE = 60.0
+PATIENCE = 120.0
 FLAGS = (
     "--headless=new",
     "--no-sandbox",

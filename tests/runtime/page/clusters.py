@@ -27,7 +27,7 @@ from allocator.runtime.settings import ServiceSettings
 from tests.runtime.model_cluster import settle
 from throughputs import ThroughputTable
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Imagined(Adapter):

@@ -18,7 +18,7 @@ from pathlib import Path
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo", "srun")
 """What Debian's packages slurmctld, slurmd, slurm-client and munge bring."""
 
-LIMIT = 60.0
+LIMIT = 120.0
 """Seconds after which waiting fails; on a loaded machine everything takes a multiple of what it does alone."""
 
 SETTINGS = """\
@@ -154,7 +154,7 @@ class VirtualCluster:
 
     def run(self, *command: str, check: bool = True) -> str:
         """What a command of Slurm's prints."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=LIMIT, check=False)
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout
 

@@ -54,8 +54,9 @@ EXIT_HELD, EXIT_STALE, EXIT_CANNOT = 3, 4, 5
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit statuses of a command that could not be run, as shells have them."""
 
-LOCK_PATIENCE = 1.0
-"""Seconds to wait for the lock: one that has written its exit.json, or was killed, needs a moment to go."""
+LOCK_PATIENCE, LEAVING_PATIENCE = 1.0, 20.0
+"""Seconds to wait for the lock: of one that was killed, or may run on; of one that has written its exit.json and goes.
+That takes a moment, on a machine that has time for it."""
 
 OTHERS_SECONDS = 10.0
 """What the other processes of a job have to end by themselves once one has failed."""
@@ -287,12 +288,13 @@ def _why(step: str, name: bytes, environment: dict[bytes, bytes], error: Excepti
 
 def _claim(job: str, epoch: int) -> None:
     """Take the lock of the folder, for good, or refuse; processes of an earlier start are ended."""
-    deadline = time.monotonic() + LOCK_PATIENCE
+    began = time.monotonic()
     while take_lock(".") is None:
         last = number_in(RUN_FILE, "epoch")
         if last == epoch:
             raise _StartedBeforeError
-        if time.monotonic() >= deadline:
+        leaves = last is not None and number_in(EXIT_FILE, "epoch") == last
+        if time.monotonic() - began >= (LEAVING_PATIENCE if leaves else LOCK_PATIENCE):
             raise _RefusedError(EXIT_HELD, f"another start of the job runs: epoch {last}")
         time.sleep(0.005)
     lease, last = number_in("lease.json", "epoch"), number_in(RUN_FILE, "epoch")
