@@ -19,7 +19,14 @@ from functools import cache, partial
 from pathlib import Path
 
 from docs.site.demo_picture import picture
-from tests.reference import deadline_studies, gavel_replays, goodput_tables, runtime_runs, shockwave_replays
+from tests.reference import (
+    deadline_studies,
+    elasticflow_speed,
+    gavel_replays,
+    goodput_tables,
+    runtime_runs,
+    shockwave_replays,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -101,12 +108,12 @@ def demo() -> str:
 TABLES = {
     "demo": DocTable("README.md", demo),
     "demo-picture": DocPicture("docs/demo.svg", demo_picture),
-    "deadlines-end-to-end": DocTable("docs/deadlines.md", deadline_studies.table_of_end_to_end),
     **{
         f"deadlines-{study.replace('_', '-')}": DocTable("docs/deadlines.md", partial(deadline_studies.table_of, study))
         for study in deadline_studies.OF_RECORDED
     },
-    "deadlines-clusters": DocTable("docs/deadlines.md", deadline_studies.table_of_clusters),
+    "deadlines-cluster-seconds": DocTable("docs/deadlines.md", deadline_studies.table_of_cluster_seconds),
+    "deadlines-speed": DocTable("docs/deadlines.md", elasticflow_speed.table),
     "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
