@@ -154,7 +154,9 @@ def test_the_table_of_speed_is_that_of_the_recorded_times():
 def test_what_the_text_says_of_speed():
     """What a process costs, how short most runs are, and the ratio that says little."""
     rows = pd.read_csv(elasticflow_speed.SPEED)
-    assert (tables.ROOT / "docs/deadlines.md").read_text().count("1.0 s\nof it is there with five jobs already") == 1
+    said = " ".join((tables.ROOT / "docs/deadlines.md").read_text().split())
+    for words in ("1.0 s of it is there with five jobs", "takes 0.75 s for five jobs", "22 times in the median"):
+        assert words in said
     assert elasticflow_speed.process_costs(rows) == {"recorded": 1.0, "process": 0.75}
     assert (rows["recorded"] <= 1.5).mean() >= 0.5
     assert (rows["recorded"] / rows["simulation"]).median() == pytest.approx(22, abs=0.5)
