@@ -21,6 +21,7 @@ from pathlib import Path
 from docs.site.demo_picture import picture
 from tests.reference import (
     deadline_studies,
+    elasticflow_speed,
     gavel_replays,
     goodput_studies,
     goodput_tables,
@@ -110,12 +111,12 @@ def demo() -> str:
 TABLES = {
     "demo": DocTable("README.md", demo),
     "demo-picture": DocPicture("docs/demo.svg", demo_picture),
-    "deadlines-end-to-end": DocTable("docs/deadlines.md", deadline_studies.table_of_end_to_end),
     **{
         f"deadlines-{study.replace('_', '-')}": DocTable("docs/deadlines.md", partial(deadline_studies.table_of, study))
         for study in deadline_studies.OF_RECORDED
     },
-    "deadlines-clusters": DocTable("docs/deadlines.md", deadline_studies.table_of_clusters),
+    "deadlines-cluster-seconds": DocTable("docs/deadlines.md", deadline_studies.table_of_cluster_seconds),
+    "deadlines-speed": DocTable("docs/deadlines.md", elasticflow_speed.table),
     "gavel": DocTable("docs/fidelity.md", gavel_replays.table),
     "gavel-filling": DocTable("docs/fidelity.md", gavel_replays.table_of_filling),
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),

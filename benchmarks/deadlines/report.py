@@ -22,6 +22,7 @@ __all__ = [
     "markdown_of_clusters",
     "markdown_of_policies",
     "markdown_of_saturation",
+    "markdown_of_seconds",
     "row_of_cluster",
     "rows_of",
     "tables",
@@ -130,6 +131,21 @@ def row_of_cluster(results: pd.DataFrame, name: str) -> str:
     jobs = "-" if rows.empty else f"{int(rows['submitted_jobs'].iloc[0]):,}"
     cells = [_beside(rows, label, CLUSTER_RATIOS[name].get(policy)) for policy, label in CLUSTER_POLICIES.items()]
     return _line([name, jobs, *cells])
+
+
+def markdown_of_seconds(results: pd.DataFrame, names: Sequence[str] = tuple(CLUSTER_RATIOS)) -> str:
+    """CPU seconds of the runs on the ten clusters, a row for each cluster; and of all runs of a policy or a cluster.
+
+    A run that is not there is a dash.
+    """
+    head = ["trace", *(f"`{name}`" for name in CLUSTER_POLICIES), "all policies"]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for name in (*names, None):
+        here = results if name is None else results[results["case"] == name]
+        seconds = here.groupby("label")["cpu_seconds"].sum()
+        cells = [f"{seconds[label]:,.0f}" if label in seconds.index else "-" for label in CLUSTER_POLICIES.values()]
+        lines.append(_line([name or "together", *cells, f"{seconds.sum():,.0f}" if len(seconds) else "-"]))
+    return "\n".join(lines)
 
 
 def _beside(rows: pd.DataFrame, label: str, published: float | None) -> str:

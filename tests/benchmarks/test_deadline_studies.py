@@ -10,7 +10,7 @@ from allocator.sweep import Sweep
 from allocator.sweep.execute import Materials
 from benchmarks import deadlines
 from benchmarks.deadlines.published import CLUSTER_RATIOS
-from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, rows_of
+from benchmarks.deadlines.report import markdown_of_clusters, markdown_of_policies, markdown_of_seconds, rows_of
 from throughputs import InputError, write_trace
 
 
@@ -54,6 +54,15 @@ def test_rows_and_tables(end_to_end):
     row = markdown_of_clusters(clusters, ["cluster10"]).splitlines()[-1]
     assert row.startswith("| cluster10 | 20 | ")
     assert f"/ {CLUSTER_RATIOS['cluster10']['themis']:.3f}" in row
+
+
+def test_seconds_of_runs_and_their_sums(end_to_end):
+    timed = end_to_end[end_to_end["label"].isin(["edf", "tiresias"])].assign(
+        case="cluster10", cpu_seconds=[3.4, 1500.0]
+    )
+    *_, smallest, together = markdown_of_seconds(timed, ["cluster09", "cluster10"]).splitlines()
+    assert smallest == "| cluster10 | - | - | 3 | - | 1,500 | - | - | - | 1,503 |"
+    assert together == smallest.replace("cluster10", "together")
 
 
 def test_without_public_data_jobs_are_drawn(tmp_path, monkeypatch):

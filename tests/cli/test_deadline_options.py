@@ -152,6 +152,12 @@ def test_throughputs_that_were_forgotten(files: dict[str, str], tmp_path: Path) 
     assert "jobs of bert (batch size 64) run on the GPUs that they ask for only" in said
     assert "--throughputs throughputs_A100 (allocator data fetch elasticflow-throughputs)" in said
     assert not told(files["jobs.csv"], "--policy", "elasticflow", "--throughputs", files["throughputs_A100"])
+    (tmp_path / "misspelt.csv").write_text(Path(files["jobs.csv"]).read_text().replace("bert", "Bert"))
+    given = (str(tmp_path / "misspelt.csv"), "--throughputs", files["throughputs_A100"], "--policy")
+    said = told(*given, "elasticflow")
+    assert "jobs of Bert (batch size 64) run on the GPUs that they ask for only, as fast as their durations say" in said
+    assert "throughputs_A100 has no throughputs of theirs" in said
+    assert not told(*given, "tiresias")
     # durations are all that Chronus and fixed gangs need
     assert "--throughputs" not in told(files["soft.csv"], "--policy", "chronus")
     assert "jobs of alexnet run on the GPUs" in told(files["soft.csv"], "--policy", "elasticflow")

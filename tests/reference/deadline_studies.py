@@ -6,6 +6,7 @@ Figures of studies that take minutes are recorded in `RECORDED`, for tests that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ from benchmarks.deadlines.report import (
     markdown_of_clusters,
     markdown_of_policies,
     markdown_of_saturation,
+    markdown_of_seconds,
     row_of_cluster,
 )
 from benchmarks.deadlines.studies import simulated
@@ -29,7 +31,7 @@ RECORDED = Path(__file__).with_name("deadline_studies.csv")
 
 _COLUMNS = (
     "study", "label", "case", "cluster", "submitted_jobs", "seed", "deadline_ratio", "admitted", "late",
-    "best_effort_average_jct",
+    "best_effort_average_jct", "policy", "status", "average_jct", "cluster_efficiency", "cpu_seconds",
 )  # fmt: skip
 
 TIGHTNESS = ("0.5", "0.75", "1", "1.25", "1.5", "2")
@@ -40,6 +42,8 @@ OF_RECORDED: dict[str, Callable[[pd.DataFrame], str]] = {
     "tightness": lambda rows: markdown_by_case(rows, TIGHTNESS),
     "best_effort": lambda rows: markdown_by_case(rows, BEST_EFFORT, hours=True),
     "saturation": markdown_of_saturation,
+    "end_to_end": partial(markdown_of_policies, testbed=True),
+    "clusters": markdown_of_clusters,
 }
 """Tables of studies by name, from their rows."""
 
@@ -54,7 +58,7 @@ def record(study: str, folder: Path = FULL) -> None:
     """Keep the rows of a study, in place of those of before."""
     made = run_study(study, folder, inputs=_inputs(folder)).assign(study=study).reindex(columns=list(_COLUMNS))
     others = pd.read_csv(RECORDED, dtype={"case": str}) if RECORDED.exists() else made.iloc[:0]
-    rows = pd.concat([others[others["study"] != study], made])
+    rows = pd.concat([others[others["study"] != study], made.round({"cpu_seconds": 2})])
     rows.to_csv(RECORDED, index=False, float_format="%.10g", lineterminator="\n")
 
 
@@ -76,14 +80,14 @@ def table_of(study: str) -> str:
     return OF_RECORDED[study](recorded(study))
 
 
-def table_of_end_to_end(folder: Path = FULL) -> str:
-    """Policies on the 195 jobs of the testbed."""
-    return markdown_of_policies(run_study("end_to_end", folder, inputs=_inputs(folder)), testbed=True)
+def table_of_end_to_end(folder: Path) -> str:
+    """Policies on the 195 jobs of the testbed, from new runs."""
+    return OF_RECORDED["end_to_end"](run_study("end_to_end", folder, inputs=_inputs(folder)))
 
 
-def table_of_clusters(folder: Path = FULL) -> str:
-    """Policies on the traces of ten clusters; many minutes."""
-    return markdown_of_clusters(run_study("clusters", folder, inputs=_inputs(folder)))
+def table_of_cluster_seconds() -> str:
+    """CPU seconds of the recorded runs on ten clusters."""
+    return markdown_of_seconds(recorded("clusters"))
 
 
 def row_of_smallest(folder: Path) -> str:

@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from allocator import Cluster, get_policy, simulate
+from allocator.cluster_spec import read_cluster
 from allocator.presets import preset
+from allocator.registry import settings_of
 from allocator.simulator import SimulationResult
-from throughputs import ThroughputTable, Trace
+from throughputs import ThroughputTable, Trace, read_table, read_trace
 
 RESULTS = "elasticflow/results_jobs.csv.gz"
+
+RECORDED: dict[str, dict[str, Any]] = {
+    run["run"]: run
+    for run in json.loads(gzip.decompress((Path(__file__).parent / "elasticflow_runs.json.gz").read_bytes()))
+}
+"""Runs of figures 8 to 11 and of five jobs by name: how each was made, and how its jobs ended."""
+
+ACCELERATORS = {"A100": "a100", "T4": "t4"}
+
+
+def repetition(
+    folder: Path, trace: Path, policy: str, cluster: str, slot_seconds: float, gpu_type: str
+) -> Callable[[], SimulationResult]:
+    """What makes a recorded run anew, all files read.
+
+    Parameters
+    ----------
+    folder : of the public data of ElasticFlow.
+    policy, cluster, gpu_type : as the published simulator names them.
+    """
+    gpus = read_cluster(folder / "cluster_specs" / f"{cluster}.csv", ACCELERATORS[gpu_type])
+    chosen = preset("elasticflow").replace(slot_seconds=float(slot_seconds))
+    name = chosen.policy_names.get(policy, policy)
+    settings = chosen.settings_of_policy(name, gpus) | {"slot_seconds": float(slot_seconds)}
+    known = settings_of(name)
+    made = get_policy(name, **{key: value for key, value in settings.items() if key in known})
+    table = read_table(folder / f"throughputs_{gpu_type}", accelerator=ACCELERATORS[gpu_type])
+    return functools.partial(simulate, read_trace(trace), gpus, made, table, preset=chosen)
 
 
 def replay(

@@ -7,28 +7,15 @@ of the artifact. Recorded by running the public code.
 from __future__ import annotations
 
 import functools
-import gzip
-import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from allocator import SimulationResult, get_policy, read_table, read_trace, simulate
-from allocator.cluster_spec import read_cluster
-from allocator.presets import preset
-from allocator.registry import settings_of
-
-RECORDED: dict[str, dict[str, Any]] = {
-    run["run"]: run
-    for run in json.loads(gzip.decompress((Path(__file__).parent / "elasticflow_runs.json.gz").read_bytes()))
-}
+from allocator import SimulationResult
+from tests.reference.elasticflow_records import RECORDED, repetition
 
 SAME_INSTANT = 1e-6
 """Seconds: largest difference of a time called equal."""
-
-ACCELERATORS = {"A100": "a100", "T4": "t4"}
 
 FIVE_JOBS = [name for name in RECORDED if name.startswith("cifar5_")]
 # A second of CPU time each, at most.
@@ -62,14 +49,7 @@ def simulated(public_data):
         path = folder / "traces" / trace
         if not path.exists():
             pytest.skip(f"{trace} is one of the ITP traces, which are not among the data")
-        gpus = read_cluster(folder / "cluster_specs" / f"{cluster}.csv", ACCELERATORS[gpu_type])
-        chosen = preset("elasticflow").replace(slot_seconds=float(slot_seconds))
-        name = chosen.policy_names.get(policy, policy)
-        settings = chosen.settings_of_policy(name, gpus) | {"slot_seconds": float(slot_seconds)}
-        known = settings_of(name)
-        made = get_policy(name, **{key: value for key, value in settings.items() if key in known})
-        table = read_table(folder / f"throughputs_{gpu_type}", accelerator=ACCELERATORS[gpu_type])
-        return simulate(read_trace(path), gpus, made, table, preset=chosen)
+        return repetition(folder, path, policy, cluster, slot_seconds, gpu_type)()
 
     return run
 

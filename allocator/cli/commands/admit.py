@@ -26,6 +26,7 @@ from allocator.cli.options.values import (
     make_table,
     only_table,
     read_jobs,
+    told_of_lacking,
     told_of_models,
 )
 from allocator.cli.service.admission import Presence, present_jobs
@@ -119,8 +120,13 @@ def admit_command(
             expected = f"at least the last arrival, {last:g} s: all jobs of the trace are there"
             raise InputError("--clock", found=now, expected=expected)
         table = only_table(make_table(throughputs, [], kind), throughputs)
-        if trace is not None and throughputs is None:
-            warn(told_of_models(trace, jobs, table, gpus, elastic=True))
+        if trace is not None:
+            embedded = throughputs is None
+            warn(
+                told_of_models(trace, jobs, table, gpus, elastic=True)
+                if embedded
+                else told_of_lacking(trace, jobs, table)
+            )
         starts = DEFAULT.simulator.restart_cost.dearest(gpus.total_gpus)
         there = Presence(jobs, gpus, table, now, "", restart_seconds=starts)
     else:

@@ -36,6 +36,7 @@ from allocator.cli.options.values import (
     named_values,
     only_table,
     read_jobs,
+    told_of_lacking,
     told_of_models,
     without_setting,
 )
@@ -249,9 +250,11 @@ class Runs:
         """The trace of a file, with the unit of time of ``--time-unit``; with a warning where it needs throughputs."""
         options = self.options
         trace = read_jobs(path, time_unit=options.time_unit, predictions=options.predictions)
-        if self.options.throughputs is None:
-            elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
+        elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
+        if options.throughputs is None:
             warn(told_of_models(path, trace, self.throughput_table, self.cluster, elastic=elastic))
+        elif elastic and not isinstance(self.table, Trainings):
+            warn(told_of_lacking(path, trace, self.table))
         return trace
 
     def workload(self, trace: Trace) -> Trace:

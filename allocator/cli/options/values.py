@@ -30,6 +30,7 @@ __all__ = [
     "named_value",
     "named_values",
     "only_table",
+    "told_of_lacking",
     "told_of_models",
     "without_setting",
 ]
@@ -185,8 +186,18 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     if system == "pollux":
         give = f"{give}, or --throughputs {EMBEDDED} for the embedded profiles of its models on t4"
     if lacking and (elastic or system == "elasticflow"):
-        said.append(f"jobs of {_some(lacking)} run on the GPUs that they ask for only, as fast as their durations say")
+        said.append(_by_durations(lacking))
     return f"{path}: {'; '.join(said)}; {give}" if said else ""
+
+
+def told_of_lacking(path: Path, trace: Trace, table: ThroughputTable) -> str:
+    """What is to be said of models of another system's trace that a `table` given for them lacks; empty for none."""
+    lacking = sorted(set(map(str, trace.job_type)) - set(table.job_types)) if named_format(path) else []
+    return f"{path}: {_by_durations(lacking)}: {table.source} has no throughputs of theirs" if lacking else ""
+
+
+def _by_durations(models: Sequence[str]) -> str:
+    return f"jobs of {_some(models)} run on the GPUs that they ask for only, as fast as their durations say"
 
 
 def _some(names: Sequence[str]) -> str:
