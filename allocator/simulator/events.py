@@ -381,4 +381,5 @@ def _goodput_runs(world: World) -> GoodputRuns | None:
         ledger,
         np.array([slowdown.get(one.name, 1.0) for one in trainings]),
         whole_seconds=world.settings.epoch_ends == "second",
+        samples=world.truth.samples,
     )

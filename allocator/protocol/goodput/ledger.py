@@ -69,8 +69,12 @@ class GoodputLedger:
     ) -> None:
         N, M = len(trainings), len(cluster.accelerators)
         self.trainings, self.rules = tuple(trainings), rules
-        self.batch_size, self.scale_factor = batch_size, scale_factor
-        self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted")
+        kept = dict(rules.batch_size_of_model)
+        keeps = np.array([one.name in kept for one in self.trainings], dtype=np.bool_)
+        self.batch_size = np.array([kept.get(one.name, 0.0) for one in self.trainings], dtype=np.float64)
+        self.batch_size[~keeps] = batch_size[~keeps]
+        self.scale_factor = scale_factor
+        self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted") | keeps
         self.gang = (category.astype(str) == "rigid") | own_gangs
         self._at_most_asked_for = np.isin(category.astype(str), ("scale-gpus", "rigid"))
         self.pools = cluster.accelerators
