@@ -192,7 +192,7 @@ class GoodputRuns:
             (pool, shape), training = key[0], self._trainings[job]
             gpus = sum(shape)
             step, sync = training.step_time(ledger.pools[pool], shape, atomic)
-            batch = gpus * atomic * (steps + 1.0)
+            batch = gpus // training.replica(ledger.pools[pool]) * atomic * (steps + 1.0)
             square, variance = training.statistics(batch, epoch)
             worth = training.worth(batch, square, variance)
             seconds = (step + (step - sync) * steps) * self._slowdown[job]

@@ -88,6 +88,9 @@ def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_]) -> None:
     for job in np.flatnonzero(gangs).tolist():
         training, gpus = jobs.trainings[job], int(jobs.trace.scale_factor[job])
         batch = jobs.batch_size[job] if rigid[job] else training.largest_batch_size
-        if batch // training.least_local < gpus:
-            expected = f"at most {int(batch // training.least_local)}, with {training.least_local} samples on each"
+        unit = min((training.replica(kind) for kind in training.largest_local), default=1)
+        if batch // training.least_local < gpus // unit:
+            expected = (
+                f"at most {int(batch // training.least_local) * unit}, with {training.least_local} samples on each"
+            )
             raise InputError(jobs.trace.source, field=f"scale_factor of job {job}", found=gpus, expected=expected)
