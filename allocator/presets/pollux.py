@@ -35,7 +35,11 @@ POLLUX = Preset(
     world_settings={
         "optimus": _ORACLE,
         "tiresias": {"goodput_batch_size": "submitted"},
-        "pollux": {"placement": "consolidated", "goodput_columns": "powers"},
+        "pollux": {
+            "placement": "consolidated",
+            "goodput_columns": "powers",
+            "goodput_batch_size_of_model": (("ncf", 32768),),
+        },
     },
     policy_settings={
         "optimus": {"search": "marginal_gains", "single_steps": True},

@@ -37,6 +37,7 @@ class Truth:
     course : how batch sizes change; None: they do not.
     configurations : throughput by number of GPUs; None: every job runs with its own number.
     trainings : of each job, where goodput changes as they train; None: no such jobs.
+    samples : (N,) after which each of these is through, whatever its training; None: when it is trained.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Truth:
         course: Course | None = None,
         configurations: Configurations | None = None,
         trainings: tuple[Training, ...] | None = None,
+        samples: _Floats | None = None,
     ) -> None:
         self.rates = rates.copy()
         self.scale_factor = scale_factor
@@ -56,6 +58,7 @@ class Truth:
         self.course = course
         self.configurations = configurations
         self.trainings = trainings
+        self.samples = samples
 
     @classmethod
     def from_trace(

@@ -86,6 +86,43 @@ def test_every_job_of_the_eight_workloads_ends_as_published(
         np.testing.assert_array_equal(result.jobs["jct"], times.loc[jobs])
 
 
+def of_samples(name: str, record: str, gpus: int, of_pollux: Trainings, public_data: Any, reference_data: Any) -> Any:
+    """ElasticFlow's form of Pollux: jobs are through after so many samples; with what was recorded of it."""
+    chosen = preset("pollux").replace(goodput_work="samples")
+    cluster = allocator.Cluster({"aws": gpus}, gpus_per_server=T4)
+    policy = allocator.get_policy("pollux", **chosen.settings_of_policy("pollux", cluster))
+    trace = read_trace(public_data(f"pollux_sia/{name}.csv"))
+    result = allocator.simulate(trace, cluster, policy, of_pollux, preset=chosen)
+    return result, json.loads(reference_data(f"pollux_sia/runs/{record}.json").read_text())
+
+
+def test_jobs_with_deadlines_take_the_samples_of_the_record(
+    of_pollux: Trainings, public_data: Any, reference_data: Any
+) -> None:
+    """The record is one run of a genetic search; what it does not move is the same to a hundredth of a second."""
+    result, recorded = of_samples("tiny2", "ef_pollux_tiny2_s0", 16, of_pollux, public_data, reference_data)
+    jct = np.array([job["jct"] for job in recorded["jobs"].values()])
+    apart = np.abs(result.jobs["jct"].to_numpy() - jct)
+    assert apart.min() < 0.01
+    assert (apart < 0.6).sum() >= 5
+    assert apart.max() < 20.0
+    assert result.jobs["jct"].mean() == pytest.approx(recorded["summary"]["avg_jct"], rel=0.01)
+    assert result.summary()["deadline_ratio"] == recorded["summary"]["ddl_ratio"] == 1.0
+
+
+@pytest.mark.exhaustive
+def test_jobs_that_have_one_gpu_and_one_batch_size_end_as_recorded(
+    of_pollux: Trainings, public_data: Any, reference_data: Any
+) -> None:
+    """Those of ncf, among 40 jobs with deadlines, of which the record has the first hour; all of them are late."""
+    name = "elasticVpollux_p_first40"
+    result, recorded = of_samples(name, "ef_pollux_40", 64, of_pollux, public_data, reference_data)
+    for at, (job, figures) in enumerate(recorded["jobs"].items()):
+        if job.startswith("ncf") and figures["jct"] is not None:
+            assert result.jobs["jct"][at] == pytest.approx(figures["jct"], abs=1e-6)
+            assert bool(result.jobs["met"][at]) == bool(figures["met_ddl"])
+
+
 RUNS = [
     ("sia", "sia_r10w1", THREE_TYPES),
     ("sia", "sia_homog_r10w1", allocator.Cluster({"aws": 64}, gpus_per_server=T4)),

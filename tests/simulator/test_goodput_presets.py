@@ -106,6 +106,20 @@ def test_jobs_have_64_gpus_at_most_and_one_of_ncf_under_pollux(name: str, model:
     assert max(policy.choices) == most
 
 
+def test_jobs_of_ncf_keep_their_largest_batch_under_pollux() -> None:
+    """32,768 samples, on the one GPU that they have; whatever is asked for, and whatever noise says."""
+    model = dataclasses.replace(profile(noise=(1e-9,), steps=10.0, t4=1.0), largest_batch_size=32768)
+    seconds = {}
+    for policy in ("pollux", "optimus"):
+        trace = jobs(0.0, model="ncf (batch size 16)")
+        chosen = preset("pollux")
+        found = allocator.simulate(trace, T4, allocator.get_policy(policy), trainings(ncf=model), preset=chosen)
+        seconds[policy] = found.jobs["jct"][0]
+    # without noise samples beyond the first 16 are worth nothing: ten steps of 327.68 s, and a start of 30 s
+    assert seconds["pollux"] == 30.0 + 3277.0
+    assert seconds["optimus"] == 30.0 + 2.0
+
+
 def test_pollux_offers_every_number_of_gpus_to_optimus_and_powers_to_pollux() -> None:
     for policy, columns in (("optimus", "all"), ("tiresias", "all"), ("pollux", "powers")):
         assert preset("pollux").in_run(policy, T4).simulator.goodput_columns == columns

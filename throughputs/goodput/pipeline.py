@@ -24,11 +24,11 @@ from throughputs.errors import InputError
 from throughputs.goodput.efficiency import GradientStatistics
 from throughputs.goodput.model import ThroughputModels
 
-__all__ = ["PipelineModels"]
+__all__ = ["PASSES", "PipelineModels"]
 
 Array = NDArray[np.float64]
 
-_PASSES = 3.0
+PASSES = 3.0
 """Time of the forward and the backward pass of a micro-batch, in forward passes."""
 
 
@@ -100,7 +100,7 @@ class PipelineModels:
         passes = (self.stages - 1 + self.micro_batches)[:, None]
         count = np.where(runs, copies, 1)
         sync = self.throughput.synchronisation_time(np.minimum(np.atleast_2d(nodes), count), count)
-        return np.where(runs, batch / (_PASSES * passes * forward + sync), 0.0)
+        return np.where(runs, batch / (PASSES * passes * forward + sync), 0.0)
 
     def goodput(self, statistics: GradientStatistics, initial: ArrayLike, nodes: ArrayLike, gpus: ArrayLike) -> Array:
         """(J, C) throughput times statistical efficiency, for initial batch sizes (J,); 0 where a job cannot run."""

@@ -12,9 +12,12 @@ A file of profiles is TOML:
     initial_steps = 39063            # steps of the initial batch size that a training takes
     noise_scale = [100, 300]         # gradient noise scale in samples, over equal parts of those steps
 
+    micro_batches = 48               # only of a model that trains in a pipeline: in a step of least_local_batch_size
+
     [models.NAME.types.t4]           # for each accelerator type: the seven parameters, and what its memory allows
     largest_local_batch_size = 1024
     alpha_grad = 0.02                # ...
+    stages = 8                       # of the pipeline
 
 With the package come six models on one type, fitted by us to the published measurements of Pollux
 (``python -m benchmarks.fit_goodput``); how far they are off is in docs/goodput.md.
@@ -25,7 +28,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -45,7 +48,8 @@ __all__ = ["Profile", "Profiles", "default_profiles", "found_model", "read_profi
 Model = TypeVar("Model")
 
 _SIZES = ("initial_batch_size", "largest_batch_size", "least_local_batch_size")
-_OF_MODEL = (*_SIZES, "accumulation", "initial_steps", "noise_scale", "types")
+_OF_MODEL = (*_SIZES, "accumulation", "initial_steps", "noise_scale", "types", "micro_batches")
+_MAY_LACK = ("accumulation", "micro_batches")
 _OF_TYPE = ("largest_local_batch_size", *PARAMETERS)
 
 
@@ -61,6 +65,10 @@ class Profile:
     noise_scale : gradient noise scale in samples, over equal parts of a training.
     largest_local : the most samples of a micro-batch on a GPU, by accelerator type.
     parameters : those of the throughput model, by accelerator type.
+    stages : of the pipeline that it trains in, one GPU each, by accelerator type; empty: GPUs have replicas of their
+        own. Batch sizes of a GPU are those of a copy of the pipeline, then, and the parameters are those of a
+        micro-batch on one stage.
+    micro_batches : that a copy of the pipeline takes in a step.
     """
 
     initial_batch_size: int
@@ -71,6 +79,8 @@ class Profile:
     noise_scale: tuple[float, ...]
     largest_local: Mapping[str, int]
     parameters: Mapping[str, tuple[float, ...]]
+    stages: Mapping[str, int] = field(default_factory=dict)
+    micro_batches: int = 1
 
     def noise_at(self, progress: ArrayLike) -> NDArray[np.float64]:
         """Gradient noise scale in samples after these shares of the training, from 0 to 1."""
@@ -138,6 +148,10 @@ class Profiles:
         """
         done = np.broadcast_to(np.asarray(progress, dtype=np.float64), (len(names),))
         found = [self.find(name) for name in names]
+        for name, profile in zip(names, found, strict=True):
+            if profile.stages:
+                expected = "a model with a replica on each GPU; see throughputs.goodput.pipeline"
+                raise InputError(self.source, field="model", found=name, expected=expected)
         for name, profile in zip(names, found, strict=True):
             if accelerator not in profile.parameters:
                 known = ", ".join(profile.parameters)
@@ -209,7 +223,7 @@ def _parsed(content: dict[str, Any], source: str) -> Profiles:
 
 def _profile(value: object, where: str, source: str) -> Profile:
     table = _table(value, where, source)
-    _check_keys(table, where, _OF_MODEL, tuple(key for key in _OF_MODEL if key != "accumulation"), source)
+    _check_keys(table, where, _OF_MODEL, tuple(key for key in _OF_MODEL if key not in _MAY_LACK), source)
     initial, largest, least = (_whole(table[key], f"{where}.{key}", 1, source) for key in _SIZES)
     if largest < initial:
         expected = f"at least initial_batch_size, {initial}"
@@ -227,10 +241,15 @@ def _profile(value: object, where: str, source: str) -> Profile:
         )
     local: dict[str, int] = {}
     parameters: dict[str, tuple[float, ...]] = {}
+    in_pipelines = "micro_batches" in table
+    of_type = (*_OF_TYPE, "stages") if in_pipelines else _OF_TYPE
+    stages: dict[str, int] = {}
     for name, figures in types.items():
         place = f"{where}.types.{name}"
         row = _table(figures, place, source)
-        _check_keys(row, place, _OF_TYPE, _OF_TYPE, source)
+        _check_keys(row, place, of_type, of_type, source)
+        if in_pipelines:
+            stages[name] = _whole(row["stages"], f"{place}.stages", 1, source)
         local[name] = _whole(row[_OF_TYPE[0]], f"{place}.{_OF_TYPE[0]}", least, source)
         parameters[name] = tuple(
             _number(row[key], f"{place}.{key}", 1.0 if key == "gamma" else 0.0, source) for key in PARAMETERS
@@ -244,6 +263,8 @@ def _profile(value: object, where: str, source: str) -> Profile:
         tuple(_number(x, f"{where}.noise_scale", 0.0, source) for x in noise),
         local,
         parameters,
+        stages,
+        _whole(table.get("micro_batches", 1), f"{where}.micro_batches", 1, source),
     )
 
 

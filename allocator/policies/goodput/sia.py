@@ -69,11 +69,9 @@ class Sia(SelectionPolicy):
 
     def program_of(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array) -> SiaProgram:
         """The program of a state."""
-        fewest = np.full(ways.n_jobs, np.iinfo(np.int64).max)
-        np.minimum.at(fewest, ways.job, ways.gpus)
         return SiaProgram(
             ways,
-            relative_goodput(ways) * fewest[ways.job],
+            relative_goodput(ways) * _fewest_where_least(ways)[ways.job],
             state.capacity,
             self.power,
             self.penalty,
@@ -92,3 +90,13 @@ class Sia(SelectionPolicy):
         distance = found.bound - found.objective
         bound, unit = (objective + distance, "value") if program.maximises else (objective - distance, "cost")
         return Selected(found.x, objective, bound, unit, found)
+
+
+def _fewest_where_least(ways: Configurations) -> Whole:
+    """(N,) the fewest GPUs that a job may have on the type where its goodput is least, the last such type."""
+    shape = ways.n_jobs, len(ways.pools)
+    fewest, least = np.full(shape, np.iinfo(np.int64).max), np.full(shape, np.inf)
+    np.minimum.at(fewest, (ways.job, ways.pool), ways.gpus)
+    np.minimum.at(least, (ways.job, ways.pool), ways.rate)
+    last = shape[1] - 1 - np.argmin(least[:, ::-1], axis=1)
+    return np.asarray(fewest[np.arange(ways.n_jobs), last])

@@ -69,13 +69,19 @@ class GoodputLedger:
     ) -> None:
         N, M = len(trainings), len(cluster.accelerators)
         self.trainings, self.rules = tuple(trainings), rules
-        self.batch_size, self.scale_factor = batch_size, scale_factor
-        self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted")
+        kept = dict(rules.batch_size_of_model)
+        keeps = np.array([one.name in kept for one in self.trainings], dtype=np.bool_)
+        self.batch_size = np.array([kept.get(one.name, 0.0) for one in self.trainings], dtype=np.float64)
+        self.batch_size[~keeps] = batch_size[~keeps]
+        self.scale_factor = scale_factor
+        self.fixed = np.isin(category.astype(str), ("scale-gpus", "rigid")) | (rules.batch_size == "submitted") | keeps
         self.gang = (category.astype(str) == "rigid") | own_gangs
         self._at_most_asked_for = np.isin(category.astype(str), ("scale-gpus", "rigid"))
         self.pools = cluster.accelerators
         gangs = sorted(set(scale_factor[self.gang].tolist()))
-        self._first = np.where(self.gang, scale_factor, 1)
+        # GPUs of a replica, and those that a job starts with
+        self._unit = np.array([[one.replica(name) for name in self.pools] for one in self.trainings]).reshape(N, M)
+        self._first = np.where(self.gang[:, None], scale_factor[:, None], self._unit)
         self._columns = [
             numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), rules.columns, gangs)
             for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
@@ -104,9 +110,10 @@ class GoodputLedger:
     def observe(
         self, job: int, pool: int, nodes: int, gpus: int, atomic: float, step_time: float, sync_time: float
     ) -> bool:
-        """A job runs steps with so many samples on a GPU; whether that is news."""
+        """A job runs steps with so many samples on each replica; whether that is news."""
         seen = self._seen.setdefault((job, pool), {})
-        key = nodes, gpus, atomic
+        replicas = gpus // int(self._unit[job, pool])
+        key = min(nodes, replicas), replicas, atomic
         if key in seen:
             return False
         seen[key] = step_time - sync_time, step_time
@@ -141,8 +148,10 @@ class GoodputLedger:
     # What a job chooses.
 
     def batch_sizes(self, jobs: Whole, pool: Whole, nodes: Whole, gpus: Whole) -> tuple[Array, Array]:
-        """(K,) samples of a micro-batch on a GPU, and accumulation steps, that jobs choose where they run."""
+        """(K,) samples of a micro-batch on a replica, and accumulation steps, that jobs choose where they run."""
         self._refit()
+        gpus = gpus // self._unit[jobs, pool]
+        nodes = np.minimum(nodes, gpus)
         atomic, steps = np.ones(len(jobs)), np.zeros(len(jobs))
         modelled = ~self.fixed[jobs] & ~np.isnan(self.parameters[jobs, pool, 0]) & ~np.isnan(self.variance[jobs])
         for m in np.unique(pool).tolist():
@@ -164,7 +173,7 @@ class GoodputLedger:
         batch = np.where(self.fixed[jobs], self.batch_size[jobs], least)
         local = np.ceil(batch / gpus - ROUNDED)
         steps = np.ceil(local / limits.largest_local[jobs] - ROUNDED) - 1.0
-        single = (gpus == 1) & (batch > limits.initial[jobs])
+        single = (gpus == 1) & (batch > limits.initial[jobs]) & (self._unit[jobs, pool] == 1)
         steps = np.where(single, np.maximum(steps, 1.0), steps)
         return np.ceil(local / (steps + 1.0) - ROUNDED), steps
 
@@ -209,26 +218,34 @@ class GoodputLedger:
                 self._rate[job] = self._true_rates(job)
             jobs = jobs[~known]
         modelled = ~np.isnan(self.parameters[jobs, :, 0]) & ~np.isnan(self.variance[jobs])[:, None]
-        caps = np.maximum(2 * self.profiled[jobs], self._first[jobs, None])
+        # in replicas
+        caps = np.maximum(2 * self.profiled[jobs], self._first[jobs]) // self._unit[jobs]
         if self.rules.projection:
             caps = np.broadcast_to(caps.max(axis=1, keepdims=True), caps.shape)
         for m, columns in enumerate(self._columns):
             at = slice(int(self._ends[m]), int(self._ends[m + 1]))
             for tuned in (True, False):
                 here = jobs[modelled[:, m] & (self.fixed[jobs] != tuned)]
-                if len(here):
-                    best = best_batch_sizes(self._models(here, m), columns.nodes, columns.gpus, tune=tuned)
-                    self._rate[here, at] = best.goodput / self.initial[here, None]
+                for unit in np.unique(self._unit[here, m]).tolist():
+                    some = here[self._unit[here, m] == unit]
+                    self._rate[some, at] = self._on_replicas(some, m, columns, unit, tune=tuned)
         self._fill_unknown(jobs, modelled)
         for m, columns in enumerate(self._columns):
             at = slice(int(self._ends[m]), int(self._ends[m + 1]))
             most = np.minimum(caps[:, m], self._limits[m].largest[jobs] // self._limits[m].least_local[jobs])
-            most = np.minimum(most, self._most[jobs])
+            most = np.minimum(most * self._unit[jobs, m], self._most[jobs])
             most = np.where(self._at_most_asked_for[jobs], np.minimum(most, self.scale_factor[jobs]), most)
             beyond = columns.gpus[None, :] > most[:, None]
             others = columns.gpus[None, :] != self.scale_factor[jobs][:, None]
             beyond |= np.where(self.gang[jobs][:, None], others, columns.only_gangs[None, :])
             self._rate[jobs, at] = np.where(beyond, 0.0, self._rate[jobs, at])
+
+    def _on_replicas(self, jobs: Whole, model: int, columns: NumbersOfGpus, unit: int, *, tune: bool) -> Array:
+        """(K, C) initial steps/s by the model of a type, with replicas of `unit` GPUs; 0 where GPUs are left over."""
+        replicas = columns.gpus // unit
+        some = np.maximum(replicas, 1)
+        best = best_batch_sizes(self._models(jobs, model), np.minimum(columns.nodes, some), some, tune=tune)
+        return np.where(replicas * unit == columns.gpus, best.goodput / self.initial[jobs, None], 0.0)
 
     def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_]) -> None:
         """Columns on types that jobs have not run on."""
@@ -238,10 +255,12 @@ class GoodputLedger:
                 continue
             known = np.flatnonzero(modelled[k])
             fits = [self._has_figures(job, m) for m in range(M)]
+            # the least goodput counts as many as a replica has GPUs
             least = 1.0
-            if len(known):
-                rates = np.concatenate([self._rate[job, self._ends[m] : self._ends[m + 1]] for m in known])
-                least = float(rates[rates > 0].min(initial=np.inf)) if (rates > 0).any() else 1.0
+            rates = {m: self._rate[job, self._ends[m] : self._ends[m + 1]] for m in known.tolist()}
+            leasts = [float(found[found > 0].min()) / self._unit[job, m] for m, found in rates.items() if found.any()]
+            if leasts:
+                least = min(leasts)
             for m in np.flatnonzero(~modelled[k]).tolist():
                 if not fits[m]:
                     continue
@@ -250,7 +269,7 @@ class GoodputLedger:
                 if len(known) and self.rules.projection:
                     self._rate[job, at] = self._projected(job, int(known[0]), m)
                 else:
-                    self._rate[job, at] = np.where(columns.gpus == self._first[job], least, 0.0)
+                    self._rate[job, at] = np.where(columns.gpus == self._first[job, m], least * self._unit[job, m], 0.0)
 
     def _has_figures(self, job: int, pool: int) -> bool:
         return self.pools[pool] in self.trainings[job].largest_local
@@ -258,10 +277,10 @@ class GoodputLedger:
     def _projected(self, job: int, source: int, pool: int) -> Array:
         """(C,) rates on a type, from the model of another."""
         columns, training = self._columns[pool], self.trainings[job]
-        model, tune = self._models(np.array([job]), source), not self.fixed[job]
-        found = best_batch_sizes(model, columns.nodes, columns.gpus, tune=tune).goodput[0]
-        speeds = [_speed_on_one_gpu(training, self.pools[m]) for m in (source, pool)]
-        return np.asarray(found / self.initial[job] * speeds[1] / speeds[0])
+        unit, tune = int(self._unit[job, pool]), not self.fixed[job]
+        found = self._on_replicas(np.array([job]), source, columns, unit, tune=tune)[0]
+        speeds = [_speed_of_one(training, self.pools[m], self._columns[m].per_node) for m in (source, pool)]
+        return np.asarray(found * speeds[1] / speeds[0])
 
     def _true_rates(self, job: int) -> Array:
         """(C,) steps of the batch size asked for per second, packed on nodes; 0 where there is less than a sample."""
@@ -307,10 +326,10 @@ def _limits(ledger: GoodputLedger, pool: int) -> BatchSizeLimits:
     return BatchSizeLimits(ledger.initial, top, least, local, [one.accumulation for one in jobs])
 
 
-def _speed_on_one_gpu(training: Training, accelerator: str) -> float:
-    """Samples/s on one GPU with the largest micro-batch."""
+def _speed_of_one(training: Training, accelerator: str, per_node: int) -> float:
+    """Samples/s of one replica with the largest micro-batch."""
     size = training.largest_local[accelerator]
-    return size / training.step_time(accelerator, (1,), size)[0]
+    return size / training.step_time(accelerator, packed_shape(training.replica(accelerator), per_node), size)[0]
 
 
 def _true_curve(training: Training, accelerator: str, columns: NumbersOfGpus, batch: float, most: int) -> Array:
@@ -318,16 +337,17 @@ def _true_curve(training: Training, accelerator: str, columns: NumbersOfGpus, ba
     rate = np.zeros(len(columns.gpus))
     if accelerator not in training.largest_local:
         return rate
-    top = min(columns.gpus.max(initial=0), int(batch // training.least_local), most)
+    unit = training.replica(accelerator)
+    top = min(columns.gpus.max(initial=0), unit * int(batch // training.least_local), most)
     local = training.largest_local[accelerator]
     for c, gpus in enumerate(columns.gpus.tolist()):
-        if gpus > top:
+        if gpus > top or gpus % unit:
             continue
-        share = np.ceil(batch / gpus)
+        share = np.ceil(batch * unit / gpus)
         steps = np.ceil(share / local) - 1.0
         # the noise of gradients is measured with two micro-batches at least
         steps = max(steps, 1.0) if gpus == 1 else steps
-        size = min(np.ceil(share / (steps + 1.0)), training.largest_batch_size // (gpus * (steps + 1.0)))
+        size = min(np.ceil(share / (steps + 1.0)), training.largest_batch_size // (gpus // unit * (steps + 1.0)))
         step, sync = training.step_time(accelerator, packed_shape(gpus, columns.per_node), float(size))
         rate[c] = 1.0 / (step + (step - sync) * steps)
     return rate

@@ -28,6 +28,7 @@ class GoodputRules:
     counts : the unit of steps and rates: "progress", or "iterations" with the batch size asked for, of whole epochs.
     most_gpus : of a job; None: no limit but the cluster.
     most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
+    batch_size_of_model : pairs (model, samples): the batch size that its jobs keep.
     """
 
     knowledge: str = "grown"
@@ -37,6 +38,7 @@ class GoodputRules:
     counts: str = "progress"
     most_gpus: int | None = None
     most_gpus_of_model: tuple[tuple[str, int], ...] = ()
+    batch_size_of_model: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,8 @@ class GoodputRuns:
     slowdown : (N,) step times over measured ones.
     whole_seconds : epochs end in whole seconds, by rounding, and time passes through their ends; otherwise these are
         events.
+    samples : (N,) after which jobs are through, whatever these are worth, if they are not trained before; None: they
+        are through when they are trained.
 
     Attributes
     ----------
@@ -57,12 +59,15 @@ class GoodputRuns:
         slowdown: Array,
         *,
         whole_seconds: bool,
+        samples: Array | None = None,
     ) -> None:
         N = len(trainings)
         self._core, self._server = core, servers_of(core.cluster)
         self._trainings, self._ledger, self._slowdown = tuple(trainings), ledger, slowdown
         self._whole_seconds = whole_seconds
         self.rate = np.zeros(N)
+        self._samples_left = np.full(N, np.inf) if samples is None else samples.copy()
+        self._batch, self._step_seconds = np.ones(N), np.ones(N)
         self._atomic, self._steps = np.zeros(N), np.zeros(N)
         self._place: dict[int, tuple[int, Shape]] = {}
         # What the rate of a job was worked out for, and whether it has learnt something since its last choice.
@@ -77,7 +82,8 @@ class GoodputRuns:
         assert ledger is not None
         slower = dict(world.settings.goodput_slowdown)
         slowdown = np.array([slower.get(one.name, 1.0) for one in trainings])
-        return cls(world.core, trainings, ledger, slowdown, whole_seconds=world.settings.epoch_ends == "second")
+        whole_seconds = world.settings.epoch_ends == "second"
+        return cls(world.core, trainings, ledger, slowdown, whole_seconds=whole_seconds, samples=world.truth.samples)
 
     def follow(self, rows: Assignment, at: Whole) -> NDArray[np.bool_]:
         """Jobs run as these rows from now on; (K,) who goes on on the same type with as many GPUs on each node."""
@@ -106,11 +112,17 @@ class GoodputRuns:
         return self.rate.take(at)
 
     def next_change(self, stretch: Stretch, done: Array) -> float:
-        """When the next epoch of a job ends; inf where such ends are no events."""
+        """When the next epoch of a job ends, or its samples do; inf where that is no event."""
         at = stretch.at
         if self._whole_seconds or not len(at):
             return np.inf
-        return float(np.min(stretch.begin + np.maximum(self._targets(at) - done, 0.0) / self.rate[at]))
+        seconds = np.maximum(self._targets(at) - done, 0.0) / self.rate[at]
+        return float(np.min(stretch.begin + np.minimum(seconds, self._seconds_of_samples(at))))
+
+    def _seconds_of_samples(self, jobs: Whole) -> Array:
+        """(K,) seconds that jobs need for the samples that they have left; in whole steps where seconds are whole."""
+        steps = self._samples_left[jobs] / self._batch[jobs]
+        return np.asarray((np.ceil(steps - _ROUNDING) if self._whole_seconds else steps) * self._step_seconds[jobs])
 
     def _targets(self, jobs: Whole) -> Array:
         epochs = self._ledger.epoch
@@ -160,7 +172,13 @@ class GoodputRuns:
         return done, finish, changed
 
     def _advance(self, rows: Whole, jobs: Whole, clock: Array, left: Array, done: Array, finish: Array) -> Whole:
-        """Let jobs in these rows train to the end of the epoch or of the time left; returns who began another epoch."""
+        """Let jobs in these rows train to the end of the epoch, of their samples, or of the time left.
+
+        Returns who began another epoch.
+        """
+        there, needed = left[rows], self._seconds_of_samples(jobs)
+        enough = needed <= there * (1.0 + _ROUNDING)
+        left[rows] = limited = np.where(enough, np.minimum(needed, there), there)
         epoch, target, rate = self._ledger.epoch, self._targets(jobs), self.rate[jobs]
         reached = done[rows] + rate * left[rows]
         within = reached < (target if self._whole_seconds else target * (1.0 - _ROUNDING))
@@ -174,6 +192,13 @@ class GoodputRuns:
         over = epoch[crossed] >= last
         finish[ends[over]], left[ends[over]] = clock[ends[over]], 0.0
         epoch[crossed[~over]] += 1
+        spent = limited - left[rows]
+        steps = spent / self._step_seconds[jobs]
+        self._samples_left[jobs] -= (np.rint(steps) if self._whole_seconds else steps) * self._batch[jobs]
+        through = enough & (left[rows] <= 0)
+        finish[rows[through]] = np.minimum(finish[rows[through]], clock[rows[through]])
+        going_on = enough & ~through
+        left[rows[going_on]] = (there - spent)[going_on]
         return crossed[~over]
 
     def _choose_batch_sizes(self, jobs: Whole) -> None:
@@ -201,10 +226,11 @@ class GoodputRuns:
             (pool, shape), training = key[0], self._trainings[job]
             gpus = sum(shape)
             step, sync = training.step_time(ledger.pools[pool], shape, atomic)
-            batch = gpus * atomic * (steps + 1.0)
+            batch = gpus // training.replica(ledger.pools[pool]) * atomic * (steps + 1.0)
             square, variance = training.statistics(batch, epoch)
             worth = training.worth(batch, square, variance)
-            self.rate[job] = worth / ((step + (step - sync) * steps) * self._slowdown[job])
+            seconds = (step + (step - sync) * steps) * self._slowdown[job]
+            self.rate[job], self._batch[job], self._step_seconds[job] = worth / seconds, batch, seconds
             if learn:
                 news = ledger.observe(job, pool, len(shape), gpus, atomic, step, sync)
                 self._news[job] |= ledger.observe_gradients(job, square, variance) or news
@@ -213,11 +239,22 @@ class GoodputRuns:
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         places = [(job, pool, list(shape)) for job, (pool, shape) in self._place.items()]
-        return {"rate": self.rate, "atomic": self._atomic, "steps": self._steps, "news": self._news, "place": places}
+        return {
+            "rate": self.rate,
+            "atomic": self._atomic,
+            "steps": self._steps,
+            "samples_left": self._samples_left,
+            "batch": self._batch,
+            "step_seconds": self._step_seconds,
+            "news": self._news,
+            "place": places,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`, of the same jobs."""
         self.rate, self._news = state["rate"], state["news"]
         self._atomic, self._steps = state["atomic"], state["steps"]
+        self._samples_left = state["samples_left"]
+        self._batch, self._step_seconds = state["batch"], state["step_seconds"]
         self._place = {job: (pool, tuple(shape)) for job, pool, shape in state["place"]}
         self._rate_is_of = {}

@@ -43,10 +43,14 @@ def goodput_world(
     _check_models(trainings, preset)
     jobs, types = training_jobs(trace, trainings), (cluster.accelerators, cluster.gpus_per_server)
     slowdown = dict(preset.simulator.goodput_slowdown)
+    of_samples = preset.simulator.goodput_work == "samples"
     by_model = np.array([slowdown.get(one.name, 1.0) for one in jobs.trainings])[:, None]
     if policy.answers != "plan" or policy.in_rounds:
         rates = jobs.gang_rates(*types, asked_for=True) / by_model
-        table = JobTable.from_trace(jobs.as_asked_for(), rates, cluster, needs=policy.needs, entities=entities)
+        whole = jobs.as_asked_for()
+        if of_samples:
+            whole = dataclasses.replace(whole, total_steps=np.minimum(whole.total_steps, trace.total_steps))
+        table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)
         return table, Truth(table.rates, table.scale_factor)
     if preset.mechanism.placement == "off":
         raise InputError("settings", field="placement", found="off", expected="on: steps depend on nodes")
@@ -65,13 +69,14 @@ def goodput_world(
         preset.simulator.goodput_rules,
         own_gangs=policy.own_gangs,
     )
-    return table, Truth(table.rates, table.scale_factor, trainings=jobs.trainings)
+    samples = trace.total_steps * jobs.batch_size if of_samples else None
+    return table, Truth(table.rates, table.scale_factor, trainings=jobs.trainings, samples=samples)
 
 
 def _check_models(trainings: Trainings, preset: Preset) -> None:
     """Raise InputError where a setting is about a model that neither these jobs nor the embedded profiles have."""
     known = dict.fromkeys((*trainings.models, *default_profiles().models))
-    for name in ("goodput_slowdown", "goodput_most_gpus_of_model"):
+    for name in ("goodput_slowdown", "goodput_most_gpus_of_model", "goodput_batch_size_of_model"):
         for model, _ in getattr(preset.simulator, name):
             if model not in known:
                 raise InputError("settings", field=name, found=model, expected=one_of(model, list(known)))
@@ -83,6 +88,9 @@ def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_]) -> None:
     for job in np.flatnonzero(gangs).tolist():
         training, gpus = jobs.trainings[job], int(jobs.trace.scale_factor[job])
         batch = jobs.batch_size[job] if rigid[job] else training.largest_batch_size
-        if batch // training.least_local < gpus:
-            expected = f"at most {int(batch // training.least_local)}, with {training.least_local} samples on each"
+        unit = min((training.replica(kind) for kind in training.largest_local), default=1)
+        if batch // training.least_local < gpus // unit:
+            expected = (
+                f"at most {int(batch // training.least_local) * unit}, with {training.least_local} samples on each"
+            )
             raise InputError(jobs.trace.source, field=f"scale_factor of job {job}", found=gpus, expected=expected)

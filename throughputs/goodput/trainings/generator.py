@@ -106,11 +106,13 @@ def training_trace(
 
 def _asked_for(training: Training, kind: str, per_node: int, most: int) -> list[tuple[int, int]]:
     """Pairs of GPUs and batch size that a user may ask for."""
-    counts = [k for k in range(1, most + 1) if k <= training.largest_batch_size // training.least_local]
+    unit = training.replica(kind)
+    most = min(most, unit * (training.largest_batch_size // training.least_local))
+    counts = list(range(unit, most + 1, unit)) or [unit]
     best = [_best(training, kind, gpus, per_node) for gpus in counts]
-    used = [rate / (best[0][0] * gpus) for gpus, (rate, _) in zip(counts, best, strict=True)]
+    used = [rate * unit / (best[0][0] * gpus) for gpus, (rate, _) in zip(counts, best, strict=True)]
     fitting = [k for k, share in enumerate(used) if _USED[0] < share < _USED[1]]
-    return [(counts[k], best[k][1]) for k in fitting] or [(1, best[0][1])]
+    return [(counts[k], best[k][1]) for k in fitting] or [(unit, best[0][1])]
 
 
 def _best(training: Training, kind: str, gpus: int, per_node: int) -> tuple[float, int]:
@@ -119,7 +121,7 @@ def _best(training: Training, kind: str, gpus: int, per_node: int) -> tuple[floa
     found = []
     size = training.initial_batch_size
     while size <= training.largest_batch_size:
-        if size >= gpus * training.least_local:
+        if size >= gpus // training.replica(kind) * training.least_local:
             seconds, batch = step_time_with(training, kind, shape, float(size))
             found.append((training.worth(batch, *training.statistics(batch, epoch)) / seconds, size))
         size *= 2

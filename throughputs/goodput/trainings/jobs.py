@@ -49,7 +49,7 @@ class TrainingJobs:
             gpus, batch = int(self.trace.scale_factor[i]), float(self.batch_size[i])
             for m, kind in enumerate(accelerators):
                 key = training.name, gpus, batch, kind
-                if kind in training.largest_local and key not in known:
+                if kind in training.largest_local and gpus % training.replica(kind) == 0 and key not in known:
                     shape = packed_shape(gpus, int(gpus_per_server[kind]))
                     seconds, size = step_time_with(training, kind, shape, batch)
                     worth = 1.0 if asked_for else training.worth(size, *training.statistics(size, 0))
@@ -76,12 +76,12 @@ def iterations(training: Training, batch_size: float) -> float:
 
 def step_time_with(training: Training, accelerator: str, shape: Shape, batch_size: float) -> tuple[float, float]:
     """Seconds of a step with a batch size in as few micro-batches as fit, and the samples of it, rounded up."""
-    gpus = sum(shape)
-    share = np.ceil(batch_size / gpus)
+    replicas = sum(shape) // training.replica(accelerator)
+    share = np.ceil(batch_size / replicas)
     steps = np.ceil(share / training.largest_local[accelerator]) - 1.0
     atomic = float(np.ceil(share / (steps + 1.0)))
     step, sync = training.step_time(accelerator, shape, atomic)
-    batch = gpus * atomic * (steps + 1.0)
+    batch = replicas * atomic * (steps + 1.0)
     return step + (step - sync) * float(steps), batch
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from throughputs.goodput.efficiency import gain
 from throughputs.goodput.model import ThroughputModels
+from throughputs.goodput.pipeline import PASSES
 from throughputs.goodput.profiles import Profile, Profiles
 from throughputs.goodput.trainings.training import Shape, Training, Trainings
 
@@ -44,6 +45,28 @@ class ProfiledTraining(Training):
         return float(np.add.reduce(np.diff(self.epoch_ends[:epochs], prepend=0.0) / worth))
 
 
+class PipelinedTraining(ProfiledTraining):
+    """A model trains in pipelines, side by side, as its profile says (`throughputs.goodput.pipeline`).
+
+    A replica is a copy of the pipeline, with a GPU for each stage. The samples that it takes in a step go through it in
+    micro-batches, as many as the profile says in each step.
+    """
+
+    def __init__(self, name: str, profile: Profile) -> None:
+        super().__init__(name, profile)
+        self.stages = profile.stages
+        self._samples = profile.least_local_batch_size / profile.micro_batches
+
+    def step_time(self, accelerator: str, shape: Shape, atomic_batch_size: float) -> tuple[float, float]:
+        """See `Training`; the batch is that of a copy of the pipeline."""
+        model, stages = self._models[accelerator], self.stages[accelerator]
+        copies = sum(shape) // stages
+        sync = float(model.synchronisation_time(min(len(shape), copies), copies)[0, 0])
+        forward = float(model.gradient_time(self._samples)[0])
+        return PASSES * (stages - 1 + atomic_batch_size / self._samples) * forward + sync, sync
+
+
 def trainings_of(profiles: Profiles) -> Trainings:
     """The trainings of profiles, as read by `throughputs.goodput.profiles.read_profiles`."""
-    return Trainings({name: ProfiledTraining(name, one) for name, one in profiles.models.items()}, profiles.source)
+    kinds = {name: PipelinedTraining if one.stages else ProfiledTraining for name, one in profiles.models.items()}
+    return Trainings({name: kinds[name](name, one) for name, one in profiles.models.items()}, profiles.source)

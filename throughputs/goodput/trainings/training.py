@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,8 @@ class Training(ABC):
     largest_local : the most samples of a micro-batch on one GPU, by accelerator type.
     accumulation : whether gradients may be accumulated.
     epoch_ends : (E,) progress after which each epoch is over.
+    stages : GPUs of one replica, by accelerator type, of models that train in a pipeline; empty: one GPU each. What is
+        said of one GPU is of one replica, then.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Training(ABC):
     largest_local: Mapping[str, int]
     accumulation: bool
     epoch_ends: Array
+    stages: Mapping[str, int] = MappingProxyType({})
 
     @abstractmethod
     def statistics(self, batch_size: float, epoch: int) -> tuple[float, float]:
@@ -52,6 +56,10 @@ class Training(ABC):
     @abstractmethod
     def step_time(self, accelerator: str, shape: Shape, atomic_batch_size: float) -> tuple[float, float]:
         """Seconds of a step that accumulates nothing, and of those the ones for synchronisation."""
+
+    def replica(self, accelerator: str) -> int:
+        """GPUs of one replica."""
+        return self.stages.get(accelerator, 1)
 
     def largest_atomic(self, accelerator: str, shape: Shape) -> float:  # noqa: ARG002
         """The most samples of a micro-batch on a GPU with which steps on this placement are known; inf: any."""

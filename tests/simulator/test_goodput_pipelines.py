@@ -1,0 +1,153 @@
+"""Jobs that train in pipelines, side by side, in the simulator: replicas of several GPUs, by accelerator type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allocator
+from allocator import InputError
+from allocator.presets import preset
+from allocator.protocol.goodput.ledger import GoodputLedger
+from allocator.protocol.goodput.rules import GoodputRules
+from throughputs import Trace
+from throughputs.goodput import ThroughputModels
+from throughputs.goodput.pipeline import PipelineModels
+from throughputs.goodput.profiles import read_profiles
+from throughputs.goodput.trainings import Trainings, trainings_of
+
+# Eight stages on the slow type and two on the fast one, 48 micro-batches of one sample, batches of at most 384.
+PROFILE = """
+source = "a test"
+
+[models.lm]
+initial_batch_size = 48
+largest_batch_size = 384
+least_local_batch_size = 48
+micro_batches = 48
+initial_steps = 200
+noise_scale = [1e9, 1e9]
+
+[models.lm.types.slow]
+stages = 8
+largest_local_batch_size = 48
+alpha_grad = 0.05
+beta_grad = 0.05
+alpha_node = 0.5
+beta_node = 0.0
+alpha_local = 0.3
+beta_local = 0.0
+gamma = 1.0
+
+[models.lm.types.fast]
+stages = 2
+largest_local_batch_size = 48
+alpha_grad = 0.1
+beta_grad = 0.05
+alpha_node = 0.02
+beta_node = 0.001
+alpha_local = 0.01
+beta_local = 0.001
+gamma = 1.0
+"""
+
+CLUSTER = allocator.Cluster({"slow": 24, "fast": 16}, gpus_per_server={"slow": 8, "fast": 8})
+FREE = preset("default").replace(restart_penalty_seconds=0.0)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Trainings:
+    path = tmp_path / "models.toml"
+    path.write_text(PROFILE)
+    return trainings_of(read_profiles(path))
+
+
+def trace(n: int, gpus: int = 8) -> Trace:
+    return Trace(["lm (batch size 48)"] * n, [gpus] * n, np.ones(n), np.zeros(n), category=["adaptive"] * n)
+
+
+def test_steps_are_those_of_copies_of_the_pipeline(models: Trainings) -> None:
+    training = models.find("lm")
+    once = 3 * (8 - 1 + 48) * 0.1
+    assert training.step_time("slow", (8,), 48.0)[0] == pytest.approx(once, rel=1e-6)
+    assert training.step_time("slow", (8, 8), 48.0) == pytest.approx((once + 0.5, 0.5))
+    assert training.step_time("fast", (8,), 48.0) == pytest.approx((3 * 49 * 0.15 + 0.012, 0.012))
+    for kind, shape, parameters in (
+        ("slow", (8, 8), [0.05, 0.05, 0.5, 0.0, 0.3, 0.0, 1.0]),
+        ("fast", (8,), [0.1, 0.05, 0.02, 0.001, 0.01, 0.001, 1.0]),
+    ):
+        jobs = PipelineModels(ThroughputModels(parameters), training.stages[kind], 48, 384)
+        rate = jobs.samples_per_second([len(shape)], [sum(shape)])[0, 0]
+        batch = jobs.batch_size([sum(shape)])[0, 0]
+        assert batch / training.step_time(kind, shape, 48.0)[0] == pytest.approx(rate)
+
+
+def test_columns_are_whole_replicas_up_to_the_largest_batch(models: Trainings) -> None:
+    """One copy on each type at first, worth its GPUs; twice as many as it has run with on any type afterwards."""
+    training = models.find("lm")
+    rules = GoodputRules(columns="powers")
+    ledger = GoodputLedger([training], np.array([48.0]), np.array([8]), np.array([""], dtype=object), CLUSTER, rules)
+
+    def columns() -> dict[tuple[int, int], float]:
+        ways = ledger.configurations(np.array([0]), [0])
+        return dict(zip(zip(ways.pool.tolist(), ways.gpus.tolist(), strict=True), ways.rate.tolist(), strict=True))
+
+    assert columns() == {(0, 8): 8.0, (1, 2): 2.0}
+    one = np.zeros(1, dtype=np.int64)
+    assert [each.tolist() for each in ledger.batch_sizes(one, one, one + 2, one + 16)] == [[48.0], [0.0]]
+    step, sync = training.step_time("slow", (8,), 48.0)
+    ledger.observe(0, 0, 1, 8, 48.0, step, sync)
+    ledger.observe_gradients(0, *training.statistics(48.0, 0))
+    known = columns()
+    assert set(known) == {(0, 8), (0, 16), (1, 2), (1, 4)}
+    assert known[0, 8] == pytest.approx(1 / step, rel=0.01)
+    fast = training.step_time("fast", (2,), 48.0)[0]
+    assert known[1, 2] == pytest.approx(1 / fast, rel=0.01)
+    for copies in (2, 4, 8):
+        step, sync = training.step_time("fast", (2 * copies,), 48.0)
+        ledger.observe(0, 1, 1, 2 * copies, 48.0, step, sync)
+    known = columns()
+    # eight copies are the largest batch
+    assert max(gpus for pool, gpus in known if pool == 1) == 16
+    assert known[1, 8] == pytest.approx(4 / training.step_time("fast", (8,), 48.0)[0], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["sia", "max_min_fairness_perf"])
+def test_jobs_in_pipelines_are_trained(name: str, models: Trainings) -> None:
+    result = allocator.simulate(trace(3), CLUSTER, allocator.get_policy(name), models, preset=FREE)
+    assert (result.jobs["status"] == "completed").all()
+    once = 200 * 3 * 49 * 0.15
+    assert (result.jobs["jct"] < 2.5 * once).all()
+
+
+def test_one_copy_alone_takes_its_time(models: Trainings) -> None:
+    """Under Pollux on one type: the job grows from one copy to two as soon as it has run."""
+    one = allocator.Cluster({"slow": 8}, gpus_per_server={"slow": 8})
+    for name in ("pollux", "sia", "optimus"):
+        result = allocator.simulate(trace(1), one, allocator.get_policy(name), models, preset=FREE)
+        assert result.jobs["jct"][0] == pytest.approx(200 * 3 * 55 * 0.1, rel=1e-6)
+    three = allocator.Cluster({"slow": 24}, gpus_per_server={"slow": 8})
+    faster = allocator.simulate(trace(1), three, allocator.get_policy("pollux"), models, preset=FREE)
+    # a hundred steps with one copy, and from the second epoch on two of them
+    assert faster.jobs["jct"][0] == pytest.approx(100 * 3 * 55 * 0.1 + 50 * (3 * 55 * 0.1 + 0.5), rel=1e-6)
+
+
+def test_sia_counts_the_least_goodput_as_the_gpus_of_a_replica() -> None:
+    """A job that never ran has no preference: eight GPUs of a slow copy are worth eight, two of a fast one two."""
+    from allocator.policies.goodput.sia import _fewest_where_least
+    from throughputs import Configurations
+
+    ways = Configurations([0, 0, 1, 1], [0, 1, 0, 1], [8, 2, 8, 2], [8.0, 2.0, 1.0, 3.0], pools=["slow", "fast"])
+    assert _fewest_where_least(ways).tolist() == [2, 8]
+
+
+def test_what_a_profile_of_a_pipeline_lacks_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(PROFILE.replace("stages = 2", ""))
+    with pytest.raises(InputError, match=r"models\.toml: field 'models\.lm\.types\.fast\.stages'"):
+        read_profiles(path)
+    path.write_text(PROFILE.replace("micro_batches = 48", ""))
+    with pytest.raises(InputError, match="found 'stages'"):
+        read_profiles(path)
