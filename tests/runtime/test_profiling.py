@@ -99,6 +99,21 @@ def test_the_speed_of_what_is_printed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert readings == [Reading(8.0, 10.0)] * 2
 
 
+def test_no_step_is_missed_when_a_full_log_makes_place_for_another(tmp_path: Path) -> None:
+    count, log = StepCount(tmp_path, "j", re.compile("step")), tmp_path / "log"
+    log.write_text("step\nstep\n")
+    assert count.look() is not None
+    with log.open("a") as older:
+        older.write("step\nst")
+    log.rename(tmp_path / "log.1")
+    log.write_text("ep\nstep\n")
+    reading = count.look()
+    assert reading is not None
+    assert reading.steps == 3
+    log.rename(tmp_path / "log.1")
+    assert count.look() == reading
+
+
 @pytest.mark.parametrize(
     ("command", "options", "expected"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -9,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from allocator.lease.files import REPORT_FILE, Report, read_file
+from allocator.runtime.adapters.local.output import LOG_FILES
 
 __all__ = ["Program", "Reading", "StepCount"]
 
@@ -60,7 +63,9 @@ class StepCount:
     def __init__(self, folder: Path, job: str, pattern: re.Pattern[str] | None) -> None:
         self._folder, self._job, self._pattern = folder, job, pattern
         self.reports = False
-        self._at, self._rest = 0, ""
+        # Which file is read, by its inode, and how far.
+        self._which, self._at = -1, 0
+        self._rest = ""
         self._printed: Reading | None = None
         self._counted, self._began = 0.0, 0.0
 
@@ -91,13 +96,19 @@ class StepCount:
         return self._printed
 
     def _news(self) -> str:
-        try:
-            with (self._folder / "log").open("rb") as file:
+        told = b""
+        # A log that is full becomes the older one, perhaps between two looks.
+        for name in reversed(LOG_FILES):
+            with contextlib.suppress(FileNotFoundError), (self._folder / name).open("rb") as file:
+                which = os.fstat(file.fileno()).st_ino
+                if which != self._which:
+                    if name != LOG_FILES[0]:
+                        continue
+                    self._which, self._at = which, 0
                 file.seek(self._at)
-                told = file.read(1 << 20)
-        except FileNotFoundError:
-            return ""
-        self._at += len(told)
+                new = file.read()
+                self._at += len(new)
+                told += new
         return told.decode(errors="replace").replace("\r", "\n")
 
     def last_lines(self) -> str:
