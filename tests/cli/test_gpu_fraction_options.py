@@ -72,6 +72,7 @@ def test_recorded_fractions_count_as_such():
 
 def test_what_if():
     found = whatif(HALVES, ["gpu:2", "gpu:3"], policies="fcfs", next_gpus=0).table
-    assert found["average_jct"].tolist() == pytest.approx([787.5, 630.0])
+    assert found["policy"].tolist() == ["fcfs", "fcfs", "recorded"]
+    assert found["average_jct"].tolist() == pytest.approx([787.5, 630.0, 750.0])
     whole = whatif(HALVES, ["gpu:2"], policies="max_min_fairness", next_gpus=0, whole_gpus=True).table
-    assert whole["status"].tolist() == ["completed"]
+    assert whole["status"].tolist() == ["completed", "completed"]
