@@ -17,6 +17,7 @@ PROCESSOR_DEPENDENT = {
 
 ALLOWED = {
     "allocator/audit/properties.py": "a sparse matrix, multiplied by SciPy's own loops",
+    "formulations/columns/engines.py": "a sparse matrix",
     "formulations/columns/objectives.py": "sparse matrices, multiplied by SciPy's own loops",
     "formulations/columns/solver.py": "a sparse matrix",
     "formulations/columns/written.py": "sparse matrices",

@@ -382,7 +382,7 @@ def test_a_job_may_double_the_most_it_has_run_on_up_to_the_limits(rules, most) -
 def test_types_that_a_model_has_no_figures_for_are_none_that_it_may_try() -> None:
     models = trainings(net=profile(gpu=1.0), other=profile(gpu=1.0, fast=3.0))
     cluster = allocator.Cluster({"gpu": 4, "fast": 4}, gpus_per_server={"gpu": 4, "fast": 4})
-    for name, pools in (("net", {0}), ("bert", {0, 1})):
+    for name, pools in (("net", {0}), ("other", {0, 1})):
         ledger = ledger_of(models.find(name), cluster)
         assert {pool for pool, _ in columns(ledger)} == pools
         tell(ledger, 0, (2,), 8)

@@ -28,12 +28,17 @@ def test_there_are_studies():
                      "shockwave_tradeoff"}  # fmt: skip
 
 
+def _but_sizes(sweep):
+    """The cases of a sweep but those that are sizes of clusters, which are smaller in the small variant."""
+    return {point.case for point in sweep.points() if not point.case.endswith(" GPUs")}
+
+
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_both_variants_are_sweeps(path):
     full, small = Sweep.from_toml(path), Sweep.from_toml(path, small=True)
     assert full.description
     assert {p.policy for p in small.points()} == {p.policy for p in full.points()}
-    assert {p.case for p in small.points()} == {p.case for p in full.points()}
+    assert _but_sizes(small) <= _but_sizes(full)
     assert len(small.points()) < len(full.points())
     if "OSDI 2020" in full.description:
         assert full.seeds == (0, 1, 2)
