@@ -34,6 +34,9 @@ from throughputs.traces.logs.log import check_table_name
 _DAY = 86400.0
 _TRUTH = "truth"
 
+_MOST_BINS = 10_000_000
+"""Bins of a run: a year of three seconds each."""
+
 
 def nodes_command(
     trace: Annotated[
@@ -99,17 +102,23 @@ def nodes_command(
     for option, value in (("--bin", bin_seconds), ("--learn", learn)):
         if not (np.isfinite(value) and value > 0):
             raise InputError(option, found=value, expected="above 0")
+    if watts is not None and not np.isfinite(watts):
+        raise InputError("--watts", found=watts, expected="a number of watts")
     if model not in (*MODELS, _TRUTH):
         raise InputError("--model", found=model, expected=one_of(model, (*MODELS, _TRUTH)))
     offset = 0.0 if origin is None else since_monday(origin)
     jobs = read_trace(trace, time_unit_seconds=time_unit)
     start, end, recorded = _held(jobs)
+    last = float(end.max(initial=0.0))
+    if last / bin_seconds > _MOST_BINS:
+        expected = f"at least {last / _MOST_BINS:g} s: at most {_MOST_BINS:,} bins up to the end of the last job"
+        raise InputError("--bin", found=bin_seconds, expected=expected)
     used = nodes_in_use(start, end, jobs.scale_factor, gpus_per_node, bin_seconds=bin_seconds)
     most = int(used.max(initial=0))
     if nodes is not None and nodes < most:
         expected = f"at least {most}, on which jobs ran at the same time"
         raise InputError("--nodes", found=nodes, expected=expected)
-    first = round(learn * _DAY / bin_seconds)
+    first = round(min(learn * _DAY / bin_seconds, len(used)))
     if len(used) <= first + 1:
         found = f"{len(used) * bin_seconds / _DAY:.1f} days"
         raise InputError(trace, found=found, expected=f"more than the {learn:g} days of --learn")
