@@ -376,6 +376,8 @@ class RunRecord:
     def _work(self) -> _Floats:
         """(N,) steps of each job; where batch sizes change, as many as its profile would take at the present rate."""
         jobs = self.jobs
+        if self.truth.work is not None:
+            return self.truth.work
         if self.truth.course is None or jobs.training is None:
             return jobs.total_steps
         steps: _Floats = jobs.training.profiles.total_seconds * jobs.training.profiled_rate(jobs.rates)

@@ -37,7 +37,11 @@ class Truth:
     course : how batch sizes change; None: they do not.
     configurations : throughput by number of GPUs; None: every job runs with its own number.
     trainings : of each job, where goodput changes as they train; None: no such jobs.
-    samples : (N,) after which each of these is through, whatever its training; None: when it is trained.
+
+    Attributes
+    ----------
+    samples : (N,) after which each job with goodput is through, whatever its training; None: when it is trained.
+    work : (N,) the part of its steps that these are, as it was submitted; None: all steps.
     """
 
     def __init__(
@@ -49,7 +53,6 @@ class Truth:
         course: Course | None = None,
         configurations: Configurations | None = None,
         trainings: tuple[Training, ...] | None = None,
-        samples: _Floats | None = None,
     ) -> None:
         self.rates = rates.copy()
         self.scale_factor = scale_factor
@@ -58,7 +61,8 @@ class Truth:
         self.course = course
         self.configurations = configurations
         self.trainings = trainings
-        self.samples = samples
+        self.samples: _Floats | None = None
+        self.work: _Floats | None = None
 
     @classmethod
     def from_trace(

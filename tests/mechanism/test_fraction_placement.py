@@ -8,6 +8,7 @@ import pytest
 from allocator.cluster import Cluster
 from allocator.fractions import SharedGpus
 from allocator.mechanism.placement.fractions import FractionPlacement
+from allocator.policies.base.fraction_fill import fill_with_fractions
 from allocator.protocol.assignment import Assignment
 from allocator.protocol.state import ClusterState
 from throughputs import InputError
@@ -71,6 +72,41 @@ def test_who_finds_no_room_is_left_out_though_as_much_is_free_in_sum() -> None:
     assert [room.take(0, 0.7), room.take(0, 0.6)] == [False, True]
 
 
+def test_who_shares_moves_where_others_find_room_by_that_alone() -> None:
+    placed = placement(2, 2)
+    placed.place(rows((0, 600), (1, 300), (2, 600)))
+    assert placed.gpus_of(0) == placed.gpus_of(1) != placed.gpus_of(2)
+    after = rows((1, 300), (2, 600), (3, 1000))
+    held = placed.place_changes(after, np.array([1, 2]))
+    assert held.next.jobs.tolist() == [1, 2]
+    assert not len(held.move)
+    change = placed.place_changes(after)
+    assert change.next.jobs.tolist() == [1, 2, 3]
+    assert change.start.tolist() == [3]
+    assert change.move.tolist() == [2]
+    assert placed.gpus_of(1) == placed.gpus_of(2) != placed.gpus_of(3)
+    assert loads(placed, change.next) == {placed.gpus_of(1)[0]: 900, placed.gpus_of(3)[0]: 1000}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_whom_the_fill_chooses_find_room(seed: int) -> None:
+    """Whoever has been where before, and with a copy that goes on from a state."""
+    rng = np.random.default_rng(seed)
+    placed = placement(6, 6)
+    sizes = rng.choice([100, 250, 333, 500, 600, 810, 1000, 2000], 40)
+    for step in range(40):
+        order = rng.permutation(40)
+        gpus = np.where(sizes < 1000, sizes / 1000, sizes // 1000)
+        chosen, _ = fill_with_fractions(order, gpus, np.ones((40, 1)), np.array([6]))
+        change = placed.place_changes(rows(*((job, int(sizes[job])) for job in chosen.tolist())))
+        assert change.next.jobs.tolist() == chosen.tolist()
+        loads(placed, change.next)
+        if step % 10 == 5:
+            other = placement(6, 6)
+            other.restore(placed.state())
+            placed = other
+
+
 def test_gpus_are_free_for_gangs_again_when_the_last_fraction_leaves() -> None:
     placed = placement(2, 2)
     placed.place(rows((0, 600), (1, 300)))
@@ -97,9 +133,8 @@ def test_a_long_run_of_decisions(rule: str, seed: int) -> None:
         waits = [job for job in sizes if job not in running.jobs and rng.random() < 0.2]
         sizes |= {job: int(rng.choice([100, 250, 333, 500, 810, 1000, 2000, 4000])) for job in new}
         room = placed.room(np.array(sorted(stay), dtype=np.int64), running)
-        asked = [*stay, *waits, *new]
         fits = [job for job in [*waits, *new] if room.take(0, sizes[job] / 1000)]
-        change = placed.place_changes(rows(*((job, sizes[job]) for job in asked)))
+        change = placed.place_changes(rows(*((job, sizes[job]) for job in [*stay, *fits])))
         running = change.next
         assert running.jobs.tolist() == [*stay, *fits]
         assert change.start.tolist() == sorted(fits)

@@ -51,6 +51,17 @@ def test_a_training_that_is_over_first_ends_the_job() -> None:
     assert run(OnGpus(1), job(1e6), models, settings=FREE).jobs["jct"][0] == pytest.approx(16.0)
 
 
+def test_fairness_is_judged_by_the_samples() -> None:
+    """A job alone on the cluster is as fast as on its isolated share, be its training as long as it may."""
+    models = trainings(net=profile(noise=(1e-9,), steps=1000.0))
+    one = allocator.Cluster({"gpu": 1}, gpus_per_server={"gpu": 4})
+    jobs = run(OnGpus(1), job(250.0), models, one, FREE).jobs
+    assert jobs["isolated_jct"][0] == pytest.approx(40.0, rel=1e-6)
+    assert jobs["rho"][0] == pytest.approx(1.0, rel=1e-6)
+    whole = run(OnGpus(1), job(1e6), models, one, FREE).jobs
+    assert whole["isolated_jct"][0] == pytest.approx(160.0, rel=1e-6)
+
+
 def test_published_steps_are_whole() -> None:
     """6,390 samples are 400 steps of 16. The start takes 30 s; in the 30 s up to the next decision fit 187 and a half.
 

@@ -38,8 +38,9 @@ _ALONE = -1
 class FractionPlacement:
     """GPU ids for the jobs of one assignment after the other, fractions of at most one in sum on one GPU.
 
-    A job that finds no room is left out: what is free in sum may lie in parts on several GPUs. Jobs that go on keep
-    what they have, unless the rule moves gangs.
+    Jobs that go on keep what they have, unless the rule moves gangs, or others find no room: what is free in sum may
+    lie in parts on several GPUs. Then those who share GPUs are packed anew, in the order of the rows, and who finds no
+    room even so is left out.
 
     Parameters
     ----------
@@ -114,11 +115,14 @@ class FractionPlacement:
             return Transition.nothing(assignment)
         others = change.rows[change.before != NOT_RUNNING]
         leaving = change.stopped.tolist() + assignment.jobs[others].tolist()
-        tried = [self.free(pool) for pool in range(self._pools)]
-        for job in leaving:
-            held = self._held(job)
-            tried[held.pool].give_back_held(held)
-        new, waits = self._fit(assignment.take(change.rows), tried)
+        where: dict[int, Gpus] = {}
+        tried, new, waits = self._try(assignment.take(change.rows), leaving)
+        if waits:
+            rows, staying = self._sharing_beside(assignment, change.rows, waits, hold)
+            anew = self._try(assignment.take(rows), leaving + staying)
+            if len(anew[2]) < len(waits):
+                where = {job: self.gpus_of(job) for job in staying}
+                leaving, (tried, new, waits) = leaving + staying, anew
         if waits:
             assignment = assignment.without(np.array(waits, dtype=np.int64))
         for job in leaving:
@@ -128,7 +132,31 @@ class FractionPlacement:
             self._note(job, part)
         for shared, free in zip(self._shared, tried, strict=True):
             shared.become(free.shared)
-        return self._settle(assignment, hold)
+        return self._settle(assignment, hold, where)
+
+    def _try(self, rows: Assignment, leaving: Sequence[int]) -> tuple[list[FreeFractions], dict[int, _Part], list[int]]:
+        """What is free once those who leave have, and these rows are there; and what `_fit` tells of them."""
+        tried = [self.free(pool) for pool in range(self._pools)]
+        for job in leaving:
+            held = self._held(job)
+            tried[held.pool].give_back_held(held)
+        return tried, *self._fit(rows, tried)
+
+    def _sharing_beside(
+        self, assignment: Assignment, changed: _Ids, waits: Sequence[int], hold: _Ids | None
+    ) -> tuple[_Ids, list[int]]:
+        """The rows that change, with those of jobs who share GPUs of the pools where some find no room; and these jobs.
+
+        A policy that preempts chooses as if GPUs were empty. Packed in the order of its rows, all whom it chose have
+        room, where they need not have it beside those who stay where they are.
+        """
+        pools = np.unique(assignment.pool[among_ids(assignment.jobs, np.sort(np.array(waits, dtype=np.int64)))])
+        moves = np.isin(assignment.pool, pools) & np.isin(assignment.jobs, list(self._part))
+        moves[changed] = False
+        if hold is not None and len(hold):
+            moves &= ~np.isin(assignment.jobs, hold)
+        rows = np.union1d(changed, moves.nonzero()[0])
+        return rows, assignment.jobs[moves].tolist()
 
     def _fit(self, rows: Assignment, tried: Sequence[FreeFractions]) -> tuple[dict[int, _Part], list[int]]:
         """Where those of the `rows` that have fractions go, by job, and the jobs that find no room."""
@@ -148,8 +176,11 @@ class FractionPlacement:
                 new[job] = pool, number, thousandths
         return new, waits
 
-    def _settle(self, assignment: Assignment, hold: _Ids | None) -> Transition:
-        """Place gangs and stand-ins for an assignment of which all have room; answers what changes."""
+    def _settle(self, assignment: Assignment, hold: _Ids | None, where: Mapping[int, Gpus]) -> Transition:
+        """Place gangs and stand-ins for an assignment of which all have room; answers what changes.
+
+        Jobs that go on and were packed anew (`where` they had their GPUs) have not moved if they have the same again.
+        """
         gangs = self._gangs_of(assignment)
         kept = None if hold is None or not len(hold) else np.unique(self._gang.take(hold))
         moved = self._gangs.place_changes(gangs, kept)
@@ -166,6 +197,7 @@ class FractionPlacement:
         self._roster.accept(change)
         changed = {job for gang in moved.next.jobs[moved.rows].tolist() for job in self._jobs_of(gang)}
         changed.update(job for job in assignment.jobs[change.rows].tolist() if job in self._part)
+        changed -= {job for job, gpus in where.items() if job in self._part and self.gpus_of(job) == gpus}
         return change.transition(np.array(sorted(map(self._roster.row_of, changed)), dtype=np.int64))
 
     def _gangs_of(self, assignment: Assignment) -> Assignment:

@@ -20,8 +20,8 @@ def fill_with_fractions(
 ) -> tuple[_Ids, _Ids]:
     """Who runs, and on which pool: as `fill_in_order`, with fractions of at most one in sum on a GPU, best fit.
 
-    GPUs are filled from empty ones, in the order of the jobs. Placement keeps those in place who go on, so that now and
-    then it finds no room for a fraction that has some here: the job then waits for the next decision.
+    GPUs are filled from empty ones, in the order of the jobs. Placement keeps those in place who go on, as long as all
+    find room that way.
 
     Parameters
     ----------

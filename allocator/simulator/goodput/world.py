@@ -69,8 +69,11 @@ def goodput_world(
         preset.simulator.goodput_rules,
         own_gangs=policy.own_gangs,
     )
-    samples = trace.total_steps * jobs.batch_size if of_samples else None
-    return table, Truth(table.rates, table.scale_factor, trainings=jobs.trainings, samples=samples)
+    truth = Truth(table.rates, table.scale_factor, trainings=jobs.trainings)
+    if of_samples:
+        truth.samples = trace.total_steps * jobs.batch_size
+        truth.work = table.total_steps * np.minimum(trace.total_steps / jobs.as_asked_for().total_steps, 1.0)
+    return table, truth
 
 
 def _check_models(trainings: Trainings, preset: Preset) -> None:
