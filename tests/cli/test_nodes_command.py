@@ -47,7 +47,8 @@ def test_figures_follow_from_the_bins(jobs: Path, tmp_path: Path) -> None:
     table = pd.read_csv(bins)
     assert table["time"].iloc[0] == DAY
     assert (table["nodes_awake"] >= table["nodes_in_use"]).all()
-    assert set(table["nodes_in_use"]) == set(range(12))  # at last all are through
+    assert set(table["nodes_in_use"]) == set(range(1, 12))
+    assert table["time"].iloc[-1] == 4 * DAY + 28800.0 + 9 * 1800.0  # of the last submission
     asleep = (13 - table["nodes_awake"]).sum()
     assert figures["nodes_asleep"] == pytest.approx(asleep / len(table))
     assert figures["energy_saved_kwh"] == pytest.approx(asleep / 6 * 0.5)
@@ -105,7 +106,7 @@ def test_jobs_wait_where_more_nodes_are_in_use_than_were_awake() -> None:
         (("--set", "buffer=-1"), "buffer: found -1, expected a whole number, at least 0"),
         (("--model", "best"), "--model: found 'best', expected one of fast, interpretable, truth"),
         (("--bin", "0"), "--bin: found 0.0, expected above 0"),
-        (("--learn", "9"), "jobs.csv: found '5.0 days', expected more than the 9 days of --learn"),
+        (("--learn", "9"), "jobs.csv: found '4.5 days', expected more than the 9 days of --learn"),
         (("--learn", "1e308"), "more than the 1e+308 days of --learn"),
         (("--bin", "1e-6"), "--bin: found 1e-06, expected at least 0.04"),
         (("--watts", "inf"), "--watts: found inf, expected a number of watts"),

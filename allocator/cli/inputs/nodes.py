@@ -114,6 +114,8 @@ def nodes_command(
         expected = f"at least {last / _MOST_BINS:g} s: at most {_MOST_BINS:,} bins up to the end of the last job"
         raise InputError("--bin", found=bin_seconds, expected=expected)
     used = nodes_in_use(start, end, jobs.scale_factor, gpus_per_node, bin_seconds=bin_seconds)
+    # After the last submission the log says nothing of what the cluster was asked for.
+    used = used[: int(float(jobs.arrival_time.max(initial=0.0)) // bin_seconds) + 1]
     most = int(used.max(initial=0))
     if nodes is not None and nodes < most:
         expected = f"at least {most}, on which jobs ran at the same time"
@@ -132,7 +134,8 @@ def nodes_command(
     kept = put_to_sleep(used[first:], total, soon[first:], later[first:], chosen, bin_seconds=bin_seconds)
     begin = first * bin_seconds
     wait = jobs_that_wait(start - begin, end - begin, jobs.scale_factor, gpus_per_node, kept)
-    figures = _figures(kept, int(wait.sum()), int((start >= begin).sum()), watts)
+    started = (start >= begin) & (start < len(used) * bin_seconds)
+    figures = _figures(kept, int(wait.sum()), int(started.sum()), watts)
     page = None if report is None else render_sleep_page(kept, figures, source=jobs.source, begin=begin)
     if out is not None:
         _write_bins(out, kept, begin)
@@ -206,7 +209,7 @@ def _lines(figures: dict[str, Any], jobs: Trace, recorded: int, out: Path | None
     if recorded in (0, len(jobs)):
         how = "jobs as recorded" if recorded else "jobs run from their arrival on"
     lines = [
-        f"{jobs.source}: {figures['nodes']:,} nodes, {figures['days']:.1f} days ({how})",
+        f"{jobs.source}: {figures['nodes']:,} nodes, {figures['days']:.1f} days up to the last submission ({how})",
         f"  nodes asleep          {number('nodes_asleep')} on average, "
         f"{number('node_hours_asleep', ',.0f')} node hours",
         f"  changes a day         {number('daily_changes')}, upwards {number('daily_wakes')}",
