@@ -31,3 +31,21 @@ def trainings(**models: Profile) -> Trainings:
 def jobs(*arrivals: float, model: str = "net (batch size 16)", gpus: int = 1, category: str = "adaptive") -> Trace:
     n = len(arrivals)
     return Trace([model] * n, [gpus] * n, np.ones(n), arrivals, category=[category] * n)
+
+
+class StopAt:
+    """An observer that ends a run after the stretch with this index."""
+
+    class StopError(Exception):
+        """The run was to end here."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def decided(self, *given) -> None:
+        """Go on."""
+
+    def round_ended(self, outcome) -> None:
+        """End the run."""
+        if outcome.index == self.index:
+            raise self.StopError

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import allocator
 from allocator.cli.app import app
 from allocator.presets import preset
-from tests.simulator.goodput_worlds import profile, trainings
+from tests.simulator.goodput_worlds import StopAt, profile, trainings
 from tests.simulator.test_goodput_world import OnGpus, run
 from throughputs import Trace
 
@@ -98,20 +98,9 @@ def test_a_run_that_is_taken_up_again_knows_what_samples_are_left(tmp_path: Path
     whole = allocator.simulate(trace, cluster, policy, models, preset=FREE)
     path = tmp_path / "state"
 
-    class StopError(Exception):
-        pass
-
-    class Stop:
-        def decided(self, *given) -> None:
-            pass
-
-        def round_ended(self, outcome) -> None:
-            if outcome.index == 6:
-                raise StopError
-
-    with pytest.raises(StopError):
+    with pytest.raises(StopAt.StopError):
         allocator.simulate(
-            trace, cluster, policy, models, preset=FREE, checkpoint=path, checkpoint_every=3, observers=(Stop(),)
+            trace, cluster, policy, models, preset=FREE, checkpoint=path, checkpoint_every=3, observers=(StopAt(6),)
         )
     again = allocator.simulate(trace, cluster, policy, models, preset=FREE, checkpoint=path, resume=True)
     assert again.jobs.equals(whole.jobs)

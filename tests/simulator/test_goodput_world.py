@@ -15,7 +15,7 @@ from allocator.protocol import Assignment, Plan, PlanPolicy
 from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.protocol.goodput.rules import GoodputRules, numbers_of_gpus
 from allocator.protocol.policy import Need
-from tests.simulator.goodput_worlds import jobs, profile, trainings
+from tests.simulator.goodput_worlds import StopAt, jobs, profile, trainings
 from throughputs.goodput.trainings import Training, read_trainings
 from throughputs.goodput.trainings.jobs import training_jobs
 
@@ -162,21 +162,16 @@ def test_a_checkpoint_changes_nothing(name, tmp_path) -> None:
     cluster = allocator.Cluster({"gpu": 8}, gpus_per_server={"gpu": 4})
     whole = allocator.simulate(trace, cluster, allocator.get_policy(name), models)
 
-    class StopError(Exception):
-        pass
-
-    class Stop:
-        def decided(self, *given) -> None:
-            pass
-
-        def round_ended(self, outcome) -> None:
-            if outcome.index == 25:
-                raise StopError
-
     path = tmp_path / "state"
-    with pytest.raises(StopError):
+    with pytest.raises(StopAt.StopError):
         allocator.simulate(
-            trace, cluster, allocator.get_policy(name), models, checkpoint=path, checkpoint_every=7, observers=(Stop(),)
+            trace,
+            cluster,
+            allocator.get_policy(name),
+            models,
+            checkpoint=path,
+            checkpoint_every=7,
+            observers=(StopAt(25),),
         )
     resumed = allocator.simulate(trace, cluster, allocator.get_policy(name), models, checkpoint=path, resume=True)
     assert resumed.jobs.equals(whole.jobs)

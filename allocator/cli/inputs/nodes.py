@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from allocator.cli.inputs.predict import since_monday
-from allocator.cli.options.shared import JsonOption, TimeUnitOption, console, print_json
+from allocator.cli.options.shared import JsonOption, OriginOption, TimeUnitOption, console, print_json
 from allocator.cli.options.values import check_other_file, named_values
 from allocator.conversion import convert_text, kinds_of
 from allocator.predictions.nodes import (
@@ -69,12 +69,7 @@ def nodes_command(
     watts: Annotated[
         float | None, typer.Option("--watts", help="What an idle node draws more than one that sleeps.", min=0)
     ] = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--origin", help="When second 0 of the trace was, for days of the week and hours.", metavar="DATE"
-        ),
-    ] = None,
+    origin: OriginOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Nodes in use and awake by bin, to write: .csv or .parquet.", metavar="FILE"),

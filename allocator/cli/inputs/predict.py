@@ -14,6 +14,7 @@ from allocator.api import load_throughputs
 from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
+    OriginOption,
     SeedOption,
     ThroughputsOption,
     TimeUnitOption,
@@ -70,12 +71,7 @@ def predict_command(
             metavar="FILE",
         ),
     ] = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--origin", help="When second 0 of the trace was, for days of the week and hours.", metavar="DATE"
-        ),
-    ] = None,
+    origin: OriginOption = None,
     given: Annotated[
         Path | None,
         typer.Option(

@@ -12,7 +12,6 @@ import typer
 
 from allocator.cluster import Cluster
 from allocator.conversion import convert_text, kinds_of
-from allocator.policies.lucid.policy import Lucid
 from allocator.policies.lucid.profiling import ProfilerSettings, ProfilingRun, profile_apart
 from throughputs import InputError
 from throughputs.errors import one_of
@@ -122,11 +121,12 @@ def profile_first(text: str, trace: Trace, cluster: Cluster, policy: Policy) -> 
         cluster without a server to spare; jobs whose times are not whole seconds or whose duration the trace does not
         say; or no job is left for the cluster.
     """
-    if not isinstance(policy, Lucid):
+    own = policy.settings()
+    if "profiling_pool" not in own:
         raise InputError(_SOURCE, found=f"policy {policy.name}", expected="lucid or lucid_program, which use profiles")
-    if policy.profiling_pool:
+    if own["profiling_pool"]:
         expected = "no profiling_pool of the policy beside it: jobs are profiled once"
-        raise InputError(_SOURCE, field="profiling_pool", found=policy.profiling_pool, expected=expected)
+        raise InputError(_SOURCE, field="profiling_pool", found=own["profiling_pool"], expected=expected)
     settings, lenders = _settings(text)
     left_of = _without(cluster, lenders)
     if np.isnan(trace.duration).any():

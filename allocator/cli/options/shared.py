@@ -34,6 +34,10 @@ ServersOption = Annotated[
     str | None,
     typer.Option("--gpus-per-server", help="GPUs in one server of each type; 1 if omitted.", metavar="TYPE:COUNT,..."),
 ]
+OriginOption = Annotated[
+    str | None,
+    typer.Option("--origin", help="When second 0 of the trace was, for days of the week and hours.", metavar="DATE"),
+]
 InstanceArgument = Annotated[
     Path,
     typer.Argument(help="Allocation problem in JSON, as shown above; -: standard input.", metavar="INSTANCE.json|-"),

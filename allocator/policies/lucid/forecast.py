@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,10 @@ class ArrivalForecast:
                 raise InputError("forecast of arrivals", field=name, found=found, expected=f"{n} intervals")
         if (np.diff(self.begins) <= 0).any():
             raise InputError("forecast of arrivals", field="begins", found="other", expected="ascending seconds")
-        object.__setattr__(self, "_begins", np.array(self.begins))
+
+    @cached_property
+    def _begins(self) -> NDArray[np.float64]:
+        return np.array(self.begins)
 
     def jobs_ahead(self, clock: float) -> float | None:
         """Mean of the jobs in the next five intervals after `clock` (seconds), or as many as there are; None: none."""
@@ -57,7 +61,6 @@ class ArrivalForecast:
         return self._ahead(self.gpus, clock)
 
     def _ahead(self, column: tuple[float, ...], clock: float) -> float | None:
-        begins: NDArray[np.float64] = self._begins  # type: ignore[attr-defined]
-        first = int(begins.searchsorted(clock, side="right"))
+        first = int(self._begins.searchsorted(clock, side="right"))
         ahead = column[first : first + _AHEAD]
         return sum(ahead) / len(ahead) if ahead else None
