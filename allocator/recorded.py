@@ -174,7 +174,7 @@ def recorded_schedule(
 
 def _pools(trace: Trace, cluster: Cluster, done: NDArray[np.bool_]) -> NDArray[np.int64]:
     """(N,) the type on which each job ran: the only one that it may use."""
-    allowed = allowed_types(trace, cluster)
+    allowed = allowed_types(trace.partition, cluster.accelerators)
     if allowed is None:
         allowed = np.ones((len(trace), len(cluster.accelerators)), dtype=np.bool_)
     several = np.flatnonzero(done & (allowed.sum(axis=1) > 1))

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.protocol.elastic import allowed_types
 from allocator.results.fairness import isolated_jct
 from allocator.simulator.world import World
 from throughputs import InputError
@@ -33,6 +34,7 @@ class Progress:
     deadline : (N,) seconds on the clock, nan for none.
     rates : (N, M) steps/s.
     capacity : (M,) GPUs.
+    allowed : (N, M) which types each job may use; None: all use all.
     """
 
     clock: float
@@ -44,6 +46,7 @@ class Progress:
     deadline: _Floats
     rates: _Floats
     capacity: _Ints
+    allowed: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, world: World) -> Progress:
@@ -60,6 +63,7 @@ class Progress:
             deadline=jobs.deadline[can_run],
             rates=jobs.rates[can_run],
             capacity=world.core.cluster.capacity,
+            allowed=allowed_types(jobs.partition[can_run], world.core.cluster.accelerators),
         )
 
     @property
@@ -76,6 +80,7 @@ class Progress:
             self.scale_factor[here],
             self.rates[here],
             self.capacity,
+            None if self.allowed is None else self.allowed[here],
         )
         return (self.completion_time - self.arrival_time)[through] / isolated[through[here]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -38,15 +39,15 @@ def of_table(trace: Trace, throughputs: Throughputs, cluster: Cluster) -> Config
     if found.n_jobs != len(trace) or found.pools != cluster.accelerators:
         expected = f"the {len(trace)} jobs of the trace on {cluster.accelerators}"
         raise InputError("configurations", found=f"{found.n_jobs} jobs on {found.pools}", expected=expected)
-    allowed = allowed_types(trace, cluster)
+    allowed = allowed_types(trace.partition, cluster.accelerators)
     return (found if allowed is None else found.take(allowed[found.job, found.pool])).fitting(cluster.capacity)
 
 
-def allowed_types(trace: Trace, cluster: Cluster) -> NDArray[np.bool_] | None:
+def allowed_types(partition: NDArray[np.object_], accelerators: Sequence[str]) -> NDArray[np.bool_] | None:
     """(N, M) whether a job may use a type: those that its partition names, if there are any; None: all use all."""
-    names, of = np.unique(trace.partition.astype(str), return_inverse=True)
+    names, of = np.unique(partition.astype(str), return_inverse=True)
     own = [partition_names(name) for name in names.tolist()]
-    named = np.array([[name in some for name in cluster.accelerators] for some in own], dtype=np.bool_)
+    named = np.array([[name in some for name in accelerators] for some in own], dtype=np.bool_)
     if not named.any():
         return None
     allowed: NDArray[np.bool_] = (named | ~named.any(axis=1, keepdims=True))[of]
@@ -167,5 +168,6 @@ def checked_rates(rates: ArrayLike, trace: Trace, cluster: Cluster, name: str) -
             found=float(given[row, column]),
             expected="a finite rate of at least 0 steps/s",
         )
-    runs, allowed = trace.scale_factor[:, None] <= cluster.capacity[None, :], allowed_types(trace, cluster)
+    runs = trace.scale_factor[:, None] <= cluster.capacity[None, :]
+    allowed = allowed_types(trace.partition, cluster.accelerators)
     return np.where(runs if allowed is None else runs & allowed, given, 0.0)

@@ -8,6 +8,7 @@ in which every job has its fair share.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ def isolated_jct(
     gpus: NDArray[Any],
     rates: _Floats,
     capacity: _Ints,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> _Floats:
     """Time from arrival that each of N jobs needs if it always gets the isolated share.
 
@@ -39,6 +41,10 @@ def isolated_jct(
 
     (Themis, NSDI'20, sec. 3; Gavel, OSDI'20, sec. 4.2). The job itself may stay longer here than in the run.
 
+    A job that may use some types only, as those of a virtual cluster, divides these and no others: sums are over them,
+    and n counts the jobs that may use them. Of a job that may use other types as well it counts the part that its GPUs
+    here are of all that it may use; n is at least 1.
+
     Parameters
     ----------
     arrival_time, leave_time : (N,) seconds; leave_time inf for a job that never left.
@@ -46,36 +52,52 @@ def isolated_jct(
     gpus : (N,) s_i, GPUs that the job takes: its gang, or its fraction of one.
     rates : (N, M) T_ij, steps/s.
     capacity : (M,) c_j, GPUs.
+    allowed : (N, M) which types each job may use; all of them if omitted.
 
     Returns
     -------
     (N,) seconds; inf where no type can run the job.
     """
-    times, active = _active_jobs(arrival_time, leave_time)
-    total = float(capacity.sum())
     with np.errstate(divide="ignore"):
         work = total_steps / matmul(rates, capacity)
     result = np.full(len(arrival_time), np.inf)
-    for size in np.unique(gpus).tolist():
-        speed = 1.0 / np.maximum(active * size, total)
-        done = np.concatenate([[0.0], np.cumsum(np.diff(times) * speed[:-1])])
-        mine = np.flatnonzero((gpus == size) & np.isfinite(work))
-        target = np.interp(arrival_time[mine], times, done) + work[mine]
-        finish = np.interp(target, done, times)
-        beyond = target > done[-1]
-        finish[beyond] = times[-1] + (target[beyond] - done[-1]) / speed[-1]
-        result[mine] = finish - arrival_time[mine]
+    for members, counted, total in _divided(len(arrival_time), capacity, allowed):
+        there = counted > 0
+        times, active = _active_jobs(arrival_time[there], leave_time[there], counted[there])
+        for size in np.unique(gpus[members]).tolist():
+            speed = 1.0 / np.maximum(active * size, total)
+            done = np.concatenate([[0.0], np.cumsum(np.diff(times) * speed[:-1])])
+            mine = np.flatnonzero(members & (gpus == size) & np.isfinite(work))
+            target = np.interp(arrival_time[mine], times, done) + work[mine]
+            finish = np.interp(target, done, times)
+            beyond = target > done[-1]
+            finish[beyond] = times[-1] + (target[beyond] - done[-1]) / speed[-1]
+            result[mine] = finish - arrival_time[mine]
     return result
 
 
-def _active_jobs(arrival_time: _Floats, leave_time: _Floats) -> tuple[_Floats, _Floats]:
-    """Times at which the number of jobs changes, and the number from then on, at least 1."""
-    left = leave_time[np.isfinite(leave_time)]
-    events = np.concatenate([arrival_time, left])
+def _divided(
+    n_jobs: int, capacity: _Ints, allowed: NDArray[np.bool_] | None
+) -> Iterator[tuple[NDArray[np.bool_], _Floats, float]]:
+    """The jobs that may use the same types, (N,) bool; what each job counts among them, (N,); and the GPUs of these."""
+    if allowed is None:
+        yield np.ones(n_jobs, dtype=np.bool_), np.ones(n_jobs), float(capacity.sum())
+        return
+    kinds, of = np.unique(allowed, axis=0, return_inverse=True)
+    gpus = (kinds * capacity).sum(axis=1)
+    for kind, types in enumerate(kinds):
+        common = (kinds & types) * capacity
+        yield of == kind, (common.sum(axis=1) / np.maximum(gpus, 1))[of], float(gpus[kind])
+
+
+def _active_jobs(arrival_time: _Floats, leave_time: _Floats, counted: _Floats) -> tuple[_Floats, _Floats]:
+    """Times at which the number of jobs changes, and the number from then on, at least 1; each counts `counted`."""
+    left = np.isfinite(leave_time)
+    events = np.concatenate([arrival_time, leave_time[left]])
     if not len(events):
         return np.zeros(1), np.ones(1)
     times, position = np.unique(events, return_inverse=True)
-    change = np.concatenate([np.ones(len(arrival_time)), -np.ones(len(left))])
+    change = np.concatenate([counted, -counted[left]])
     active = np.cumsum(np.bincount(position, change, len(times)))
     return times, np.maximum(active, 1.0)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from allocator.cluster import Cluster
 from allocator.fractions import taken_of
+from allocator.protocol.elastic import allowed_types
 from allocator.protocol.jobs import JobTable
 from allocator.results.cost import busy_cost
 from allocator.results.fairness import isolated_jct, round_contention, static_contention
@@ -370,6 +371,7 @@ class RunRecord:
             jobs.gpus_taken[shown],
             jobs.rates[shown],
             self.cluster.capacity,
+            allowed_types(jobs.partition[shown], self.cluster.accelerators),
         )
         return result
 

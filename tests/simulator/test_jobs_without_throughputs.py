@@ -127,7 +127,7 @@ def test_a_job_that_names_several_types_runs_on_any_of_them():
         duration=[3600.0] * 4,
         partition=["a|b", "c", "", "elsewhere|b"],
     )
-    allowed = allowed_types(trace, Cluster.parse("a:1,b:1,c:1"))
+    allowed = allowed_types(trace.partition, ("a", "b", "c"))
     assert allowed.tolist() == [
         [True, True, False],
         [False, False, True],
@@ -138,4 +138,4 @@ def test_a_job_that_names_several_types_runs_on_any_of_them():
     ran = result.rounds.groupby("job_id")["accelerator"].agg(set)
     assert ran[0] <= {"a", "b"}
     assert (ran[1], ran[3]) == ({"c"}, {"b"})
-    assert allowed_types(trace, Cluster.parse("x:1,y:1")) is None
+    assert allowed_types(trace.partition, ("x", "y")) is None

@@ -175,7 +175,7 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     give = "give the throughputs of its models with --throughputs"
     if system == "elasticflow":
         give += " throughputs_A100 (allocator data fetch elasticflow-throughputs)"
-    allowed = allowed_types(trace, cluster)
+    allowed = allowed_types(trace.partition, cluster.accelerators)
     several = len(cluster.accelerators) > 1 if allowed is None else bool((allowed.sum(axis=1) > 1).any())
     if lacking and several:
         expected = f"throughputs of {_some(lacking)} on {', '.join(cluster.accelerators)}; {give}"
