@@ -38,7 +38,7 @@ _SOURCES = {
     "median": "by the median of those that had ended",
     "file": "by a file",
     "truth": "by their true duration with noise",
-    "none": "by nothing",
+    "none": "not predicted",
 }
 
 

@@ -45,7 +45,8 @@ FIGURES = (
     "very_unfair_fraction_themis", "mean_envy", "largest_envy", "fair_plans", "rejected_jobs", "deadline_jobs",
     "deadline_ratio", "value_miss_rate", "admitted", "rejected", "met", "late", "best_effort_jobs",
     "best_effort_average_jct", "wasted_gpu_hours", "cluster_efficiency", "average_queueing_time",
-    "average_running_time", "loaded_utilization", "restart_gpu_hours", "owned_cost",
+    "average_running_time", "loaded_utilization", "restart_gpu_hours", "owned_cost", "gpu_utilization",
+    "busy_gpu_utilization", "known_gpu_utilization",
 )  # fmt: skip
 """Columns that a run's summary has under the same names."""
 

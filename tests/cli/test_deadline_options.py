@@ -158,6 +158,9 @@ def test_throughputs_that_were_forgotten(files: dict[str, str], tmp_path: Path) 
     assert "jobs of Bert (batch size 64) run on the GPUs that they ask for only, as fast as their durations say" in said
     assert "throughputs_A100 has no throughputs of theirs" in said
     assert not told(*given, "tiresias")
+    asked = ["whatif", "--trace", *given[:-1], "--cluster", "a100:4", "--policies", "elasticflow", "--next-gpus", "0"]
+    asked_what_if = CliRunner().invoke(app, [*asked, "-j", "1", *out])
+    assert "throughputs_A100 has no throughputs of theirs" in asked_what_if.stderr
     # durations are all that Chronus and fixed gangs need
     assert "--throughputs" not in told(files["soft.csv"], "--policy", "chronus")
     assert "jobs of alexnet run on the GPUs" in told(files["soft.csv"], "--policy", "elasticflow")

@@ -51,7 +51,9 @@ def test_a_trace_is_written_and_its_figures_told(model: str, jobs: Path, tmp_pat
     left, right = (trace.to_frame().drop(columns="predicted_seconds") for trace in (before, after))
     pd.testing.assert_frame_equal(left, right)
     assert re.match(
-        rf"{out}: 500 jobs, \d+ by a model, \d+ by the median of those that had ended, \d+ by nothing\n", said
+        rf"{out}: 500 jobs, \d+ by a model, \d+ by the median of those that had ended, \d+ not predicted\n"
+        "  not predicted         at the last fit before their submission no job had ended; cells are empty\n",
+        said,
     )
     assert float(re.search(r"rank correlation +(\S+)", said)[1]) > 0.6
     assert "columns that count" in said
@@ -81,7 +83,8 @@ def test_truth_with_noise_and_files(jobs: Path, tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     table.write_text("job_id,seconds\n3,77\n")
     said = predict("--trace", jobs, "--out", own, "--from", table)
-    assert "1 by a file, 499 by nothing" in said
+    assert "1 by a file, 499 not predicted" in said
+    assert "at the last fit" not in said
     assert read_trace(own).predicted_seconds[3] == 77
 
 
@@ -99,7 +102,7 @@ def test_where_no_duration_is_known_nothing_is_predicted(tmp_path: Path, monkeyp
     line = refused(monkeypatch, capsys, "--trace", source, "--out", out)
     assert line.startswith("error: jobs: field 'duration': found nothing, expected the durations of some jobs")
     source.write_text("job_type,scale_factor,total_steps,arrival_time,duration\na,1,5,0,7\nb,1,5,99999,\n")
-    assert "1 by the median of those that had ended, 1 by nothing" in predict("--trace", source, "--out", out)
+    assert "1 by the median of those that had ended, 1 not predicted" in predict("--trace", source, "--out", out)
     assert read_trace(out).predicted_seconds[1] == 7
     source.write_text("job_type,scale_factor,total_steps,arrival_time\n")
     assert predict("--trace", source, "--out", out) == f"{out}: 0 jobs, nothing to predict\n"

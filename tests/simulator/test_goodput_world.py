@@ -287,6 +287,12 @@ def test_a_model_may_be_slower_than_it_was_measured() -> None:
     assert run(rounds, jobs(0.0), settings=slower).jobs["jct"][0] == pytest.approx(2 * 160, rel=1e-6)
 
 
+def test_a_misspelt_model_is_told_those_of_the_run() -> None:
+    """The embedded profiles, of which presets may name some, are not in it."""
+    with pytest.raises(InputError, match=r"'goodput_slowdown': found 'nett', expected .*: one of net$"):
+        run(Watching(1), jobs(0.0), settings=FREE.replace(goodput_slowdown=(("nett", 2.0),)))
+
+
 def test_jobs_are_known_by_the_nodes_that_they_run_on() -> None:
     models = trainings(net=profile(noise=(1e9, 1e9), sync=0.5))
     cluster = allocator.Cluster({"gpu": 4}, gpus_per_server={"gpu": 1})

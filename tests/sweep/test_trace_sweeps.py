@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,18 @@ def test_load_1_is_the_trace_to_the_last_digit():
         np.testing.assert_array_equal(getattr(same, name), getattr(LOG, name))
     with pytest.raises(InputError, match=r"load.*found 0.*above 0"):
         LOG.at_load(0.0)
+
+
+def test_measured_use_of_gpus_is_a_column_where_the_trace_has_it(log, tmp_path):
+    written = pd.read_csv(log).assign(gpu_utilization=[0.5, 0.25, 1.0, np.nan, 0.75])
+    written.to_csv(tmp_path / "measured.csv", index=False)
+    table = run(swept(tmp_path / "measured.csv"), tmp_path / "out", jobs=1)
+    expected = allocator.simulate(
+        read_trace(tmp_path / "measured.csv"), "a100:4", allocator.get_policy("fifo")
+    ).summary()
+    for name in ("gpu_utilization", "busy_gpu_utilization", "known_gpu_utilization"):
+        assert table[name].tolist() == [getattr(expected, name)]
+    assert run(swept(log), tmp_path / "unmeasured", jobs=1)["gpu_utilization"].isna().all()
 
 
 def test_a_run_is_the_simulation_of_the_denser_trace(log):

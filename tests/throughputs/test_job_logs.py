@@ -173,7 +173,7 @@ def test_starts_and_ends_stand_in(imported):
     assert found.dropped == {"no submission": 1, "no end": 1}
     assert found.notes == (
         "dates without a zone are taken for UTC (--zone says otherwise)",
-        "no column has the submission: the start stands in, as if no job had waited",
+        "no column has the submission: the start stands in, as if no job had waited, and there is no recorded schedule",
     )
 
 
@@ -181,7 +181,10 @@ def test_dates_of_a_zone_survive_the_change_of_clocks(imported):
     text = f"{HEADER}\n2024-03-31 01:30:00,9,1\n2024-03-31 03:30:00,9,1\n2024-03-31 03:30:00+02:00,9,1\n"
     found = imported(text, zone="Europe/Berlin")
     assert found.trace.arrival_time.tolist() == [0.0, 3600.0, 3600.0]
-    assert (found.origin, found.notes) == ("2024-03-31T00:30:00+00:00", ())
+    assert found.origin == "2024-03-31T00:30:00+00:00"
+    told = "submit_time is read as the submission, and no column says when jobs started (--start names one)"
+    assert found.notes == (f"no recorded schedule: {told}",)
+    assert found.trace.recorded_start_seconds.tolist() == pytest.approx([np.nan] * 3, nan_ok=True)
     with pytest.raises(InputError, match=r"--zone: found 'Mars', expected a time zone, as Europe/Berlin"):
         imported(text, zone="Mars")
     with pytest.raises(InputError, match=r"--zone: found 'Mars'"):
@@ -202,7 +205,7 @@ def test_steps_of_a_log_are_kept(imported):
 def test_seconds_are_not_taken_for_the_steps_of_the_embedded_table(imported):
     found = imported("submit,duration,gpus,model\n0,500,1,A3C\n1,500,1,mine\n")
     assert found.trace.job_type.tolist() == ["A3C (as logged)", "mine"]
-    assert found.notes[0].startswith("model 'A3C' is in the embedded throughput table")
+    assert found.notes[1].startswith("model 'A3C' is in the embedded throughput table")
 
 
 def test_deadlines_are_on_the_clock_of_the_submission(imported):

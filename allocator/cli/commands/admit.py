@@ -26,8 +26,7 @@ from allocator.cli.options.values import (
     make_table,
     only_table,
     read_jobs,
-    told_of_lacking,
-    told_of_models,
+    told_of_throughputs,
 )
 from allocator.cli.service.admission import Presence, present_jobs
 from allocator.policies.deadlines.elasticflow import ElasticFlow
@@ -121,12 +120,8 @@ def admit_command(
             raise InputError("--clock", found=now, expected=expected)
         table = only_table(make_table(throughputs, [], kind), throughputs)
         if trace is not None:
-            embedded = throughputs is None
-            warn(
-                told_of_models(trace, jobs, table, gpus, elastic=True)
-                if embedded
-                else told_of_lacking(trace, jobs, table)
-            )
+            own = throughputs is not None
+            warn(told_of_throughputs(trace, jobs, table, gpus, given=own, elastic=True))
         starts = DEFAULT.simulator.restart_cost.dearest(gpus.total_gpus)
         there = Presence(jobs, gpus, table, now, "", restart_seconds=starts)
     else:

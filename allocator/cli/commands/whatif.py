@@ -36,7 +36,14 @@ from allocator.cli.options.sweep import (
     values_of_text,
 )
 from allocator.cli.options.unused import unused_columns
-from allocator.cli.options.values import make_accelerator, make_cluster, named_values, read_jobs, told_of_models
+from allocator.cli.options.values import (
+    make_accelerator,
+    make_cluster,
+    make_table,
+    named_values,
+    read_jobs,
+    told_of_throughputs,
+)
 from allocator.cluster import Cluster
 from allocator.protocol.policy import Need
 from allocator.registry import get_policy
@@ -45,7 +52,7 @@ from allocator.scenarios.terminal import next_gpus_table, rows_table
 from allocator.sweep.definition.settings import setting_of_text
 from allocator.sweep.runner import cores
 from allocator.variants import Variant, read_variants
-from throughputs import InputError, default_table
+from throughputs import InputError, Trace
 
 USUAL_POLICY = "fifo"
 
@@ -136,8 +143,7 @@ def whatif_command(
     run again. A row that fails is named with its reason, and the exit code is 1.
     """
     variants = read_variants(policies, "--policies")
-    made = _clusters(clusters, world)
-    _say_what_is_not_used(trace, made, variants, world)
+    made, jobs = _clusters(clusters, world), read_jobs(trace)
     scenarios = Scenarios(
         trace=str(trace),
         clusters=made,
@@ -150,6 +156,7 @@ def whatif_command(
         seed=world.seed,
         next_gpus=next_gpus,
     )
+    _say_what_is_not_used(trace, jobs, made, variants, world)
     screen = None if as_json and not Console(stderr=True).is_terminal else Console(stderr=True)
     try:
         result = run_scenarios(scenarios, out, jobs=cores() if parallel is None else parallel, console=screen)
@@ -160,8 +167,8 @@ def whatif_command(
         print_json(result.as_dict())
     else:
         shown = console()
-        jobs = f"{result.n_jobs} jobs ({trace}), preset {world.preset}"
-        shown.print(rows_table(result, title=jobs, width=shown.width))
+        title = f"{result.n_jobs} jobs ({trace}), preset {world.preset}"
+        shown.print(rows_table(result, title=title, width=shown.width))
         if result.more_gpus:
             shown.print(next_gpus_table(result))
         shown.print(f"Page: {page}", soft_wrap=True)
@@ -190,14 +197,16 @@ def _clusters(texts: Sequence[str], world: WorldOptions) -> tuple[Cluster, ...]:
     )
 
 
-def _say_what_is_not_used(path: Path, clusters: Sequence[Cluster], variants: Sequence[Variant], world: Any) -> None:
+def _say_what_is_not_used(
+    path: Path, trace: Trace, clusters: Sequence[Cluster], variants: Sequence[Variant], world: WorldOptions
+) -> None:
     """Lines on standard error on columns and models that the runs make nothing of."""
-    trace = read_jobs(path)
-    if world.throughputs is None:
-        elastic = any(Need.CONFIGURATIONS in get_policy(variant.name).needs for variant in variants)
-        table = default_table()
-        for said in dict.fromkeys(told_of_models(path, trace, table, each, elastic=elastic) for each in clusters):
-            warn(said)
+    given = world.throughputs is not None
+    elastic = any(Need.CONFIGURATIONS in get_policy(variant.name).needs for variant in variants)
+    table = make_table(world.throughputs, [], make_accelerator(world.accelerator, world.throughputs))
+    said = (told_of_throughputs(path, trace, table, each, given=given, elastic=elastic) for each in clusters)
+    for line in dict.fromkeys(said):
+        warn(line)
     owners = world.entities_by
     lines = (line for each in clusters for line in unused_columns(trace, each, owners, by_name=owners is not None))
     for line in dict.fromkeys(lines):

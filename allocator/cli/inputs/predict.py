@@ -131,9 +131,10 @@ def predict_command(
     if as_json:
         print_json(_as_json(made) | {"out": str(out)})
         return
-    for line in _lines(made, out, report):
+    learns = given is None and not truth
+    for line in _lines(made, out, report, learns=learns):
         console().print(line, soft_wrap=True, highlight=False)
-    warn(_unlearned(made, trace, learns=given is None and not truth))
+    warn(_unlearned(made, trace, learns=learns))
 
 
 def _unlearned(made: DurationPredictions, trace: Path, *, learns: bool) -> str:
@@ -216,10 +217,14 @@ def _plain(quality: Any) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in quality.items()}
 
 
-def _lines(made: DurationPredictions, out: Path, report: Path | None) -> list[str]:
+def _lines(made: DurationPredictions, out: Path, report: Path | None, *, learns: bool) -> list[str]:
     quality = made.quality()
     texts = dict(zip((key for key, *_ in FIGURES), cells_of(quality), strict=True))
     lines = [f"{out}: {quality['jobs']:,} jobs, {told_sources(quality)}"]
+    if "none" in quality["predicted"] and learns and len(quality["predicted"]) > 1:
+        lines.append(
+            "  not predicted         at the last fit before their submission no job had ended; cells are empty"
+        )
     if quality["compared"]:
         lines += [
             f"  rank correlation      {texts['rank_correlation']}  (predicted and true, {texts['compared']} jobs)",

@@ -36,8 +36,7 @@ from allocator.cli.options.values import (
     named_values,
     only_table,
     read_jobs,
-    told_of_lacking,
-    told_of_models,
+    told_of_throughputs,
     without_setting,
 )
 from allocator.conversion import convert, convert_text, kinds_of
@@ -251,10 +250,8 @@ class Runs:
         options = self.options
         trace = read_jobs(path, time_unit=options.time_unit, predictions=options.predictions)
         elastic = any(Need.CONFIGURATIONS in policy.needs for policy in self.policies)
-        if options.throughputs is None:
-            warn(told_of_models(path, trace, self.throughput_table, self.cluster, elastic=elastic))
-        elif elastic and not isinstance(self.table, Trainings):
-            warn(told_of_lacking(path, trace, self.table))
+        given = options.throughputs is not None
+        warn(told_of_throughputs(path, trace, self.table, self.cluster, given=given, elastic=elastic))
         return trace
 
     def workload(self, trace: Trace) -> Trace:

@@ -30,8 +30,7 @@ __all__ = [
     "named_value",
     "named_values",
     "only_table",
-    "told_of_lacking",
-    "told_of_models",
+    "told_of_throughputs",
     "without_setting",
 ]
 
@@ -154,7 +153,37 @@ def only_table(known: ThroughputTable | Trainings, source: object) -> Throughput
     return known
 
 
-def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cluster, *, elastic: bool) -> str:
+def told_of_throughputs(
+    path: Path,
+    trace: Trace,
+    table: ThroughputTable | Trainings,
+    cluster: Cluster,
+    *,
+    given: bool,
+    elastic: bool,
+) -> str:
+    """What is to be said of the models of a trace of another system; empty where there is nothing.
+
+    Parameters
+    ----------
+    path, trace, cluster : the file, its jobs, and where they run.
+    table : throughputs or trainings of the models.
+    given : whether they are those of ``--throughputs``, not the embedded ones.
+    elastic : whether a policy chooses the number of GPUs.
+
+    Raises
+    ------
+    InputError
+        As `_told_of_models`.
+    """
+    if isinstance(table, Trainings):
+        return ""
+    if given:
+        return _told_of_lacking(path, trace, table) if elastic else ""
+    return _told_of_models(path, trace, table, cluster, elastic=elastic)
+
+
+def _told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cluster, *, elastic: bool) -> str:
     """What is to be said where a trace of another system meets the embedded `table`; empty where there is nothing.
 
     Its models are those of that system. One that the table lacks runs on the GPUs that its job asks for, as fast as
@@ -190,7 +219,7 @@ def told_of_models(path: Path, trace: Trace, table: ThroughputTable, cluster: Cl
     return f"{path}: {'; '.join(said)}; {give}" if said else ""
 
 
-def told_of_lacking(path: Path, trace: Trace, table: ThroughputTable) -> str:
+def _told_of_lacking(path: Path, trace: Trace, table: ThroughputTable) -> str:
     """What is to be said of models of another system's trace that a `table` given for them lacks; empty for none."""
     lacking = sorted(set(map(str, trace.job_type)) - set(table.job_types)) if named_format(path) else []
     return f"{path}: {_by_durations(lacking)}: {table.source} has no throughputs of theirs" if lacking else ""

@@ -77,12 +77,15 @@ def goodput_world(
 
 
 def _check_models(trainings: Trainings, preset: Preset) -> None:
-    """Raise InputError where a setting is about a model that neither these jobs nor the embedded profiles have."""
-    known = dict.fromkeys((*trainings.models, *default_profiles().models))
+    """Raise InputError where a setting is about a model that neither these jobs nor the embedded profiles have.
+
+    Presets name all models of their system, of which a run may lack some.
+    """
+    known = {*trainings.models, *default_profiles().models}
     for name in ("goodput_slowdown", "goodput_most_gpus_of_model", "goodput_batch_size_of_model"):
         for model, _ in getattr(preset.simulator, name):
             if model not in known:
-                raise InputError("settings", field=name, found=model, expected=one_of(model, list(known)))
+                raise InputError("settings", field=name, found=model, expected=one_of(model, trainings.models))
 
 
 def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_]) -> None:

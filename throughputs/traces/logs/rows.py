@@ -12,6 +12,7 @@ from throughputs.limits import LARGEST_WHOLE_NUMBER, check_number_of_jobs
 from throughputs.tables.default import default_table
 from throughputs.traces.logs.cells import Clock, durations, gpu_counts, is_blank, numbers
 from throughputs.traces.logs.columns import Column
+from throughputs.traces.logs.layouts import layout_of
 from throughputs.traces.logs.read import Log
 
 __all__ = ["SLURM_PRIORITY", "UNNAMED", "Rows"]
@@ -306,9 +307,18 @@ class Rows:
         if without_zone and (self.clock.zone is None or self.clock.zone_assumed):
             self.notes.append(f"dates without a zone are taken for {self.clock.zone or 'UTC'} (--zone says otherwise)")
         if self.columns["submit"] == self.columns.get("start"):
-            self.notes.append("no column has the submission: the start stands in, as if no job had waited")
+            self.notes.append(
+                "no column has the submission: the start stands in, as if no job had waited, and there is no recorded "
+                "schedule"
+            )
         if "steps" in self.columns and "duration" not in self.columns and "end" not in self.columns:
             self.notes.append("the log has steps and no durations: how fast they go is for a throughput table to say")
+        if "start" not in self.columns and layout_of(self.log.kind) is None:
+            name = self.columns["submit"].name
+            self.notes.append(
+                f"no recorded schedule: {name} is read as the submission, and no column says when jobs started "
+                "(--start names one)"
+            )
 
     def units(self) -> tuple[dict[str, str], frozenset[str]]:
         """Units of the fields that are times in numbers, and for which of them nothing told it."""
