@@ -154,11 +154,11 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "restart_gpu_hours",
-        "restarts",
+        "starts",
         "GPU h",
         1.0,
         "low",
-        "GPU hours that starts and restarts took",
+        "GPU hours that starts took: the first of each job, and those after preemptions",
         1,
         optional=True,
     ),

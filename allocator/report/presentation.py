@@ -139,6 +139,6 @@ def free_restarts(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     if not any(free):
         return []
     if all(free):
-        return ["restarts are free here: --restart-penalty SECONDS makes them cost"]
+        return ["starts are free here: --restart-penalty SECONDS makes them cost"]
     names = [str(summary.get("policy")) for summary, is_free in zip(summaries, free, strict=True) if is_free]
-    return [f"restarts are free under {', '.join(names)}"]
+    return [f"starts are free under {', '.join(names)}"]

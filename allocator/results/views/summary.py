@@ -65,7 +65,7 @@ class Summary(Mapping[str, Any]):
         up; not admitted; taken off by a rule before their last step; left when the run was cut short.
     preemptions, migrations : times a job was not given the GPUs it had before; those in which it went on at once with
         others.
-    restart_gpu_hours : GPU hours that starts and restarts took; 0 where they are free.
+    restart_gpu_hours : GPU hours that starts took, first ones and those after preemptions; 0 where they are free.
     restarts_per_job : starts after the first, preemptions that were made up for, on average over jobs that ran.
     gpu_hours_per_job : GPU hours of a completed job, on average.
     lease_extensions, lease_opportunities, lease_extension_rate : rounds in which a job kept the GPUs of the round
