@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from throughputs import InputError
 
-__all__ = ["MOST_GPUS", "Cluster"]
+__all__ = ["MOST_GPUS", "MOST_TYPES_NAMED", "Cluster"]
 
 MOST_GPUS = 1_000_000
 """GPUs of a cluster, at most: each has an id, and the placement of jobs holds a few numbers for each."""
+
+MOST_TYPES_NAMED = 4
+"""Accelerator types that a title names."""
 
 _MOST_DIGITS = 16
 
@@ -123,6 +126,25 @@ class Cluster:
     def total_gpus(self) -> int:
         """All GPUs of the cluster."""
         return int(self.capacity.sum())
+
+    @property
+    def in_words(self) -> str:
+        """The GPUs of each type, in a line that may be broken between types.
+
+        >>> Cluster.parse("v100:4,k80:8").in_words
+        'v100:4, k80:8'
+        """
+        return str(self).replace(",", ", ")
+
+    @property
+    def title(self) -> str:
+        """The same for a title: where there are many types, how many.
+
+        >>> Cluster.parse("vc1:40,vc2:8,vc3:16,vc4:8,vc5:2000").title
+        '2,072 GPUs of 5 types'
+        """
+        types = len(self.accelerators)
+        return self.in_words if types <= MOST_TYPES_NAMED else f"{self.total_gpus:,} GPUs of {types} types"
 
     def __str__(self) -> str:
         return ",".join(f"{name}:{count}" for name, count in self.gpus.items())

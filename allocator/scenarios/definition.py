@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-from allocator.cluster import Cluster
+from allocator.cluster import MOST_TYPES_NAMED, Cluster
 from allocator.simulator.settings import constant_restart_penalty
 from allocator.sweep import Point, Sweep
 from allocator.variants import Variant
@@ -20,9 +20,6 @@ MOST_RUNS_UNASKED = 8
 """Runs on larger clusters that are made without being asked for."""
 
 SOURCE = "whatif"
-
-_MOST_TYPES = 4
-"""Accelerator types that a label names one by one, whether or not rows differ in them."""
 
 
 @dataclass(frozen=True)
@@ -190,12 +187,15 @@ def _label(row: Planned, rows: Sequence[Planned]) -> str:
 
 
 def _cluster_label(cluster: Cluster, clusters: Sequence[Cluster]) -> str:
-    """The GPUs of all types, or where there are many types, of those in which the clusters differ."""
+    """The GPUs of all types; where there are many types, of those in which the clusters differ, or how many in all."""
     names = cluster.accelerators
-    if len(names) <= _MOST_TYPES or any(each.accelerators != names for each in clusters):
+    if len(names) <= MOST_TYPES_NAMED or any(each.accelerators != names for each in clusters):
         return str(cluster)
     differ = [name for name in names if len({each.gpus[name] for each in clusters}) > 1]
-    return ",".join(f"{name}:{cluster.gpus[name]}" for name in differ) or f"{cluster.total_gpus} GPUs"
+    totals = {each.total_gpus for each in clusters}
+    if not differ or (len(differ) > MOST_TYPES_NAMED and len(totals) == len(set(map(str, clusters)))):
+        return f"{cluster.total_gpus} GPUs"
+    return ",".join(f"{name}:{cluster.gpus[name]}" for name in differ)
 
 
 def _of_penalty(seconds: float) -> str:

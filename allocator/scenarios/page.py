@@ -57,7 +57,7 @@ def _heading(result: WhatIf, title: str) -> str:
     rows = result.rows
     facts = [
         ("jobs", f"{result.n_jobs:,} of {result.trace}"),
-        ("clusters", _distinct([str(row.cluster) for row in rows])),
+        ("clusters", _distinct([row.cluster.in_words for row in rows])),
         ("policies", _distinct([row.policy for row in rows])),
     ]
     if any(row.load != 1 for row in rows):

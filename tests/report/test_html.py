@@ -224,6 +224,11 @@ def test_queue_is_exact_while_changes_are_few_and_keeps_its_mean_otherwise() -> 
 NASTY = '</script><script>alert("x")</script> & <b>\u2028'
 
 
+def test_a_cluster_of_many_types_may_be_broken_between_types() -> None:
+    page = render_report([make_result("fifo", cluster="vcEwI:8,vcWoR:8,vcHvQ:16")])
+    assert "vcEwI:8, vcWoR:8, vcHvQ:16 (32 GPUs)" in page
+
+
 def test_labels_are_escaped_everywhere() -> None:
     result = make_result(NASTY, n_jobs=8, n_rounds=60, cluster="v100:8", job_types=[NASTY])
     result = changed(result, settings={NASTY: NASTY, "trace": NASTY, "nested": {"a": NASTY}})

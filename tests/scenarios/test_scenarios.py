@@ -232,6 +232,14 @@ def test_labels_of_clusters_of_many_types_name_those_that_differ(scenarios):
     assert elsewhere == [str(first), "a100:4"]
 
 
+def test_labels_of_clusters_of_many_types_say_all_gpus_where_many_differ(scenarios):
+    first, second = (",".join(f"vc{place}:{count + place}" for place in range(6)) for count in (1, 2))
+    assert scenarios(clusters=(allocator.Cluster.of(first), allocator.Cluster.of(second))).labels() == [
+        "21 GPUs",
+        "27 GPUs",
+    ]
+
+
 def test_servers_and_seed_are_those_of_the_runs(scenarios):
     cluster = allocator.Cluster({"a100": 4}, {"a100": 2})
     asked = scenarios(clusters=(cluster,), seed=7, next_gpus=1)

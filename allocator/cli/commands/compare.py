@@ -117,7 +117,7 @@ def compare_command(
         )
         workload = runs.workload(_drawn(drawn, runs.throughput_table) if trace is None else runs.read(trace))
         described = (
-            described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster}, preset {runs.preset.name}"
+            described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster.title}, preset {runs.preset.name}"
         )
         made = _simulated(variants, runs, workload, _folder(out, seed, repeats), plain_lines=not as_json)
         for result in made.results:

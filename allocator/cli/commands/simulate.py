@@ -78,7 +78,7 @@ def simulate_command(
         print_json(summary if of_profiler is None else summary | {"profiler": of_profiler})
         return
     screen = console()
-    title = f"{Path(source_of(trace)).name} on {runs.cluster}"
+    title = f"{Path(source_of(trace)).name} on {runs.cluster.title}"
     screen.print(comparison_table([summary], title=title, width=screen.width))
     for line in extra_figures(summary):
         screen.print(line)

@@ -64,7 +64,7 @@ def record_command(
         [replace(one, policy=name) for one, name in zip((result, other), names, strict=True)],
         out / "report.html",
         title="Simulated beside real",
-        description=f"{len(run.trace)} jobs on {run.cluster}, recorded from {state}",
+        description=f"{len(run.trace)} jobs on {run.cluster.title}, recorded from {state}",
         summaries=[summary | {"policy": names[0]}, beside | {"policy": names[1]}],
         sections=[errors_section(comparison)],
     )

@@ -37,7 +37,7 @@ def _facts(results: Sequence[SimulationResult], policies: Policies) -> list[tupl
     if not results:
         return []
     facts = [
-        ("cluster", _distinct(f"{result.cluster} ({result.cluster.total_gpus} GPUs)" for result in results)),
+        ("cluster", _distinct(f"{result.cluster.in_words} ({result.cluster.total_gpus} GPUs)" for result in results)),
         ("jobs", _distinct(f"{len(result.jobs):,}" for result in results)),
         ("policies", str(len(policies.summaries))),
     ]
