@@ -89,6 +89,7 @@ _OWN = {
     "optimus": 1,
     "quotas": 0,
 }
+_ORDER = {name: place for place, name in enumerate(_OWN)}
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,20 @@ def policy_colour(name: str) -> str:
 def policy_looks(names: Iterable[str]) -> list[Look]:
     """How the policies of one picture are drawn: in their own colours, where these differ.
 
-    The first policy with a colour of its own has it; the others take in turn what is left. Ten policies differ in
-    colour; more of them differ in their dashes too. Settings behind the name, as in ``fifo:seed=1``, do not matter.
+    Of policies that have the same colour the one that comes first in `_OWN` has it, and the others take in turn what is
+    left: whoever stands beside a policy may change its look, their order does not. Ten policies differ in colour; more
+    of them differ in their dashes too. Settings behind the name, as in ``fifo:seed=1``, do not matter.
     """
-    wanted = [_own(name) for name in names]
-    first = [colour not in wanted[:position] for position, colour in enumerate(wanted)]
+    listed = list(names)
+    wanted = {_own(name) for name in listed}
     free = [colour for colour in range(len(LIGHT)) if colour not in wanted]
-    others = iter([*(Look(colour, colour // _SOLID) for colour in free), *_further(len(wanted))])
-    return [Look(colour, colour // _SOLID) if own else next(others) for colour, own in zip(wanted, first, strict=True)]
+    others = iter([*(Look(colour, colour // _SOLID) for colour in free), *_further(len(listed))])
+    looks: dict[int, Look] = {}
+    for position in sorted(range(len(listed)), key=lambda position: _rank(listed[position])):
+        colour = _own(listed[position])
+        looks[position] = Look(colour, colour // _SOLID) if colour in wanted else next(others)
+        wanted.discard(colour)
+    return [looks[position] for position in range(len(listed))]
 
 
 def style_rules(names: Iterable[str]) -> str:
@@ -158,6 +165,12 @@ def _further(count: int) -> list[Look]:
     """Looks beyond the ten colours; after thirty, the last dashes stay."""
     places = range(len(LIGHT), len(LIGHT) + count)
     return [Look(place % len(LIGHT), min(place // len(LIGHT) + 1, len(_DASHES) - 1)) for place in places]
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """By this policies choose their colours: those of `_OWN` in its order, then the others by name."""
+    policy = name.partition(":")[0]
+    return (_ORDER[policy], "") if policy in _OWN else (len(_OWN), policy)
 
 
 def _own(name: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.policies.paper_labels import SHOCKWAVE_LABELS
 from allocator.registry import list_policies
-from allocator.report.colours import LIGHT, policy_looks
+from allocator.report.colours import LIGHT, Look, policy_looks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,23 +80,24 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
     Parameters
     ----------
-    names : labels of policies (`policy_of`), whose looks are the same in every picture, variants in the order in which
-        they come; any others are settings and have `SHADES` in their order.
+    names : labels of policies (`policy_of`), which look as in the report (`policy_looks`), variants in the order in
+        which they come; any others are settings and have `SHADES` in their order.
     """
     distinct = list(dict.fromkeys(names))
     settings = [name for name in distinct if policy_of(name) is None]
     found: dict[str, dict[str, Any]] = {name: _shade(i, len(settings)) for i, name in enumerate(settings)}
+    policies = list(dict.fromkeys(policy for policy in map(policy_of, distinct) if policy is not None))
+    own = dict(zip(policies, policy_looks(policies), strict=True))
     seen: dict[str, int] = {}
     for name in distinct:
         policy = policy_of(name)
         if policy is not None:
-            found[name] = _policy_look(policy, seen.setdefault(policy, 0))
+            found[name] = _policy_look(own[policy], seen.setdefault(policy, 0))
             seen[policy] += 1
     return {name: found[name] for name in distinct}
 
 
-def _policy_look(policy: str, variant: int) -> dict[str, Any]:
-    look = policy_looks([policy])[0]
+def _policy_look(look: Look, variant: int) -> dict[str, Any]:
     variant %= len(_VARIANTS)
     black, white = _VARIANTS[variant]
     marker = _VARIANT_MARKERS[variant - 1] if variant else MARKERS[look.colour]

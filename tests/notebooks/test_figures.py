@@ -14,6 +14,7 @@ from matplotlib.colors import to_hex, to_rgb
 from scipy.optimize import minimize
 from scipy.stats import t
 
+from allocator.registry import list_policies
 from allocator.sweep import Sweep
 from benchmarks import figures
 from benchmarks.deadlines.studies import AS_PUBLISHED, BASELINES, OURS, REPAIR
@@ -170,6 +171,19 @@ def test_a_policy_looks_the_same_beside_whatever_others():
         "elasticflow",
     )
     assert figures.policy_of("360 s") is None
+
+
+def test_policies_of_one_colour_differ_in_colour_and_marker_beside_each_other():
+    one, other = figures.looks(["pollux", "max_sum_throughput_perf"]).values()
+    assert other == figures.looks(["max_sum_throughput_perf"])["max_sum_throughput_perf"]
+    assert one["color"] != other["color"]
+    assert one["marker"] != other["marker"]
+
+
+def test_more_policies_than_colours_differ_in_their_lines():
+    names = [entry.name for entry in list_policies()][:30]
+    styles = figures.looks(names).values()
+    assert len({(style["color"], style["marker"], style["linestyle"]) for style in styles}) == 30
 
 
 def test_variants_of_a_policy_are_darker_or_lighter():

@@ -69,6 +69,14 @@ def test_looks_of_one_picture_differ_while_there_are_any() -> None:
     assert len(policy_looks(names * 2)) == 60
 
 
+def test_policies_of_one_colour_differ_beside_each_other_in_whatever_order() -> None:
+    names = ["pollux", "max_sum_throughput_perf", "lucid", "themis"]
+    looks = dict(zip(names, policy_looks(names), strict=True))
+    assert len({look.colour for look in looks.values()}) == 4
+    assert looks["max_sum_throughput_perf"].light == policy_colour("max_sum_throughput_perf")
+    assert dict(zip(names[::-1], policy_looks(names[::-1]), strict=True)) == looks
+
+
 def test_settings_and_company_do_not_change_the_colour() -> None:
     assert policy_colour("elasticflow:admission=repair") == policy_colour("elasticflow")
     one, two = policy_looks(["elasticflow", "elasticflow:admission=repair"])
