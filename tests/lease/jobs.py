@@ -14,6 +14,8 @@ from pathlib import Path
 from allocator.lease.checkpoints import CheckpointFolder
 from allocator.lease.fence import raise_epoch
 from allocator.lease.files import CHECKPOINTS, EPOCH, JOB, LEASE_FILE, REPORT_FILE, Grant, Report, read_file, write_file
+from allocator.lease.lease import Lease
+from allocator.lease.watch import LOOK_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
@@ -112,3 +114,18 @@ def in_child(work: Callable[[], object]) -> int:
 def kill_this_process() -> None:
     """End at once, as by kill -9."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def save_steps(lease: Lease) -> Callable[[Path], object]:
+    """A function that writes how far the lease is, as a checkpoint."""
+    return lambda folder: (folder / "steps").write_text(str(lease.steps))
+
+
+def fail(_: object) -> None:
+    """A function that nobody is to call."""
+    raise AssertionError("not to be called")
+
+
+def notice() -> None:
+    """Let so much time pass that the next boundary looks at the file."""
+    time.sleep(1.2 * LOOK_SECONDS)

@@ -18,12 +18,7 @@ from allocator.lease import checkpoints as module
 from allocator.lease.checkpoints import MANIFEST_FILE, CheckpointError, CheckpointFolder, read_manifest
 from allocator.lease.fence import LeaseLockedError, StaleLeaseError, locked_lease, raise_epoch
 from allocator.lease.files import LEASE_FILE, Grant, read_file
-from tests.lease.jobs import Job, in_child, kill_this_process, wait_until, write_checkpoint
-
-
-@pytest.fixture
-def job(tmp_path):
-    return Job(tmp_path)
+from tests.lease.jobs import in_child, kill_this_process, wait_until, write_checkpoint
 
 
 @pytest.fixture

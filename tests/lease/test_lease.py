@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from allocator.lease import CheckpointError, Lease, LeaseLockedError, StaleLeaseError, locked_lease, reporter
-from allocator.lease.files import REPORT_FILE, Report, read_file
-from allocator.lease.lease import REPORT_SECONDS
-from allocator.lease.watch import LOOK_SECONDS, LeaseWatch
-from tests.lease.jobs import PATIENCE, ROOT, Job, in_child, wait_until
-
-
-@pytest.fixture
-def job(tmp_path):
-    return Job(tmp_path)
-
-
-@pytest.fixture
-def lease(job):
-    """A lease in this process, which gives SIGTERM back."""
-    lease = Lease(environment=job.environment)
-    yield lease
-    lease.close()
-
-
-def save_steps(lease):
-    return lambda folder: (folder / "steps").write_text(str(lease.steps))
-
-
-def fail(_):
-    raise AssertionError("not to be called")
-
-
-def notice():
-    """Let so much time pass that the next boundary looks at the file."""
-    time.sleep(1.2 * LOOK_SECONDS)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A monotonic clock for the lease that stands still unless a test moves it; given before the lease."""
-    there = SimpleNamespace(**vars(time) | {"now": 1000.0})
-    there.monotonic = lambda: there.now
-    monkeypatch.setattr("allocator.lease.lease.time", there)
-    return there
-
+from allocator.lease import Lease
+from tests.lease.jobs import ROOT, fail, notice, save_steps, wait_until
 
 # Outside the scheduler.
 
@@ -214,15 +172,6 @@ def test_time_outside_of_steps_is_no_training(job, clock, lease):
     assert job.report.save_seconds == 60.0
 
 
-def test_the_first_step_is_reported_at_once(job, monkeypatch):
-    monkeypatch.setattr("allocator.lease.lease.REPORT_SECONDS", 1000.0)
-    lease = Lease(environment=job.environment)
-    lease.step()
-    wait_until(lambda: job.report.state == "training")
-    assert job.report.steps == 1
-    lease.close()
-
-
 def test_a_checkpoint_takes_no_time_of_training(clock, lease):
     def save(_):
         clock.now += 60.0
@@ -236,58 +185,6 @@ def test_a_checkpoint_takes_no_time_of_training(clock, lease):
     assert lease._trained_seconds - before == 0.25
 
 
-def test_a_report_is_written_behind_the_fence(job, lease, monkeypatch):
-    """Else a later epoch could be granted, and report, between the look at the lease and the report of this one."""
-    written, write = [], reporter.write_file
-
-    def checked(path, content):
-        with pytest.raises(LeaseLockedError), locked_lease(job.folder, 0.0):
-            raise AssertionError("the lease is not locked")
-        written.append(content.steps)
-        write(path, content)
-
-    monkeypatch.setattr(reporter, "write_file", checked)
-    lease.step()
-    lease.report_now()
-    assert written[-1] == 1
-
-
-def test_wishes_are_reported_at_once_and_stay(job, lease):
-    lease.request(batch_size=256)
-    lease.request(gpus=4)
-    assert (job.report.batch_size, job.report.gpus) == (256, 4)
-
-
-def test_reports_are_given_twice_a_second(clock, lease, monkeypatch):
-    given = []
-    monkeypatch.setattr(reporter.Reporter, "write_soon", lambda _, report: given.append(report.steps))
-    for _ in lease(range(130)):
-        clock.now += 1 / 128
-    assert REPORT_SECONDS == 0.5
-    assert given == [1, 65, 129]
-
-
-def test_a_disk_too_full_for_reports_stops_no_training(lease, monkeypatch, capsys):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(reporter, "write_file", full)
-    lease.request(gpus=1)
-    lease.request(gpus=2)
-    assert sum(1 for _ in lease(range(10))) == 10
-    assert capsys.readouterr().err.count("progress cannot be reported: [Errno 28]") == 1
-
-
-def test_a_checkpoint_that_fails_is_reported(job, lease):
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(CheckpointError, match="there is none before it"):
-        lease.checkpoint(full)
-    assert "No space left on device" in job.report.message
-    assert job.report.saved_at == 0
-
-
 def test_the_lines_of_the_page_run(job, monkeypatch):
     code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "leases.md").read_text(), re.DOTALL).group(1)
     for name, value in job.environment.items():
@@ -298,210 +195,6 @@ def test_the_lines_of_the_page_run(job, monkeypatch):
     names["lease"].close()
     assert seen == [0, 1, 2, 3]
     assert (job.report.state, job.report.steps) == ("training", 4)
-
-
-# Renewals, epochs, signals.
-
-
-def test_the_end_is_noticed_soon(job, clock, lease):
-    ended = float("inf")
-    for steps in lease(range(10**6)):
-        clock.now += 0.001
-        if steps == 100:
-            job.write(ends=True)
-            ended = clock.now
-    assert clock.now - ended <= LOOK_SECONDS + 0.002
-
-
-def test_a_lease_that_is_not_renewed_in_time_ends(job, clock, lease):
-    job.write(seconds=0.4)
-    began = renewed = clock.now
-    for _ in lease(range(10**6)):
-        clock.now += 0.001
-        if clock.now - began > 0.2 and job.grant.serial < 3:
-            job.write()
-            renewed = clock.now
-    assert renewed > began + 0.2
-    # what is written is read at the next look, and that the time is over is seen at one
-    assert 0.4 <= clock.now - renewed <= 0.4 + 2 * LOOK_SECONDS + 0.002
-    assert job.report.message == "the lease was not renewed in time"
-
-
-def test_a_lease_with_a_term_counts_from_when_it_was_read(job):
-    watch = LeaseWatch(job.folder, job.grant.job, job.grant.epoch)
-    job.write(seconds=0.4)
-    assert not watch.look(100.0)
-    assert not watch.look(100.35)
-    job.write()
-    assert not watch.look(100.4 + LOOK_SECONDS)
-    assert not watch.look(100.75)
-    job.write()
-    assert not watch.look(101.0 - LOOK_SECONDS)
-    # nothing new from here on
-    assert not watch.look(101.3)
-    assert watch.look(101.4)
-    watch.close()
-
-
-def test_a_file_that_looks_unchanged_is_read_once_a_second(job):
-    path = job.folder / "lease.json"
-    watch = LeaseWatch(job.folder, job.grant.job, job.grant.epoch)
-    assert not watch.look(100.0)
-    before, text = path.stat(), path.read_text()
-    path.write_text(text.replace('"ends": false', '"ends": true '))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    after = path.stat()
-    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
-    assert not watch.look(100.5)
-    assert watch.look(101.1)
-    watch.close()
-
-
-@pytest.mark.parametrize("damage", ["absent", "not understood", "of another job", "of an earlier epoch"])
-def test_a_lease_that_cannot_be_read_goes_on(job, lease, damage):
-    path = job.folder / "lease.json"
-    if damage == "absent":
-        path.unlink()
-    else:
-        texts = {
-            "not understood": "{",
-            "of another job": '{"job": "b", "epoch": 9, "ends": true}',
-            "of an earlier epoch": '{"job": "a-job", "epoch": 0, "ends": true}',
-        }
-        path.write_text(texts[damage])
-    notice()
-    assert sum(1 for _ in lease(range(5))) == 5
-
-
-def test_a_stale_trainer_stops_at_once_and_leaves_nothing(job):
-    lease = Lease(environment=job.environment)
-    batches = lease(range(1000))
-    assert [next(batches) for _ in range(3)] == [0, 1, 2]
-    job.next_epoch()
-    Lease(environment=job.environment).close()
-    notice()
-    with pytest.raises(StaleLeaseError, match="of epoch 2; epoch 1 stops"):
-        next(batches)
-    for attempt in (lambda: lease.checkpoint(save_steps(lease)), lambda: lease.ending, lease.step):
-        with pytest.raises(StaleLeaseError):
-            attempt()
-    lease.close()
-    assert job.checkpoints.latest() is None
-    assert (job.report.epoch, job.report.steps) == (2, 0)
-
-
-def test_sigterm_ends_the_lease_and_reaches_who_listened_before(job):
-    heard = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
-    mine = signal.getsignal(signal.SIGTERM)
-    interrupt = signal.getsignal(signal.SIGINT)
-    try:
-        lease = Lease(environment=job.environment)
-        for batch in lease(range(100)):
-            if batch == 4:
-                os.kill(os.getpid(), signal.SIGTERM)
-        assert lease.checkpoint_if_ending(save_steps(lease))
-        assert (job.report.state, job.report.message, job.report.steps) == ("ending", "SIGTERM", 5)
-        assert heard == [signal.SIGTERM]
-        assert signal.getsignal(signal.SIGINT) is interrupt
-        lease.close()
-        assert signal.getsignal(signal.SIGTERM) is mine
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def test_in_another_thread_signals_are_left_alone(job):
-    before = signal.getsignal(signal.SIGTERM)
-    seen = []
-
-    def train():
-        lease = Lease(environment=job.environment)
-        seen.extend(lease(range(3)))
-        lease.close()
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    assert seen == [0, 1, 2]
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_fork_of_the_trainer_dies_of_sigterm_and_does_not_report(job, lease):
-    mark = job.folder / "forked"
-    child = os.fork()
-    if child == 0:
-        try:
-            mark.touch()
-            time.sleep(60)
-        finally:
-            os._exit(1)
-    wait_until(mark.exists)
-    os.kill(child, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-    assert not lease.ending
-
-    def end_as_interpreters_do():
-        lease.steps = 99
-        lease._at_exit()
-
-    assert in_child(end_as_interpreters_do) == 0
-    assert job.report.steps == 0
-    lease._at_exit()
-    assert job.report.steps == lease.steps == 0
-
-
-TRAINER = """
-import sys, time
-from allocator.lease import Lease
-lease = Lease(int(sys.argv[1]))
-lease.restore(lambda folder: None)
-for _ in lease(iter(int, 1)):
-    time.sleep(0.002)
-    lease.checkpoint_if_ending(lambda folder: (folder / "steps").write_text(str(lease.steps)))
-"""
-
-
-@pytest.mark.parametrize("how", ["lease", "signal"])
-def test_a_process_ends_and_the_next_one_completes(job, how):
-    first = job.start(["-c", TRAINER, "1000000"])
-    wait_until(lambda: job.reported(steps=10), first)
-    if how == "lease":
-        job.write(ends=True)
-    else:
-        first.send_signal(signal.SIGTERM)
-    assert first.wait(PATIENCE) == 0, first.communicate()[0]
-    ended = job.report
-    assert ended.state == "ending"
-    assert ended.steps == ended.saved_steps >= 10
-    job.next_epoch()
-    second = job.start(["-c", TRAINER, str(int(ended.steps) + 5)])
-    assert second.wait(PATIENCE) == 0, second.communicate()[0]
-    assert (job.report.state, job.report.steps) == ("done", ended.steps + 5)
-    assert job.report.trained_steps == 4
-    assert job.report.start_seconds > 0.01
-
-
-def test_a_process_killed_in_training_leaves_its_report(job):
-    process = job.start(["-c", TRAINER, "1000000"])
-    wait_until(lambda: job.reported(steps=10), process)
-    process.kill()
-    process.wait()
-    assert read_file(job.folder / REPORT_FILE, Report).state == "training"
-
-
-def test_the_last_steps_are_reported_when_the_process_ends(job):
-    code = "from allocator.lease import Lease\nfor _ in Lease()(range(50)): pass"
-    process = job.start(["-c", code])
-    assert process.wait(PATIENCE) == 0, process.communicate()[0]
-    assert (job.report.state, job.report.steps) == ("training", 50)
-
-
-def test_keyboard_interrupts_come_through(job):
-    process = job.start(["-c", TRAINER, "1000000"])
-    wait_until(lambda: job.reported(steps=1), process)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == -signal.SIGINT
-    assert "KeyboardInterrupt" in process.communicate()[0]
 
 
 def test_a_step_costs_less_than_twenty_microseconds(lease):

@@ -1,0 +1,63 @@
+"""Trainers in processes of their own, which are told to end, are killed or complete."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from allocator.lease.files import REPORT_FILE, Report, read_file
+from tests.lease.jobs import PATIENCE, wait_until
+
+TRAINER = """
+import sys, time
+from allocator.lease import Lease
+lease = Lease(int(sys.argv[1]))
+lease.restore(lambda folder: None)
+for _ in lease(iter(int, 1)):
+    time.sleep(0.002)
+    lease.checkpoint_if_ending(lambda folder: (folder / "steps").write_text(str(lease.steps)))
+"""
+
+
+@pytest.mark.parametrize("how", ["lease", "signal"])
+def test_a_process_ends_and_the_next_one_completes(job, how):
+    first = job.start(["-c", TRAINER, "1000000"])
+    wait_until(lambda: job.reported(steps=10), first)
+    if how == "lease":
+        job.write(ends=True)
+    else:
+        first.send_signal(signal.SIGTERM)
+    assert first.wait(PATIENCE) == 0, first.communicate()[0]
+    ended = job.report
+    assert ended.state == "ending"
+    assert ended.steps == ended.saved_steps >= 10
+    job.next_epoch()
+    second = job.start(["-c", TRAINER, str(int(ended.steps) + 5)])
+    assert second.wait(PATIENCE) == 0, second.communicate()[0]
+    assert (job.report.state, job.report.steps) == ("done", ended.steps + 5)
+    assert job.report.trained_steps == 4
+    assert job.report.start_seconds > 0.01
+
+
+def test_a_process_killed_in_training_leaves_its_report(job):
+    process = job.start(["-c", TRAINER, "1000000"])
+    wait_until(lambda: job.reported(steps=10), process)
+    process.kill()
+    process.wait()
+    assert read_file(job.folder / REPORT_FILE, Report).state == "training"
+
+
+def test_the_last_steps_are_reported_when_the_process_ends(job):
+    code = "from allocator.lease import Lease\nfor _ in Lease()(range(50)): pass"
+    process = job.start(["-c", code])
+    assert process.wait(PATIENCE) == 0, process.communicate()[0]
+    assert (job.report.state, job.report.steps) == ("training", 50)
+
+
+def test_keyboard_interrupts_come_through(job):
+    process = job.start(["-c", TRAINER, "1000000"])
+    wait_until(lambda: job.reported(steps=1), process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE) == -signal.SIGINT
+    assert "KeyboardInterrupt" in process.communicate()[0]
