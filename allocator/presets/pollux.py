@@ -1,13 +1,25 @@
 """The simulator that came with Pollux (Qiao et al., OSDI 2021, public artifact petuum/adaptdl, osdi21-artifact)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets.preset import Comparison, Preset
 from allocator.simulator.settings import SimulatorSettings
 
-__all__ = ["POLLUX"]
+__all__ = ["ONE_MINUTE", "POLLUX"]
+
+ONE_MINUTE = SimulatorSettings(
+    slot_seconds=60.0,
+    slot_grid=True,
+    slot_origin_seconds=0.0,
+    epoch_ends="second",
+    restart_penalty_seconds=30.0,
+    restart_when_moved=True,
+    goodput_most_gpus=64,
+)
+"""The loop of this simulator, from which that of Sia was made: decisions every minute, starts of 30 s."""
 
 # Optimus knows the true step times, and counts iterations of whole epochs with the batch size asked for.
 _ORACLE: Mapping[str, Any] = {
@@ -19,17 +31,11 @@ _ORACLE: Mapping[str, Any] = {
 POLLUX = Preset(
     "pollux",
     MechanismSettings(placement="most_free", decide_every_seconds=60.0),
-    SimulatorSettings(
-        slot_seconds=60.0,
-        slot_grid=True,
-        slot_origin_seconds=0.0,
-        epoch_ends="second",
-        restart_penalty_seconds=30.0,
-        restart_when_moved=True,
+    replace(
+        ONE_MINUTE,
         starts_count_as_service=True,
         goodput_columns="all",
         goodput_projection=False,
-        goodput_most_gpus=64,
         goodput_most_gpus_of_model=(("ncf", 1),),
     ),
     world_settings={

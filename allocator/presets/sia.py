@@ -1,11 +1,12 @@
 """The simulator that came with Sia (Jayaram Subramanya et al., SOSP 2023, public artifact)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
+from allocator.presets.pollux import ONE_MINUTE
 from allocator.presets.preset import Comparison, Preset
-from allocator.simulator.settings import SimulatorSettings
 
 __all__ = ["SIA"]
 
@@ -15,12 +16,8 @@ _ROUNDS: Mapping[str, Any] = {"round_seconds": 360.0, "decide_every_seconds": No
 SIA = Preset(
     "sia",
     MechanismSettings(placement="anew", decide_every_seconds=60.0),
-    SimulatorSettings(
-        slot_seconds=60.0,
-        slot_grid=True,
-        slot_origin_seconds=0.0,
-        epoch_ends="second",
-        restart_penalty_seconds=30.0,
+    replace(
+        ONE_MINUTE,
         restart_penalty_by_job_type=(
             ("bert", 120.0),
             ("cifar10", 50.0),
@@ -29,9 +26,7 @@ SIA = Preset(
             ("ncf", 15.0),
             ("yolov3", 80.0),
         ),
-        restart_when_moved=True,
         restart_keeps_shape=True,
-        goodput_most_gpus=64,
         goodput_slowdown=(
             ("bert", 1.2),
             ("cifar10", 1.8),
