@@ -56,7 +56,14 @@ class Found:
 
 
 class Engine(Protocol):
-    """A solver that keeps one program, and goes on from the last point when rows are added."""
+    """A solver that keeps one program, and goes on from the last point when rows are added.
+
+    Attributes
+    ----------
+    rounding : relative error with which it tells variables that are not whole; 0 where it tells them as it has them.
+    """
+
+    rounding: float
 
     def __init__(self, written: Written, seconds: float) -> None:
         """The program, and the time that one search may take."""
@@ -81,6 +88,8 @@ class Engine(Protocol):
 
 class Highs:
     """HiGHS: the relaxation first, branch and bound where its vertex is not whole, near it in large programs."""
+
+    rounding = 0.0
 
     def __init__(self, written: Written, seconds: float) -> None:
         self._written = written
@@ -191,6 +200,9 @@ def _run(solver: Any) -> tuple[Array, bool]:
 
 class Cbc:
     """CBC through PuLP; starts anew each time. Has multipliers where nothing is whole."""
+
+    # it writes eight digits
+    rounding = 5e-8
 
     def __init__(self, written: Written, seconds: float) -> None:
         self._written, self._seconds = written, seconds

@@ -63,7 +63,8 @@ def solve_columns(
     ----------
     objectives : one, or several in order.
     solver : "auto" (HiGHS, then CBC where its answer is not proven), "highs" or "cbc".
-    hold : relative loss of an earlier objective that later ones may cause.
+    hold : relative loss of an earlier objective that later ones may cause; with CBC, which writes eight digits, 5e-8
+        of the terms of its sum may be lost beside it.
     tolerance : relative gap up to which an answer is called optimal.
     seconds : limit for each search; the best point found by then is "feasible".
     reduce : set dominated columns aside (`formulations.columns.order.undominated`).
@@ -191,7 +192,7 @@ class _Search:
             proof = self._proven(cost) if denominator is None else self._ratio(cost, denominator)
             proofs.append(proof)
             if k + 1 < len(goals):
-                self._add(*_row(proof.cost, proof.value - hold * proof.size))
+                self._add(*_row(proof.cost, proof.value - hold * proof.size - self._rounded_away(proof)))
         x = self.ordered.shares(proof.z)
         stages = tuple(
             self._stage(goal, goal.value(program, x), proof, tolerance)
@@ -214,6 +215,11 @@ class _Search:
         value = float(np.add.reduce(cost * z))
         smallest = _SMALLEST * float(np.abs(cost).max(initial=0.0))
         return _Proof(cost, z, value, bound, max(abs(value), smallest), smallest, found.multipliers)
+
+    def _rounded_away(self, proof: _Proof) -> float:
+        """By so much the engine's point may seem to be worth more than the one that it found before it was written."""
+        rounded = np.where(self.written.whole, 0.0, proof.cost * proof.z)
+        return self.engine.rounding * float(np.abs(rounded).sum())
 
     def _ratio(self, numerator: Array, denominator: Array) -> _Proof:
         """The largest ratio, from that at the least costs on."""

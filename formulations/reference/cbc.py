@@ -21,6 +21,9 @@ Array = NDArray[np.float64]
 _LEAST_SECONDS = 0.01
 """That a search is given, as CBC takes 0 for no limit."""
 
+_KEPT = 1e-6
+"""By so much a point that CBC has written with eight digits may violate rows that it keeps."""
+
 
 @dataclass(frozen=True, eq=False)
 class CbcAnswer:
@@ -58,9 +61,10 @@ def run_cbc(
     """``min c.x, rows[0] <= A x <= rows[1], lower <= x <= upper``, on one thread; see `highs_model.with_model`.
 
     CBC's preprocessing of whole columns may, in version 2.10, fix them wrongly and end "optimal" beside the optimum
-    (tests/formulations/test_leases.py has such a program); without it CBC crashes where there is no point at all. So a
-    program with whole columns for which it found a point is solved again without, and the better point counts; it is
-    proven where that second search has proven it.
+    (tests/formulations/test_leases.py has such a program), or at a point that does not keep the rows
+    (tests/formulations/test_second_solver.py); without it CBC crashes where there is no point at all. So a program with
+    whole columns for which it found a point is solved again without, and the better point that keeps the rows counts;
+    it is proven where that second search has proven it.
 
     Parameters
     ----------
@@ -115,8 +119,15 @@ def run_cbc(
     if again.columns is None:
         return replace(found, proven=False)
     sign = -1.0 if maximise else 1.0
-    better = again if sign * dot(cost, again.columns) <= sign * dot(cost, found.columns) else found
+    kept = _violation(matrix, rows, found.columns) <= max(_KEPT, _violation(matrix, rows, again.columns))
+    better = found if kept and sign * dot(cost, found.columns) < sign * dot(cost, again.columns) else again
     return replace(better, proven=again.proven)
+
+
+def _violation(matrix: Any, rows: tuple[Array, Array], point: Array) -> float:
+    """By how much the row that is violated most is."""
+    values = matrix @ point
+    return float(np.maximum(values - rows[1], rows[0] - values).max(initial=0.0))
 
 
 def _read(model: Any, x: list[Any], of_row: NDArray[np.int64], n_rows: int) -> CbcAnswer:
