@@ -30,6 +30,7 @@ POLLUX = Preset(
         goodput_columns="all",
         goodput_projection=False,
         goodput_most_gpus=64,
+        goodput_fit="pollux",
         goodput_most_gpus_of_model=(("ncf", 1),),
     ),
     world_settings={

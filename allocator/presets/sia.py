@@ -32,6 +32,7 @@ SIA = Preset(
         restart_when_moved=True,
         restart_keeps_shape=True,
         goodput_most_gpus=64,
+        goodput_fit="sia",
         goodput_slowdown=(
             ("bert", 1.2),
             ("cifar10", 1.8),
