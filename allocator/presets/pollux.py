@@ -36,6 +36,7 @@ POLLUX = Preset(
         starts_count_as_service=True,
         goodput_columns="all",
         goodput_projection=False,
+        goodput_fit="pollux",
         goodput_most_gpus_of_model=(("ncf", 1),),
     ),
     world_settings={

@@ -27,6 +27,7 @@ SIA = Preset(
             ("yolov3", 80.0),
         ),
         restart_keeps_shape=True,
+        goodput_fit="sia",
         goodput_slowdown=(
             ("bert", 1.2),
             ("cifar10", 1.8),

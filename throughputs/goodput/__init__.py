@@ -2,11 +2,12 @@
 
 from throughputs.goodput.batch_size import BatchSizeLimits, BestBatchSizes, GoodputModels, best_batch_sizes
 from throughputs.goodput.efficiency import GradientStatistics
-from throughputs.goodput.fit import Fit, fit_model, fit_models, loss_of
+from throughputs.goodput.fit import FITS, Fit, fit_model, fit_models, loss_of
 from throughputs.goodput.model import PARAMETERS, ThroughputModels
 from throughputs.goodput.samples import Samples, read_samples
 
 __all__ = [
+    "FITS",
     "PARAMETERS",
     "BatchSizeLimits",
     "BestBatchSizes",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from throughputs.errors import InputError, one_of
+from throughputs.goodput.descent import descended
 from throughputs.goodput.log_errors import Cells, Loss, minimised, starting_points
 from throughputs.goodput.model import ThroughputModels
 from throughputs.goodput.samples import Samples
 
-__all__ = ["Fit", "fit_model", "fit_models", "loss_of"]
+__all__ = ["FITS", "Fit", "fit_model", "fit_models", "loss_of"]
 
 _REMEMBERED = 1 << 14
 """Fits that are kept: a simulation asks for the same again, for jobs of one kind that ran on the same GPUs."""
@@ -53,42 +56,71 @@ class Fit:
         return np.asarray(self.model.step_time(samples.nodes, samples.gpus, samples.batch_size)[0])
 
 
-def fit_model(samples: Samples) -> Fit:
-    """The throughput model with the least loss (`throughputs.goodput.log_errors`) for measured steps.
+def _least(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(P, 7) parameters with the least losses, and these (P,)."""
+    return minimised(cells, starting_points(cells))
+
+
+_METHODS: Mapping[str, Callable[[Cells], tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
+    "least_loss": _least,
+    "pollux": descended,
+    "sia": partial(descended, tolerance=1e-5),
+}
+
+FITS = tuple(_METHODS)
+"""Ways to fit: to the least loss, or by the descent in the public code of Pollux, or of Sia, which ends earlier."""
+
+
+def fit_model(samples: Samples, fit: str = "least_loss") -> Fit:
+    """The throughput model for measured steps: with the least loss (`throughputs.goodput.log_errors`), or as published.
 
     Parameters that samples say nothing about are held as in the published code, and steps on several nodes, as long
     as there is no sample of any, are taken to synchronise at least 1.1 times as long as on one. Fits are remembered.
+
+    Parameters
+    ----------
+    samples : the measured steps.
+    fit : one of `FITS`: "least_loss"; "pollux": L-BFGS-B from one start for all, as published; "sia": the same with a
+        tolerance of 1e-5.
+
+    Raises
+    ------
+    InputError
+        Another fit.
     """
-    return fit_models([samples])[0]
+    return fit_models([samples], fit)[0]
 
 
-def fit_models(samples: Sequence[Samples]) -> list[Fit]:
+def fit_models(samples: Sequence[Samples], fit: str = "least_loss") -> list[Fit]:
     """`fit_model` of each, those of as many distinct configurations at once; results do not depend on the company."""
-    new = {one.content: one for one in samples if one.content not in _remembered}
-    found = {one.content: _remembered[one.content] for one in samples if one.content in _remembered}
+    if fit not in _METHODS:
+        raise InputError("fit", found=fit, expected=one_of(fit, FITS))
+    remembered = _remembered[fit]
+    new = {one.content: one for one in samples if one.content not in remembered}
+    found = {one.content: remembered[one.content] for one in samples if one.content in remembered}
     by_size: dict[int, list[tuple[bytes, Cells]]] = {}
     for content, one in new.items():
         cells = Cells.of(one)
         by_size.setdefault(cells.weight.shape[1], []).append((content, cells))
     for problems in by_size.values():
-        for content, fit in zip((p[0] for p in problems), _fitted([p[1] for p in problems]), strict=True):
-            found[content] = _remembered[content] = fit
-    while len(_remembered) > _REMEMBERED:
-        del _remembered[next(iter(_remembered))]
+        for content, model in zip((p[0] for p in problems), _fitted([p[1] for p in problems], fit), strict=True):
+            found[content] = remembered[content] = model
+    while len(remembered) > _REMEMBERED:
+        del remembered[next(iter(remembered))]
     return [found[one.content] for one in samples]
 
 
-def _fitted(problems: list[Cells]) -> list[Fit]:
+def _fitted(problems: list[Cells], fit: str) -> list[Fit]:
     """Fits of problems with as many cells."""
     cells = Cells.together(problems)
-    theta, loss = minimised(cells, starting_points(cells))
+    theta, loss = _METHODS[fit](cells)
     unmeasured = np.add.reduce(cells.basis[:, 2], axis=1) == 0
     across = np.maximum(theta[:, 2:4], _ACROSS_NODES * theta[:, 4:6])
     theta[:, 2:4] = np.where(unmeasured[:, None], across, theta[:, 2:4])
     return [Fit(tuple(row), value) for row, value in zip(theta.tolist(), loss.tolist(), strict=True)]
 
 
-_remembered: dict[bytes, Fit] = {}
+_remembered: dict[str, dict[bytes, Fit]] = {fit: {} for fit in FITS}
 
 
 def loss_of(model: ThroughputModels, samples: Samples) -> NDArray[np.float64]:

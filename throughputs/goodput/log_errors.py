@@ -40,6 +40,8 @@ _OVERLAPS = (1.001, 1.5, 2.0, 3.0)
 _LEAST_SYNC = 1e-3
 """Of the time of a step to the power of gamma, where a starting point is made."""
 _WEIGHT_OF_OVERLAP, _WEIGHT_OF_SLOPE = 1e-3, 1e-2
+_PENALISED = (2, 3), (4, 5)
+"""Constant and slope of synchronisation, on several nodes and on one."""
 
 _ENOUGH = 1e-11
 """Of the loss: a smaller step of Newton's method is the last."""
@@ -136,6 +138,32 @@ class Point:
         return Point(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
+@dataclass(frozen=True, eq=False)
+class _FirstOrder:
+    """P losses, their slopes, and what second derivatives follow from.
+
+    Attributes
+    ----------
+    loss, gradient : (P,) and (P, 7).
+    roots : of the two root mean squares the value (P,) and the derivatives (P, 7).
+    scaled : (P, 6, C) derivatives of the logarithms of the two times by their parameters.
+    weights, errors : (P, C) of each root, weights of the cells over its value, and these times the errors.
+    shares : (P, C) of gradients and of synchronisation in their sum of powers.
+    apart : (P, C) logarithm of the time of gradients less that of synchronisation.
+    by_overlap : (P, C) derivative of the logarithm of a step by gamma.
+    """
+
+    loss: Array
+    gradient: Array
+    roots: tuple[tuple[Array, Array], tuple[Array, Array]]
+    scaled: Array
+    weights: tuple[Array, Array]
+    errors: tuple[Array, Array]
+    shares: tuple[Array, Array]
+    apart: Array
+    by_overlap: Array
+
+
 class Loss:
     """The loss of P problems as a function of the parameters (P, 7)."""
 
@@ -170,42 +198,60 @@ class Loss:
         penalty = _WEIGHT_OF_OVERLAP * (theta[:, 6] - 1.0) ** 2 + _WEIGHT_OF_SLOPE * slopes
         return first + second + penalty, first, second
 
-    def at(self, theta: Array) -> Point:
-        """Loss and derivatives.
+    def slope(self, theta: Array) -> tuple[Array, Array]:
+        """(P,) losses, and (P, 7) their first derivatives."""
+        first = self._first_order(theta)
+        return first.loss, first.gradient
+
+    def _first_order(self, theta: Array) -> _FirstOrder:
+        """Loss and first derivatives.
 
         With u = log T_grad, v = log T_sync and h = log T_step = log(e^(gamma u) + e^(gamma v)) / gamma,
 
-            h_u = p,  h_v = q = 1 - p,  h_uu = h_vv = -h_uv = gamma p q,  h_gamma = (p u + q v - h) / gamma,
-            h_u,gamma = -h_v,gamma = p q (u - v),  h_gamma,gamma = (p q (u - v)^2 - 2 h_gamma) / gamma.
+            h_u = p,  h_v = q = 1 - p,  h_gamma = (p u + q v - h) / gamma.
         """
         gradient, sync, e1, e2, u, v, p, q, h = self._errors(theta)
-        loss, first, second = self._value(theta, e1, e2)
-        gamma, pq = theta[:, 6, None], p * q
-        h_gamma = (p * u + q * v - h) / gamma
+        loss, *roots = self._value(theta, e1, e2)
+        h_gamma = (p * u + q * v - h) / theta[:, 6, None]
         scaled = self.cells.basis / np.repeat(np.stack([gradient, sync], axis=1), (2, 4), axis=1)
-        w1, w2 = self.cells.weight / first[:, None], self.cells.weight / second[:, None]
+        w1, w2 = (self.cells.weight / root[:, None] for root in roots)
         by_first = _assembled(scaled, w1 * e1, None, None)
         by_second = _assembled(scaled, w2 * e2 * p, w2 * e2 * q, w2 * e2 * h_gamma)
+        total = by_first + by_second
+        total[:, 6] += 2.0 * _WEIGHT_OF_OVERLAP * (theta[:, 6] - 1.0)
+        for alpha, beta in _PENALISED:
+            over = 1.0 / theta[:, alpha]
+            ratio = theta[:, beta] * over
+            total[:, beta] += 2.0 * _WEIGHT_OF_SLOPE * over * ratio
+            total[:, alpha] -= 2.0 * _WEIGHT_OF_SLOPE * over * ratio * ratio
+        parts = (roots[0], by_first), (roots[1], by_second)
+        return _FirstOrder(loss, total, parts, scaled, (w1, w2), (w1 * e1, w2 * e2), (p, q), u - v, h_gamma)
+
+    def at(self, theta: Array) -> Point:
+        """Loss and derivatives, of which the second of h are
+
+        h_uu = h_vv = -h_uv = gamma p q,  h_u,gamma = -h_v,gamma = p q (u - v),
+        h_gamma,gamma = (p q (u - v)^2 - 2 h_gamma) / gamma.
+        """
+        first = self._first_order(theta)
+        scaled, (w1, w2), (e1, e2), (p, q) = first.scaled, first.weights, first.errors, first.shares
+        h_gamma, apart, gamma, pq = first.by_overlap, first.apart, theta[:, 6, None], p * q
         gauss = _products(scaled, w1 + w2 * p * p, w2 * q * q, w2 * pq, w2 * p * h_gamma, w2 * q * h_gamma)
         gauss[:, 6, 6] = np.add.reduce(w2 * h_gamma * h_gamma, axis=1)
-        bend, cross = w2 * e2 * pq * gamma, w2 * e2 * pq * (u - v)
-        newton = _products(scaled, bend - w2 * e2 * p - w1 * e1, bend - w2 * e2 * q, -bend, cross, -cross)
-        newton[:, 6, 6] = np.add.reduce(w2 * e2 * (pq * (u - v) ** 2 - 2.0 * h_gamma) / gamma, axis=1)
+        bend, cross = e2 * pq * gamma, e2 * pq * apart
+        newton = _products(scaled, bend - e2 * p - e1, bend - e2 * q, -bend, cross, -cross)
+        newton[:, 6, 6] = np.add.reduce(e2 * (pq * apart**2 - 2.0 * h_gamma) / gamma, axis=1)
         newton += gauss
-        for by, size in ((by_first, first), (by_second, second)):
+        for size, by in first.roots:
             newton -= by[:, :, None] * by[:, None, :] / size[:, None, None]
-        total = by_first + by_second
-        self._add_penalties(theta, total, newton, gauss)
-        return Point(loss, total, newton, gauss)
+        self._add_curvature_of_penalties(theta, newton, gauss)
+        return Point(first.loss, first.gradient, newton, gauss)
 
-    def _add_penalties(self, theta: Array, gradient: Array, newton: Array, gauss: Array) -> None:
-        gradient[:, 6] += 2.0 * _WEIGHT_OF_OVERLAP * (theta[:, 6] - 1.0)
-        for alpha, beta in ((2, 3), (4, 5)):
+    def _add_curvature_of_penalties(self, theta: Array, newton: Array, gauss: Array) -> None:
+        for alpha, beta in _PENALISED:
             over = 1.0 / theta[:, alpha]
             ratio = theta[:, beta] * over
             weight = 2.0 * _WEIGHT_OF_SLOPE * over
-            gradient[:, beta] += weight * ratio
-            gradient[:, alpha] -= weight * ratio * ratio
             for matrix, mixed, own in ((gauss, 1.0, 1.0), (newton, 2.0, 3.0)):
                 matrix[:, beta, beta] += weight * over
                 matrix[:, alpha, beta] -= mixed * weight * over * ratio

@@ -142,7 +142,7 @@ class GoodputLedger:
             seen = self._seen[key]
             columns = np.array([(*where, *times) for where, times in seen.items()]).T
             samples.append(Samples(columns[0], columns[1], columns[2], columns[3], columns[4]))
-        for (job, pool), fit in zip(keys, fit_models(samples), strict=True):
+        for (job, pool), fit in zip(keys, fit_models(samples, self.rules.fit), strict=True):
             self.parameters[job, pool] = fit.parameters
 
     # What a job chooses.

@@ -29,6 +29,7 @@ class GoodputRules:
     most_gpus : of a job; None: no limit but the cluster.
     most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
     batch_size_of_model : pairs (model, samples): the batch size that its jobs keep.
+    fit : how models are fitted: "least_loss", or as published for "pollux" or "sia" (`throughputs.goodput.fit_model`).
     """
 
     knowledge: str = "grown"
@@ -39,6 +40,7 @@ class GoodputRules:
     most_gpus: int | None = None
     most_gpus_of_model: tuple[tuple[str, int], ...] = ()
     batch_size_of_model: tuple[tuple[str, int], ...] = ()
+    fit: str = "least_loss"
 
 
 @dataclass(frozen=True, eq=False)
