@@ -29,6 +29,7 @@ from tests.reference import (
     runtime_runs,
     shockwave_replays,
     sia_headline,
+    sia_loads,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,6 +126,8 @@ TABLES = {
     "goodput-searches": DocTable("docs/goodput.md", goodput_tables.table_of_searches),
     "helios-philly": DocTable("docs/fidelity.md", helios_philly.table),
     "sia-headline": DocTable("docs/fidelity.md", sia_headline.table),
+    "sia-rates": DocTable("docs/fidelity.md", sia_loads.rates_table),
+    "sia-sizes": DocTable("docs/fidelity.md", sia_loads.sizes_table),
     "runtime": DocTable("docs/fidelity.md", runtime_runs.table),
     "shockwave-runs": DocTable("docs/fidelity.md", shockwave_replays.table_of_runs),
     "shockwave-policies": DocTable("docs/fidelity.md", shockwave_replays.table_of_policies),

@@ -11,8 +11,17 @@ import pytest
 from allocator.policies.paper_labels import SHOCKWAVE_COMPARISON
 from benchmarks.deadlines.studies import OURS, REPAIR, WORLDS
 from tests import tables
-from tests.reference import deadline_studies, elasticflow_speed, goodput_studies, runtime_runs, sia_headline
+from tests.reference import (
+    deadline_studies,
+    elasticflow_speed,
+    goodput_studies,
+    runtime_runs,
+    sia_headline,
+    sia_loads,
+)
 from tests.reference import shockwave_replays as replays
+from tests.reference.sia_loads import Load
+from throughputs import read_trace
 
 TRACE = f"shockwave/traces/{{}}_{replays.MIX}.trace"
 
@@ -215,6 +224,44 @@ def test_recorded_runs_of_sia_come_out_again(public_data, tmp_path, cluster, wor
     again = sia_headline.run(cluster, workload, policy, int(first["number"]), *sia_headline.unpacked(tmp_path))
     for name, figure in again.items():
         assert first[name] == (figure if isinstance(figure, str) else pytest.approx(figure)), name
+
+
+def test_the_tables_of_more_jobs_under_sia_are_those_of_the_recorded_runs():
+    """Sia's jobs are through sooner than Gavel's at every rate and size, and wait longer the more there are."""
+    assert tables.printed("sia-rates") == sia_loads.rates_table()
+    assert tables.printed("sia-sizes") == sia_loads.sizes_table()
+    rows = sia_loads.recorded()
+    average = rows.groupby(["kind", "factor", "policy"])["average"].mean().unstack()
+    assert (average["sia"] < average["max_sum_throughput_perf"]).all()
+    assert (average.loc["rate"].diff().iloc[1:] > 0).all(axis=None)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load("rate", 10, sia_loads.HETEROGENEOUS, "max_sum_throughput_perf", 1),
+        Load("rate", 10, sia_loads.HETEROGENEOUS, "sia", 1),
+        pytest.param(Load("size", 2, sia_loads.HETEROGENEOUS, "sia", 1), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_recorded_runs_of_more_jobs_under_sia_come_out_again(public_data, tmp_path, load):
+    for name in sia_headline.ARCHIVES:
+        public_data(f"pollux_sia/{name}.tar.xz")
+    again = load.run(*sia_headline.unpacked(tmp_path))
+    kept = sia_loads.recorded().set_index(list(sia_loads.KEY)).loc[tuple(vars(load).values())]
+    for name in ("jobs", "gpus", "average", "p99", "contention", "restarts"):
+        assert again[name] == pytest.approx(kept[name]), name
+
+
+def test_a_cluster_of_twice_the_size_has_every_job_of_the_first_workload_twice(public_data, tmp_path):
+    """Which is what the workload of that size in the artifact has."""
+    for name in sia_headline.ARCHIVES:
+        public_data(f"pollux_sia/{name}.tar.xz")
+    _, workloads = sia_headline.unpacked(tmp_path)
+    ours = Load("size", 2, sia_loads.HETEROGENEOUS, "sia", 1).trace(workloads)
+    theirs = read_trace(workloads / "scale/scale_2x/workload-1.csv")
+    for name in ("job_type", "scale_factor", "arrival_time"):
+        assert sorted(getattr(ours, name)) == sorted(getattr(theirs, name)), name
 
 
 @pytest.mark.exhaustive

@@ -83,11 +83,13 @@ class MoreJobs:
     ----------
     extend : gives the trace.
     build : makes the table and the truth of some of its jobs.
+    trace : the jobs of the table so far, as they were submitted.
     """
 
-    def __init__(self, extend: ExtendTrace, build: Callable[[Trace], tuple[JobTable, Truth]]) -> None:
+    def __init__(self, extend: ExtendTrace, build: Callable[[Trace], tuple[JobTable, Truth]], trace: Trace) -> None:
         self._extend = extend
         self._build = build
+        self._trace = trace
 
     def append_to(self, jobs: JobTable, truth: Truth) -> None:
         """Double the jobs of table and truth."""
@@ -97,10 +99,7 @@ class MoreJobs:
         if len(longer) < wanted:
             raise InputError("extend", found=f"{len(longer)} jobs", expected=f"{wanted} jobs")
         for name in ("job_type", "scale_factor", "total_steps", "arrival_time"):
-            before = getattr(jobs, name)
-            if name == "total_steps" and truth.initial_steps is not None:
-                before = truth.initial_steps
-            if not np.array_equal(getattr(longer, name)[:known], before):
+            if not np.array_equal(getattr(longer, name)[:known], getattr(self._trace, name)):
                 raise InputError(
                     "extend", field=name, found="other jobs", expected="the same jobs as before, with more behind"
                 )
@@ -108,6 +107,7 @@ class MoreJobs:
         later_jobs, later_truth = self._build(Trace(**columns, source=longer.source))
         jobs.submit(later_jobs)
         truth.append(later_truth)
+        self._trace = longer.head(wanted)
 
 
 def preload(trace: Trace, cluster: Cluster) -> Trace:

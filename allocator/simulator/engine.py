@@ -207,8 +207,9 @@ class Simulation:
         jobs, self._truth = build(trace, owners)
         if estimation is not None and jobs.colocation is not None:
             jobs.believed = BelievedColocation(jobs.colocation, estimation, seed)
-        if extend is not None and not isinstance(known, ThroughputTable):
-            raise InputError("extend", found="throughputs as an array", expected="a throughput table")
+        if extend is not None and not isinstance(known, ThroughputTable | Trainings):
+            expected = "a throughput table, or models of goodput"
+            raise InputError("extend", found="throughputs as an array", expected=expected)
         self.settings = chosen.as_dict() | {"seed": seed} | ({} if window is None else {"window": list(window)})
         if owners is not None:
             self.settings["entities"] = owners.to_dict()
@@ -226,7 +227,7 @@ class Simulation:
             seed,
             window,
             priced,
-            None if extend is None else MoreJobs(extend, build),
+            None if extend is None else MoreJobs(extend, build, trace),
             progress,
             (self.recorder, *observers),
         )

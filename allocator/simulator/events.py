@@ -70,7 +70,7 @@ class EventExecution:
         self._spares_end = settings.slot_spares_last_end
         self._rules = stretch_rules(settings)
         self._stop_rules = [rule for rule in self._rules if rule.notes_stops]
-        self._pace: Pace = SteadyPace(world) if world.jobs.goodput is None else GoodputRuns.of_world(world)
+        self._pace: Pace = SteadyPace(world) if world.jobs.goodput is None else GoodputRuns(world)
         self._origin, self._keeps_shape = settings.slot_origin_seconds, settings.restart_keeps_shape
         self._same_shape: _Flags = np.zeros(0, dtype=np.bool_)
         self._starts_are_service = settings.starts_count_as_service
@@ -295,6 +295,10 @@ class EventExecution:
         world.tell_stretch(
             StretchOutcome(world.round, world.clock, end, rows, (), finish, steps[at] * part, active, shares)
         )
+
+    def lengthen(self) -> None:
+        """The world has more jobs, behind those that it had."""
+        self._pace.lengthen()
 
     def leave(self, jobs: _Ids) -> None:
         """Jobs are gone; so are their leases, even when nobody runs next."""

@@ -45,6 +45,9 @@ class Pace(Protocol):
         there when they were.
         """
 
+    def lengthen(self) -> None:
+        """The world has more jobs, behind those that it had."""
+
     def state(self) -> Any:
         """What a checkpoint keeps."""
 
@@ -89,6 +92,9 @@ class SteadyPace:
             stretch.begin, min(until, end) if isinstance(until, float) else np.minimum(until, end)
         )
         return np.asarray(np.minimum(speed * trained, left))
+
+    def lengthen(self) -> None:
+        """The truth of the world has grown with it."""
 
     def state(self) -> None:
         """Nothing to keep."""

@@ -120,11 +120,12 @@ class Truth:
             self.course.append(later.course)
         if self.configurations is not None and later.configurations is not None:
             self.configurations = self.configurations.joined(later.configurations)
-
-    @property
-    def initial_steps(self) -> _Floats | None:
-        """(N,) steps of the jobs as they were submitted; None where they never change."""
-        return None if self.course is None else self.course.initial_steps
+        if self.trainings is not None and later.trainings is not None:
+            self.trainings += later.trainings
+        if self.samples is not None and later.samples is not None:
+            self.samples = np.concatenate([self.samples, later.samples])
+        if self.work is not None and later.work is not None:
+            self.work = np.concatenate([self.work, later.work])
 
     def rates_of(self, assignment: Assignment, group: _Ids | None) -> _Floats:
         """(K,) steps/s of the rows on GPUs of one server each.

@@ -189,6 +189,7 @@ class World:
             self.arrivals.refresh()
             self._count_unserved(known)
             self._rounds.rates_changed()
+            self._events.lengthen()
             if self.arrivals.next_time <= self.clock:
                 self._arrive(self.arrivals.due(self.clock))
 
@@ -273,6 +274,7 @@ class World:
                 raise ValueError(f"{jobs} jobs, where the trace has {len(self.jobs)}")
             self.more_jobs.append_to(self.jobs, self.truth)
             self.arrivals.refresh()
+            self._events.lengthen()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -41,6 +41,13 @@ ROUNDED = 1e-8
 _PARAMETERS = 7
 _NO_LIMIT = 1 << 31
 
+_LEARNT = ("square", "variance", "profiled", "parameters", "epoch")
+_BY_JOB = (
+    *("batch_size", "scale_factor", "fixed", "gang", "_at_most_asked_for", "_unit", "_first", "_most"),
+    *("initial", "_top", *_LEARNT),
+)
+"""Arrays with a row for each job: what was submitted, and what was learnt."""
+
 
 class GoodputLedger:
     """Models, gradient statistics and columns of N jobs on M types.
@@ -68,7 +75,7 @@ class GoodputLedger:
         own_gangs: bool = False,
     ) -> None:
         N, M = len(trainings), len(cluster.accelerators)
-        self.trainings, self.rules = tuple(trainings), rules
+        self.trainings, self.rules, self._cluster = tuple(trainings), rules, cluster
         kept = dict(rules.batch_size_of_model)
         keeps = np.array([one.name in kept for one in self.trainings], dtype=np.bool_)
         self.batch_size = np.array([kept.get(one.name, 0.0) for one in self.trainings], dtype=np.float64)
@@ -78,14 +85,9 @@ class GoodputLedger:
         self.gang = (category.astype(str) == "rigid") | own_gangs
         self._at_most_asked_for = np.isin(category.astype(str), ("scale-gpus", "rigid"))
         self.pools = cluster.accelerators
-        gangs = sorted(set(scale_factor[self.gang].tolist()))
         # GPUs of a replica, and those that a job starts with
         self._unit = np.array([[one.replica(name) for name in self.pools] for one in self.trainings]).reshape(N, M)
         self._first = np.where(self.gang[:, None], scale_factor[:, None], self._unit)
-        self._columns = [
-            numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), rules.columns, gangs)
-            for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
-        ]
         of_model, most = dict(rules.most_gpus_of_model), rules.most_gpus or _NO_LIMIT
         self._most = np.array([min(of_model.get(one.name, most), most) for one in self.trainings], dtype=np.int64)
         self.initial = np.array([one.initial_batch_size for one in self.trainings], dtype=np.float64)
@@ -96,14 +98,30 @@ class GoodputLedger:
         self.epoch = np.zeros(N, dtype=np.int64)
         self._seen: dict[tuple[int, int], dict[tuple[int, int, float], tuple[float, float]]] = {}
         self._changed: set[tuple[int, int]] = set()
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Make columns for the gangs of the jobs that there are; their rates are to be worked out."""
+        cluster, gangs = self._cluster, sorted(set(self.scale_factor[self.gang].tolist()))
+        self._columns = [
+            numbers_of_gpus(int(count), int(cluster.gpus_per_server[name]), self.rules.columns, gangs)
+            for name, count in zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
+        ]
         self._ends = np.cumsum([0, *(len(columns.gpus) for columns in self._columns)])
-        self._rate = np.zeros((N, int(self._ends[-1])))
-        self._stale = np.ones(N, dtype=np.bool_)
-        self._limits = [_limits(self, m) for m in range(M)]
+        self._rate = np.zeros((len(self), int(self._ends[-1])))
+        self._stale = np.ones(len(self), dtype=np.bool_)
+        self._limits = [_limits(self, m) for m in range(len(self.pools))]
         self._curves: dict[tuple[str, int, float], Array] = {}
 
     def __len__(self) -> int:
         return len(self.trainings)
+
+    def append(self, later: GoodputLedger) -> None:
+        """Add the jobs of another ledger of the same cluster and rules, of which none has run yet, at the end."""
+        self.trainings += later.trainings
+        for name in _BY_JOB:
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
+        self._lay_out()
 
     # What the world reports.
 
@@ -302,12 +320,11 @@ class GoodputLedger:
     def state(self) -> dict[str, Any]:
         """All that was learnt."""
         seen = [(*key, [(*where, *times) for where, times in found.items()]) for key, found in self._seen.items()]
-        names = ("square", "variance", "profiled", "parameters", "epoch")
-        return {name: getattr(self, name) for name in names} | {"seen": seen, "changed": sorted(self._changed)}
+        return {name: getattr(self, name) for name in _LEARNT} | {"seen": seen, "changed": sorted(self._changed)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`, of a ledger of the same jobs."""
-        for name in ("square", "variance", "profiled", "parameters", "epoch"):
+        for name in _LEARNT:
             setattr(self, name, state[name])
         self._seen = {
             (job, pool): {tuple(row[:3]): tuple(row[3:]) for row in rows} for job, pool, rows in state["seen"]

@@ -244,6 +244,8 @@ class JobTable:
         self.deadline_options = self.deadline_options.joined(later.deadline_options)
         if self.training is not None and later.training is not None:
             self.training.append(later.training)
+        if self.goodput is not None and later.goodput is not None:
+            self.goodput.append(later.goodput)
         self._rank_members()
         return new
 

@@ -7,18 +7,15 @@ size and with the epoch; and both are reported to the ledger as they are met.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.protocol.goodput.ledger import GoodputLedger
 from allocator.simulator.rounds import servers_of
 from allocator.simulator.rules.base import Stretch
 
 if TYPE_CHECKING:
-    from allocator.mechanism.core import DecisionCore
     from allocator.protocol.assignment import Assignment
     from allocator.simulator.world import World
     from throughputs.goodput.trainings.training import Shape, Training
@@ -37,53 +34,47 @@ class GoodputRuns:
 
     Parameters
     ----------
-    core : says on which GPUs a job is; it is told of goodput that changes.
-    trainings : (N,) of each job: what is so.
-    ledger : what is known; it is told what happens.
-    slowdown : (N,) step times over measured ones.
-    whole_seconds : epochs end in whole seconds, by rounding, and time passes through their ends; otherwise these are
-        events.
-    samples : (N,) after which jobs are through, whatever these are worth, if they are not trained before; None: they
-        are through when they are trained.
+    world : its truth says how the jobs train, its ledger of goodput what is known of it, and its core where they run.
 
     Attributes
     ----------
     rate : (N,) progress/s of jobs where they run now.
     """
 
-    def __init__(
-        self,
-        core: DecisionCore,
-        trainings: Sequence[Training],
-        ledger: GoodputLedger,
-        slowdown: Array,
-        *,
-        whole_seconds: bool,
-        samples: Array | None = None,
-    ) -> None:
-        N = len(trainings)
-        self._core, self._server = core, servers_of(core.cluster)
-        self._trainings, self._ledger, self._slowdown = tuple(trainings), ledger, slowdown
-        self._whole_seconds = whole_seconds
-        self.rate = np.zeros(N)
-        self._samples_left = np.full(N, np.inf) if samples is None else samples.copy()
-        self._batch, self._step_seconds = np.ones(N), np.ones(N)
-        self._atomic, self._steps = np.zeros(N), np.zeros(N)
+    def __init__(self, world: World) -> None:
+        assert world.jobs.goodput is not None
+        self._core, self._truth, self._ledger = world.core, world.truth, world.jobs.goodput
+        self._server = servers_of(world.core.cluster)
+        self._slowdown_of = dict(world.settings.goodput_slowdown)
+        # Epochs end in whole seconds, by rounding, and time passes through their ends; otherwise these are events.
+        self._whole_seconds = world.settings.epoch_ends == "second"
+        self.rate = self._samples_left = self._slowdown = np.zeros(0)
+        self._batch, self._step_seconds, self._atomic, self._steps = (np.zeros(0) for _ in range(4))
         self._place: dict[int, tuple[int, Shape]] = {}
         # What the rate of a job was worked out for, and whether it has learnt something since its last choice.
         self._rate_is_of: dict[int, tuple[Any, ...]] = {}
-        self._news = np.zeros(N, dtype=np.bool_)
+        self._news = np.zeros(0, dtype=np.bool_)
+        self.lengthen()
 
-    @classmethod
-    def of_world(cls, world: World) -> GoodputRuns:
-        """The jobs of a world whose truth is how they train."""
-        trainings, ledger = world.truth.trainings, world.jobs.goodput
-        assert trainings is not None
-        assert ledger is not None
-        slower = dict(world.settings.goodput_slowdown)
-        slowdown = np.array([slower.get(one.name, 1.0) for one in trainings])
-        whole_seconds = world.settings.epoch_ends == "second"
-        return cls(world.core, trainings, ledger, slowdown, whole_seconds=whole_seconds, samples=world.truth.samples)
+    @property
+    def _trainings(self) -> tuple[Training, ...]:
+        assert self._truth.trainings is not None
+        return self._truth.trainings
+
+    def lengthen(self) -> None:
+        """Take in the jobs by which the truth has grown."""
+        known, fresh = len(self.rate), self._trainings[len(self.rate) :]
+        samples = np.full(len(fresh), np.inf) if self._truth.samples is None else self._truth.samples[known:]
+        slowdown = np.array([self._slowdown_of.get(one.name, 1.0) for one in fresh])
+        zeros, ones = np.zeros(len(fresh)), np.ones(len(fresh))
+        self.rate = np.concatenate([self.rate, zeros])
+        self._samples_left = np.concatenate([self._samples_left, samples])
+        self._slowdown = np.concatenate([self._slowdown, slowdown])
+        self._batch = np.concatenate([self._batch, ones])
+        self._step_seconds = np.concatenate([self._step_seconds, ones])
+        self._atomic = np.concatenate([self._atomic, zeros])
+        self._steps = np.concatenate([self._steps, zeros])
+        self._news = np.concatenate([self._news, zeros.astype(np.bool_)])
 
     def follow(self, rows: Assignment, at: Whole) -> NDArray[np.bool_]:
         """Jobs run as these rows from now on; (K,) who goes on on the same type with as many GPUs on each node."""
