@@ -53,6 +53,23 @@ class Demands:
         option[self.program.job[chosen]] = chosen
         return option, int((self.widths * np.rint(columns[P:]).astype(np.int64)).sum())
 
+    def fewest_wide(self, columns: Array) -> MixedProgram:
+        """The program of fewest gangs before the last deadline of their jobs, of answers as good as `columns`.
+
+        What demands do not see is how gangs fit beside each other: the later they may run, the easier that is.
+        """
+        P, cost = len(self.options), self.mixed.cost
+        of = self.program.job[self.options]
+        early = np.flatnonzero((self.program.gpus[of[:-1]] > 1) & (of[1:] == of[:-1]))
+        counted = np.flatnonzero(cost)
+        rows = RowBuilder(len(cost))
+        worth = [(np.zeros(len(counted), dtype=np.intp), counted, cost[counted])]
+        rows.add(1, worth, -np.inf, float((cost * np.rint(columns)).sum()))
+        gangs = np.zeros(len(cost))
+        gangs[:P][early] = 1.0
+        as_good = rows.program(gangs, self.mixed.lower, self.mixed.upper, self.mixed.whole)
+        return as_good.with_rows_of(self.mixed)
+
 
 def demands(program: LeaseProgram, *, may_drop: bool = False) -> Demands:
     """The rows of `Demands`, with the objective of the lease program; without `may_drop` all jobs have an option."""

@@ -78,8 +78,9 @@ def solve_leases(
 
     What the options ask of the first slots, which is a small program, says which options to choose and how many GPUs to
     use in slot 0, and a second one who runs there; where there is a schedule to that, found by rule if possible, it is
-    optimal. Otherwise the program is solved as it is stated or, if it is large, with those options and the next later
-    one of each job: gangs that do not fit beside each other then leave a gap, of 0.1 % in trials.
+    optimal. Otherwise the program is solved as it is stated or, if it is large, options as good are tried that leave
+    gangs the most time, and then those options and the next later one of each job: gangs that do not fit beside each
+    other then leave a gap, of 0.1 % in trials.
 
     Optimal schedules abound, and only slot 0 is carried out before there is another program. Of those with the options
     chosen, "urgent" takes one in which the jobs that run in slot 0 have the least sum of ranks: by least slack
@@ -170,8 +171,14 @@ class _Search:
         statement = state(self.program, may_drop=may_drop)
         found = self._schedule(statement.ranked(option, first_gpus))[0]
         if found is None and len(statement.job) > _LARGE:
-            found = self._schedule(statement.near(option))[0]
-            return (None if found is None else self._ranked(statement, found)), False
+            again = self._optimise(asked.fewest_wide(answer.columns)).columns
+            if again is not None:
+                as_good = asked.read(again)
+                found = self._by_slots(*as_good) or self._schedule(statement.ranked(*as_good))[0]
+            if found is None:
+                near = self._schedule(statement.near(option))[0]
+                found = None if near is None else self._ranked(statement, near)
+            return found, False
         return (found if found is not None and self._proven(found) else None), False
 
     def _by_slots(self, option: Integers, first_gpus: int) -> _Schedule | None:

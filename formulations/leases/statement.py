@@ -75,18 +75,7 @@ class Statement:
         if not rows.count:
             return replace(self, mixed=replace(self.mixed, cost=cost, lower=lower, upper=upper))
         held = rows.program(cost, lower, upper, self.mixed.whole)
-        return replace(self, mixed=_with_rows(self.mixed, held))
-
-
-def _with_rows(mixed: MixedProgram, more: MixedProgram) -> MixedProgram:
-    from scipy import sparse
-
-    return replace(
-        more,
-        matrix=sparse.vstack([mixed.matrix, more.matrix], format="csr"),
-        row_lower=np.concatenate([mixed.row_lower, more.row_lower]),
-        row_upper=np.concatenate([mixed.row_upper, more.row_upper]),
-    )
+        return replace(self, mixed=held.with_rows_of(self.mixed))
 
 
 def keep_bonus(program: LeaseProgram) -> float:

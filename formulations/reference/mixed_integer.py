@@ -43,6 +43,17 @@ class MixedProgram:
         taken = {name: getattr(self, name)[some] for name in ("cost", "lower", "upper", "whole")}
         return replace(self, matrix=self.matrix[:, some], **taken)
 
+    def with_rows_of(self, other: MixedProgram) -> MixedProgram:
+        """The program that has the rows of another one, of as many columns, before its own."""
+        from scipy import sparse
+
+        return replace(
+            self,
+            matrix=sparse.vstack([other.matrix, self.matrix], format="csr"),
+            row_lower=np.concatenate([other.row_lower, self.row_lower]),
+            row_upper=np.concatenate([other.row_upper, self.row_upper]),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class LinearAnswer:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from formulations.leases import LeaseProgram, slot_by_slot
+from benchmarks.leases import draw_program
+from formulations.leases import LeaseProgram, slot_by_slot, solve_leases
 from formulations.leases.demands import demands, first_slot
 from formulations.reference.mixed_integer import solve_mixed
 from tests.formulations.test_leases import enumerated, small_programs
@@ -75,3 +76,32 @@ def test_ranks_go_by_slack_then_gpus_then_leases() -> None:
     )
     # slack 4, and 3 for the others: the widest, the one that needs two leases, then in order
     assert program.ranks(np.arange(5)).tolist() == [4, 2, 0, 1, 3]
+
+
+@settings(max_examples=40)
+@given(small_programs())
+def test_answers_with_the_fewest_gangs_early_are_as_good(program: LeaseProgram) -> None:
+    if not program.possible.any():
+        return
+    asked = demands(program, may_drop=True)
+    best = solve_mixed(asked.mixed, "highs", 0.0, 5.0)
+    again = solve_mixed(asked.fewest_wide(best.columns), "highs", 0.0, 5.0)
+    cost = asked.mixed.cost
+    assert cost @ again.columns == pytest.approx(cost @ best.columns, abs=1e-5)
+
+    def early_gangs(columns: np.ndarray) -> int:
+        chosen, _ = asked.read(columns)
+        return sum(
+            int(np.count_nonzero((program.job[asked.options] == job) & (asked.options > chosen[job])))
+            for job in np.flatnonzero((chosen >= 0) & (program.gpus > 1))
+        )
+
+    assert early_gangs(again.columns) <= early_gangs(best.columns)
+
+
+def test_a_program_whose_gangs_do_not_fit_at_first_is_proven() -> None:
+    """Of the answers of demands that are equally good, the first has no schedule."""
+    drawn = replace(draw_program(400, 90, 112, seed=19), objective="maximize")
+    found = solve_leases(drawn, relative_gap=1e-4, time_limit_seconds=60.0)
+    assert drawn.check(found.option, found.schedule) == ""
+    assert (found.status, found.objective) == ("optimal", 3900.0)
