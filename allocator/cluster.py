@@ -23,6 +23,9 @@ MOST_TYPES_NAMED = 4
 
 _MOST_DIGITS = 16
 
+_MARKS = (",", ":")
+"""What stands between types and GPUs in text."""
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -36,7 +39,8 @@ class Cluster:
     Raises
     ------
     InputError
-        No type, a number of GPUs that is not whole, more than `MOST_GPUS` in all, or servers of another type.
+        No type, a name of one with a comma or a colon, a number of GPUs that is not whole, more than `MOST_GPUS` in
+        all, or servers of another type.
 
     >>> Cluster.parse("v100:4,k80:8").capacity
     array([4, 8])
@@ -57,6 +61,8 @@ class Cluster:
         if not self.gpus:
             raise InputError("cluster", found="no accelerator type", expected="at least one, as in v100:4")
         for name, count in self.gpus.items():
+            if not name or any(mark in str(name) for mark in _MARKS):
+                raise InputError("cluster", found=name, expected="the name of a type without comma and colon")
             if not _is_whole(count) or count < 0:
                 raise InputError("cluster", field=name, found=count, expected="a whole number of GPUs, at least 0")
         if sum(self.gpus.values()) > MOST_GPUS:

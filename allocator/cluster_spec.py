@@ -108,6 +108,9 @@ def _on_day(reader: FrameReader, day: str | None) -> Cluster:
         raise InputError(source, field=_DATE, found=day, expected=f"a day of it, {days[0]} to {days[-1]}")
     row = len(days) - 1 if day is None else days.index(day)
     line = reader.first_line + row
+    if days.count(days[row]) > 1:
+        last = reader.first_line + len(days) - 1 - days[::-1].index(days[row])
+        raise InputError(source, line=last, field=_DATE, found=days[row], expected="each day once")
     gpus: dict[str, int] = {}
     for name in map(str, frame.columns):
         if name not in (_DATE, _TOTAL):
@@ -117,6 +120,8 @@ def _on_day(reader: FrameReader, day: str | None) -> Cluster:
                 raise InputError(source, line=line, field=name, found=count, expected=expected)
             if count:
                 gpus[name] = count
+    if not gpus:
+        raise InputError(source, line=line, found="no GPUs", expected="those of at least one virtual cluster")
     if reader.has(_TOTAL) and int(reader.whole_numbers(_TOTAL)[row]) != sum(gpus.values()):
         found = int(reader.whole_numbers(_TOTAL)[row])
         expected = f"{sum(gpus.values())}, the GPUs of the virtual clusters"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import allocator
 from allocator.cli.options.values import make_cluster
 from allocator.cluster_spec import read_cluster
 from throughputs import InputError
@@ -83,6 +84,9 @@ def test_gpus_of_virtual_clusters_by_day(tmp_path: Path) -> None:
         (BY_DAY.replace("72,0,44", "72,0,-4"), None, "cluster.csv:4: field 'vcWoR': found -4, expected a whole number"),
         (BY_DAY.replace("72,0,44", "72,0,"), None, "cluster.csv:4: field 'vcWoR'"),
         (BY_DAY.splitlines()[0], None, "found 'no rows', expected at least one day"),
+        ("date,a,total\n2020-09-01,8,8\n2020-09-02,8,8\n2020-09-01,4,4", "2020-09-01", ":4: .*expected each day once"),
+        ("date,a,total\n2020-09-01,0,0", None, ":2: found 'no GPUs', expected those of at least one virtual cluster"),
+        ("date,a,a,total\n2020-09-01,4,4,8", None, "field 'a': found '2 columns', expected one"),
         (
             "vc,node num\nvcA,2\n",
             "2020-09-01",
@@ -160,3 +164,15 @@ def test_virtual_clusters_have_servers_of_eight_gpus(tmp_path: Path) -> None:
 def test_bad_virtual_clusters_are_named(text: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=told):
         read_cluster(spec(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["days.csv@", "days.csv.gz@"])
+def test_a_day_that_is_left_out_behind_its_sign_is_asked_for(text: str) -> None:
+    with pytest.raises(InputError, match="expected FILE@DAY, as in FILE@2020-09-01, or FILE alone"):
+        make_cluster(text, None)
+
+
+@pytest.mark.parametrize("name", ["", "vc:1", "a,b"])
+def test_types_have_names_that_text_can_hold(name: str) -> None:
+    with pytest.raises(InputError, match="expected the name of a type without comma and colon"):
+        allocator.Cluster({name: 4})

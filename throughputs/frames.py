@@ -56,7 +56,7 @@ class FrameReader:
 
     def text(self, name: str, *, empty: str | None = None) -> NDArray[np.object_]:
         """(N,) str. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        values = self.frame[name].to_numpy(dtype=object)
+        values = self._column(name).to_numpy(dtype=object)
         if all(type(value) is str and value for value in values):
             return values.copy()
         blank = np.array([_is_missing(value) or (isinstance(value, str) and not value) for value in values], dtype=bool)
@@ -69,7 +69,7 @@ class FrameReader:
 
     def numbers(self, name: str, *, empty: float | None = None) -> NDArray[np.float64]:
         """(N,) float. An empty cell becomes `empty`, or is an error when `empty` is None."""
-        column = self.frame[name]
+        column = self._column(name)
         numeric = column.dtype.kind in "iuf"
         values = column.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else self._parsed(name)
         missing = np.isnan(values)
@@ -93,7 +93,7 @@ class FrameReader:
 
     def flags(self, name: str) -> NDArray[np.bool_]:
         """(N,) bool from booleans, 0 and 1, or the words true and false; an empty cell is False."""
-        column = self.frame[name]
+        column = self._column(name)
         if column.dtype.kind == "b":
             return column.to_numpy(dtype=np.bool_)
         result = np.zeros(len(column), dtype=np.bool_)
@@ -104,6 +104,13 @@ class FrameReader:
             elif word and word not in _FALSE:
                 self._fail(name, row, value, "0 or 1")
         return result
+
+    def _column(self, name: str) -> pd.Series[Any]:
+        """The one column of that name."""
+        found = self.frame.columns.tolist().count(name)
+        if found > 1:
+            raise InputError(self.source, field=name, found=f"{found} columns", expected="one")
+        return self.frame[name]
 
     def _parsed(self, name: str) -> NDArray[np.float64]:
         cells = self.frame[name].to_numpy(dtype=object)

@@ -47,6 +47,9 @@ _FLAGS = (
     "guests_stay_slow",
 )
 
+_LEAST_ABOVE_0 = 5e-324
+"""The smallest number above 0."""
+
 
 @dataclass(frozen=True)
 class SimulatorSettings:
@@ -268,24 +271,25 @@ class SimulatorSettings:
         if "slot" in (self.ends, self.overhead_restart_decisions) and not self.slot_seconds >= 1:
             expected = "at least 1 where ends or overhead_restart_decisions go by the slot"
             raise InputError("simulator settings", field="slot_seconds", found=self.slot_seconds, expected=expected)
-        for name, others in (
-            ("restart_penalty_by_gpus", self.restart_penalty_by_job_type),
-            ("preemption_penalty_by_gpus", ()),
-        ):
+        for name in ("restart_penalty_by_gpus", "preemption_penalty_by_gpus"):
             by_gpus = getattr(self, name)
             counts = [gpus for gpus, _ in by_gpus]
-            if counts != sorted(set(counts)) or any(not cost >= 0 for _, cost in (*by_gpus, *others)):
-                given = (by_gpus, others) if others else by_gpus
+            if counts != sorted(set(counts)) or any(not cost >= 0 for _, cost in by_gpus):
                 expected = "pairs with seconds of at least 0, numbers of GPUs ascending"
-                raise InputError("simulator settings", field=name, found=given, expected=expected)
-        for name, expected in (
-            ("goodput_slowdown", "a factor above 0"),
-            ("goodput_most_gpus_of_model", "at least 1 GPU"),
-            ("goodput_batch_size_of_model", "at least 1 sample"),
+                raise InputError("simulator settings", field=name, found=by_gpus, expected=expected)
+        for name, expected, at_least in (
+            ("restart_penalty_by_job_type", "seconds of at least 0", 0.0),
+            ("goodput_slowdown", "a factor above 0", _LEAST_ABOVE_0),
+            ("goodput_most_gpus_of_model", "at least 1 GPU", 1),
+            ("goodput_batch_size_of_model", "at least 1 sample", 1),
         ):
+            seen = set()
             for model, value in getattr(self, name):
-                if not value > 0:
+                if not value >= at_least:
                     raise InputError("simulator settings", field=f"{name} of {model}", found=value, expected=expected)
+                if model in seen:
+                    raise InputError("simulator settings", field=name, found=model, expected="each name once")
+                seen.add(model)
         if self.deadline_measure not in ("first", "last", "value"):
             measure, expected = self.deadline_measure, "first, last or value"
             raise InputError("simulator settings", field="deadline_measure", found=measure, expected=expected)

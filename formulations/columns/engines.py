@@ -60,7 +60,8 @@ class Engine(Protocol):
 
     Attributes
     ----------
-    rounding : relative error with which it tells variables that are not whole; 0 where it tells them as it has them.
+    rounding : half a unit of the last digit with which it tells variables from 0.1 to 1 that are not whole; 0 where it
+        tells them as it has them.
     """
 
     rounding: float
@@ -202,7 +203,7 @@ class Cbc:
     """CBC through PuLP; starts anew each time. Has multipliers where nothing is whole."""
 
     # it writes eight digits
-    rounding = 5e-8
+    rounding = 5e-9
 
     def __init__(self, written: Written, seconds: float) -> None:
         self._written, self._seconds = written, seconds

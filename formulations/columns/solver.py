@@ -63,8 +63,8 @@ def solve_columns(
     ----------
     objectives : one, or several in order.
     solver : "auto" (HiGHS, then CBC where its answer is not proven), "highs" or "cbc".
-    hold : relative loss of an earlier objective that later ones may cause; with CBC, which writes eight digits, 5e-8
-        of the terms of its sum may be lost beside it.
+    hold : relative loss of an earlier objective that later ones may cause; with CBC, what its
+        eight digits leave out may be lost beside it.
     tolerance : relative gap up to which an answer is called optimal.
     seconds : limit for each search; the best point found by then is "feasible".
     reduce : set dominated columns aside (`formulations.columns.order.undominated`).
@@ -218,8 +218,10 @@ class _Search:
 
     def _rounded_away(self, proof: _Proof) -> float:
         """By so much the engine's point may seem to be worth more than the one that it found before it was written."""
-        rounded = np.where(self.written.whole, 0.0, proof.cost * proof.z)
-        return self.engine.rounding * float(np.abs(rounded).sum())
+        size = np.abs(proof.z)
+        # a unit of the last digit is ten times as large beyond 1
+        rounded = np.where(self.written.whole, 0.0, np.where(size <= 1, np.ceil(size), 10 * size))
+        return self.engine.rounding * float(np.add.reduce(np.abs(proof.cost) * rounded))
 
     def _ratio(self, numerator: Array, denominator: Array) -> _Proof:
         """The largest ratio, from that at the least costs on."""

@@ -174,6 +174,12 @@ def test_throughputs_that_were_forgotten(files: dict[str, str], tmp_path: Path) 
     assert "--throughputs throughputs_A100" in asked.stderr
 
 
+@pytest.mark.parametrize("steps", ["0", "-5", "nan", "inf"])
+def test_steps_of_a_newcomer_are_told_by_their_option(steps: str) -> None:
+    asked = ("admit", "--cluster", "v100:4", "--job-type", "A3C", "--within", "900", "--steps", steps)
+    refused("--steps: found", *asked)
+
+
 def test_models_that_become_one_application_are_said(files: dict[str, str], tmp_path: Path) -> None:
     soft = SOFT.replace("1,u,2,2,50,alexnet", "1,u,2,2,50,vgg")
     Path(files["soft.csv"]).write_text(soft.replace("iterations,", "iterations,batch_size,").replace(",50,", ",50,8,"))

@@ -33,6 +33,7 @@ from allocator.policies.deadlines.elasticflow import ElasticFlow
 from allocator.policies.deadlines.promises import NO_REPAIR, Repair
 from allocator.presets.default import DEFAULT
 from throughputs import InputError, Trace
+from throughputs.limits import LARGEST_WHOLE_NUMBER
 
 HOUR = 3600.0
 
@@ -176,6 +177,8 @@ def _deadline(deadline: float | None, within: float | None, now: float) -> float
 
 def _newcomer(job_type: str, steps: float, deadline: float, now: float) -> Trace:
     """A trace of the one job."""
+    if not 0 < steps <= LARGEST_WHOLE_NUMBER:
+        raise InputError("--steps", found=steps, expected=f"a number above 0, at most {LARGEST_WHOLE_NUMBER:.0e}")
     return Trace([job_type], [1], [steps], [max(now, 0.0)], deadline=[deadline], source="newcomer")
 
 

@@ -44,11 +44,13 @@ def make_cluster(text: str, gpus_per_server: str | None, accelerator: str | None
     `accelerator` is the type of a cluster that a file describes; behind its name ``@DAY`` may follow, where it has the
     GPUs of several days.
     """
-    path, _, day = text.partition("@") if _names_table(text.partition("@")[0]) else (text, "", "")
+    path, at, day = text.partition("@") if _names_table(text.partition("@")[0]) else (text, "", "")
     if _names_table(path):
+        if at and not day:
+            raise InputError("--cluster", found=text, expected="FILE@DAY, as in FILE@2020-09-01, or FILE alone")
         if gpus_per_server is not None:
             raise InputError("--gpus-per-server", found=gpus_per_server, expected=f"nothing, as {path} says it")
-        return read_cluster(path, accelerator, day=day or None)
+        return read_cluster(path, accelerator, day=day if at else None)
     cluster = Cluster.parse(text, gpus_per_server)
     if cluster.total_gpus == 0:
         raise InputError("--cluster", found=text, expected="at least one GPU")

@@ -115,6 +115,10 @@ class SelectionPolicy(PlanPolicy):
             raise InputError(
                 f"policy {self.name}", field="restart_seconds", found=self.restart_seconds, expected=expected
             )
+        for model, seconds in self.restart_seconds_of_type:
+            if not 0 <= seconds < np.inf:
+                where = f"restart_seconds_of_type of {model}"
+                raise InputError(f"policy {self.name}", field=where, found=seconds, expected="seconds of at least 0")
 
     @property
     def smaller_first(self) -> bool:
