@@ -22,8 +22,8 @@ from formulations.columns.written import Written
 
 __all__ = ["rounded_rows"]
 
-_MOST_MULTIPLES = 0.75
-"""A divisor is tried where at least this share of the larger coefficients are multiples of it."""
+_MOST = 0.75
+"""A divisor is tried where at least this share of the numbers of GPUs from it on, two at least, are multiples of it."""
 
 
 def rounded_rows(written: Written) -> tuple[Any, NDArray[np.float64]] | None:
@@ -41,9 +41,9 @@ def rounded_rows(written: Written) -> tuple[Any, NDArray[np.float64]] | None:
         gpus = row.data
         if (gpus <= 0).any() or (gpus != np.rint(gpus)).any():
             continue
-        for divisor in np.unique(gpus[gpus > 1]).tolist():
-            larger = gpus[gpus >= divisor]
-            if limit % divisor and (larger % divisor == 0).mean() >= _MOST_MULTIPLES:
+        numbers = np.unique(gpus[gpus > 1])
+        for k, divisor in enumerate(numbers[:-1].tolist()):
+            if limit % divisor and (numbers[k:] % divisor == 0).mean() >= _MOST:
                 rows.append(csr_array((np.floor(gpus / divisor), row.indices, row.indptr), shape=row.shape))
                 limits.append(np.floor(limit / divisor))
     return (csr_array(vstack(rows, format="csr")), np.array(limits)) if rows else None

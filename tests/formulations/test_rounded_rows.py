@@ -50,12 +50,12 @@ def test_every_whole_choice_keeps_them(seed: int, capacity: int) -> None:
 
 def test_they_are_there_where_units_leave_something_over() -> None:
     """Of 7 GPUs in nodes of four: 3 pairs, 1 node; of 8 in such nodes nothing is left over."""
-    found = rounded_rows(written(program(0, 2, (7,), (1, 2, 4))))
+    found = rounded_rows(written(program(0, 2, (7,), (1, 2, 4, 8))))
     assert found is not None
     rows, upper = found
     assert upper.tolist() == [3.0, 1.0]
-    assert rows.toarray().tolist() == [[0.0, 1.0, 2.0] * 2, [0.0, 0.0, 1.0] * 2]
-    assert rounded_rows(written(program(0, 2, (8,), (1, 2, 4)))) is None
+    assert rows.toarray().tolist() == [[0.0, 1.0, 2.0, 4.0] * 2, [0.0, 0.0, 1.0, 2.0] * 2]
+    assert rounded_rows(written(program(0, 2, (8,), (1, 2, 4, 8)))) is None
     shared = ColumnProgram(program(0, 2, (7,)).ways, [7], whole=False)
     assert rounded_rows(write_out(shared, [Total(np.ones(10))])) is None
 
