@@ -123,6 +123,7 @@ TABLES = {
     "goodput-fits": DocTable("docs/goodput.md", goodput_tables.table_of_fits),
     "goodput-profiles": DocTable("docs/goodput.md", goodput_tables.table_of_profiles),
     "goodput-studies": DocTable("docs/goodput.md", goodput_studies.table),
+    "goodput-studies-full": DocTable("docs/goodput.md", partial(goodput_studies.table, small=False)),
     "goodput-searches": DocTable("docs/goodput.md", goodput_tables.table_of_searches),
     "helios-philly": DocTable("docs/fidelity.md", helios_philly.table),
     "sia-headline": DocTable("docs/fidelity.md", sia_headline.table),

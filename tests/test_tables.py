@@ -198,6 +198,29 @@ def test_a_recorded_run_of_a_study_of_goodput_comes_out_again(tmp_path):
         assert again[name] == pytest.approx(kept[name])
 
 
+def test_the_table_of_full_studies_of_goodput_is_that_of_the_recorded_runs():
+    """All draws of each case, but for the larger clusters."""
+    assert tables.printed("goodput-studies-full") == goodput_studies.table(small=False)
+    rows = goodput_studies.recorded(small=False)
+    for study in goodput_studies.NAMES:
+        kept = rows[rows["study"] == study][["case", "policy", "seed"]].itertuples(index=False, name=None)
+        points = {
+            (point.case, point.policy, point.seed) for point in goodput_studies.sweep_of(study, small=False).points()
+        }
+        assert points >= set(kept) if study == "goodput_scale" else points == set(kept)
+
+
+@pytest.mark.exhaustive
+def test_a_recorded_run_of_a_full_study_of_goodput_comes_out_again(tmp_path):
+    sweep = goodput_studies.sweep_of("goodput_adaptivity", small=False)
+    one = replace(sweep, policies=sweep.policies[:1], cases=(replace(sweep.cases[-1], seeds=(0,)),))
+    (again,) = goodput_studies.run(one, tmp_path, engine="serial").to_dict("records")
+    rows = goodput_studies.recorded(small=False).set_index(["study", "case", "policy", "seed"])
+    kept = rows.loc[("goodput_adaptivity", again["case"], again["policy"], 0)]
+    for name in goodput_studies.FIGURES:
+        assert again[name] == pytest.approx(kept[name])
+
+
 def test_the_main_comparison_of_sia_is_that_of_the_recorded_runs():
     """Averages within 10 per cent of a figure that is printed with one decimal."""
     assert tables.printed("sia-headline") == sia_headline.table()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.columns.near import Searched, search_near
+from formulations.columns.rounding import rounded_rows
 from formulations.columns.written import Written
 from formulations.core.highs_model import TIGHT, with_model
 from formulations.core.solution import InfeasibleError
@@ -124,8 +125,9 @@ class Highs:
             if len(z) < _FEW_COLUMNS:
                 z, bound = self._search_all(scale, aim)
             else:
-                search = partial(self._search_some, cost, aim)
-                z, bound = search_near(written, cost, multipliers, aim, search)
+                tight, prices = self._tightened(multipliers, scale)
+                search = partial(self._search_some, tight, cost, aim)
+                z, bound = search_near(tight, cost, prices, aim, search)
         return Found(np.where(written.whole, np.rint(z), z), multipliers, bound)
 
     def _search_all(self, scale: float, aim: float) -> tuple[Array, float]:
@@ -136,9 +138,27 @@ class Highs:
         z, _ = _run(self._solver)
         return z, -scale * float(self._solver.getInfo().mip_dual_bound)
 
-    def _search_some(self, cost: Array, aim: float, opened: Flags, point: Array, start: Array | None) -> Searched:
+    def _tightened(self, multipliers: Array, scale: float) -> tuple[Written, Array]:
+        """The program with rows that whole variables keep, and the multipliers of its relaxation, of the last cost."""
+        rounded, written = rounded_rows(self._written), self._written
+        if rounded is None:
+            return written, multipliers
+        rows, upper = rounded
+        lower, known = np.full(len(upper), -np.inf), len(written.lower)
+        self.add(rows, lower, upper)
+        _run(self._solver)
+        tight, self._written = self._written, written
+        found = -scale * np.asarray(self._solver.getSolution().row_dual)
+        self._solver.deleteRows(len(upper), np.arange(known, known + len(upper), dtype=np.int32))
+        return tight, found
+
+    def _search_some(
+        self, written: Written, cost: Array, aim: float, opened: Flags, point: Array, start: Array | None
+    ) -> Searched:
         """The best point with variables that are not `opened` as in `point`."""
-        written, scale = self._written, _scale(cost)
+        scale = _scale(cost)
+        # the relaxation of a program with rounded rows is nearly whole: presolve takes longer than what it saves
+        presolve = "choose" if written is self._written else "off"
         z = np.where(opened, 0.0, point)
         held, kept = written.matrix @ z, np.flatnonzero(opened)
         solver = with_model(
@@ -148,7 +168,7 @@ class Highs:
             lower=written.least[kept],
             upper=written.most[kept],
             whole=written.whole[kept],
-            options=self._options | {"mip_abs_gap": aim / scale},
+            options=self._options | {"mip_abs_gap": aim / scale, "presolve": presolve},
         )
         if start is not None:
             import highspy

@@ -1,10 +1,12 @@
-"""Table of docs/goodput.md from the small setting of the studies of goodput, whose rows are kept in `RECORDED`.
+"""Tables of docs/goodput.md from the studies of goodput, whose rows are kept: `RECORDED` and `RECORDED_FULL`.
 
-``python -m tests.reference.goodput_studies`` makes them anew, in some minutes.
+``python -m tests.reference.goodput_studies`` makes those of the small setting anew, in some minutes, and with
+``--full`` those of the full one, in an hour.
 """
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +15,7 @@ from allocator.sweep import Sweep, run
 from benchmarks.figures import STUDIES
 
 RECORDED = Path(__file__).with_name("goodput_studies.csv")
+RECORDED_FULL = Path(__file__).with_name("goodput_studies_full.csv")
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks/results/goodput"
 
 NAMES = {
@@ -25,32 +28,35 @@ NAMES = {
 FIGURES = ("average_jct", "p99_jct", "makespan", "preemptions")
 
 
-def sweep_of(study: str) -> Sweep:
-    """The small setting of a study."""
-    return Sweep.from_toml(STUDIES / f"{study}.toml", small=True)
+def sweep_of(study: str, *, small: bool = True) -> Sweep:
+    """The small setting of a study, or the full one."""
+    return Sweep.from_toml(STUDIES / f"{study}.toml", small=small)
 
 
-def record(folder: Path = FOLDER) -> None:
+def record(folder: Path = FOLDER, *, small: bool = True) -> None:
     """Keep the figures of all runs; those that are in the folder are not made again."""
     made = [
-        run(sweep_of(study), folder / study).assign(study=study)[["study", "case", "policy", "seed", *FIGURES]]
+        run(sweep_of(study, small=small), folder / study).assign(study=study)[
+            ["study", "case", "policy", "seed", *FIGURES]
+        ]
         for study in NAMES
     ]
-    pd.concat(made).to_csv(RECORDED, index=False, float_format="%.10g", lineterminator="\n")
+    kept = RECORDED if small else RECORDED_FULL
+    pd.concat(made).to_csv(kept, index=False, float_format="%.10g", lineterminator="\n")
 
 
-def recorded() -> pd.DataFrame:
+def recorded(*, small: bool = True) -> pd.DataFrame:
     """A row for each run: study, case, policy, seed, and `FIGURES`, times in seconds."""
-    return pd.read_csv(RECORDED)
+    return pd.read_csv(RECORDED if small else RECORDED_FULL)
 
 
-def table() -> str:
+def table(*, small: bool = True) -> str:
     """Means over the draws of jobs."""
     lines = [
         "| study | case | policy | average JCT, h | p99 JCT, h | makespan, h | preemptions |",
         "|---|---|---|---|---|---|---|",
     ]
-    means = recorded().groupby(["study", "case", "policy"], sort=False)[list(FIGURES)].mean()
+    means = recorded(small=small).groupby(["study", "case", "policy"], sort=False)[list(FIGURES)].mean()
     for (study, case, policy), row in means.iterrows():
         hours = [f"{row[name] / 3600.0:.2f}" for name in FIGURES[:3]]
         lines.append(f"| {NAMES[study]} | {case} | `{policy}` | {' | '.join(hours)} | {row['preemptions']:.0f} |")
@@ -58,4 +64,7 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    record()
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--full", action="store_true")
+    chosen = arguments.parse_args()
+    record(FOLDER.with_name("goodput_full") if chosen.full else FOLDER, small=not chosen.full)

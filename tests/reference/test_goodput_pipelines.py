@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import allocator
+from allocator import InputError
+from allocator.cli.app import app
 from allocator.presets import preset
 from throughputs import Trace
+from throughputs.goodput import ThroughputModels
+from throughputs.goodput.pipeline import PipelineModels
 from throughputs.goodput.profiles import Profile, Profiles
 from throughputs.goodput.tables import read_step_times, read_validation
-from throughputs.goodput.trainings import Trainings, trainings_of
+from throughputs.goodput.trainings import Trainings, read_trainings, trainings_of
 
 STAGES = {"rtx": 8, "dgx-ext": 2}
 
 
 @pytest.fixture(scope="module")
-def models(public_data: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainings, Any]:
-    """Stages 8 and 2, 48 micro-batches of one sample (SOSP'23, sec. 3.5, artifact); times as they were measured."""
+def folder(public_data: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of the model."""
     target = tmp_path_factory.mktemp("pipelines")
     with tarfile.open(public_data("pollux_sia/sia_traces.tar.xz")) as archive:
         archive.extractall(target, filter="data")
-    folder = next(target.glob("**/gpt_pmp"))
+    return next(target.glob("**/gpt_pmp"))
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> tuple[Trainings, Any]:
+    """Stages 8 and 2, 48 micro-batches of one sample (SOSP'23, sec. 3.5, artifact); times as they were measured."""
     tables = {kind: read_step_times(folder / f"placements-{kind}.csv") for kind in STAGES}
     parameters = {}
     for kind, table in tables.items():
@@ -74,3 +86,67 @@ def test_its_jobs_are_trained_on_whole_copies(
         found = used[(rows["accelerator"] == name).to_numpy()]
         assert (found % STAGES[name] == 0).all()
         assert found.max(initial=0) <= 8 * STAGES[name]
+
+
+def test_the_folder_of_the_artifact_has_the_model_in_pipelines(folder: Path, models: tuple[Trainings, Any]) -> None:
+    """T = 3 ((S - 1) f + M f) + T_sync on every placement that was measured."""
+    training, tables = read_trainings(folder.parent).find("gpt_pmp"), models[1]
+    assert dict(training.stages) == STAGES
+    assert (training.least_local, dict(training.largest_local)) == (48, dict.fromkeys(STAGES, 48))
+    for kind, table in tables.items():
+        for row in np.flatnonzero(table.batch_size == 1).tolist():
+            shape = tuple(map(int, table.placement[row]))
+            expected = 3 * (STAGES[kind] - 1 + 48) * table.step_time[row] + table.sync_time[row]
+            found = training.step_time(kind, shape, 48.0)
+            assert found == (pytest.approx(expected, rel=1e-12), pytest.approx(table.sync_time[row], rel=1e-12))
+
+
+def test_goodput_of_the_tables_is_that_of_the_model_of_pipelines(folder: Path, models: tuple[Trainings, Any]) -> None:
+    """Throughput of the published form times statistical efficiency, on one copy and on two."""
+    training, (_, tables) = read_trainings(folder.parent).find("gpt_pmp"), models
+    for kind, stages in STAGES.items():
+        table = tables[kind]
+        two = int(np.flatnonzero((table.gpus == 2 * stages) & (table.batch_size == 1))[0])
+        sync = float(table.sync_time[two])
+        parameters = ThroughputModels((0.0, float(table.step_time[two]), sync, 0.0, sync, 0.0, 1.0))
+        form = PipelineModels(parameters, [stages], [48], [384.0])
+        rate = form.samples_per_second([int(table.nodes[two])], [2 * stages])[0, 0]
+        shape = tuple(map(int, table.placement[two]))
+        assert 96.0 / training.step_time(kind, shape, 48.0)[0] == pytest.approx(rate, rel=1e-9)
+        square, variance = training.statistics(96.0, 0)
+        efficiency = (variance / square + 1.0) / (variance / square + 8.0)
+        assert training.worth(96.0, square, variance) == pytest.approx(8.0 * efficiency, rel=1e-9)
+
+
+def test_a_copy_on_other_nodes_than_measured_takes_as_long(folder: Path) -> None:
+    """Eight GPUs of a type that was measured on whole nodes only."""
+    training = read_trainings(folder.parent).find("gpt_pmp")
+    assert training.step_time("rtx", (4, 4), 48.0) == training.step_time("rtx", (8,), 48.0)
+
+
+@pytest.mark.parametrize(("policy", "world"), [("sia", "sia"), ("max_min_fairness_perf", "default")])
+def test_the_folder_is_throughputs_of_the_command(folder: Path, tmp_path: Path, policy: str, world: str) -> None:
+    """Two jobs in pipelines among others."""
+    trace = tmp_path / "workload.csv"
+    trace.write_text(
+        "name,time,application,num_replicas,batch_size,max_sample\n"
+        "gpt_pmp-0,0,gpt_pmp,8,48,96000\ncifar10-1,30,cifar10,2,256,96000\ngpt_pmp-2,600,gpt_pmp,16,96,96000\n"
+    )
+    command = (
+        f"simulate --preset {world} --policy {policy} --cluster rtx:24,dgx-ext:16 --gpus-per-server rtx:8,dgx-ext:8"
+    )
+    given = ["--trace", str(trace), "--throughputs", str(folder.parent), "--out", str(tmp_path / "out"), "--json"]
+    found = CliRunner().invoke(app, [*command.split(), *given])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["completed_jobs"] == 3
+
+
+def test_copies_come_out_even(folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "broken"
+    model.mkdir()
+    for path in folder.glob("*.csv"):
+        (model / path.name).write_text(path.read_text())
+    with (model / "scalability-rtx.csv").open("a") as file:
+        file.write("1,0.099,0.3,1,12\n")
+    with pytest.raises(InputError, match=r"model broken.*GPUs of rtx.*found 12, expected a multiple of 8"):
+        read_trainings(tmp_path)

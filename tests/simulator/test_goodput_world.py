@@ -155,6 +155,16 @@ def test_in_rounds_jobs_run_as_they_asked_to() -> None:
     assert result.jobs["jct"][0] == pytest.approx(1000 * 0.08, rel=1e-6)
 
 
+@pytest.mark.parametrize("batch", [16, 64, 256])
+def test_in_rounds_the_steps_of_a_training_are_those_of_its_epochs(batch: int) -> None:
+    """A batch is worth less in the first of four epochs than in the last: alone a job takes as long as at events."""
+    models = trainings(net=profile(noise=(50.0, 200.0, 800.0, 3000.0), sync=0.05))
+    trace = jobs(0.0, model=f"net (batch size {batch})", gpus=2, category="rigid")
+    at_events = run(OnGpus(2), trace, models)
+    in_rounds = run(allocator.get_policy("max_min_fairness_perf"), trace, models)
+    assert in_rounds.jobs["jct"][0] == pytest.approx(at_events.jobs["jct"][0], rel=1e-9)
+
+
 @pytest.mark.parametrize("name", ["sia", "optimus", "pollux"])
 def test_a_checkpoint_changes_nothing(name, tmp_path) -> None:
     models = trainings(net=profile(noise=(50.0, 200.0, 800.0, 3000.0), sync=0.05))

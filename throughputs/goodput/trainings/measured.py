@@ -2,9 +2,11 @@
 
 A folder has a folder for each model, with the files of `throughputs.goodput.tables`. Step times of a placement that was
 measured are interpolated between its batch sizes, those of others between placements with about as many nodes and GPUs.
-Limits of batch sizes are those that were measured.
+Limits of batch sizes are those that were measured. Of a model that trains in a pipeline the tables have the time of a
+micro-batch on one stage in the place of a step (`PipelinedMeasurements`).
 
-Source: A. Qiao et al., "Pollux", OSDI 2021, public artifact petuum/adaptdl, branch osdi21-artifact.
+Sources: A. Qiao et al., "Pollux", OSDI 2021, public artifact petuum/adaptdl, branch osdi21-artifact; S. Jayaram
+Subramanya et al., "Sia", SOSP 2023, public artifact.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from throughputs.errors import InputError
+from throughputs.goodput.pipeline import PASSES
 from throughputs.goodput.tables import StepTimes, Validation, read_step_times, read_validation
 from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings
 
@@ -27,6 +30,9 @@ __all__ = ["MeasuredTraining", "read_trainings"]
 
 _MOST_NODES = 16
 """Placements on more nodes count as on so many, where they have to be interpolated: more were not measured."""
+
+_MICRO_BATCHES = 48
+"""Of one sample each, that a copy of a pipeline takes in a step (Sia, artifact); the tables do not say it."""
 
 _FILE = re.compile(r"(placements|scalability)-(.+)\.csv")
 
@@ -90,6 +96,11 @@ class _Steps:
                 self._known[key] = float(found[0]), float(found[1])
         return self._known[key]
 
+    def with_as_many(self, gpus: int) -> Shape | None:
+        """The first placement that was measured with so many GPUs."""
+        shapes = (tuple(map(int, name)) for name in self._curves)
+        return next((shape for shape in shapes if sum(shape) == gpus), None)
+
     def largest(self, shape: Shape) -> float:
         """The largest batch size measured on a placement, or on as many GPUs; inf where there is none."""
         name = _canonical(shape)
@@ -132,6 +143,18 @@ class MeasuredTraining(Training):
         self._validation = validation
         self.epoch_ends = validation.least_progress()
 
+    @classmethod
+    def from_tables(
+        cls, name: str, steps: Mapping[str, tuple[StepTimes, StepTimes | None]], validation: Validation
+    ) -> MeasuredTraining:
+        """The training that the tables are of: in a pipeline, where synchronisation takes longer than a step.
+
+        In a step of data-parallel replicas it is contained.
+        """
+        tables = [table for both in steps.values() for table in both if table is not None]
+        in_pipelines = any(bool((table.sync_time >= table.step_time).any()) for table in tables)
+        return (PipelinedMeasurements if in_pipelines else MeasuredTraining)(name, steps, validation)
+
     def with_largest_local(self, accelerator: str, samples: int) -> MeasuredTraining:
         """The same with another limit of a micro-batch on one GPU of a type."""
         other = copy(self)
@@ -168,6 +191,48 @@ class MeasuredTraining(Training):
         if epochs == 0:
             return 0.0
         return float(np.interp(batch_size, self._validation.batch_size, self._validation.iteration[:, epochs - 1]))
+
+
+class PipelinedMeasurements(MeasuredTraining):
+    """A model trains in pipelines, side by side, as it was measured (`throughputs.goodput.pipeline`).
+
+    The placement with the fewest GPUs is that of one copy of the pipeline, with a GPU for each stage; all others are of
+    several. `step_time` of the tables is the forward pass of a micro-batch of so many samples through one stage,
+    `sync_time` what adding up the gradients of the copies takes. A copy takes 48 micro-batches of one sample in a step.
+
+    Raises
+    ------
+    InputError
+        A placement whose GPUs are not those of whole copies.
+    """
+
+    accumulation = False
+
+    def __init__(
+        self, name: str, steps: Mapping[str, tuple[StepTimes, StepTimes | None]], validation: Validation
+    ) -> None:
+        super().__init__(name, steps, validation)
+        self.stages = {kind: int(placed.gpus.min()) for kind, (placed, _) in steps.items()}
+        for kind, stages in self.stages.items():
+            for gpus in (int(count) for table in steps[kind] if table is not None for count in table.gpus):
+                if gpus % stages:
+                    expected = f"a multiple of {stages}, the GPUs of one copy of the pipeline"
+                    raise InputError(f"model {name}", field=f"GPUs of {kind}", found=gpus, expected=expected)
+        self.least_local = _MICRO_BATCHES
+        self.largest_local = dict.fromkeys(steps, _MICRO_BATCHES)
+
+    def step_time(self, accelerator: str, shape: Shape, atomic_batch_size: float) -> tuple[float, float]:
+        """See `Training`; the batch is that of a copy. GPUs on other nodes than measured take as long as on those."""
+        samples = atomic_batch_size / _MICRO_BATCHES
+        there = self._steps[accelerator].at(shape, samples)
+        if there is None:
+            shape = self._steps[accelerator].with_as_many(sum(shape)) or shape
+        forward, sync = super().step_time(accelerator, shape, samples)
+        return PASSES * (self.stages[accelerator] - 1 + _MICRO_BATCHES) * forward + sync, sync
+
+    def largest_atomic(self, accelerator: str, shape: Shape) -> float:  # noqa: ARG002
+        """See `Training`."""
+        return float(_MICRO_BATCHES)
 
 
 def _canonical(shape: Shape) -> str:
@@ -214,4 +279,4 @@ def _read_training(name: str, folder: Path) -> MeasuredTraining:
     for kind, (placed, _) in tables.items():
         if not len(placed):
             raise InputError(files[kind]["placements"], found="no row", expected="at least one measured step")
-    return MeasuredTraining(name, tables, read_validation(folder))
+    return MeasuredTraining.from_tables(name, tables, read_validation(folder))
