@@ -33,7 +33,6 @@ SIA = Preset(
         restart_keeps_shape=True,
         goodput_most_gpus=64,
         goodput_fit="sia",
-        goodput_values="sia",
         goodput_slowdown=(
             ("bert", 1.2),
             ("cifar10", 1.8),

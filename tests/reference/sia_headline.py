@@ -31,8 +31,8 @@ CLUSTERS = {
 }
 """64 GPUs each: T4, A100 and RTX 2080 Ti as the artifact names them, or T4 alone."""
 
-SETTINGS = {"goodput_fit": "least_loss", "goodput_values": "model"}
-"""In place of those of the preset: models with the least loss, and their values as they are."""
+SETTINGS = {"goodput_fit": "least_loss"}
+"""In place of those of the preset: throughput models with the least loss."""
 
 FIGURES = ("average", "p99", "makespan", "gpu_hours")
 """Average and 99th percentile of JCT and makespan in hours, and GPU hours of a job."""

@@ -39,8 +39,8 @@ class Sia(SelectionPolicy):
         count most.
     penalty : l, what a job without GPUs costs. Above 1, any GPUs are better than none.
     rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
-    tie_seed : with rounded costs, a choice among those of equal cost by a generator with this seed; None: the one that
-        the solver finds, of which the first types and the fewest GPUs are typical.
+    tie_seed : with rounded costs, of types with the same least cost of all jobs those that a generator with this seed
+        draws; None: those that the solver finds, typically the first.
     keeps_starting : jobs that still start keep what they have.
     solver : "auto", "highs" or "cbc".
     """
@@ -89,11 +89,11 @@ class Sia(SelectionPolicy):
         )
 
     def _ties(self, state: ClusterState, ways: Configurations) -> Array | float:
-        """(C,) parts of a step that decide between choices of equal cost."""
+        """(C,) parts of a step, equal for columns of one job and type, of which the fewest GPUs are taken then."""
         if self.tie_seed is None or not self.rounded:
             return 0.0
-        draws = np.random.default_rng([self.tie_seed, int(state.clock)]).random(ways.n_columns)
-        return np.asarray(draws * (0.5 / max(ways.n_jobs, 1)))
+        draws = np.random.default_rng([self.tie_seed, int(state.clock)]).random((ways.n_jobs, len(ways.pools)))
+        return np.asarray(draws[ways.job, ways.pool] * (0.5 / max(ways.n_jobs, 1)))
 
     def solved(self, program: SiaProgram) -> Selected:
         """The choice of a program, with what is proven of it."""
