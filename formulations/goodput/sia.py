@@ -68,6 +68,8 @@ class SiaProgram:
     weights : (N,) w.
     decimals, most_cost : rounding of the A_c, and their upper bound; the published code has 2 and 3,000.
     maximise : the sum whatever the power, as the published form for fixed numbers of GPUs does; None: for p > 0.
+    ties : (C,) added to what columns are worth in steps of rounded costs, less than one step in all: what decides
+        between choices of equal cost.
     change_penalty : cost of each column that is taken and was not held, and of each that was held and is not taken.
     """
 
@@ -84,6 +86,7 @@ class SiaProgram:
     most_cost: float = np.inf
     maximise: bool | None = None
     change_penalty: float = 0.0
+    ties: ArrayLike = 0.0
     costs: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,9 +152,8 @@ class SiaProgram:
         others[held[pinned]] = False
         program = ColumnProgram(self.ways, self.capacity, whole=True, exactly=pinned, most=np.where(others, 0.0, 1.0))
         step = self._step()
-        found = solve_columns(
-            program, Total(self.values if not step else np.rint(self.values / step)), solver=solver, seconds=seconds
-        )
+        values = np.rint(self.values / step) + np.asarray(self.ties) if step else self.values
+        found = solve_columns(program, Total(values), solver=solver, seconds=seconds)
         return found if not step else replace(found, stages=tuple(_in_units(stage, step) for stage in found.stages))
 
     def _step(self) -> float:

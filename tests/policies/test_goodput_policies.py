@@ -59,6 +59,22 @@ def test_sia_counts_a_gang_by_its_fewest_gpus() -> None:
     assert chosen(allocator.get_policy("sia"), state_of(ways, {"a": 7, "b": 0})) == {0: (0, 4), 1: (0, 2)}
 
 
+def test_a_seed_decides_between_choices_of_equal_cost_and_no_others() -> None:
+    """Both types are worth the same to the first job, the second one is better on the first type."""
+    ways = Configurations([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [1.0, 1.0, 9.0, 1.0], pools=["a", "b"])
+    state = state_of(ways, {"a": 2, "b": 2})
+    policies = [allocator.get_policy("sia", rounded=True, tie_seed=seed) for seed in range(12)]
+    plans = [chosen(policy, state) for policy in policies]
+    assert {plan[0] for plan in plans} == {(0, 1), (1, 1)}
+    assert {plan[1] for plan in plans} == {(0, 1)}
+    assert plans == [chosen(policy, state) for policy in policies]
+    assert {policy.allocate(state).objective for policy in policies} == {1.0 + 0.33}
+    # costs that are not rounded have no ties to break
+    assert chosen(allocator.get_policy("sia", tie_seed=3), state) == chosen(allocator.get_policy("sia"), state)
+    with pytest.raises(InputError, match="field 'tie_seed': found -1, expected a whole number of at least 0"):
+        allocator.get_policy("sia", tie_seed=-1)
+
+
 def test_who_has_just_started_is_not_restarted_for_little() -> None:
     ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
     running = Assignment.of([0], [0], [1])

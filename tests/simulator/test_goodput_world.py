@@ -360,6 +360,30 @@ def columns(ledger: GoodputLedger) -> dict[tuple[int, int], float]:
     return {(p, g): r for p, g, r in zip(ways.pool.tolist(), ways.gpus.tolist(), ways.rate.tolist(), strict=True)}
 
 
+def test_columns_may_be_valued_as_in_the_simulator_of_sia() -> None:
+    """Batches up to the one asked for, or the least that so many GPUs allow, and nodes of the type that was run on."""
+    training = trainings(net=profile(gpu=1.0, fast=3.0, sync=0.1)).find("net")
+    cluster = allocator.Cluster({"gpu": 16, "fast": 16}, gpus_per_server={"gpu": 4, "fast": 8})
+    known = {}
+    for values in ("model", "sia"):
+        ledger = ledger_of(training, cluster, batch=32, values=values)
+        for shape in ((1,), (2,), (4,), (4, 4), (4, 4, 4, 4)):
+            for size in (4.0, 16.0, 64.0):
+                tell(ledger, 0, shape, size)
+        known[values] = columns(ledger)
+    asked, free = known["sia"], known["model"]
+    # 32 samples in two micro-batches, 32 on four GPUs, and four samples on each of 8 and of 16 GPUs
+    for gpus, batch, seconds in ((1, 32, 0.32), (4, 32, 0.08 + 0.1), (8, 32, 0.04 + 0.2), (16, 64, 0.04 + 0.2)):
+        assert asked[0, gpus] == pytest.approx(batch / 16 / seconds, rel=0.05)
+        assert free[0, gpus] > 1.02 * asked[0, gpus] or gpus == 1
+        assert asked[1, gpus] == pytest.approx(3.0 * asked[0, gpus])
+    # on one node of the other type, which has eight GPUs, larger batches are added up at a lower cost
+    assert free[1, 8] > 3.05 * free[0, 8]
+    ledger = ledger_of(training, cluster, batch=32, values="sia")
+    tell(ledger, 0, (4, 4), 4.0)
+    assert ledger.batch_sizes(np.array([0]), np.array([0]), np.array([2]), np.array([8]))[0][0] == 32.0
+
+
 def test_numbers_of_gpus_are_powers_within_a_node_and_whole_nodes_or_all() -> None:
     for capacity, per_node, gpus, nodes in (
         (16, 4, [1, 2, 4, 8, 12, 16], [1, 1, 1, 2, 3, 4]),

@@ -119,6 +119,10 @@ class BatchSizeLimits:
             self.accumulation[rows],
         )
 
+    def with_largest(self, largest: ArrayLike) -> BatchSizeLimits:
+        """The same with other largest batch sizes (J,)."""
+        return BatchSizeLimits(self.initial, largest, self.least_local, self.largest_local, self.accumulation)
+
 
 @dataclass(frozen=True, eq=False)
 class GoodputModels:

@@ -39,6 +39,8 @@ class Sia(SelectionPolicy):
         count most.
     penalty : l, what a job without GPUs costs. Above 1, any GPUs are better than none.
     rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
+    tie_seed : with rounded costs, of types with the same least cost of all jobs those that a generator with this seed
+        draws; None: those that the solver finds, typically the first.
     keeps_starting : jobs that still start keep what they have.
     solver : "auto", "highs" or "cbc".
     """
@@ -46,6 +48,7 @@ class Sia(SelectionPolicy):
     power: float = -0.5
     penalty: float = 1.1
     rounded: bool = False
+    tie_seed: int | None = None
     keeps_starting: bool = True
     solver: str = "auto"
 
@@ -58,6 +61,7 @@ class Sia(SelectionPolicy):
                 f"a number of at most {LARGEST_POWER}, with any sign, not 0",
             ),
             ("penalty", 0 < self.penalty < np.inf, "above 0"),
+            ("tie_seed", self.tie_seed is None or self.tie_seed >= 0, "a whole number of at least 0, or none"),
         ):
             if not good:
                 raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
@@ -81,7 +85,15 @@ class Sia(SelectionPolicy):
             weights=state.priority_weights,
             decimals=2 if self.rounded else None,
             most_cost=3000.0 if self.rounded else np.inf,
+            ties=self._ties(state, ways),
         )
+
+    def _ties(self, state: ClusterState, ways: Configurations) -> Array | float:
+        """(C,) parts of a step, equal for columns of one job and type, of which the fewest GPUs are taken then."""
+        if self.tie_seed is None or not self.rounded:
+            return 0.0
+        draws = np.random.default_rng([self.tie_seed, int(state.clock)]).random((ways.n_jobs, len(ways.pools)))
+        return np.asarray(draws[ways.job, ways.pool] * (0.5 / max(ways.n_jobs, 1)))
 
     def solved(self, program: SiaProgram) -> Selected:
         """The choice of a program, with what is proven of it."""

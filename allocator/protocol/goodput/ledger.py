@@ -10,6 +10,7 @@ Sources: A. Qiao et al., "Pollux", OSDI 2021, sec. 4; S. Jayaram Subramanya et a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -262,8 +263,24 @@ class GoodputLedger:
         """(K, C) initial steps/s by the model of a type, with replicas of `unit` GPUs; 0 where GPUs are left over."""
         replicas = columns.gpus // unit
         some = np.maximum(replicas, 1)
-        best = best_batch_sizes(self._models(jobs, model), np.minimum(columns.nodes, some), some, tune=tune)
-        return np.where(replicas * unit == columns.gpus, best.goodput / self.initial[jobs, None], 0.0)
+        published = self.rules.values == "sia"
+        nodes = -(-columns.gpus // self._columns[model].per_node) if published else columns.nodes
+        nodes = np.minimum(nodes, some)
+        if tune and published:
+            shape = len(jobs), len(some)
+            each = np.repeat(jobs, shape[1])
+            nodes, some = (np.tile(x, shape[0])[:, None] for x in (nodes, some))
+            found = best_batch_sizes(self._up_to_submitted(each, model, some[:, 0]), nodes, some).goodput.reshape(shape)
+        else:
+            found = best_batch_sizes(self._models(jobs, model), nodes, some, tune=tune).goodput
+        return np.where(replicas * unit == columns.gpus, found / self.initial[jobs, None], 0.0)
+
+    def _up_to_submitted(self, jobs: Whole, pool: int, replicas: Whole) -> GoodputModels:
+        """Models of jobs whose batches are not above those asked for, or above the least of so many replicas."""
+        models = self._models(jobs, pool)
+        least = np.maximum(models.limits.initial, models.limits.least_local * replicas)
+        asked = np.minimum(self.batch_size[jobs], models.limits.largest)
+        return replace(models, limits=models.limits.with_largest(np.maximum(asked, least)))
 
     def _fill_unknown(self, jobs: Whole, modelled: NDArray[np.bool_]) -> None:
         """Columns on types that jobs have not run on."""

@@ -29,6 +29,9 @@ class GoodputRules:
     most_gpus : of a job; None: no limit but the cluster.
     most_gpus_of_model : pairs (model, GPUs): the most of its jobs, if that is less.
     batch_size_of_model : pairs (model, samples): the batch size that its jobs keep.
+    values : how columns are valued: "model": with the best batch size that the job's model allows, on nodes of the
+        column's type; "sia": as Sia's simulator has it, with batches up to the one that the job asked for (when it runs
+        it goes beyond all the same), and by a model of another type as on nodes of that type.
     fit : how models are fitted: "least_loss", or as published for "pollux" or "sia" (`throughputs.goodput.fit_model`).
     """
 
@@ -40,6 +43,7 @@ class GoodputRules:
     most_gpus: int | None = None
     most_gpus_of_model: tuple[tuple[str, int], ...] = ()
     batch_size_of_model: tuple[tuple[str, int], ...] = ()
+    values: str = "model"
     fit: str = "least_loss"
 
 
