@@ -186,6 +186,8 @@ class Placement:
 
     def _without_room(self, change: Change) -> list[int]:
         """Ids of the jobs that would start and find no room."""
+        if not len(change.rows):
+            return []
         rows = change.rows[change.before == NOT_RUNNING]
         if not len(rows):
             return []

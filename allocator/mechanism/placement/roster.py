@@ -108,7 +108,10 @@ class Roster:
 
     def change_to(self, assignment: Assignment) -> Change | None:
         """What would change; None where nothing does."""
-        if assignment is self.last or _equal(assignment, self.last):
+        if assignment is self.last:
+            return None
+        if _equal(assignment, self.last):
+            self.last = assignment
             return None
         self._looked_at, jobs = assignment, assignment.jobs
         code = assignment.gpus << _GPUS_SHIFT
