@@ -241,16 +241,13 @@ class LinePolicy(PlanPolicy):
         if keys.ndim != 2 or len(keys) != own.n_jobs or np.count_nonzero(keys != keys):
             expected = f"shape ({own.n_jobs}, K), numbers for each job"
             raise InputError(f"policy {self.name}", field="key", found=keys.tolist(), expected=expected)
-        rates = own.runnable_rates
-        job_at, able_at = (rates > 0).nonzero()
-        able: list[list[int]] = [[] for _ in range(own.n_jobs)]
-        for at, pool in zip(job_at.tolist(), able_at.tolist(), strict=True):
-            able[at].append(pool)
         joined: list[_Standing] = []
-        columns = zip(own.ids.tolist(), keys.tolist(), able, own.gpus_taken.tolist(), strict=True)
-        for at, (job, key, pools, gpus) in enumerate(columns):
+        capacity = own.capacity.tolist()
+        jobs = zip(own.ids.tolist(), keys.tolist(), own.scale_factors.tolist(), own.gpus_taken.tolist(), strict=True)
+        for (job, key, size, gpus), rates in zip(jobs, own.rates.tolist(), strict=True):
+            pools = [pool for pool, rate in enumerate(rates) if rate > 0 and size <= capacity[pool]]
             if len(pools) > 1:
-                pools.sort(key=rates[at].__getitem__, reverse=True)
+                pools.sort(key=rates.__getitem__, reverse=True)
             standing = tuple(pools), gpus, (key, job)
             memory.add(*standing)
             joined.append(standing)
