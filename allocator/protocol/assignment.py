@@ -57,6 +57,8 @@ class Assignment:
 
     # Of each assignment, once it is known: whether any two jobs share.
     _shares_gpus: ClassVar[bool | None] = None
+    # Of positions: the ids of which they are positions, and the rows that have these ids.
+    _named: ClassVar[tuple[_Ids, Assignment] | None] = None
 
     @classmethod
     def of(cls, jobs: ArrayLike, pool: ArrayLike, gpus: ArrayLike, partner: ArrayLike | None = None) -> Assignment:
@@ -142,11 +144,19 @@ class Assignment:
         return self.alone(jobs, pool, gpus, parts)
 
     def named(self, ids: _Ids) -> Assignment:
-        """The same with ids in place of positions."""
+        """The same with ids in place of positions; the very rows from which `numbered` made these."""
+        if self._named is not None and self._named[0] is ids:
+            return self._named[1]
         if not self.shares_gpus:
             return self.alone(ids.take(self.jobs), self.pool, self.gpus, self.thousandths)
         partner = np.where(self.partner < 0, -1, ids[np.maximum(self.partner, 0)])
         return Assignment(ids[self.jobs], self.pool, self.gpus, partner, self.thousandths)
+
+    def numbered(self, positions: _Ids, ids: _Ids) -> Assignment:
+        """The same, where nobody shares, with the (K,) `positions` of the jobs in `ids` in place of them."""
+        rows = self.alone(positions, self.pool, self.gpus, self.thousandths)
+        rows.__dict__["_named"] = ids, self
+        return rows
 
     def among(self, live: _Ids) -> Assignment:
         """Without jobs that are not `live` (ascending ids); who shared with one of them is alone."""

@@ -12,6 +12,7 @@ from allocator import Cluster, ClusterState, get_policy, simulate
 from allocator.policies.base.waiting_line import LineMemory, LinePolicy
 from allocator.presets import preset
 from allocator.protocol import Assignment
+from allocator.room import CountedGpus, Room
 from throughputs import InputError, ThroughputMatrix, Trace
 
 NO_COSTS = preset("default").replace(restart_penalty_seconds=0.0, restart_penalty_by_gpus=())
@@ -99,6 +100,28 @@ def test_a_gang_that_waits_for_two_pools_lets_nobody_pass_there() -> None:
     jobs = [(0.0, 1, 10.0), (0.0, 1, 20.0), (1.0, 2, 5.0), (2.0, 1, 1.0), (2.0, 1, 1.0)]
     partition = ["a", "b", "", "a", "b"]
     assert times(jobs, "fcfs", "a:2,b:2", partition=partition) == [(0, 10), (0, 20), (10, 15), (15, 16), (10, 11)]
+
+
+@pytest.mark.parametrize(("backfill", "starts"), [("off", []), ("skip", [2])])
+def test_behind_one_who_finds_no_room_nobody_looks_for_any(backfill: str, starts: list[int]) -> None:
+    """A job that comes to stand behind a gang without room changes nothing, unless it may pass."""
+    policy, asked = get_policy("fcfs", backfill=backfill), list[int]()
+    memory = policy.new_memory()
+
+    def who_starts(jobs: int) -> list[int]:
+        def room() -> Room:
+            asked.append(jobs)
+            return Room(lambda _: CountedGpus(1), lambda _: (0, (0,)))
+
+        matrix = ThroughputMatrix(np.ones((jobs, 1)), list(range(jobs)), ["v"], scale_factors=[1, 2, 1][:jobs])
+        running = Assignment.of([0], [0], [1])
+        state = ClusterState(Cluster({"v": 2}), matrix, steps_remaining=np.full(jobs, 9.0), running=running)
+        state.room_source = room
+        return policy.plan(state, memory).steps[0].assignment.jobs[1:].tolist()
+
+    assert who_starts(2) == []
+    assert who_starts(3) == starts
+    assert asked == [2, *[3 for _ in starts]]
 
 
 def test_a_job_that_runs_is_left_alone() -> None:

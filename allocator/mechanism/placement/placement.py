@@ -138,7 +138,8 @@ class Placement:
         self._fix(_FREE if hold is None or not len(hold) else frozenset(hold.tolist()))
         left = self._left.copy()
         ended: dict[int, list[_Ended]] = {}
-        some_go_on = self._note_ended(assignment.jobs[change.rows], change.before, ended, left)
+        changed = assignment.jobs.take(change.rows)
+        some_go_on = self._note_ended(changed, change.before, ended, left)
         self._note_ended(change.stopped, change.stopped_before, ended, left)
         wanted = self._wanted(assignment, change.rows, left)
         self._check_left(left)
@@ -148,9 +149,9 @@ class Placement:
         self._tuples = None
         other = self._keep(placed, change.stopped.tolist())
         # Mostly those whose rows have changed; others had to move for them.
-        row_of = dict(zip(assignment.jobs[change.rows].tolist(), change.rows.tolist(), strict=True))
-        rows = sorted(row_of[job] if job in row_of else self._roster.row_of(job) for job in other)
-        return change.transition(np.array(rows, dtype=np.int64))
+        row_of = dict(zip(changed.tolist(), change.rows.tolist(), strict=True))
+        rows = sorted([row_of[job] if job in row_of else self._roster.row_of(job) for job in other])
+        return change.transition(np.array(rows, dtype=np.int64) if rows else _NONE)
 
     def _fix(self, jobs: frozenset[int]) -> None:
         """These jobs, and no others, are not to be made to move."""
@@ -186,6 +187,8 @@ class Placement:
 
     def _without_room(self, change: Change) -> list[int]:
         """Ids of the jobs that would start and find no room."""
+        if not len(change.rows):
+            return []
         rows = change.rows[change.before == NOT_RUNNING]
         if not len(rows):
             return []

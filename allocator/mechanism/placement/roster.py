@@ -62,6 +62,9 @@ class Change:
 
     def transition(self, rows: _Ids) -> Transition:
         """The transition, where `rows`, ascending, are those whose jobs get other GPUs than they had, or had none."""
+        stop = _ascending(self.stopped.tolist())
+        if not (len(self.rows) or len(rows)):
+            return Transition(_NOBODY, stop, _NOBODY, _NOBODY, _NOBODY, self.assignment)
         before = dict(zip(self.rows.tolist(), self.before.tolist(), strict=True))
         now = dict(zip(before, self.now.tolist(), strict=True))
         start, move, resize = [], [], []
@@ -73,12 +76,12 @@ class Change:
                 move.append(job)
             else:
                 resize.append(job)
-        stop, other = self.stopped.tolist(), set(rows.tolist())
+        other = set(rows.tolist())
         # Who runs as something else and has the GPUs that it had shares them with somebody else.
         regroup = [row for row in before if row not in other]
         return Transition(
             _ascending(start),
-            _ascending(stop),
+            stop,
             _ascending(move),
             _ascending(resize),
             rows,
@@ -108,7 +111,10 @@ class Roster:
 
     def change_to(self, assignment: Assignment) -> Change | None:
         """What would change; None where nothing does."""
-        if assignment is self.last or _equal(assignment, self.last):
+        if assignment is self.last:
+            return None
+        if _equal(assignment, self.last):
+            self.last = assignment
             return None
         self._looked_at, jobs = assignment, assignment.jobs
         code = assignment.gpus << _GPUS_SHIFT

@@ -22,12 +22,18 @@ __all__ = ["BACKFILLS", "LineMemory", "LinePolicy"]
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
+# Fractions of a GPU are whole thousandths: what is less is left by the rounding of sums.
+_ROUNDING = 0.5e-3
+
 BACKFILLS = ("off", "skip", "easy")
 
 _Pools = tuple[int, ...]
 
 _Place = tuple[list[float], int]
 """Of a job in line: its key, and its id."""
+
+_Standing = tuple[_Pools, float, _Place]
+"""Where somebody stands: the pools that can run the job, its GPUs, and its place among those who want the same."""
 
 _Start = tuple[int, int, float]
 """Id, pool and GPUs of a job that starts; less than one GPU where it shares one."""
@@ -159,7 +165,7 @@ class LinePolicy(PlanPolicy):
             started += (
                 self._backfilled(state, memory, lines)
                 if self.backfill == "easy"
-                else self._started(state, memory, lines)
+                else self._started(state, memory, lines, free)
             )
         for job, pool, gpus in started:
             free[pool] -= gpus
@@ -180,7 +186,7 @@ class LinePolicy(PlanPolicy):
         if memory.first and state.clock >= memory.first_until:
             again = np.array(memory.drop_first(), dtype=np.int64)
             again = again[among_ids(again, state.ids)]
-            news |= self._add(memory, state.columns_of(state.ids.searchsorted(again)))
+            news |= _pools_of(self._add(memory, state.columns_of(state.ids.searchsorted(again))))
         ids, n_jobs = state.ids, state.n_jobs
         known = int(ids.searchsorted(memory.last, side="right")) if n_jobs and ids[-1] > memory.last else n_jobs
         waits = n_jobs - len(state.running)
@@ -197,68 +203,82 @@ class LinePolicy(PlanPolicy):
         return news
 
     def _add_new(self, memory: LineMemory, own: ClusterState) -> set[int]:
-        """Put those in line who come for the first time, as `_add`."""
+        """Put those in line who come for the first time; the pools on which that may let somebody start."""
         first = self.first_key(own)
         if first is None:
-            return self._add(memory, own)
+            return _pools_of(self._with_a_chance(memory, self._add(memory, own), own))
         keys, seconds = first
         occupied = list({pool for pools in memory.lines for pool in pools})
         late = np.any(own.runnable_rates[:, occupied] > 0, axis=1)
-        news = self._add(memory, own.columns_of(np.flatnonzero(late)))
+        joined = self._add(memory, own.columns_of(np.flatnonzero(late)))
         if not late.all():
             alone = np.flatnonzero(~late)
-            news |= self._add(memory, own.columns_of(alone), keys[alone])
-            named = set(own.ids.take(alone).tolist())
-            memory.first |= {
-                job: (pools, gpus)
-                for pools, line in memory.lines.items()
-                if news.intersection(pools)
-                for gpus, places in line.items()
-                for _, job in places
-                if job in named
-            }
+            early = self._add(memory, own.columns_of(alone), keys[alone])
+            memory.first |= {job: (pools, gpus) for pools, gpus, (_, job) in early}
             memory.first_until = own.clock + seconds
-        return news
+            joined += early
+        return _pools_of(self._with_a_chance(memory, joined, own))
 
-    def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> set[int]:
-        """Put the jobs of a state in line, by other `keys` if there are any; the pools that can run them."""
+    def _with_a_chance(self, memory: LineMemory, joined: list[_Standing], own: ClusterState) -> list[_Standing]:
+        """Who of those who `joined` may start though nothing else has happened.
+
+        Whoever was in line before found no room, and finds none now: behind such a job on the same pools nobody starts
+        who may not pass it, nor whoever wants as much. Fractions may have been moved together since, and what a
+        reservation leaves depends on the time: there everybody may.
+        """
+        if self.backfill == "easy" or own.gpu_thousandths is not None:
+            return joined
+        lines = memory.lines
+        if self.backfill == "skip":
+            return [one for one in joined if lines[one[0]][one[1]][0] == one[2]]
+        return [one for one in joined if min(places[0] for places in lines[one[0]].values()) == one[2]]
+
+    def _add(self, memory: LineMemory, own: ClusterState, keys: _Floats | None = None) -> list[_Standing]:
+        """Put the jobs of a state in line, by other `keys` if there are any; where they stand."""
         if not own.n_jobs:
-            return set()
+            return []
         keys = np.asarray(self.key(own) if keys is None else keys, dtype=np.float64)
         if keys.ndim != 2 or len(keys) != own.n_jobs or np.count_nonzero(keys != keys):
             expected = f"shape ({own.n_jobs}, K), numbers for each job"
             raise InputError(f"policy {self.name}", field="key", found=keys.tolist(), expected=expected)
-        rates = own.runnable_rates
-        job_at, able_at = (rates > 0).nonzero()
-        able: list[list[int]] = [[] for _ in range(own.n_jobs)]
-        for at, pool in zip(job_at.tolist(), able_at.tolist(), strict=True):
-            able[at].append(pool)
-        news: set[int] = set()
-        columns = zip(own.ids.tolist(), keys.tolist(), able, own.gpus_taken.tolist(), strict=True)
-        for at, (job, key, pools, gpus) in enumerate(columns):
+        joined: list[_Standing] = []
+        capacity = own.capacity.tolist()
+        jobs = zip(own.ids.tolist(), keys.tolist(), own.scale_factors.tolist(), own.gpus_taken.tolist(), strict=True)
+        for (job, key, size, gpus), rates in zip(jobs, own.rates.tolist(), strict=True):
+            pools = [pool for pool, rate in enumerate(rates) if rate > 0 and size <= capacity[pool]]
             if len(pools) > 1:
-                pools.sort(key=rates[at].__getitem__, reverse=True)
-            memory.add(tuple(pools), gpus, (key, job))
-            news.update(pools)
-        return news
+                pools.sort(key=rates.__getitem__, reverse=True)
+            standing = tuple(pools), gpus, (key, job)
+            memory.add(*standing)
+            joined.append(standing)
+        return joined
 
-    def _started(self, state: ClusterState, memory: LineMemory, lines: list[_Pools]) -> list[_Start]:
-        """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits."""
+    def _started(
+        self, state: ClusterState, memory: LineMemory, lines: list[_Pools], free: NDArray[Any]
+    ) -> list[_Start]:
+        """Who starts of some `lines`, if nobody may pass a gang that finds no room, or whoever fits.
+
+        `free` : (M,) GPUs of each pool; where a gang needs more, nobody need ask how they lie.
+        """
         room, strict = state.room(), self.backfill == "off"
+        most = (free + _ROUNDING).tolist()
         heads = [(places[0], pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items()]
         heapify(heads)
         closed: set[int] = set()
         started: list[_Start] = []
         while heads:
             place, pools, gpus = heappop(heads)
-            pool = next((p for p in pools if p not in closed and room.take(p, gpus)), -1)
-            if pool < 0:
+            for pool in pools:
+                if gpus <= most[pool] and pool not in closed and room.take(pool, gpus):
+                    break
+            else:
                 # Others of as many GPUs in this line want the same, and find none either.
                 if strict:
                     closed.update(pools)
                     heads = [head for head in heads if not closed.issuperset(head[1])]
                     heapify(heads)
                 continue
+            most[pool] -= gpus
             started.append((place[1], pool, gpus))
             memory.remove(pools, gpus, place)
             left = memory.lines.get(pools, {}).get(gpus)
@@ -307,6 +327,11 @@ class LinePolicy(PlanPolicy):
             rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
             return Hindrance("queue_blocked", f"{behind}; job {name} before it needs {size:g} {unit}, and {rule}")
         return Hindrance("ranked_behind", behind)
+
+
+def _pools_of(standing: list[_Standing]) -> set[int]:
+    """The pools that can run any of them."""
+    return {pool for pools, _, _ in standing for pool in pools}
 
 
 def _in_touch(lines: Collection[_Pools], news: set[int]) -> list[list[_Pools]]:

@@ -157,4 +157,4 @@ def _among_active(running: Assignment | None, active: _Ids) -> Assignment:
     there = active.take(position, mode="clip") == running.jobs
     if np.count_nonzero(there) < len(there):
         running, position = running.take(there), position[there]
-    return Assignment.alone(position, running.pool, running.gpus)
+    return running.numbered(position, active)
