@@ -16,7 +16,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from allocator import Trace, get_policy, simulate
 from allocator.cluster import Cluster
+from allocator.presets import Preset
 from allocator.report import write_report
 from allocator.results.result import SimulationResult
 from tests.report.synthetic import changed, make_result, make_results
@@ -245,6 +247,49 @@ def test_figures_come_as_svg_with_their_style(drive: Drive, section: str) -> Non
         assert {"fifo", "max_min_fairness"} <= names
         assert "isolated" not in names
         assert all((colour or "").startswith("rgb(") for colour in drawn)
+
+
+def drawn_jobs(svg: str) -> dict[int, list[tuple[float, float, float, float]]]:
+    """Left, top, width and height of the rectangles of each job, by the hue of its colour."""
+    found: dict[int, list[tuple[float, float, float, float]]] = {}
+    for node in ElementTree.fromstring(svg).iter():
+        colour = node.get("fill", "")
+        if colour.startswith("hsl("):
+            left, top, width, height = (float(node.get(name, "nan")) for name in ("x", "y", "width", "height"))
+            found.setdefault(round(float(colour[4:].split()[0])), []).append((left, top, width, height))
+    return found
+
+
+def test_jobs_that_share_a_gpu_are_stacked_by_their_fractions(drive: Drive) -> None:
+    """A half and a quarter stand on each other; as the half leaves the quarter comes down and 0.7 stands on it."""
+    trace = Trace(
+        ["a"] * 4,
+        scale_factor=[1, 1, 1, 1],
+        total_steps=[3600.0, 7200.0, 9000.0, 3600.0],
+        arrival_time=[0.0] * 4,
+        duration=[3600.0, 7200.0, 9000.0, 3600.0],
+        gpu_fraction=[0.5, 0.25, 1.0, 0.7],
+    )
+    free_starts = Preset().replace(restart_penalty_seconds=0.0)
+    result = simulate(trace, "gpu:2", get_policy("fcfs"), preset=free_starts)
+    assert result.jobs["start_time"].tolist() == [0, 0, 0, 3600]
+    told = drive('document.querySelector("#timeline .tools button").click();', [result], second="none")
+    drawn = drawn_jobs(told["file"])
+    half, quarter, whole, last = (drawn[round(job * 137.508 % 360)] for job in range(4))
+    row = whole[0][3]
+    for own, share in ((half, 0.5), (quarter, 0.25), (whole, 1.0), (last, 0.7)):
+        np.testing.assert_allclose([rectangle[3] for rectangle in own], share * row, atol=0.051)
+    assert [len(own) for own in (half, quarter, whole, last)] == [1, 2, 1, 1]
+    assert last[0][0] == pytest.approx(quarter[1][0], abs=0.11)  # it began as the half left
+    assert last[0][0] > half[0][0] + half[0][2] - 0.2
+    (_, top, _, tall), (_, raised, _, _), (_, lowered, _, _) = half[0], quarter[0], quarter[1]
+    assert raised < top < lowered
+    assert lowered + quarter[1][3] == pytest.approx(top + tall, abs=0.11)
+    every = [rectangle for own in (half, quarter, whole, last) for rectangle in own]
+    for i, (x, y, wide, high) in enumerate(every):
+        for left, upper, width, height in every[:i]:
+            apart = x >= left + width - 0.2 or left >= x + wide - 0.2
+            assert apart or y >= upper + height - 0.2 or upper >= y + high - 0.2
 
 
 @pytest.mark.parametrize("width", [420, 760])

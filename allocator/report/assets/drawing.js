@@ -89,7 +89,7 @@ function drawBand(pen, pane, group, paints) {
   });
 }
 
-// The bars of all jobs, or of some alone. Of several within half a pixel the first is drawn. Of a type that is not
+// The bars of all jobs, or of some alone. Of several within half a pixel, at one height, the first is drawn. Of a type that is not
 // opened, those of some jobs stand at the foot of its band.
 function drawBars(pen, pane, group, jobs = null) {
   const { run, layout, width, from, to } = pane;
@@ -98,15 +98,17 @@ function drawBars(pen, pane, group, jobs = null) {
   for (let gpu = 0; gpu < group.count; gpu += 1) {
     const y = group.open ? group.rows + gpu * layout.tall : group.band + BAND_HEIGHT - tall;
     const lane = run.lanes[group.first + gpu];
-    let drawnTo = -1;
-    for (let bar = Math.max(countUpTo(lane.from, from) - 2, 0); bar < lane.from.length && lane.from[bar] < to; bar += 1) {
-      if (lane.to[bar] <= from || (jobs && !jobs.has(lane.job[bar]))) continue;
-      const x0 = Math.max(pixelAt(pane, lane.from[bar]), LABEL_WIDTH);
-      const x1 = Math.min(pixelAt(pane, lane.to[bar]), width);
-      if (x1 - drawnTo < 0.5) continue;
-      drawnTo = x1;
-      pen.fillStyle = jobColour(lane.job[bar]);
-      pen.fillRect(x0, y, Math.max(x1 - x0 - (x1 - x0 > 4 ? 0.7 : 0), jobs ? 1.5 : 0.6), tall);
+    const drawnTo = new Map();
+    for (const piece of piecesWithin(lane.pieces, from, to)) {
+      const job = lane.job[piece.bar];
+      if (jobs && !jobs.has(job)) continue;
+      const x0 = Math.max(pixelAt(pane, piece.from), LABEL_WIDTH);
+      const x1 = Math.min(pixelAt(pane, piece.to), width);
+      if (x1 - (drawnTo.get(piece.low) ?? -1) < 0.5) continue;
+      drawnTo.set(piece.low, x1);
+      pen.fillStyle = jobColour(job);
+      const top = y + (1 - piece.low - piece.height) * tall;
+      pen.fillRect(x0, top, Math.max(x1 - x0 - (x1 - x0 > 4 ? 0.7 : 0), jobs ? 1.5 : 0.6), piece.height * tall);
     }
   }
 }

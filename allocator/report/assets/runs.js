@@ -23,8 +23,52 @@ function lanesOf(run) {
       from[bar] = run.roundStart[first];
       to[bar] = Math.min(known(done) && done > from[bar] ? done : ends, ends, run.until ?? ends);
     }
-    return { from, to, rounds, job };
+    return { from, to, rounds, job, pieces: stacked(from, to, job, traceOf(run).gpus) };
   });
+}
+
+// The bars of a GPU as what is drawn: each has as much of the height as its job has of the GPU, on those that began
+// before it and are still there, and a new piece where these change. Jobs that have the GPU twice over, as pairs do,
+// divide the height. `reach` is how far the pieces up to each one last.
+function stacked(from, to, job, gpus) {
+  const pieces = [];
+  let active = [];
+  const settle = (time) => {
+    const whole = Math.max(1000, active.reduce((sum, { share }) => sum + share, 0));
+    let low = 0;
+    for (const each of active) {
+      const [foot, height] = [low / whole, each.share / whole];
+      low += each.share;
+      if (each.piece?.low === foot && each.piece.height === height) continue;
+      if (each.piece) each.piece.to = time;
+      each.piece = { bar: each.bar, from: time, to: to[each.bar], low: foot, height };
+      pieces.push(each.piece);
+    }
+  };
+  const leaveUntil = (time) => {
+    while (active.length) {
+      const next = Math.min(...active.map(({ bar }) => to[bar]));
+      if (next > time) return;
+      active = active.filter(({ bar }) => to[bar] > next);
+      settle(next);
+    }
+  };
+  for (let bar = 0; bar < from.length; bar += 1) {
+    leaveUntil(from[bar]);
+    if (to[bar] <= from[bar]) continue;
+    active.push({ bar, share: Math.round(1000 * Math.min(gpus[job[bar]], 1)) });
+    settle(from[bar]);
+  }
+  leaveUntil(Infinity);
+  const kept = pieces.filter((piece) => piece.to > piece.from);
+  let last = -Infinity;
+  const reach = kept.map((piece) => (last = Math.max(last, piece.to)));
+  return { all: kept, from: kept.map((piece) => piece.from), reach };
+}
+
+// The pieces of a GPU that are there at some time between two.
+function piecesWithin({ all, from, reach }, first, last) {
+  return all.slice(countUpTo(reach, first), countUpTo(from, last)).filter((piece) => piece.to > first);
 }
 
 // When a run has placed so many bars; the whole of it where there are fewer.
@@ -45,17 +89,16 @@ function whereabouts(run, job, seconds) {
   run.capacity.forEach((count, position) => {
     for (let gpu = first; gpu < first + count && run.lanes.length; gpu += 1) {
       const lane = run.lanes[gpu];
-      for (let bar = countUpTo(lane.from, seconds) - 1; bar >= 0 && bar > countUpTo(lane.from, seconds) - 3; bar -= 1) {
-        if (lane.job[bar] === job && lane.to[bar] > seconds) {
-          gpus += 1;
-          kind = run.accelerators[position];
-          break;
-        }
+      if (piecesWithin(lane.pieces, seconds, seconds).some(({ bar }) => lane.job[bar] === job)) {
+        gpus += 1;
+        kind = run.accelerators[position];
       }
     }
     first += count;
   });
   if (!run.lanes.length || (known(run.until) && seconds >= run.until)) return "there";
+  const asked = traceOf(run).gpus[job];
+  if (gpus && asked < 1) return `on ${asked} of a ${kind} GPU`;
   return gpus ? `on ${gpus} ${kind} ${gpus === 1 ? "GPU" : "GPUs"}` : "waiting";
 }
 

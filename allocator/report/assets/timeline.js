@@ -174,15 +174,17 @@ function setUpTimelines() {
     if (!group || x < LABEL_WIDTH) return onBand ? { group, onBand, time: null, bars: [] } : null;
     const time = timeAt(pane, x);
     if (onBand || !group.open) return { group, onBand, time, bars: [] };
-    const gpu = group.first + Math.min(Math.floor((y - group.rows) / layout.tall), group.count - 1);
-    // Bars a fraction of a pixel wide should still be found: look within half a pixel.
+    const row = Math.min(Math.floor((y - group.rows) / layout.tall), group.count - 1);
+    const gpu = group.first + row;
+    const height = 1 - (y - group.rows - row * layout.tall) / layout.tall;
+    // Bars a fraction of a pixel wide should still be found: look within half a pixel. Of those that share the GPU the
+    // one under the pointer is the first.
     const slack = (pane.to - pane.from) / (pane.width - LABEL_WIDTH) / 2;
     const lane = run.lanes[gpu];
-    const bars = [];
-    for (let bar = countUpTo(lane.from, time + slack) - 1; bar >= 0 && bars.length < 4; bar -= 1) {
-      if (lane.to[bar] <= time - slack) break;
-      bars.unshift({ from: lane.from[bar], to: lane.to[bar], rounds: lane.rounds[bar], job: lane.job[bar] });
-    }
+    const misses = ({ low, height: own }) => (height < low || height > low + own ? 1 : 0);
+    const pieces = piecesWithin(lane.pieces, time - slack, time + slack).sort((a, b) => misses(a) - misses(b));
+    const bars = [...new Set(pieces.map(({ bar }) => bar))].slice(0, 4)
+      .map((bar) => ({ from: lane.from[bar], to: lane.to[bar], rounds: lane.rounds[bar], job: lane.job[bar] }));
     return { group, time, gpu, bars };
   }
 

@@ -236,20 +236,26 @@ def _gpu_timeline(result: SimulationResult, bars: Bars, most_bars: int) -> dict[
         until = float(np.partition(bars.start, most_bars)[most_bars])
         shown = bars.take(bars.start < until)
     clock = result.rounds.groupby("round", sort=True).agg(start=("start_time", "min"), end=("end_time", "max"))
+    starts, ends = clock["start"].to_numpy(np.float64), clock["end"].to_numpy(np.float64)
+    first, last = (np.searchsorted(clock.index, number) for number in (shown.first_round, shown.last_round))
+    if (starts[first] != shown.start).any():
+        # Between events the rows of a round begin when their jobs do: count stretches in which no bar begins or ends.
+        times = np.unique(np.concatenate([shown.start, shown.end]))
+        starts, ends = times[:-1], times[1:]
+        first, last = np.searchsorted(starts, shown.start), np.searchsorted(ends, shown.end)
     return {
-        "roundStart": [round(t) for t in clock["start"].tolist()],
-        "roundEnd": [round(t) for t in clock["end"].tolist()],
-        "bars": _bar_rows(shown, clock.index.to_numpy(np.int64), result.cluster.total_gpus),
+        "roundStart": [round(t) for t in starts.tolist()],
+        "roundEnd": [round(t) for t in ends.tolist()],
+        "bars": _bar_rows(shown, first, last, result.cluster.total_gpus),
         "barCount": len(bars),
         "until": _whole(until),
     }
 
 
-def _bar_rows(bars: Bars, round_numbers: NDArray[np.int64], n_gpus: int) -> list[list[int]]:
-    first = np.searchsorted(round_numbers, bars.first_round)
+def _bar_rows(bars: Bars, first: NDArray[np.int64], last: NDArray[np.int64], n_gpus: int) -> list[list[int]]:
     same_gpu = np.concatenate([[False], np.diff(bars.gpu) == 0])
     since = np.where(same_gpu, np.diff(first, prepend=0), first)
-    table = np.column_stack([since, bars.last_round - bars.first_round + 1, bars.job])
+    table = np.column_stack([since, last - first + 1, bars.job])
     bounds = np.searchsorted(bars.gpu, np.arange(n_gpus + 1))
     return [table[a:b].ravel().tolist() for a, b in pairwise(bounds.tolist())]
 
