@@ -87,25 +87,6 @@ def test_parts_of_a_gpu_are_counted():
     assert (found["n_jobs_sharing"], found["gpu_hours_sharing"], found["gpu_hours_asked_sharing"]) == (2, 9.0, 4.25)
 
 
-def test_every_figure_counts_a_part_of_a_gpu_as_the_part():
-    sharing = jobs(
-        gpu_fraction=[0.25, 1.0, 0.5, 1.0],
-        recorded_start_seconds=[0, 7200, 3600, 9e3],
-        recorded_end_seconds=[3600, 9e3, 7200, 1e4],
-    )
-    found = describe_trace(sharing, capacity={"x": 2, "y": 8})
-    assert found["gpu_hours"] == 0.25 + 4 + 4 + 1.5
-    assert found["least_hours"] == found["gpu_hours"] / 10
-    assert found["demand"] == found["least_hours"] / 2
-    assert found["n_jobs_impossible"] == 0
-    assert {row["gpus"]: row["gpu_hours"] for row in found["sizes"]} == {"1": 0.25, "2": 4, "3-4": 1.5, "5-8": 4}
-    assert {row["partition"]: row["gpu_hours"] for row in found["pools"]} == {"": 4, "y": 4, "x|y": 1.5, "x": 0.25}
-    np.testing.assert_allclose(found["demand_over_time"]["gpus_asked"], [0.25] * 30 + [6.0] * 30)
-    np.testing.assert_allclose(found["demand_over_time"]["gpus_recorded"], [0.25] * 30 + [4.0] * 30)
-    whole = describe_trace(sharing.with_whole_gpus())
-    assert whole["gpu_hours"] == found["gpu_hours"] + found["gpu_hours_sharing"] - found["gpu_hours_asked_sharing"]
-
-
 @pytest.mark.parametrize(("text", "names"), [("", ()), ("a", ("a",)), ("a|b", ("a", "b")), ("a|", ("a",)), ("|", ())])
 def test_names_of_partitions(text, names):
     assert partition_names(text) == names

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from throughputs.trace import Trace, partition_names
 
-__all__ = ["demand_over_time", "gpus_asked", "largest_pools", "pools_of", "sizes_of"]
+__all__ = ["demand_over_time", "largest_pools", "pools_of", "sizes_of"]
 
 _Floats = NDArray[np.float64]
 
@@ -20,16 +20,10 @@ _INTERVALS = 60
 _HOUR = 3600.0
 
 
-def gpus_asked(trace: Trace) -> _Floats:
-    """(N,) GPUs that each job asks for: its scale factor, times the fraction of each GPU where it asks for a part."""
-    return np.asarray(trace.scale_factor * trace.gpu_fraction)
-
-
 def sizes_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
     """Jobs and GPU hours by size, in classes of powers of two: 1 GPU, 2, 3 to 4, 5 to 8, ...
 
-    Each row has ``gpus`` (text), ``jobs`` and ``gpu_hours`` (of the jobs with a known duration). A job that asks for a
-    part of a GPU is one of 1 GPU, and its GPU hours are those of the part, here as in all figures of this module.
+    Each row has ``gpus`` (text), ``jobs`` and ``gpu_hours`` (of the jobs with a known duration).
     """
     if not len(trace):
         return []
@@ -94,14 +88,14 @@ def demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
     if not known.any() or trace.arrival_time[-1] <= trace.arrival_time[0]:
         return None
     edges = np.linspace(trace.arrival_time[0], trace.arrival_time[-1], _INTERVALS + 1)
-    arrival, gpus = trace.arrival_time[known], gpus_asked(trace)
+    arrival, gpus = trace.arrival_time[known], trace.scale_factor[known].astype(np.float64)
     began = ~np.isnan(trace.recorded_end_seconds)
     start, end = trace.recorded_start_seconds[began], trace.recorded_end_seconds[began]
-    recorded = _averages(edges, start, end, gpus[began]) if began.any() else None
+    recorded = _averages(edges, start, end, trace.scale_factor[began].astype(np.float64)) if began.any() else None
     return {
         "interval_s": float(edges[1] - edges[0]),
         "start_s": edges[:-1].tolist(),
-        "gpus_asked": _averages(edges, arrival, arrival + durations[known], gpus[known]).tolist(),
+        "gpus_asked": _averages(edges, arrival, arrival + durations[known], gpus).tolist(),
         "gpus_recorded": None if recorded is None else recorded.tolist(),
     }
 
@@ -124,4 +118,4 @@ def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> _F
 
 def _gpu_hours(trace: Trace, durations: _Floats) -> _Floats:
     """(N,) 0 where the duration is not known."""
-    return np.nan_to_num(durations * gpus_asked(trace), nan=0.0) / _HOUR
+    return np.nan_to_num(durations * trace.scale_factor, nan=0.0) / _HOUR
