@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from allocator import Cluster, explain
+from allocator.explanations.explanation import Explanation
 from allocator.explanations.redecide import EventReplay, can_redecide, comes_out_the_same, decided
 from allocator.explanations.run import FinishedRun
+from allocator.explanations.text import explanation_text
 from tests.explanations.worlds import run_of, trace_of
 
 
@@ -18,6 +20,10 @@ def texts(result: Any, job: int, **when: float) -> list[str]:
     assert moment is not None
     assert moment.redecided
     return [change.text for change in moment.changes]
+
+
+def lines(told: Explanation) -> list[str]:
+    return [line for line in explanation_text(told) if isinstance(line, str)]
 
 
 def says(result: Any, job: int) -> str:
@@ -31,6 +37,20 @@ def test_changes_that_let_a_fraction_run() -> None:
     trace = trace_of([600, 600, 1800, 600], [1, 1, 1, 1], gpu_fraction=[0.5, 0.25, 1.0, 0.3])
     result = run_of(trace, "gpu:2", "fcfs")
     assert texts(result, 3) == ["1 GPU more of gpu", "0.15 of a GPU, as fast for its size", "no job 2 (1 GPU; ran)"]
+
+
+def test_parts_that_are_free_are_told() -> None:
+    trace = trace_of([600, 600, 600, 600, 600], [1, 1, 1, 1, 3], gpu_fraction=[0.5, 0.25, 0.7, 0.7, 1.0])
+    result = run_of(trace, Cluster({"gpu": 5}, {"gpu": 2}), "fcfs")
+    told = explain(result, 4)
+    free = told.waits[0].moment.free["gpu"]  # type: ignore[union-attr]
+    assert (free.gpus, free.servers, free.largest, free.whole, free.parts) == (pytest.approx(2.85), 1, 2, 2, 3)
+    assert free.largest_part == 0.3
+    assert [holder.gpus for holder in told.waits[0].holders] == [0.7, 0.7, 0.5, 0.25]
+    assert "  2.85 of 5 gpu free: 2 whole on 1 server, and parts of 3 GPUs, at most 0.3 of one" in lines(told)
+    assert "gang_does_not_fit" in told.waits[0].reasons
+    shared = run_of(trace_of([9, 9, 9], [1, 1, 1], gpu_fraction=[0.5, 0.25, 0.5]), "gpu:1", "fcfs")
+    assert "  0.25 of 1 gpu free: 0.25 of one GPU that jobs share" in lines(explain(shared, 2))
 
 
 def test_free_in_sum_does_not_let_a_fraction_run() -> None:
