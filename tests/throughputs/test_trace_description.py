@@ -85,6 +85,7 @@ def test_over_time_is_the_sum_over_jobs():
 def test_parts_of_a_gpu_are_counted():
     found = describe_trace(jobs(gpu_fraction=[0.25, 1.0, 0.5, 1.0]))
     assert (found["n_jobs_sharing"], found["gpu_hours_sharing"], found["gpu_hours_asked_sharing"]) == (2, 9.0, 4.25)
+    assert found["n_gangs_sharing"] == 1
 
 
 def test_parts_of_a_gpu_count_alike_in_every_figure():

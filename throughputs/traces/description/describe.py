@@ -47,7 +47,8 @@ def describe_trace(
     None where no duration is known); ``n_users`` and counts by value in ``partitions``; ``n_jobs_recorded``, of which
     the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with
     ``gpu_hours_asked_sharing``, as in all other figures those that they asked for, and ``gpu_hours_sharing``, which
-    they would take, having it whole; and the rows of `demand.sizes_of` in ``sizes``, of `demand.pools_of` in ``pools``,
+    they would take, having it whole; ``n_gangs_sharing`` of them ask for a part of each of several GPUs, which a run
+    refuses; and the rows of `demand.sizes_of` in ``sizes``, of `demand.pools_of` in ``pools``,
     and `demand.demand_over_time`. With `capacity` also
     ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
     None where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and
@@ -103,6 +104,7 @@ def _sharing(trace: Trace, durations: NDArray[np.float64]) -> dict[str, Any]:
     asked = gpu_hours_of(trace, durations)[some]
     return {
         "n_jobs_sharing": int(some.sum()),
+        "n_gangs_sharing": int((some & (trace.scale_factor > 1)).sum()),
         "gpu_hours_sharing": float((asked / trace.gpu_fraction[some]).sum()),
         "gpu_hours_asked_sharing": float(asked.sum()),
     }
