@@ -70,7 +70,7 @@ def merge_rounds(rounds: pd.DataFrame, job_position: NDArray[np.int64]) -> Bars:
     start = rounds["start_time"].to_numpy(np.float64)[row[opens]]
     end = rounds["end_time"].to_numpy(np.float64)[row[closes]]
     bars = Bars(gpu[opens], job[opens], number[opens], number[closes], start, end)
-    return bars.take(np.lexsort((bars.first_round, bars.start, bars.gpu)))
+    return bars.take(np.lexsort((bars.first_round, bars.gpu)))
 
 
 def interval_means(

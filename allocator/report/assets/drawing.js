@@ -5,7 +5,6 @@ const BAND_HEIGHT = 30;
 const GROUP_GAP = 10;
 // Pixels of a GPU below which an accelerator type is shown as a whole until it is opened.
 const THINNEST_ROW = 2;
-const WHOLE_GPU = [[0, 1000]];
 
 // Hues a golden angle apart, so that neighbours in the trace differ; lightness varies too, for the colour-blind.
 const jobColours = [];
@@ -90,8 +89,8 @@ function drawBand(pen, pane, group, paints) {
   });
 }
 
-// The bars of all jobs, or of some alone. Of several within half a pixel the first is drawn. Jobs that share a GPU are
-// stacked in its row. Of a type that is not opened, those of some jobs stand at the foot of its band.
+// The bars of all jobs, or of some alone. Of several within half a pixel the first is drawn. Of a type that is not
+// opened, those of some jobs stand at the foot of its band.
 function drawBars(pen, pane, group, jobs = null) {
   const { run, layout, width, from, to } = pane;
   const row = layout.tall > 4 ? layout.tall - 1 : layout.tall > 2 ? layout.tall - 0.5 : layout.tall;
@@ -99,18 +98,15 @@ function drawBars(pen, pane, group, jobs = null) {
   for (let gpu = 0; gpu < group.count; gpu += 1) {
     const y = group.open ? group.rows + gpu * layout.tall : group.band + BAND_HEIGHT - tall;
     const lane = run.lanes[group.first + gpu];
-    const drawnTo = {};
-    for (let bar = countUpTo(lane.latest, from); bar < lane.from.length && lane.from[bar] < to; bar += 1) {
+    let drawnTo = -1;
+    for (let bar = Math.max(countUpTo(lane.from, from) - 2, 0); bar < lane.from.length && lane.from[bar] < to; bar += 1) {
       if (lane.to[bar] <= from || (jobs && !jobs.has(lane.job[bar]))) continue;
       const x0 = Math.max(pixelAt(pane, lane.from[bar]), LABEL_WIDTH);
       const x1 = Math.min(pixelAt(pane, lane.to[bar]), width);
+      if (x1 - drawnTo < 0.5) continue;
+      drawnTo = x1;
       pen.fillStyle = jobColour(lane.job[bar]);
-      for (const [low, high] of lane.parts?.[bar] ?? WHOLE_GPU) {
-        if (x1 - (drawnTo[low] ?? -1) < 0.5) continue;
-        drawnTo[low] = x1;
-        const wide = Math.max(x1 - x0 - (x1 - x0 > 4 ? 0.7 : 0), jobs ? 1.5 : 0.6);
-        pen.fillRect(x0, y + tall * (1 - high / 1000), wide, (tall * (high - low)) / 1000);
-      }
+      pen.fillRect(x0, y, Math.max(x1 - x0 - (x1 - x0 > 4 ? 0.7 : 0), jobs ? 1.5 : 0.6), tall);
     }
   }
 }

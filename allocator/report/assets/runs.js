@@ -9,7 +9,7 @@ function detailOf(index) {
 }
 
 // Bars of each GPU as columns. They come as [round since the last bar's first, rounds, job, ...]; times follow from the
-// rounds and completions. `latest` is the last end of all bars up to each; `parts` as in `stackOf`.
+// rounds and completions.
 function lanesOf(run) {
   return run.bars.map((flat) => {
     const count = flat.length / 3;
@@ -23,35 +23,7 @@ function lanesOf(run) {
       from[bar] = run.roundStart[first];
       to[bar] = Math.min(known(done) && done > from[bar] ? done : ends, ends, run.until ?? ends);
     }
-    let last = 0;
-    const latest = to.map((end) => (last = Math.max(last, end)));
-    return { from, to, rounds, job, latest, parts: stackOf({ from, to, job }, traceOf(run).gpus) };
-  });
-}
-
-// Of each bar the parts of its GPU that it takes, thousandths as [from, to]; null where all jobs have it whole. Bars
-// keep their parts: the lowest that are free when they begin, in one piece where there is one.
-function stackOf({ from, to, job }, gpus) {
-  if (!job.some((each) => gpus[each] < 1)) return null;
-  let there = [];
-  return Array.from(from, (start, bar) => {
-    there = there.filter(({ end }) => end > start);
-    const taken = there.flatMap(({ parts }) => parts).sort((a, b) => a[0] - b[0]);
-    const free = [];
-    let top = 0;
-    for (const [low, high] of [...taken, [1000, 1000]]) {
-      if (low > top) free.push([top, low]);
-      top = Math.max(top, high);
-    }
-    let need = Math.min(Math.round(1000 * gpus[job[bar]]), 1000);
-    const piece = free.find(([low, high]) => high - low >= need);
-    const parts = [];
-    for (const [low, high] of piece ? [piece] : free) {
-      if (need > 0) parts.push([low, Math.min(high, low + need)]);
-      need -= high - low;
-    }
-    there.push({ end: to[bar], parts });
-    return parts;
+    return { from, to, rounds, job };
   });
 }
 
@@ -64,11 +36,6 @@ function timeOfBars(run, most) {
 const traceOf = (run) => data.traces[run.trace];
 const jobAt = (run) => (view.has("job") ? traceOf(run).id.indexOf(view.get("job")) : -1);
 
-function gpusInWords(count, kind = "") {
-  const name = kind ? `${kind} GPU` : "GPU";
-  return count < 1 ? `${count} of a ${name}` : `${count} ${name}${count === 1 ? "" : "s"}`;
-}
-
 // Where a job is at a time, in words.
 function whereabouts(run, job, seconds) {
   const [arrival, done] = [traceOf(run).arrival[job], run.completion[job]];
@@ -78,10 +45,9 @@ function whereabouts(run, job, seconds) {
   run.capacity.forEach((count, position) => {
     for (let gpu = first; gpu < first + count && run.lanes.length; gpu += 1) {
       const lane = run.lanes[gpu];
-      const earliest = countUpTo(lane.latest, seconds);
-      for (let bar = countUpTo(lane.from, seconds) - 1; bar >= earliest; bar -= 1) {
+      for (let bar = countUpTo(lane.from, seconds) - 1; bar >= 0 && bar > countUpTo(lane.from, seconds) - 3; bar -= 1) {
         if (lane.job[bar] === job && lane.to[bar] > seconds) {
-          gpus += Math.min(traceOf(run).gpus[job], 1);
+          gpus += 1;
           kind = run.accelerators[position];
           break;
         }
@@ -90,7 +56,7 @@ function whereabouts(run, job, seconds) {
     first += count;
   });
   if (!run.lanes.length || (known(run.until) && seconds >= run.until)) return "there";
-  return gpus ? `on ${gpusInWords(gpus, kind)}` : "waiting";
+  return gpus ? `on ${gpus} ${kind} ${gpus === 1 ? "GPU" : "GPUs"}` : "waiting";
 }
 
 // The stretch of time of a job's life in some runs of its trace, with a margin.

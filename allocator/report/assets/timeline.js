@@ -109,7 +109,7 @@ function setUpTimelines() {
     if (!found.length) return;
     const [run, job] = found[0];
     const trace = traceOf(run);
-    const size = gpusInWords(trace.gpus[job]);
+    const size = `${trace.gpus[job]} ${trace.gpus[job] === 1 ? "GPU" : "GPUs"}`;
     const head = make("strong", `Job ${trace.id[job]}`);
     const text = `: ${trace.types[trace.type[job]]}, ${size}, arrived at ${hours(trace.arrival[job])}. `;
     const fates = found.map(([each, at]) => `${each.name}: ${outcome(each, at)}.`).join(" ");
@@ -179,11 +179,8 @@ function setUpTimelines() {
     const slack = (pane.to - pane.from) / (pane.width - LABEL_WIDTH) / 2;
     const lane = run.lanes[gpu];
     const bars = [];
-    const height = 1000 * (1 - (((y - group.rows) / layout.tall) % 1));
-    const earliest = countUpTo(lane.latest, time - slack);
-    for (let bar = countUpTo(lane.from, time + slack) - 1; bar >= earliest && bars.length < 4; bar -= 1) {
-      if (lane.to[bar] <= time - slack) continue;
-      if (lane.parts && !lane.parts[bar].some(([low, high]) => height > low && height <= high)) continue;
+    for (let bar = countUpTo(lane.from, time + slack) - 1; bar >= 0 && bars.length < 4; bar -= 1) {
+      if (lane.to[bar] <= time - slack) break;
       bars.unshift({ from: lane.from[bar], to: lane.to[bar], rounds: lane.rounds[bar], job: lane.job[bar] });
     }
     return { group, time, gpu, bars };
@@ -216,7 +213,7 @@ function setUpTimelines() {
     const lines = bars.flatMap(({ from, to, rounds, job }) => [
       make("strong", `job ${trace.id[job]}`),
       make("div", trace.types[trace.type[job]]),
-      make("div", `${gpusInWords(trace.gpus[job])}; ${hours(from)} to ${hours(to)}, ` +
+      make("div", `${trace.gpus[job]} ${trace.gpus[job] === 1 ? "GPU" : "GPUs"}; ${hours(from)} to ${hours(to)}, ` +
         `${rounds} ${rounds === 1 ? "round" : "rounds"}`),
     ]);
     const idle = bars.length ? "" : ": idle";
