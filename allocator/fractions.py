@@ -29,6 +29,7 @@ __all__ = [
     "SharedGpus",
     "SummedFractions",
     "taken_of",
+    "thousandths_of",
 ]
 
 _Ids = NDArray[np.int64]
@@ -70,7 +71,7 @@ class GpuFractions:
         """
         if not (trace.gpu_fraction < 1).any():
             return None
-        thousandths = np.floor(trace.gpu_fraction * WHOLE + _ROUNDING).astype(np.int64)
+        thousandths = thousandths_of(trace.gpu_fraction)
         if thousandths.min() < 1:
             row = int(thousandths.argmin())
             found, expected = float(trace.gpu_fraction[row]), "at least a thousandth of a GPU"
@@ -96,6 +97,11 @@ class GpuFractions:
             expected = f"1, as {why} (--whole-gpus, or Trace.with_whole_gpus(), lets jobs have their GPUs whole)"
             found = float(self.thousandths[row] / WHOLE)
             raise InputError(self.source, field=f"gpu_fraction of job {row}", found=found, expected=expected)
+
+
+def thousandths_of(fraction: NDArray[np.float64]) -> _Ids:
+    """(N,) of fractions of a GPU, rounded down."""
+    return np.floor(fraction * WHOLE + _ROUNDING).astype(np.int64)
 
 
 def taken_of(gpus: _Ids, thousandths: _Ids | None) -> NDArray[Any]:

@@ -246,7 +246,7 @@ def _moment(run: FinishedRun, job: int, time: float, asker: _Asker) -> Moment:
     shares = np.zeros(len(names)) if decisions is None or number < 0 else decisions.shares_of(number, job, len(names))
     prices = np.full(len(names), np.nan) if decisions is None or number < 0 else decisions.prices[number]
     standing = next((s for s in asker.standings.get(job, ()) if s.clock == time), None)
-    instant = asker.instant(time) if can_redecide(run.policy) and (jobs.rates[job] > 0).any() else None
+    instant = asker.instant(time) if can_redecide(run) and (jobs.rates[job] > 0).any() else None
     same = None if instant is None else comes_out_the_same(run, instant)
     says = None if instant is None or asker.events is None or not same else asker.events.hindrance(instant, job)
     mine = run.rows.take(np.flatnonzero((run.rows.job == job) & (run.rows.start < time)))

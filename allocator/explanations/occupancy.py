@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allocator.explanations.run import FinishedRun
+from allocator.fractions import WHOLE, thousandths_of
 
 __all__ = ["FreeGpus", "FreeTimes", "Holder", "free_at", "free_times", "holders"]
 
@@ -26,13 +27,19 @@ class FreeGpus:
     Attributes
     ----------
     gpus, in_use : free, and in use of the cluster at all (fewer than it has where nodes are down or drained).
-    servers, largest : servers with free GPUs, and most that are free on one of them; None where it is not known.
+    servers, largest : servers with GPUs that are free whole, and most that are on one of them; None where it is not
+        known.
+    whole : GPUs that are free whole; None where it is not known.
+    parts, largest_part : GPUs that jobs share and do not fill, and the most that is free of one of them.
     """
 
     gpus: float
     in_use: int
     servers: int | None = None
     largest: int | None = None
+    whole: int | None = None
+    parts: int = 0
+    largest_part: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Holder:
     """
 
     job: int
-    gpus: int
+    gpus: float
     entity: str
     weight: float
     gpu_hours: dict[str, float]
@@ -121,17 +128,32 @@ def free_at(run: FinishedRun, time: float) -> dict[str, FreeGpus]:
     found = {}
     # which GPUs nodes that are down had is not written down
     placed = not run.ideal and all(rows.places) and bool((in_use == run.cluster.capacity).all())
-    taken = {int(gpu) for places in rows.places for gpu in places.split()} if placed else set()
+    # Of each GPU that anybody has, what is left.
+    left: dict[int, int] = {}
+    for places, part in zip(rows.places, thousandths_of(rows.fraction).tolist(), strict=True) if placed else ():
+        for gpu in map(int, places.split()):
+            left[gpu] = left.get(gpu, WHOLE) - part
     for j, name in enumerate(run.cluster.accelerators):
         first, count = int(run.cluster.first_gpu[j]), int(run.cluster.capacity[j])
         per_server = run.cluster.gpus_per_server[name]
         by_server: dict[int, int] = {}
         for gpu in range(count):
-            if first + gpu not in taken:
+            if first + gpu not in left:
                 by_server[gpu // per_server] = by_server.get(gpu // per_server, 0) + 1
         free = float(_whole(np.array(max(in_use[j] - busy[j], 0.0))))
-        servers = (len(by_server), max(by_server.values(), default=0)) if placed else (None, None)
-        found[name] = FreeGpus(free, int(in_use[j]), *servers)
+        if not placed:
+            found[name] = FreeGpus(free, int(in_use[j]))
+            continue
+        parts = [part for gpu in range(first, first + count) if (part := left.get(gpu, 0)) > 0]
+        found[name] = FreeGpus(
+            free,
+            int(in_use[j]),
+            servers=len(by_server),
+            largest=max(by_server.values(), default=0),
+            whole=sum(by_server.values()),
+            parts=len(parts),
+            largest_part=max(parts, default=0) / WHOLE,
+        )
     return found
 
 
@@ -143,8 +165,8 @@ def holders(run: FinishedRun, job: int, start: float, end: float) -> list[Holder
     seconds = np.minimum(rows.until, end) - np.maximum(rows.start, start)
     hours = np.zeros((len(jobs), len(names)))
     np.add.at(hours, (rows.job, rows.pool), seconds * rows.weighted_gpus / 3600.0)
-    most = np.zeros(len(jobs), dtype=np.int64)
-    np.maximum.at(most, rows.job, rows.gpus)
+    most = np.zeros(len(jobs))
+    np.maximum.at(most, rows.job, rows.gpus * rows.fraction)
     past = run.rows.take(np.flatnonzero(run.rows.start < start))
     had = np.minimum(past.until, start) - past.start
     gpu_hours_before = np.bincount(past.job, had * past.weighted_gpus, len(jobs)) / 3600.0
@@ -155,7 +177,7 @@ def holders(run: FinishedRun, job: int, start: float, end: float) -> list[Holder
     return [
         Holder(
             job=other,
-            gpus=int(most[other]),
+            gpus=float(most[other]),
             entity=str(jobs.entity[other]),
             weight=float(jobs.weight[other]),
             gpu_hours={name: float(h) for name, h in zip(names, hours[other], strict=True) if h > 0},

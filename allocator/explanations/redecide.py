@@ -17,10 +17,12 @@ from allocator.cluster import Cluster
 from allocator.explanations.columns import Rows
 from allocator.explanations.replay import Instant, job_table, settings_of
 from allocator.explanations.run import FinishedRun
+from allocator.fractions import WHOLE, GpuFractions
+from allocator.mechanism.core import DecisionCore
 from allocator.mechanism.rounds import RoundMechanism
-from allocator.protocol.assignment import Assignment
+from allocator.protocol.assignment import Assignment, among_ids
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Hindrance, Need, PlanPolicy, Policy, SharePolicy
+from allocator.protocol.policy import Hindrance, Need, PlanPolicy, SharePolicy
 from throughputs import InputError
 
 __all__ = ["Change", "EventReplay", "can_redecide", "changes_that_help", "comes_out_the_same", "decided"]
@@ -43,8 +45,10 @@ class Change:
 
     Attributes
     ----------
-    kind : "gpus" more of a type, without a "job", with a "gang" of fewer GPUs, allowed on another "type".
-    accelerator, gpus, job : of which type, how many, without whom; "", 0 and -1 where that does not apply.
+    kind : "gpus" more of a type, without a "job", with a "gang" of fewer GPUs, with a smaller "fraction" of one,
+        allowed on another "type".
+    accelerator, gpus, job : of which type, how many (or what part of one), without whom; "", 0 and -1 where that does
+        not apply.
     tried : what was tried before and was not enough: GPUs more.
     text : the whole in words.
     """
@@ -52,18 +56,22 @@ class Change:
     kind: str
     text: str
     accelerator: str = ""
-    gpus: int = 0
+    gpus: float = 0
     job: int = -1
     tried: tuple[int, ...] = ()
 
 
-def can_redecide(policy: Policy | None) -> bool:
+def can_redecide(run: FinishedRun) -> bool:
     """Whether the record of a run tells all that the policy decides from."""
+    policy = run.policy
     if policy is None or policy.needs & _UNKNOWN:
         return False
     if policy.answers == "shares":
         return True
-    return not policy.in_rounds and cast(PlanPolicy, policy).new_memory() is None
+    if Need.PREDICTIONS in policy.needs and run.settings.get("lengths") != "true":
+        return False
+    planner = cast(PlanPolicy, policy)
+    return not planner.in_rounds and (planner.new_memory() is None or planner.memory_at({}) is not None)
 
 
 def decided(
@@ -75,11 +83,9 @@ def decided(
     # a decision notes there which type it gives to whom
     table.current_accelerator = table.current_accelerator.copy()
     active = at.active[at.active != without]
-    state = table.snapshot(active, at.clock, cluster, None, policy.needs, at.running.among(active))
     if policy.answers == "plan":
-        planner = cast(PlanPolicy, policy)
-        steps = planner.plan(state, planner.new_memory()).steps
-        return next((step for step in steps if step.seconds > 0), steps[-1]).assignment.named(active)
+        return _core_at(run, at, cluster, table, active).next(at.clock).assignment
+    state = table.snapshot(active, at.clock, cluster, None, policy.needs, at.running.among(active))
     assert at.mechanism is not None
     sharing = cast(SharePolicy, policy)
     mechanism = RoundMechanism(sharing, cluster, table, settings_of(run).mechanism, int(run.settings.get("seed", 0)))
@@ -90,6 +96,24 @@ def decided(
     if at.asked:
         mechanism.ask(sharing, state, active)
     return mechanism.next(at.clock, at.running.among(active)).assignment
+
+
+def _core_at(run: FinishedRun, at: Instant, cluster: Cluster, table: JobTable, active: _Ints) -> DecisionCore:
+    """What is about to ask a policy that decides at events, with the jobs that ran on the GPUs that they had."""
+    policy = cast(PlanPolicy, run.policy)
+    # A new core begins with nobody's service, and here it is known.
+    known, table.columns = table.columns, {}
+    core = DecisionCore(policy, cluster, table, settings_of(run).mechanism)
+    table.columns = known
+    memory = policy.memory_at(dict(zip(at.running.jobs.tolist(), at.started, strict=True)))
+    state = core.state() | {"active": active}
+    state["executor"] |= {"memory": None if memory is None else memory.state()}
+    # Among more GPUs of a type, those of the types behind it have other ids.
+    shift = (cluster.first_gpu - run.cluster.first_gpu).take(at.running.pool).tolist()
+    there = among_ids(at.running.jobs, active).tolist()
+    gpus = [tuple(gpu + by for gpu in held) for held, by, stays in zip(at.gpus, shift, there, strict=True) if stays]
+    core.resume(state, at.running.among(active), gpus)
+    return core
 
 
 def _copied(state: dict[str, object]) -> dict[str, object]:
@@ -109,7 +133,7 @@ def comes_out_the_same(run: FinishedRun, at: Instant) -> bool:
 def changes_that_help(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     """What would have let the `job` run, one change at a time; each was tried, and it ran."""
     found = [change for j in range(len(run.cluster.accelerators)) for change in _more_gpus(run, at, job, j)]
-    for one in (_smaller_gang, _another_type, _nobody_before):
+    for one in (_smaller_gang, _smaller_fraction, _another_type, _nobody_before):
         found += one(run, at, job)
     return found
 
@@ -123,8 +147,8 @@ def _runs(run: FinishedRun, at: Instant, job: int, **changed: object) -> Assignm
     return rows if job in rows.jobs else None
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count != 1)}"
+def _gpus(count: float) -> str:
+    return f"{count:g} of a GPU" if count < 1 else f"{count:g} GPU{'s' * (count != 1)}"
 
 
 def _more_gpus(run: FinishedRun, at: Instant, job: int, pool: int) -> Iterator[Change]:
@@ -177,6 +201,22 @@ def _smaller_gang(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     return []
 
 
+def _smaller_fraction(run: FinishedRun, at: Instant, job: int) -> list[Change]:
+    """Where GPUs are shared: half of what it asks for of its one GPU, half of that, and so on."""
+    fractions = at.table.fractions
+    if fractions is None or run.jobs.gpus[job] != 1:
+        return []
+    part = int(fractions.thousandths[job])
+    for less in (part >> k for k in range(1, part.bit_length())):
+        table, thousandths = copy(at.table), fractions.thousandths.copy()
+        thousandths[job] = less
+        table.fractions, table.rates = GpuFractions(thousandths, fractions.source), table.rates.copy()
+        table.rates[job] *= less / part
+        if _runs(run, at, job, table=table) is not None:
+            return [Change("fraction", f"{_gpus(less / WHOLE)}, as fast for its size", gpus=less / WHOLE)]
+    return []
+
+
 def _another_type(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     """Types on which it may not run though they have enough GPUs."""
     found: list[Change] = []
@@ -215,11 +255,11 @@ def _nobody_before(run: FinishedRun, at: Instant, job: int) -> list[Change]:
     there = rows.jobs[np.isin(rows.pool, usable)]
     latest = there[np.lexsort((-there, -jobs.arrival[there]))]
     waiting = at.active[~np.isin(at.active, rows.jobs) & (at.active < job)]
-    largest = waiting[np.lexsort((waiting, -jobs.gpus[waiting]))]
+    largest = waiting[np.lexsort((waiting, -(jobs.gpus * jobs.fraction)[waiting]))]
     for other in [*latest[:_EACH].tolist(), *largest[:_EACH].tolist()]:
         if _runs(run, at, job, without=other) is not None:
             what = "ran" if other in there else "waited, too"
-            return [Change("job", f"no job {other} ({_gpus(int(jobs.gpus[other]))}; {what})", job=other)]
+            return [Change("job", f"no job {other} ({_gpus(jobs.gpus_taken(other))}; {what})", job=other)]
     return []
 
 
@@ -239,7 +279,7 @@ class EventReplay:
     @staticmethod
     def can_replay(run: FinishedRun) -> bool:
         """Whether the policy decides at events, and the run tells all that it decides from."""
-        return not run.ideal and isinstance(run.policy, PlanPolicy) and can_redecide(run.policy)
+        return not run.ideal and isinstance(run.policy, PlanPolicy) and can_redecide(run)
 
     def instant(self, clock: float) -> Instant:
         """At `clock` (seconds)."""
@@ -259,13 +299,15 @@ class EventReplay:
         after = rows.take((rows.start <= clock) & (rows.finish > clock))
         active = np.flatnonzero((jobs.arrival <= clock) & (jobs.gone > clock))
         running = table.with_fractions(Assignment(before.job, before.pool, before.gpus, before.partner))
-        return Instant(clock, -1, True, table, active, running, None, np.unique(after.job))
+        gpus = tuple(tuple(map(int, places.split())) for places in before.places)
+        started, ran = tuple(before.start.tolist()), np.unique(after.job)
+        return Instant(clock, -1, True, table, active, running, None, ran, gpus, started)
 
     def hindrance(self, at: Instant, job: int) -> Hindrance | None:
         """What the policy has against the `job` then."""
         run, policy = self._run, self._run.policy
         assert policy is not None
-        state = at.table.snapshot(at.active, at.clock, run.cluster, None, policy.needs, at.running)
+        state = next(_core_at(run, at, run.cluster, copy(at.table), at.active).deciding(at.clock))
         return policy.hindrance(state, int(at.active.searchsorted(job)))
 
 

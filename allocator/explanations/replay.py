@@ -73,6 +73,7 @@ class Instant:
     running : who ran before.
     mechanism : state of the round mechanism before the decision; None in a world of events.
     ran : ids of the jobs that ran from then on, ascending.
+    gpus, started : in a world of events, by row of `running`: ids of the GPUs, and since when it holds them, seconds.
     """
 
     clock: float
@@ -83,6 +84,8 @@ class Instant:
     running: Assignment
     mechanism: dict[str, Any] | None
     ran: _Ints
+    gpus: tuple[tuple[int, ...], ...] = ()
+    started: tuple[float, ...] = ()
 
 
 def job_table(run: FinishedRun) -> JobTable:

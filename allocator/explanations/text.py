@@ -126,7 +126,7 @@ def _holders(wait: Wait) -> Table:
     table.add_column("on", overflow="fold")
     for holder in wait.holders[:_HOLDERS]:
         cells = [str(holder.job), *[holder.entity] * entities, *[f"{holder.weight:g}"] * weights]
-        cells += [str(holder.gpus), f"{holder.total_gpu_hours:,.2f}", "later" if holder.came_later else "before"]
+        cells += [f"{holder.gpus:g}", f"{holder.total_gpu_hours:,.2f}", "later" if holder.came_later else "before"]
         cells += [f"{holder.gpu_hours_before:,.1f}", f"{100 * holder.time_before:.0f} %", ", ".join(holder.gpu_hours)]
         table.add_row(*cells)
     left = wait.holders[_HOLDERS:]
@@ -168,9 +168,16 @@ def _priority(value: float) -> str:
 
 
 def _free(name: str, free: FreeGpus) -> str:
-    servers = free.servers
-    where = "" if not free.gpus or servers is None else f" on {servers} server{'s' * (servers != 1)}"
-    return f"{free.gpus:g} of {free.in_use} {name} free{where}"
+    told = f"{free.gpus:g} of {free.in_use} {name} free"
+    if not free.gpus or free.servers is None:
+        return told
+    on = f"on {free.servers} server{'s' * (free.servers != 1)}"
+    if not free.parts:
+        return f"{told} {on}"
+    whole = f"{free.whole} whole {on}, and " if free.whole else ""
+    most = f"{free.largest_part:g} of one"
+    parts = f"parts of {free.parts} GPUs, at most {most}" if free.parts > 1 else f"{most} GPU that jobs share"
+    return f"{told}: {whole}{parts}"
 
 
 def _balance(moment: Moment) -> str:
@@ -197,7 +204,7 @@ def _jobs(count: int) -> str:
 
 
 def _gpus(count: float) -> str:
-    return f"{count:g} of a GPU" if count < 1 else f"{count} GPU{'s' * (count != 1)}"
+    return f"{count:g} of a GPU" if count < 1 else f"{count:g} GPU{'s' * (count != 1)}"
 
 
 def _hours(seconds: float) -> str:

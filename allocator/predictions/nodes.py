@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.fractions import WHOLE
 from throughputs.errors import InputError
 from throughputs.predict.quality import symmetric_error
 from throughputs.predict.series import forecast
@@ -243,7 +244,7 @@ def known_ahead(used: _Whole, bins: int) -> _Floats:
 
 
 def jobs_that_wait(
-    start: _Floats, end: _Floats, gpus: _Whole, gpus_per_node: int, sleep: NodeSleep
+    start: _Floats, end: _Floats, gpus: _Whole | _Floats, gpus_per_node: int, sleep: NodeSleep
 ) -> NDArray[np.bool_]:
     """(N,) jobs at whose start more nodes are in use than were awake: they wait until nodes have been woken.
 
@@ -257,11 +258,16 @@ def jobs_that_wait(
         return np.zeros(0, dtype=np.bool_)
     times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
     change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
-    held = np.ceil(np.cumsum(change)[which[: len(start)]] / gpus_per_node)
+    held = np.ceil(_exact(np.cumsum(change))[which[: len(start)]] / gpus_per_node)
     at = np.floor(start / sleep.bin_seconds).astype(np.int64)
     inside = (at >= 1) & (at < len(sleep.awake))
     before = sleep.awake[np.clip(at - 1, 0, max(len(sleep.awake) - 1, 0))]
     return np.asarray(inside & (held > before))
+
+
+def _exact(gpus: _Floats) -> _Floats:
+    """Sums of GPUs without what rounding leaves of parts of them."""
+    return np.asarray(np.rint(gpus * WHOLE) / WHOLE)
 
 
 def _means_before(values: _Floats, bins: int) -> _Floats:
@@ -279,14 +285,14 @@ def _windows(values: _Floats, bins: int) -> _Floats:
 
 
 def nodes_in_use(
-    start: _Floats, end: _Floats, gpus: _Whole, gpus_per_node: int, *, bin_seconds: float = 600.0
+    start: _Floats, end: _Floats, gpus: _Whole | _Floats, gpus_per_node: int, *, bin_seconds: float = 600.0
 ) -> _Whole:
     """Most nodes in use in each bin from second 0 to the last end, where jobs are packed on as few as hold their GPUs.
 
     Parameters
     ----------
     start, end : (N,) seconds at which jobs began and ended to hold GPUs.
-    gpus : (N,) how many. gpus_per_node : GPUs of a node.
+    gpus : (N,) how many; a part of one where a job shares it, which counts as such. gpus_per_node : GPUs of a node.
     bin_seconds : length of a bin.
 
     Returns
@@ -312,7 +318,7 @@ def nodes_in_use(
         return np.zeros(0, dtype=np.int64)
     times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
     change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
-    held = np.cumsum(change)
+    held = _exact(np.cumsum(change))
     bins = np.floor(times / bin_seconds).astype(np.int64)
     begins = np.arange(int(bins[-1]) + 1) * bin_seconds
     last = np.searchsorted(times, begins, side="right") - 1

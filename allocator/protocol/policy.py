@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import Flag, auto
 from typing import Any, ClassVar, Literal
 
@@ -211,6 +212,13 @@ class PlanPolicy(Policy):
         """An empty memory for a new run; None for a policy that remembers nothing.
 
         A memory has `state()`, plain data (lists, dicts, numbers, arrays), and `restore(data)`, for checkpoints.
+        """
+        return None
+
+    def memory_at(self, started: Mapping[int, float]) -> Any:  # noqa: ARG002
+        """The memory of a run at an instant, as far as decisions hang on it: jobs that run `started` then (s, by id).
+
+        None for a policy that remembers nothing, or more than can be told afterwards.
         """
         return None
 

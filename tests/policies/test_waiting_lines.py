@@ -162,7 +162,7 @@ def test_who_waits_is_told_why() -> None:
     told = policy.hindrance(state_of([2, 4, 1]), 2)
     assert told is not None
     assert told.reason == "queue_blocked"
-    assert told.text == "place 3 in line; job 0 before it needs 2 GPUs, and lets nobody pass"
+    assert told.text == "place 3 in line; job 1 before it needs 4 GPUs, and lets nobody pass"
     skipping = policy.hindrance(state_of([4, 4]), 1)
     assert skipping is not None
     passing = replace(policy, backfill="skip").hindrance(state_of([4, 4]), 1)  # type: ignore[type-var]

@@ -177,3 +177,10 @@ def test_september_of_venus(public_data) -> None:
     assert figures["utilization_before"] == pytest.approx(0.885, abs=0.001)
     assert figures["utilization_after"] > 0.92
     assert figures["forecast_smape"] < 4
+
+
+def test_parts_of_gpus_count_as_such():
+    """Ten jobs with a tenth of a GPU each fill one node of one GPU; the eleventh needs another."""
+    start, end = np.zeros(11), np.full(11, 900.0)
+    assert nodes_in_use(start[:10], end[:10], np.full(10, 0.1), 1).tolist() == [1, 1]
+    assert nodes_in_use(start, end, np.full(11, 0.1), 1).tolist() == [2, 2]

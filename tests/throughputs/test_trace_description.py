@@ -85,6 +85,31 @@ def test_over_time_is_the_sum_over_jobs():
 def test_parts_of_a_gpu_are_counted():
     found = describe_trace(jobs(gpu_fraction=[0.25, 1.0, 0.5, 1.0]))
     assert (found["n_jobs_sharing"], found["gpu_hours_sharing"], found["gpu_hours_asked_sharing"]) == (2, 9.0, 4.25)
+    assert found["n_gangs_sharing"] == 1
+
+
+def test_parts_of_a_gpu_count_alike_in_every_figure():
+    """A job of 4 GPUs and one of a quarter, an hour each, one after the other."""
+    trace = Trace(
+        ["a", "b", "c"], [4, 1, 1], [1.0] * 3, [0.0, 3600.0, 7200.0], duration=[3600.0, 3600.0, 1.0],
+        gpu_fraction=[1.0, 0.25, 1.0], partition=["x", "y", "x"], recorded_start_seconds=[0.0, 3600.0, np.nan],
+        recorded_end_seconds=[3600.0, 7200.0, np.nan],
+    )  # fmt: skip
+    found = describe_trace(trace, capacity={"x": 4, "y": 1})
+    last = 1 / 3600
+    assert found["gpu_hours"] == pytest.approx(4.25 + last)
+    assert found["least_hours"] == pytest.approx((4.25 + last) / 5)
+    assert [(row["gpus"], row["jobs"], row["gpu_hours"]) for row in found["sizes"]] == [
+        ("less than 1", 1, 0.25),
+        ("1", 1, pytest.approx(last)),
+        ("3-4", 1, 4.0),
+    ]
+    assert {row["partition"]: row["gpu_hours"] for row in found["pools"]} == {"x": pytest.approx(4 + last), "y": 0.25}
+    over_time = found["demand_over_time"]
+    for counted in ("gpus_asked", "gpus_recorded"):
+        np.testing.assert_allclose(over_time[counted], [4.0] * 30 + [0.25] * 30)
+    assert found["gpu_hours_sharing"] == 1.0
+    assert describe_trace(trace.with_whole_gpus())["gpu_hours"] == pytest.approx(5 + last)
 
 
 @pytest.mark.parametrize(("text", "names"), [("", ()), ("a", ("a",)), ("a|b", ("a", "b")), ("a|", ("a",)), ("|", ())])

@@ -108,7 +108,8 @@ def nodes_command(
     if last / bin_seconds > _MOST_BINS:
         expected = f"at least {last / _MOST_BINS:g} s: at most {_MOST_BINS:,} bins up to the end of the last job"
         raise InputError("--bin", found=bin_seconds, expected=expected)
-    used = nodes_in_use(start, end, jobs.scale_factor, gpus_per_node, bin_seconds=bin_seconds)
+    gpus = jobs.scale_factor * jobs.gpu_fraction
+    used = nodes_in_use(start, end, gpus, gpus_per_node, bin_seconds=bin_seconds)
     # After the last submission the log says nothing of what the cluster was asked for.
     used = used[: int(float(jobs.arrival_time.max(initial=0.0)) // bin_seconds) + 1]
     most = int(used.max(initial=0))
@@ -128,7 +129,7 @@ def nodes_command(
     total = most if nodes is None else nodes
     kept = put_to_sleep(used[first:], total, soon[first:], later[first:], chosen, bin_seconds=bin_seconds)
     begin = first * bin_seconds
-    wait = jobs_that_wait(start - begin, end - begin, jobs.scale_factor, gpus_per_node, kept)
+    wait = jobs_that_wait(start - begin, end - begin, gpus, gpus_per_node, kept)
     started = (start >= begin) & (start < len(used) * bin_seconds)
     figures = _figures(kept, int(wait.sum()), int(started.sum()), watts)
     page = None if report is None else render_sleep_page(kept, figures, source=jobs.source, begin=begin)

@@ -68,7 +68,8 @@ class OrderPolicy(PlanPolicy):
         stuck = [i for i in order[:place].tolist() if i not in chosen and able[i].any()]
         if self.strict_queue and stuck and ((free >= gpus[job]) & able[job]).any():
             first = stuck[0]
-            text = f"{behind}; job {labels[first]} before it needs {gpus[first]:g} GPUs, and lets nobody pass"
+            unit = "of a GPU" if gpus[first] < 1 else "GPU" if gpus[first] == 1 else "GPUs"
+            text = f"{behind}; job {labels[first]} before it needs {gpus[first]:g} {unit}, and lets nobody pass"
             return Hindrance("queue_blocked", text)
         return Hindrance("ranked_behind", behind)
 

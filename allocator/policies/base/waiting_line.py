@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar, Literal
@@ -148,6 +148,10 @@ class LinePolicy(PlanPolicy):
     def new_memory(self) -> LineMemory:
         """An empty line."""
         return LineMemory()
+
+    def memory_at(self, started: Mapping[int, float]) -> LineMemory | None:
+        """An empty line, which all who wait join by their keys."""
+        return LineMemory(since=dict(started))
 
     def plan(self, state: ClusterState, memory: LineMemory) -> Plan:
         """Who runs from now on: those who run, and those who start."""
@@ -304,7 +308,7 @@ class LinePolicy(PlanPolicy):
         return started
 
     def hindrance(self, state: ClusterState, job: int) -> Hindrance | None:
-        """Its place in line, and which gang before it lets nobody pass."""
+        """Its place in line, and which gang before it does not start either and lets nobody pass."""
         memory = self.new_memory()
         self._join(state, memory)
         labels, line = state.throughputs.jobs, []
@@ -319,11 +323,17 @@ class LinePolicy(PlanPolicy):
         if not before:
             return None
         behind = f"place {len(before) + 1} in line"
-        first, size = before[0]
+        started = self.plan(state, memory).steps[0].assignment.without(state.running.jobs)
+        starts = set(state.ids.take(started.jobs).tolist())
+        first, size = next(((other, size) for other, size in before if other not in starts), (-1, 0))
+        if first < 0:
+            return Hindrance("ranked_behind", behind)
         room = state.room()
+        for pool, taken in zip(started.pool.tolist(), state.gpus_taken.take(started.jobs).tolist(), strict=True):
+            room.take(pool, taken)
         if self.backfill != "skip" and any(room.take(pool, gpus) for pool in sorted(own)):
             name = labels[int(state.ids.searchsorted(first))]
-            unit = "GPUs" if size >= 1 else "of a GPU"
+            unit = "of a GPU" if size < 1 else "GPU" if size == 1 else "GPUs"
             rule = "lets nobody pass" if self.backfill == "off" else "would be delayed"
             return Hindrance("queue_blocked", f"{behind}; job {name} before it needs {size:g} {unit}, and {rule}")
         return Hindrance("ranked_behind", behind)

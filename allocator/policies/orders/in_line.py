@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from allocator.policies.base.programs import Array
-from allocator.policies.base.waiting_line import LinePolicy
+from allocator.policies.base.waiting_line import LineMemory, LinePolicy
 from allocator.protocol import ClusterState, Need
 from allocator.registry import register
 from throughputs import InputError
@@ -90,6 +91,10 @@ class QuasiShortestServiceFirst(LinePolicy):
         """(N, 2) GPU seconds, then GPUs."""
         gpus = state.gpus_taken.astype(np.float64)
         return np.stack([state.predicted_seconds * gpus, gpus], axis=1)
+
+    def memory_at(self, started: Mapping[int, float]) -> LineMemory | None:
+        """None where jobs stand in line by another key first: who still does is not told."""
+        return None if self.burst_seconds else super().memory_at(started)
 
     def first_key(self, state: ClusterState) -> tuple[Array, float] | None:
         """(N, 1) GPUs."""

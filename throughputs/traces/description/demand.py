@@ -1,4 +1,7 @@
-"""What jobs ask of a cluster: by their size, by the pool that they were submitted to, and over time."""
+"""What jobs ask of a cluster: by their size, by the pool that they were submitted to, and over time.
+
+A job that asks for a part of a GPU counts with that part, everywhere.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from throughputs.trace import Trace, partition_names
 
-__all__ = ["demand_over_time", "largest_pools", "pools_of", "sizes_of"]
+__all__ = ["demand_over_time", "gpu_hours_of", "largest_pools", "pools_of", "sizes_of"]
 
 _Floats = NDArray[np.float64]
 
@@ -21,7 +24,7 @@ _HOUR = 3600.0
 
 
 def sizes_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
-    """Jobs and GPU hours by size, in classes of powers of two: 1 GPU, 2, 3 to 4, 5 to 8, ...
+    """Jobs and GPU hours by size: less than 1 GPU, then in classes of powers of two: 1, 2, 3 to 4, 5 to 8, ...
 
     Each row has ``gpus`` (text), ``jobs`` and ``gpu_hours`` (of the jobs with a known duration).
     """
@@ -29,9 +32,9 @@ def sizes_of(trace: Trace, durations: _Floats) -> list[dict[str, Any]]:
         return []
     largest = int(trace.scale_factor.max())
     ends = [2**i for i in range((largest - 1).bit_length() + 1)]
-    of = np.searchsorted(ends, trace.scale_factor)
-    jobs, hours = np.bincount(of), np.bincount(of, _gpu_hours(trace, durations))
-    names = [str(end) if end < 3 else f"{end // 2 + 1}-{end}" for end in ends]
+    of = np.where(_gpus(trace) < 1, 0, np.searchsorted(ends, trace.scale_factor) + 1)
+    jobs, hours = np.bincount(of), np.bincount(of, gpu_hours_of(trace, durations))
+    names = ["less than 1", *(str(end) if end < 3 else f"{end // 2 + 1}-{end}" for end in ends)][: len(jobs)]
     rows = zip(names, jobs.tolist(), hours.tolist(), strict=True)
     return [{"gpus": name, "jobs": count, "gpu_hours": asked} for name, count, asked in rows if count]
 
@@ -45,7 +48,7 @@ def pools_of(trace: Trace, durations: _Floats, capacity: Mapping[str, int] | Non
     """
     names, of = np.unique(trace.partition.astype(str), return_inverse=True)
     n = len(names)
-    hours = np.bincount(of, _gpu_hours(trace, durations), n)
+    hours = np.bincount(of, gpu_hours_of(trace, durations), n)
     largest = np.zeros(n, dtype=np.int64)
     np.maximum.at(largest, of, trace.scale_factor)
     rows = [
@@ -88,14 +91,14 @@ def demand_over_time(trace: Trace, durations: _Floats) -> dict[str, Any] | None:
     if not known.any() or trace.arrival_time[-1] <= trace.arrival_time[0]:
         return None
     edges = np.linspace(trace.arrival_time[0], trace.arrival_time[-1], _INTERVALS + 1)
-    arrival, gpus = trace.arrival_time[known], trace.scale_factor[known].astype(np.float64)
+    arrival, gpus = trace.arrival_time[known], _gpus(trace)
     began = ~np.isnan(trace.recorded_end_seconds)
     start, end = trace.recorded_start_seconds[began], trace.recorded_end_seconds[began]
-    recorded = _averages(edges, start, end, trace.scale_factor[began].astype(np.float64)) if began.any() else None
+    recorded = _averages(edges, start, end, gpus[began]) if began.any() else None
     return {
         "interval_s": float(edges[1] - edges[0]),
         "start_s": edges[:-1].tolist(),
-        "gpus_asked": _averages(edges, arrival, arrival + durations[known], gpus).tolist(),
+        "gpus_asked": _averages(edges, arrival, arrival + durations[known], gpus[known]).tolist(),
         "gpus_recorded": None if recorded is None else recorded.tolist(),
     }
 
@@ -116,6 +119,11 @@ def _averages(edges: _Floats, start: _Floats, end: _Floats, gpus: _Floats) -> _F
     return averages
 
 
-def _gpu_hours(trace: Trace, durations: _Floats) -> _Floats:
+def _gpus(trace: Trace) -> _Floats:
+    """(N,) GPUs that each job asks for, less than 1 where it shares one."""
+    return np.asarray(trace.scale_factor * trace.gpu_fraction)
+
+
+def gpu_hours_of(trace: Trace, durations: _Floats) -> _Floats:
     """(N,) 0 where the duration is not known."""
-    return np.nan_to_num(durations * trace.scale_factor, nan=0.0) / _HOUR
+    return np.nan_to_num(durations * _gpus(trace), nan=0.0) / _HOUR

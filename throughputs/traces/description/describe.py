@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from throughputs.tables.table import ThroughputTable
 from throughputs.trace import Trace
-from throughputs.traces.description.demand import demand_over_time, largest_pools, pools_of, sizes_of
+from throughputs.traces.description.demand import demand_over_time, gpu_hours_of, largest_pools, pools_of, sizes_of
 
 __all__ = ["describe_trace", "durations_alone"]
 
@@ -45,10 +45,12 @@ def describe_trace(
     ``deadline_quantiles`` by probability (time from arrival to deadline over duration; None without deadlines),
     ``n_jobs_not_profiled``, ``n_jobs_not_runnable``, ``gpu_hours`` and ``duration_quantiles_s`` by probability (both
     None where no duration is known); ``n_users`` and counts by value in ``partitions``; ``n_jobs_recorded``, of which
-    the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with ``gpu_hours_sharing``
-    that they take, having it whole, and ``gpu_hours_asked_sharing``, which they asked for; and the rows of
-    `demand.sizes_of` in ``sizes``, of `demand.pools_of` in ``pools``, and `demand.demand_over_time`. With `capacity`
-    also ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
+    the trace records start and end; ``n_jobs_sharing``, those that ask for a part of a GPU, with
+    ``gpu_hours_asked_sharing``, as in all other figures those that they asked for, and ``gpu_hours_sharing``, which
+    they would take, having it whole; ``n_gangs_sharing`` of them ask for a part of each of several GPUs, which a run
+    refuses; and the rows of `demand.sizes_of` in ``sizes``, of `demand.pools_of` in ``pools``,
+    and `demand.demand_over_time`. With `capacity` also
+    ``cluster_gpus``, ``demand`` (GPU hours over those that the cluster has between the first arrival and the last;
     None where that is no time), ``least_hours`` (GPU hours over GPUs: no schedule is shorter) and
     ``n_jobs_impossible``: those with more GPUs than any type that they may use has.
 
@@ -63,7 +65,7 @@ def describe_trace(
     known = ~np.isnan(durations)
     first, last = (float(trace.arrival_time[0]), float(trace.arrival_time[-1])) if n else (None, None)
     span = last - first if first is not None and last is not None else 0.0
-    gpu_hours = float((durations * trace.scale_factor)[known].sum() / 3600) if known.any() else None
+    gpu_hours = float(gpu_hours_of(trace, durations).sum()) if known.any() else None
     described = {
         "n_jobs": n,
         "first_arrival_s": first,
@@ -99,11 +101,12 @@ def describe_trace(
 def _sharing(trace: Trace, durations: NDArray[np.float64]) -> dict[str, Any]:
     """The jobs that ask for a part of a GPU."""
     some = trace.gpu_fraction < 1
-    hours = np.nan_to_num(durations * trace.scale_factor, nan=0.0)[some] / 3600
+    asked = gpu_hours_of(trace, durations)[some]
     return {
         "n_jobs_sharing": int(some.sum()),
-        "gpu_hours_sharing": float(hours.sum()),
-        "gpu_hours_asked_sharing": float((hours * trace.gpu_fraction[some]).sum()),
+        "n_gangs_sharing": int((some & (trace.scale_factor > 1)).sum()),
+        "gpu_hours_sharing": float((asked / trace.gpu_fraction[some]).sum()),
+        "gpu_hours_asked_sharing": float(asked.sum()),
     }
 
 
