@@ -79,7 +79,10 @@ def test_gpus_of_the_types_behind_keep_their_jobs() -> None:
     trace = trace_of([900, 900, 900, 100], [1, 1, 1, 1], [0, 0, 0, 50], gpu_fraction=[1.0, 0.5, 0.25, 0.5])
     rates = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     result = run_of(trace, "v100:1,k80:1", "fcfs", rates)
-    assert texts(result, 3)[0] == "1 GPU more of v100"
+    told = texts(result, 3)
+    assert told[0] == "1 GPU more of v100"
+    # without the first, the others keep theirs as well
+    assert told[-1] == "no job 0 (1 GPU; ran)"
 
 
 @pytest.mark.parametrize("backfill", ["off", "skip", "easy"])

@@ -99,6 +99,24 @@ def test_answers_with_the_fewest_gangs_early_are_as_good(program: LeaseProgram) 
     assert early_gangs(again.columns) <= early_gangs(best.columns)
 
 
+def test_gangs_alone_are_left_the_most_time() -> None:
+    """A gang of two GPUs and a job of one, each with two deadlines of the same value."""
+    program = LeaseProgram(
+        np.array([2, 1]),
+        np.array([1, 1]),
+        np.array([0, 0, 1, 1]),
+        np.array([2, 4, 2, 4]),
+        np.full(4, 10.0),
+        np.full(5, 4),
+    )
+    asked = demands(program, may_drop=True)
+    best = solve_mixed(asked.mixed, "highs", 0.0, SECONDS)
+    later = asked.fewest_wide(best.columns)
+    assert asked.options[np.flatnonzero(later.cost)].tolist() == [0]
+    found = solve_mixed(later, "highs", 0.0, SECONDS)
+    assert asked.read(found.columns)[0][0] == 1
+
+
 def test_a_program_whose_gangs_do_not_fit_at_first_is_proven() -> None:
     """Of the answers of demands that are equally good, the first has no schedule."""
     drawn = replace(draw_program(400, 90, 112, seed=19), objective="maximize")

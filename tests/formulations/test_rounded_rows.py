@@ -60,6 +60,13 @@ def test_they_are_there_where_units_leave_something_over() -> None:
     assert rounded_rows(write_out(shared, [Total(np.ones(10))])) is None
 
 
+def test_there_are_none_of_units_that_few_numbers_have_nor_of_columns_below_0() -> None:
+    """Of 2, 3, 5 and 7 GPUs none but 2 itself is even."""
+    assert rounded_rows(written(program(0, 2, (9,), (2, 3, 5, 7)))) is None
+    stated = written(program(0, 2, (7,), (1, 2, 4, 8)))
+    assert rounded_rows(replace(stated, least=np.full_like(stated.least, -1.0))) is None
+
+
 @pytest.mark.parametrize("capacity", [(47, 31), (46, 29, 23), (95,)])
 @pytest.mark.parametrize("decimals", [None, 2])
 def test_a_search_with_them_ends_at_the_same_optimum(

@@ -44,3 +44,12 @@ def test_ids_and_pools_are_from_zero() -> None:
         Assignment.of([0], [0], [0]).check(np.array([8]), "test")
     with pytest.raises(InputError, match=r"\[0, 9\] GPUs"):
         Assignment.of([0, 1], [1, 1], [4, 5]).check(np.array([8, 8]), "test")
+
+
+def test_positions_have_the_names_of_the_ids_that_are_asked_for() -> None:
+    ids = np.array([3, 7, 9])
+    rows = Assignment.of([7, 9], [0, 1], [1, 2])
+    positions = rows.numbered(np.array([1, 2]), ids)
+    assert positions.jobs.tolist() == [1, 2]
+    assert positions.named(ids) is rows
+    assert positions.named(np.array([2, 4, 6])).jobs.tolist() == [4, 6]

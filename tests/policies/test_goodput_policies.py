@@ -75,6 +75,23 @@ def test_a_seed_decides_between_choices_of_equal_cost_and_no_others() -> None:
         allocator.get_policy("sia", tie_seed=-1)
 
 
+def test_a_seed_leaves_a_choice_that_is_better_by_one_step_of_the_costs() -> None:
+    ways = Configurations([0, 0], [0, 1], [1, 1], [1.0, 1.03], pools=["a", "b"])
+    state = state_of(ways, {"a": 1, "b": 1})
+    for seed in range(8):
+        assert chosen(allocator.get_policy("sia", rounded=True, tie_seed=seed), state) == {0: (1, 1)}
+
+
+def test_a_seed_decides_anew_at_every_time() -> None:
+    ways = Configurations([0, 0], [0, 1], [1, 1], [1.0, 1.0], pools=["a", "b"])
+    policy, types = allocator.get_policy("sia", rounded=True, tie_seed=0), set()
+    for clock in range(0, 720, 60):
+        state = state_of(ways, {"a": 1, "b": 1})
+        state.clock = float(clock)
+        types.add(chosen(policy, state)[0][0])
+    assert types == {0, 1}
+
+
 def test_who_has_just_started_is_not_restarted_for_little() -> None:
     ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
     running = Assignment.of([0], [0], [1])

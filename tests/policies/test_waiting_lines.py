@@ -102,9 +102,23 @@ def test_a_gang_that_waits_for_two_pools_lets_nobody_pass_there() -> None:
     assert times(jobs, "fcfs", "a:2,b:2", partition=partition) == [(0, 10), (0, 20), (10, 15), (15, 16), (10, 11)]
 
 
-@pytest.mark.parametrize(("backfill", "starts"), [("off", []), ("skip", [2])])
-def test_behind_one_who_finds_no_room_nobody_looks_for_any(backfill: str, starts: list[int]) -> None:
-    """A job that comes to stand behind a gang without room changes nothing, unless it may pass."""
+def test_who_may_use_two_pools_does_not_pass_on_the_one_where_a_gang_waits() -> None:
+    jobs = [(0.0, 1, 10.0), (0.0, 1, 20.0), (1.0, 2, 5.0), (2.0, 1, 1.0)]
+    partition = ["a", "b", "a", ""]
+    assert times(jobs, "fcfs", "a:2,b:1", partition=partition) == [(0, 10), (0, 20), (10, 15), (15, 16)]
+
+
+@pytest.mark.parametrize(
+    ("backfill", "fractions", "starts", "looks"),
+    [("off", False, [], [2]), ("skip", False, [2], [2, 3]), ("off", True, [], [2, 3])],
+)
+def test_behind_one_who_finds_no_room_nobody_looks_for_any(
+    backfill: str, fractions: bool, starts: list[int], looks: list[int]
+) -> None:
+    """A job that comes to stand behind a gang without room changes nothing, unless it may pass.
+
+    Where GPUs are shared, what runs may have been moved together since, so that the gang itself may find room.
+    """
     policy, asked = get_policy("fcfs", backfill=backfill), list[int]()
     memory = policy.new_memory()
 
@@ -116,12 +130,14 @@ def test_behind_one_who_finds_no_room_nobody_looks_for_any(backfill: str, starts
         matrix = ThroughputMatrix(np.ones((jobs, 1)), list(range(jobs)), ["v"], scale_factors=[1, 2, 1][:jobs])
         running = Assignment.of([0], [0], [1])
         state = ClusterState(Cluster({"v": 2}), matrix, steps_remaining=np.full(jobs, 9.0), running=running)
+        if fractions:
+            state.gpu_thousandths = np.full(jobs, 1000)
         state.room_source = room
         return policy.plan(state, memory).steps[0].assignment.jobs[1:].tolist()
 
     assert who_starts(2) == []
     assert who_starts(3) == starts
-    assert asked == [2, *[3 for _ in starts]]
+    assert asked == looks
 
 
 def test_a_job_that_runs_is_left_alone() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.predictions import PUBLISHED_SLEEP, SleepSettings, nodes_in_use, put_to_sleep, use_ahead
+from allocator.predictions.nodes import NodeSleep, jobs_that_wait
 from throughputs import InputError
 
 TOTAL = 12
@@ -184,3 +185,12 @@ def test_parts_of_gpus_count_as_such():
     start, end = np.zeros(11), np.full(11, 900.0)
     assert nodes_in_use(start[:10], end[:10], np.full(10, 0.1), 1).tolist() == [1, 1]
     assert nodes_in_use(start, end, np.full(11, 0.1), 1).tolist() == [2, 2]
+
+
+def test_parts_that_fill_a_node_wait_for_no_other():
+    """0.05, 0.55, 0.3 and 0.1 of a GPU, which rounding makes more than 1."""
+    parts, one = np.array([0.05, 0.55, 0.3, 0.1]), np.ones(4, dtype=np.int64)
+    sleep = NodeSleep(one, one, 2, np.ones(4), 1, 600.0)
+    start, end = np.full(4, 700.0), np.full(4, 900.0)
+    assert not jobs_that_wait(start, end, parts, 1, sleep).any()
+    assert jobs_that_wait(start, end, 2 * parts, 1, sleep).all()
