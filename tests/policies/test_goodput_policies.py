@@ -69,8 +69,8 @@ def test_a_seed_decides_between_choices_of_equal_cost_and_no_others() -> None:
     assert {plan[1] for plan in plans} == {(0, 1)}
     assert plans == [chosen(policy, state) for policy in policies]
     assert {policy.allocate(state).objective for policy in policies} == {1.0 + 0.33}
-    # costs that are not rounded have no ties to break
-    assert chosen(allocator.get_policy("sia", tie_seed=3), state) == chosen(allocator.get_policy("sia"), state)
+    with pytest.raises(InputError, match="field 'tie_seed': found 3, expected none unless costs are rounded"):
+        allocator.get_policy("sia", tie_seed=3)
     with pytest.raises(InputError, match="field 'tie_seed': found -1, expected a whole number of at least 0"):
         allocator.get_policy("sia", tie_seed=-1)
 

@@ -9,6 +9,8 @@ import pytest
 
 from allocator import Cluster, get_policy, simulate
 from allocator.presets import preset
+from allocator.protocol.goodput.ledger import GoodputLedger
+from allocator.protocol.goodput.rules import GoodputRules
 from allocator.sweep import Sweep, run
 from tests.simulator.goodput_worlds import StopAt
 from throughputs import Trace, gavel_trace
@@ -91,3 +93,14 @@ def test_a_sweep_of_jobs_that_keep_coming_has_jobs_with_goodput(tmp_path: Path) 
 def test_other_jobs_than_before_are_named() -> None:
     with pytest.raises(InputError, match="the same jobs as before"):
         simulate(drawn(3), SMALL, get_policy("sia"), EMBEDDED, window=WINDOW, extend=lambda n: gavel_trace(n, 60.0))
+
+
+def test_every_array_of_a_ledger_has_rows_for_those_who_come_later() -> None:
+    def ledger(n: int) -> GoodputLedger:
+        jobs, categories = list(EMBEDDED.models.values())[:1] * n, np.full(n, "adaptive", dtype=object)
+        return GoodputLedger(jobs, np.full(n, 128.0), np.ones(n, dtype=np.int64), categories, SMALL, GoodputRules())
+
+    grown, long = ledger(5), ledger(12)
+    grown.append(ledger(7))
+    arrays = {name: value.shape for name, value in vars(long).items() if isinstance(value, np.ndarray)}
+    assert {name: getattr(grown, name).shape for name in arrays} == arrays

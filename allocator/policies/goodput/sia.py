@@ -40,7 +40,7 @@ class Sia(SelectionPolicy):
     penalty : l, what a job without GPUs costs. Above 1, any GPUs are better than none.
     rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
     tie_seed : with rounded costs, of types with the same least cost of all jobs those that a generator with this seed
-        draws; None: those that the solver finds, typically the first.
+        draws, anew for every second; None: those that the solver finds, typically the first.
     keeps_starting : jobs that still start keep what they have.
     solver : "auto", "highs" or "cbc".
     """
@@ -62,6 +62,7 @@ class Sia(SelectionPolicy):
             ),
             ("penalty", 0 < self.penalty < np.inf, "above 0"),
             ("tie_seed", self.tie_seed is None or self.tie_seed >= 0, "a whole number of at least 0, or none"),
+            ("tie_seed", self.tie_seed is None or self.rounded, "none unless costs are rounded (rounded=true)"),
         ):
             if not good:
                 raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
@@ -90,7 +91,7 @@ class Sia(SelectionPolicy):
 
     def _ties(self, state: ClusterState, ways: Configurations) -> Array | float:
         """(C,) parts of a step, equal for columns of one job and type, of which the fewest GPUs are taken then."""
-        if self.tie_seed is None or not self.rounded:
+        if self.tie_seed is None:
             return 0.0
         draws = np.random.default_rng([self.tie_seed, int(state.clock)]).random((ways.n_jobs, len(ways.pools)))
         return np.asarray(draws[ways.job, ways.pool] * (0.5 / max(ways.n_jobs, 1)))

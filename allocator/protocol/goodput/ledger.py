@@ -43,11 +43,13 @@ _PARAMETERS = 7
 _NO_LIMIT = 1 << 31
 
 _LEARNT = ("square", "variance", "profiled", "parameters", "epoch")
+"""Arrays with a row for each job of what was learnt."""
+
 _BY_JOB = (
     *("batch_size", "scale_factor", "fixed", "gang", "_at_most_asked_for", "_unit", "_first", "_most"),
     *("initial", "_top", *_LEARNT),
 )
-"""Arrays with a row for each job: what was submitted, and what was learnt."""
+"""All arrays with a row for each job, also of what was submitted."""
 
 
 class GoodputLedger:
