@@ -249,7 +249,7 @@ def test_on_the_command_line(files: list[str]) -> None:
         (("--steps", "1"), "neither"),
         (("--steps", "1", "--within", "5", "--deadline", "9"), "both"),
         (("--steps", "1", "--deadline", "1000"), "a time after now"),
-        (("--steps", "0", "--within", "5"), "total_steps"),
+        (("--steps", "0", "--within", "5"), "--steps"),
     ):
         refused = run(*arguments)
         assert isinstance(refused.exception, InputError)

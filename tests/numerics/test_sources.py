@@ -23,6 +23,7 @@ ALLOWED = {
     "formulations/columns/written.py": "sparse matrices",
     "formulations/goodput/pollux_nodes.py": "sparse matrices",
     "formulations/published/packed_makespan.py": "sparse matrices",
+    "formulations/reference/cbc.py": "a sparse matrix",
     "allocator/report/svg.py": "pixels of a picture",
     "formulations/core/objectives.py": "statements in cvxpy",
 }

@@ -129,7 +129,7 @@ def test_what_a_restart_leaves_of_goodput(stated: float | None, of_world: float,
     ages = np.array([expected - 1.0, expected, 1000.0, 1000.0])
     memory = Restarts()
     memory.times = {0: -1, 1: -1, 2: 0, 3: 2}
-    policy = Told(stated, (1.0,) * 4)
+    policy = Told(stated, x=(1.0,) * 4)
     policy.plan(state_of(ways, {"pool 0": 4}, elapsed_seconds=ages, restart_seconds=of_world), memory)
     ((_, _, kept),) = policy.told
     whole, some = 1000.0 / (1000.0 + expected), (1000.0 - 2 * expected) / (1000.0 + expected)
