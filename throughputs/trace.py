@@ -273,7 +273,7 @@ class Trace:
                 some & ~(np.isfinite(deadline) & (deadline >= self.arrival_time)),
                 "seconds, not before the arrival: a time on the clock",
             ),
-            (~np.isnan(first) & (first != deadline), "the first of its deadline_options"),
+            (~np.isnan(first) & (first != deadline), "the first of its deadline_options, or nothing"),
         ):
             if bad.any():
                 row = int(np.argmax(bad))
