@@ -10,8 +10,21 @@ from allocator.presets.preset import Comparison, Preset
 
 __all__ = ["SIA"]
 
-# Gavel's policies have rounds of six minutes.
-_ROUNDS: Mapping[str, Any] = {"round_seconds": 360.0, "decide_every_seconds": None, "restart_delays": True}
+# Gavel's policies have rounds of six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
+_ROUNDS: Mapping[str, Any] = {
+    "round_seconds": 360.0,
+    "decide_every_seconds": 360.0,
+    "slot_seconds": 360.0,
+    "goodput_in_rounds": "trained",
+    "restart_delays": True,
+    "placement": "in_order",
+    "priority": "time_fraction",
+    "time_counted": "since_arrival",
+    "share_decimals": 5,
+    "tie_breaks": ("share",),
+    "shuffle_accelerators": False,
+    "idle_fill": "queue_order",
+}
 
 SIA = Preset(
     "sia",
@@ -42,6 +55,7 @@ SIA = Preset(
         "finish_time_fairness_perf": _ROUNDS,
     },
     policy_settings={
+        "finish_time_fairness_perf": {"choice": "published"},
         "sia": {
             "rounded": True,
             "restart_seconds": 30.0,

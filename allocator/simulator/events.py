@@ -218,8 +218,11 @@ class EventExecution:
         seconds = left / speed if n_running == len(speed) else quotient(left, speed, np.inf)
         finish = self._through_at(stretch, begin + seconds)
         first = float(finish[finish.argmin()])
-        horizon = self._horizon(decision)
-        end = max(min(self._end(first, finish, jobs, horizon), self._pace.next_change(stretch, done)), clock)
+        if decision.interruptible:
+            horizon = self._horizon(decision)
+            end = max(min(self._end(first, finish, jobs, horizon), self._pace.next_change(stretch, done)), clock)
+        else:
+            end = clock + decision.seconds
         if end == np.inf:
             self._note_standstill(end, trouble=True)
             return
@@ -242,7 +245,9 @@ class EventExecution:
             through = (early | (finish <= end)).nonzero()[0]
             steps[through] = left[through]
         table.steps_done[at] = done + steps
-        if decision.shares is None and world.core.keeps_service:
+        if not decision.interruptible:
+            world.core.record(decision, np.full(len(jobs), end - clock))
+        elif decision.shares is None and world.core.keeps_service:
             until = np.minimum(finish, end) if first <= end else end
             served = _earlier(begin, clock) if self._starts_are_service else begin
             world.core.record_service(decision.assignment, at, seconds_between(served, until))

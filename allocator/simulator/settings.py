@@ -19,13 +19,14 @@ _CHOICES = {
     "overhead": ("off", "starts", "running", "active"),
     "overhead_delays_end": ("always", "restarts"),
     "gang_rates": ("table", "duration"),
-    "goodput_knowledge": ("grown", "true"),
+    "goodput_knowledge": ("grown", "profiled", "true"),
     "goodput_batch_size": ("tuned", "submitted"),
     "goodput_columns": ("powers", "all"),
     "goodput_counts": ("progress", "iterations"),
     "goodput_values": ("model", "sia"),
     "goodput_fit": ("least_loss", "pollux", "sia"),
     "goodput_work": ("training", "samples"),
+    "goodput_in_rounds": ("mean", "trained"),
     "epoch_ends": ("exact", "second"),
 }
 
@@ -142,6 +143,10 @@ class SimulatorSettings:
     goodput_work : when a job with goodput is through: "training": when it is trained; "samples": after the samples that
         its trace asks for, its steps times its batch size, however large its batches are and whatever they are worth,
         or when it is trained, if that comes first.
+    goodput_in_rounds : how jobs with goodput train under policies in rounds, with the GPUs and the batch size that they
+        asked for: "mean": at the mean throughput on packed nodes; "trained": as under policies at events, epoch by
+        epoch, on the nodes where they are. Then policies reckon with steps as they were measured, time received is
+        whole rounds, a start is busy first, and with slot_grid rounds begin with the slots.
     epoch_ends : when jobs with goodput begin another epoch, with another batch size: "exact": then, which is an event;
         "second": at a whole second, unnoticed until the next event.
 
@@ -195,7 +200,7 @@ class SimulatorSettings:
     restart_keeps_shape: bool = False
     starts_count_as_service: bool = False
     slot_origin_seconds: float | None = None
-    goodput_knowledge: Literal["grown", "true"] = "grown"
+    goodput_knowledge: Literal["grown", "profiled", "true"] = "grown"
     goodput_batch_size: Literal["tuned", "submitted"] = "tuned"
     goodput_columns: Literal["powers", "all"] = "powers"
     goodput_projection: bool = True
@@ -207,6 +212,7 @@ class SimulatorSettings:
     goodput_fit: Literal["least_loss", "pollux", "sia"] = "least_loss"
     goodput_slowdown: tuple[tuple[str, float], ...] = ()
     goodput_work: Literal["training", "samples"] = "training"
+    goodput_in_rounds: Literal["mean", "trained"] = "mean"
     epoch_ends: Literal["exact", "second"] = "exact"
 
     @property

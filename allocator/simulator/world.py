@@ -5,7 +5,8 @@
 
 A wake-up is the end of the step that the core announced, an arrival, a completion or a change of prices. How time
 passes in a step is known by two executions: whole rounds (`allocator.simulator.rounds`), in which jobs come and go at
-the ends only, and stretches from event to event (`allocator.simulator.events`).
+the ends only, and stretches from event to event (`allocator.simulator.events`). A round of jobs that train epoch by
+epoch is a stretch that nothing cuts short.
 """
 
 from __future__ import annotations
@@ -140,15 +141,18 @@ class World:
             self._events.wait(decision)
         elif self.arrivals.next_time < np.inf:
             arrival = self.arrivals.next_time
-            self.clock = self._events.seen_at(arrival) if decision.interruptible else arrival
+            self.clock = self._events.seen_at(arrival) if self._in_stretches(decision) else arrival
         elif len(self.core.active):
             yield from self._run_out()
         else:
             return False
         return True
 
+    def _in_stretches(self, decision: Decision) -> bool:
+        return decision.interruptible or self.jobs.goodput is not None
+
     def _carry_out(self, decision: Decision) -> None:
-        (self._events if decision.interruptible else self._rounds).run(decision)
+        (self._events if self._in_stretches(decision) else self._rounds).run(decision)
 
     def _ask(self, waive_interval: bool = False) -> Generator[ClusterState, None, Decision]:
         calls = self.core.policy_calls

@@ -75,6 +75,31 @@ def test_a_seed_decides_between_choices_of_equal_cost_and_no_others() -> None:
         allocator.get_policy("sia", tie_seed=-1)
 
 
+def test_types_that_are_named_are_taken_first_at_equal_cost_and_at_no_other() -> None:
+    """Three types are worth the same to the first job; the second is better on the last, the third held to one."""
+    ways = Configurations(
+        [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], [1] * 6, [1.0, 1.0, 1.0, 1.0, 1.0, 9.0], pools=["a", "b", "c"]
+    )
+    for capacity, order, expected in (
+        ((2, 2, 2), ("b", "c"), 1),
+        ((2, 2, 2), ("c", "b"), 2),
+        ((2, 2, 1), ("c", "b"), 1),
+        ((2, 2, 2), ("x", "y"), 0),
+        ((2, 0, 1), ("c", "b"), 0),
+    ):
+        policy = allocator.get_policy("sia", rounded=True, tie_types=order)
+        state = state_of(ways, dict(zip("abc", capacity, strict=True)))
+        assert chosen(policy, state) == {0: (expected, 1), 1: (2, 1)}
+        assert policy.allocate(state).objective == 1.0 + 0.33
+    for settings, expected_text in (
+        ({"tie_types": ("a",)}, "none unless costs are rounded"),
+        ({"tie_types": ("a",), "rounded": True, "tie_seed": 1}, "none beside a tie_seed"),
+        ({"tie_types": ("a", "a"), "rounded": True}, "each type once"),
+    ):
+        with pytest.raises(InputError, match=f"field 'tie_types'.*{expected_text}"):
+            allocator.get_policy("sia", **settings)
+
+
 def test_a_seed_leaves_a_choice_that_is_better_by_one_step_of_the_costs() -> None:
     ways = Configurations([0, 0], [0, 1], [1, 1], [1.0, 1.03], pools=["a", "b"])
     state = state_of(ways, {"a": 1, "b": 1})

@@ -115,7 +115,7 @@ def test_goodput_of_the_tables_is_that_of_the_model_of_pipelines(folder: Path, m
         assert 96.0 / training.step_time(kind, shape, 48.0)[0] == pytest.approx(rate, rel=1e-9)
         square, variance = training.statistics(96.0, 0)
         efficiency = (variance / square + 1.0) / (variance / square + 8.0)
-        assert training.worth(96.0, square, variance) == pytest.approx(8.0 * efficiency, rel=1e-9)
+        assert training.worth_in(96.0, 0) == pytest.approx(8.0 * efficiency, rel=1e-9)
 
 
 def test_a_copy_on_other_nodes_than_measured_takes_as_long(folder: Path) -> None:

@@ -165,6 +165,30 @@ def test_averages_of_80_jobs_are_those_of_the_record(
 
 
 @pytest.mark.exhaustive
+def test_under_the_sum_of_throughputs_all_but_a_few_jobs_end_in_the_second_of_the_record(
+    folder: Any, trainings: Trainings, reference_data: Any
+) -> None:
+    """Rounds of six minutes, placement, starts, epochs and accounting are those of the public code."""
+    case = ("max_sum_throughput_perf", "gavel_mst_r10w1", THREE_TYPES, folder, trainings, reference_data)
+    average, last, gpus, equal = beside_record(*case)
+    assert equal >= 73
+    assert (average, last, gpus) == pytest.approx((1.0, 1.0, 1.0), abs=0.004)
+
+
+@pytest.mark.exhaustive
+def test_on_three_types_jobs_that_begin_where_those_of_the_record_do_end_with_them(
+    folder: Any, trainings: Trainings, reference_data: Any
+) -> None:
+    """Of types with the same cost the public code's solver takes them in this order as long as the cluster is empty."""
+    case = ("sia", "sia_r10w1", THREE_TYPES, folder, trainings, reference_data)
+    average, last, gpus, equal = beside_record(*case, tie_types=("rtx", "aws", "dgx-ext"))
+    assert 0.99 < average < 1.01
+    assert 0.93 < last < 1.07
+    assert 0.94 < gpus < 1.06
+    assert equal >= 20
+
+
+@pytest.mark.exhaustive
 def test_columns_valued_as_in_the_simulator_of_sia_bring_the_run_on_one_type_closer(
     folder: Any, trainings: Trainings, reference_data: Any
 ) -> None:

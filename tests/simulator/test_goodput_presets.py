@@ -158,6 +158,9 @@ def test_gavel_has_rounds_of_six_minutes_beside_sia() -> None:
         chosen = preset("sia").in_run(policy, T4)
         assert chosen.mechanism.round_seconds == 360.0
         assert chosen.simulator.restart_delays
+        assert chosen.simulator.goodput_in_rounds == "trained"
+        assert (chosen.simulator.slot_seconds, chosen.mechanism.decide_every_seconds) == (360.0, 360.0)
+        assert (chosen.mechanism.time_counted, chosen.mechanism.share_decimals) == ("since_arrival", 5)
 
 
 def test_starts_count_as_service_with_pollux_alone() -> None:

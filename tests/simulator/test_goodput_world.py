@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,9 @@ import allocator
 from allocator import InputError
 from allocator.presets import preset
 from allocator.protocol import Assignment, Plan, PlanPolicy
-from allocator.protocol.goodput.ledger import GoodputLedger
-from allocator.protocol.goodput.rules import GoodputRules, numbers_of_gpus
 from allocator.protocol.policy import Need
 from tests.simulator.goodput_worlds import StopAt, jobs, profile, trainings
-from throughputs.goodput.trainings import Training, read_trainings
+from throughputs.goodput.trainings import read_trainings
 from throughputs.goodput.trainings.jobs import training_jobs
 
 FREE = preset("default").replace(restart_penalty_seconds=0.0)
@@ -146,23 +143,6 @@ def test_epochs_end_in_whole_seconds_where_the_published_worlds_have_that() -> N
 def test_slots_begin_at_the_origin() -> None:
     result = run(OnGpus(1), jobs(10.0), settings=preset("sia"))
     assert result.jobs["start_time"][0] == 60.0
-
-
-def test_in_rounds_jobs_run_as_they_asked_to() -> None:
-    models = trainings(net=profile(noise=(1e-9,) * 2))
-    policy = allocator.get_policy("max_min_fairness_perf")
-    result = run(policy, jobs(0.0, gpus=2), models)
-    assert result.jobs["jct"][0] == pytest.approx(1000 * 0.08, rel=1e-6)
-
-
-@pytest.mark.parametrize("batch", [16, 64, 256])
-def test_in_rounds_the_steps_of_a_training_are_those_of_its_epochs(batch: int) -> None:
-    """A batch is worth less in the first of four epochs than in the last: alone a job takes as long as at events."""
-    models = trainings(net=profile(noise=(50.0, 200.0, 800.0, 3000.0), sync=0.05))
-    trace = jobs(0.0, model=f"net (batch size {batch})", gpus=2, category="rigid")
-    at_events = run(OnGpus(2), trace, models)
-    in_rounds = run(allocator.get_policy("max_min_fairness_perf"), trace, models)
-    assert in_rounds.jobs["jct"][0] == pytest.approx(at_events.jobs["jct"][0], rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["sia", "optimus", "pollux"])
@@ -336,162 +316,6 @@ def test_the_world_of_pollux() -> None:
         run(policy, trace, trainings(**{model: profile()}), settings=preset("pollux"))
         assert [(clock, ran) for clock, ran, _ in policy.watched] == [(0.0, [0.0]), (60.0, [60.0])]
         assert set(policy.seen[1][1][0]) == expected
-
-
-def ledger_of(training: Training, cluster=None, *, batch=16, gpus=1, category="adaptive", **rules) -> GoodputLedger:
-    """Of one job."""
-    cluster = allocator.Cluster({"gpu": 32}, gpus_per_server={"gpu": 4}) if cluster is None else cluster
-    categories = np.array([category], dtype=object)
-    return GoodputLedger(
-        [training], np.array([float(batch)]), np.array([gpus]), categories, cluster, GoodputRules(**rules)
-    )
-
-
-def tell(ledger: GoodputLedger, pool: int, shape: tuple[int, ...], size: float) -> None:
-    """The job has run so in its first epoch."""
-    training = ledger.trainings[0]
-    step, sync = training.step_time(ledger.pools[pool], shape, size)
-    ledger.observe(0, pool, len(shape), sum(shape), size, step, sync)
-    ledger.observe_gradients(0, *training.statistics(16, 0))
-
-
-def columns(ledger: GoodputLedger) -> dict[tuple[int, int], float]:
-    ways = ledger.configurations(np.array([0]), ["job"])
-    return {(p, g): r for p, g, r in zip(ways.pool.tolist(), ways.gpus.tolist(), ways.rate.tolist(), strict=True)}
-
-
-def test_columns_may_be_valued_as_in_the_simulator_of_sia() -> None:
-    """Batches up to the one asked for, or the least that so many GPUs allow, and nodes of the type that was run on."""
-    training = trainings(net=profile(gpu=1.0, fast=3.0, sync=0.1)).find("net")
-    cluster = allocator.Cluster({"gpu": 16, "fast": 16}, gpus_per_server={"gpu": 4, "fast": 8})
-    known = {}
-    for values in ("model", "sia"):
-        ledger = ledger_of(training, cluster, batch=32, values=values)
-        for shape in ((1,), (2,), (4,), (4, 4), (4, 4, 4, 4)):
-            for size in (4.0, 16.0, 64.0):
-                tell(ledger, 0, shape, size)
-        known[values] = columns(ledger)
-    asked, free = known["sia"], known["model"]
-    # 32 samples in two micro-batches, 32 on four GPUs, and four samples on each of 8 and of 16 GPUs
-    for gpus, batch, seconds in ((1, 32, 0.32), (4, 32, 0.08 + 0.1), (8, 32, 0.04 + 0.2), (16, 64, 0.04 + 0.2)):
-        assert asked[0, gpus] == pytest.approx(batch / 16 / seconds, rel=0.05)
-        assert free[0, gpus] > 1.02 * asked[0, gpus] or gpus == 1
-        assert asked[1, gpus] == pytest.approx(3.0 * asked[0, gpus])
-    # on one node of the other type, which has eight GPUs, larger batches are added up at a lower cost
-    assert free[1, 8] > 3.05 * free[0, 8]
-    ledger = ledger_of(training, cluster, batch=32, values="sia")
-    tell(ledger, 0, (4, 4), 4.0)
-    assert ledger.batch_sizes(np.array([0]), np.array([0]), np.array([2]), np.array([8]))[0][0] == 32.0
-
-
-def test_numbers_of_gpus_are_powers_within_a_node_and_whole_nodes_or_all() -> None:
-    for capacity, per_node, gpus, nodes in (
-        (16, 4, [1, 2, 4, 8, 12, 16], [1, 1, 1, 2, 3, 4]),
-        (7, 8, [1, 2, 4], [1, 1, 1]),
-        (4, 8, [1, 2, 4], [1, 1, 1]),
-        (12, 6, [1, 2, 4, 6, 12], [1, 1, 1, 1, 2]),
-    ):
-        found = numbers_of_gpus(capacity, per_node, "powers")
-        assert (found.gpus.tolist(), found.nodes.tolist()) == (gpus, nodes)
-    found = numbers_of_gpus(6, 4, "all")
-    assert (found.gpus.tolist(), found.nodes.tolist()) == ([1, 2, 3, 4, 5, 6], [1, 1, 1, 1, 2, 2])
-
-
-@pytest.mark.parametrize(
-    ("rules", "most"),
-    [
-        ({}, 16),
-        ({"most_gpus": 4}, 4),
-        ({"most_gpus": 4, "most_gpus_of_model": (("net", 2),)}, 2),
-        ({"most_gpus": 4, "most_gpus_of_model": (("net", 8), ("other", 1))}, 4),
-        ({"most_gpus_of_model": (("net", 1),)}, 1),
-    ],
-)
-def test_a_job_may_double_the_most_it_has_run_on_up_to_the_limits(rules, most) -> None:
-    ledger = ledger_of(trainings(net=profile(sync=0.1)).find("net"), **rules)
-    tell(ledger, 0, (4, 4), 4)
-    tell(ledger, 0, (1,), 16)
-    assert max(gpus for _, gpus in columns(ledger)) == most
-
-
-def test_types_that_a_model_has_no_figures_for_are_none_that_it_may_try() -> None:
-    models = trainings(net=profile(gpu=1.0), other=profile(gpu=1.0, fast=3.0))
-    cluster = allocator.Cluster({"gpu": 4, "fast": 4}, gpus_per_server={"gpu": 4, "fast": 4})
-    for name, pools in (("net", {0}), ("other", {0, 1})):
-        ledger = ledger_of(models.find(name), cluster)
-        assert {pool for pool, _ in columns(ledger)} == pools
-        tell(ledger, 0, (2,), 8)
-        assert {pool for pool, _ in columns(ledger)} == pools
-
-
-def test_another_type_is_projected_from_the_first_that_is_known() -> None:
-    one = profile(noise=(1e-9,), sync=0.0, gpu=1.0, slow=1.0, fast=2.0)
-    steps = one.parameters | {"slow": (0.0, 0.01, 1.0, 0.0, 1.0, 0.0, 1.0)}
-    training = trainings(net=dataclasses.replace(one, parameters=steps)).find("net")
-    cluster = allocator.Cluster({"gpu": 4, "slow": 4, "fast": 4}, gpus_per_server={"gpu": 4, "slow": 4, "fast": 4})
-    ledger = ledger_of(training, cluster)
-    for pool in (0, 1):
-        tell(ledger, pool, (2,), 8)
-    known = columns(ledger)
-    assert [known[pool, 2] for pool in range(3)] == pytest.approx([12.5, 1 / 1.08, 25.0], rel=0.02)
-
-
-def test_rigid_jobs_have_one_column_once_they_have_run() -> None:
-    training = trainings().find("net")
-    for category, expected in (("rigid", {2}), ("scale-gpus", {1, 2}), ("adaptive", {1, 2, 4})):
-        ledger = ledger_of(training, gpus=2, category=category)
-        tell(ledger, 0, (2,), 8)
-        assert {gpus for _, gpus in columns(ledger)} == expected
-
-
-def test_a_fixed_batch_is_what_a_job_is_known_to_run_with() -> None:
-    training = trainings(net=profile(sync=0.1)).find("net")
-    ledger = ledger_of(training, batch=64, batch_size="submitted")
-    tell(ledger, 0, (4,), 16)
-    assert columns(ledger)[0, 4] == pytest.approx(4 / 0.26, rel=1e-3)
-
-
-def test_true_rates_are_those_of_packed_gpus_with_the_batch_asked_for() -> None:
-    """A micro-batch takes 0.1 s, its samples 0.01 s each, synchronising 0.05 s on one node and 0.1 s on more."""
-    one = dataclasses.replace(profile(), parameters={"gpu": (0.1, 0.01, 0.1, 0.0, 0.05, 0.0, 1.0)})
-    training = trainings(net=one).find("net")
-    rules = {"knowledge": "true", "batch_size": "submitted", "columns": "all"}
-    known = columns(ledger_of(training, batch=60, **rules))
-    # at least 4 samples on each GPU, and on a single one two micro-batches at least
-    assert sorted(gpus for _, gpus in known) == list(range(1, 16))
-    seconds = {1: 2 * (0.1 + 0.3), 2: 0.1 + 0.3 + 0.05, 4: 0.1 + 0.15 + 0.05, 7: 0.1 + 0.09 + 0.1, 15: 0.1 + 0.04 + 0.1}
-    assert {gpus: 1 / known[0, gpus] for gpus in seconds} == pytest.approx(seconds)
-    # 255 samples on 12 GPUs are 22 on each, 264, if that were not more than a batch may have; on 2 in two micro-batches
-    known = columns(ledger_of(training, batch=255, most_gpus=12, **rules))
-    assert max(gpus for _, gpus in known) == 12
-    assert 1 / known[0, 12] == pytest.approx(0.1 + 0.21 + 0.1)
-    assert 1 / known[0, 2] == pytest.approx(2 * (0.1 + 0.64) + 0.05)
-
-
-def test_jobs_without_a_model_take_the_batch_asked_for_or_the_smallest() -> None:
-    training = trainings().find("net")
-    gpus, nodes = np.array([1, 4, 8, 12]), np.array([1, 1, 2, 3])
-
-    def taken(**given) -> list[list[float]]:
-        ledger = ledger_of(training, **given)
-        return np.stack(ledger.batch_sizes(np.zeros(4, dtype=int), np.zeros(4, dtype=int), nodes, gpus)).T.tolist()
-
-    # on 12 GPUs 4 samples on each, which is as few as a micro-batch may have
-    assert taken(batch=64) == [[16, 0], [4, 0], [4, 0], [4, 0]]
-    # what is asked for is rounded up, though not beyond the largest batch; one GPU takes two micro-batches at least
-    assert taken(batch=50, batch_size="submitted") == [[25, 1], [13, 0], [7, 0], [5, 0]]
-    assert taken(batch=255, batch_size="submitted") == [[64, 3], [64, 0], [32, 0], [21, 0]]
-
-
-def test_iterations_that_are_left_are_those_of_the_epochs_to_come() -> None:
-    training = trainings(net=profile(noise=(16.0, 1e-9, 16.0), steps=900.0)).find("net")
-    ledger = ledger_of(training, batch=64, batch_size="submitted", counts="iterations")
-    left = []
-    for epoch in range(3):
-        ledger.epoch[0] = epoch
-        left.append(float(ledger.steps_remaining(np.array([0]), np.array([123.0]))[0]))
-    assert left == pytest.approx([300 + 300 / 1.6, 300 / 1.6, 1.0])
-    assert ledger_of(training).steps_remaining(np.array([0]), np.array([123.0])).tolist() == [123.0]
 
 
 @pytest.mark.parametrize("name", ["sia", "pollux", "optimus", "sia_fixed", "pollux_fixed"])

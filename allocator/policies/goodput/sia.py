@@ -41,6 +41,8 @@ class Sia(SelectionPolicy):
     rounded : costs in steps of 0.01 and of 3,000 at most, as in the published code; many choices are then equally good.
     tie_seed : with rounded costs, of types with the same least cost of all jobs those that a generator with this seed
         draws, anew for every second; None: those that the solver finds, typically the first.
+    tie_types : with rounded costs, in place of a draw: types in the order in which they are taken at the same cost;
+        those that are not named come last, in the order of the cluster.
     keeps_starting : jobs that still start keep what they have.
     solver : "auto", "highs" or "cbc".
     """
@@ -49,6 +51,7 @@ class Sia(SelectionPolicy):
     penalty: float = 1.1
     rounded: bool = False
     tie_seed: int | None = None
+    tie_types: tuple[str, ...] = ()
     keeps_starting: bool = True
     solver: str = "auto"
 
@@ -63,6 +66,9 @@ class Sia(SelectionPolicy):
             ("penalty", 0 < self.penalty < np.inf, "above 0"),
             ("tie_seed", self.tie_seed is None or self.tie_seed >= 0, "a whole number of at least 0, or none"),
             ("tie_seed", self.tie_seed is None or self.rounded, "none unless costs are rounded (rounded=true)"),
+            ("tie_types", not self.tie_types or self.rounded, "none unless costs are rounded (rounded=true)"),
+            ("tie_types", not self.tie_types or self.tie_seed is None, "none beside a tie_seed"),
+            ("tie_types", len(set(self.tie_types)) == len(self.tie_types), "each type once"),
         ):
             if not good:
                 raise InputError("policy sia", field=name, found=getattr(self, name), expected=expected)
@@ -91,10 +97,15 @@ class Sia(SelectionPolicy):
 
     def _ties(self, state: ClusterState, ways: Configurations) -> Array | float:
         """(C,) parts of a step, equal for columns of one job and type, of which the fewest GPUs are taken then."""
+        most = 0.5 / max(ways.n_jobs, 1)
+        if self.tie_types:
+            order = {name: place for place, name in enumerate(dict.fromkeys((*self.tie_types, *ways.pools)))}
+            place = np.array([order[name] for name in ways.pools])
+            return np.asarray((1.0 - place / len(order))[ways.pool] * most)
         if self.tie_seed is None:
             return 0.0
         draws = np.random.default_rng([self.tie_seed, int(state.clock)]).random((ways.n_jobs, len(ways.pools)))
-        return np.asarray(draws[ways.job, ways.pool] * (0.5 / max(ways.n_jobs, 1)))
+        return np.asarray(draws[ways.job, ways.pool] * most)
 
     def solved(self, program: SiaProgram) -> Selected:
         """The choice of a program, with what is proven of it."""

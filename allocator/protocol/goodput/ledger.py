@@ -29,6 +29,7 @@ from throughputs.goodput import (
 )
 from throughputs.goodput.batch_size import BatchSizeLimits
 from throughputs.goodput.trainings import Training
+from throughputs.goodput.trainings.jobs import step_time_with
 from throughputs.goodput.trainings.training import packed_shape
 
 __all__ = ["GoodputLedger"]
@@ -102,6 +103,22 @@ class GoodputLedger:
         self._seen: dict[tuple[int, int], dict[tuple[int, int, float], tuple[float, float]]] = {}
         self._changed: set[tuple[int, int]] = set()
         self._lay_out()
+        if rules.knowledge == "profiled":
+            self._profile()
+
+    def _profile(self) -> None:
+        """Measure every job on one replica of each type; of its gradients nothing is known by that."""
+        measured: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+        for job, training in enumerate(self.trainings):
+            for m, name in enumerate(self.pools):
+                if not self._has_figures(job, m):
+                    continue
+                gpus = int(self._unit[job, m])
+                if (training.name, name) not in measured:
+                    shape, sizes = packed_shape(gpus, self._columns[m].per_node), training.micro_batches(name)
+                    measured[training.name, name] = [(size, *training.step_time(name, shape, size)) for size in sizes]
+                for size, step, sync in measured[training.name, name]:
+                    self.observe(job, m, -(-gpus // self._columns[m].per_node), gpus, size, step, sync)
 
     def _lay_out(self) -> None:
         """Make columns for the gangs of the jobs that there are; their rates are to be worked out."""
@@ -170,7 +187,8 @@ class GoodputLedger:
 
     def batch_sizes(self, jobs: Whole, pool: Whole, nodes: Whole, gpus: Whole) -> tuple[Array, Array]:
         """(K,) samples of a micro-batch on a replica, and accumulation steps, that jobs choose where they run."""
-        self._refit()
+        if not self.fixed[jobs].all():
+            self._refit()
         gpus = gpus // self._unit[jobs, pool]
         nodes = np.minimum(nodes, gpus)
         atomic, steps = np.ones(len(jobs)), np.zeros(len(jobs))
@@ -292,6 +310,9 @@ class GoodputLedger:
                 continue
             known = np.flatnonzero(modelled[k])
             fits = [self._has_figures(job, m) for m in range(M)]
+            if not len(known) and self.rules.knowledge == "profiled":
+                self._rate_by_speed(job)
+                continue
             # the least goodput counts as many as a replica has GPUs
             least = 1.0
             rates = {m: self._rate[job, self._ends[m] : self._ends[m + 1]] for m in known.tolist()}
@@ -308,6 +329,14 @@ class GoodputLedger:
                 else:
                     self._rate[job, at] = np.where(columns.gpus == self._first[job, m], least * self._unit[job, m], 0.0)
 
+    def _rate_by_speed(self, job: int) -> None:
+        """Of a job that was profiled and has not run: what one replica does on each type, and no more of them."""
+        for m, columns in enumerate(self._columns):
+            if self._has_figures(job, m):
+                speed = self.trainings[job].speed_of_replica(self.pools[m], columns.per_node)
+                at = slice(int(self._ends[m]), int(self._ends[m + 1]))
+                self._rate[job, at] = np.where(columns.gpus == self._first[job, m], speed / self.initial[job], 0.0)
+
     def _has_figures(self, job: int, pool: int) -> bool:
         return self.pools[pool] in self.trainings[job].largest_local
 
@@ -316,7 +345,7 @@ class GoodputLedger:
         columns, training = self._columns[pool], self.trainings[job]
         unit, tune = int(self._unit[job, pool]), not self.fixed[job]
         found = self._on_replicas(np.array([job]), source, columns, unit, tune=tune)[0]
-        speeds = [_speed_of_one(training, self.pools[m], self._columns[m].per_node) for m in (source, pool)]
+        speeds = [training.speed_of_replica(self.pools[m], self._columns[m].per_node) for m in (source, pool)]
         return np.asarray(found * speeds[1] / speeds[0])
 
     def _true_rates(self, job: int) -> Array:
@@ -362,12 +391,6 @@ def _limits(ledger: GoodputLedger, pool: int) -> BatchSizeLimits:
     return BatchSizeLimits(ledger.initial, top, least, local, [one.accumulation for one in jobs])
 
 
-def _speed_of_one(training: Training, accelerator: str, per_node: int) -> float:
-    """Samples/s of one replica with the largest micro-batch."""
-    size = training.largest_local[accelerator]
-    return size / training.step_time(accelerator, packed_shape(training.replica(accelerator), per_node), size)[0]
-
-
 def _true_curve(training: Training, accelerator: str, columns: NumbersOfGpus, batch: float, most: int) -> Array:
     """(C,) steps/s with a fixed batch size."""
     rate = np.zeros(len(columns.gpus))
@@ -375,15 +398,8 @@ def _true_curve(training: Training, accelerator: str, columns: NumbersOfGpus, ba
         return rate
     unit = training.replica(accelerator)
     top = min(columns.gpus.max(initial=0), unit * int(batch // training.least_local), most)
-    local = training.largest_local[accelerator]
     for c, gpus in enumerate(columns.gpus.tolist()):
-        if gpus > top or gpus % unit:
-            continue
-        share = np.ceil(batch * unit / gpus)
-        steps = np.ceil(share / local) - 1.0
-        # the noise of gradients is measured with two micro-batches at least
-        steps = max(steps, 1.0) if gpus == 1 else steps
-        size = min(np.ceil(share / (steps + 1.0)), training.largest_batch_size // (gpus // unit * (steps + 1.0)))
-        step, sync = training.step_time(accelerator, packed_shape(gpus, columns.per_node), float(size))
-        rate[c] = 1.0 / (step + (step - sync) * steps)
+        if gpus <= top and gpus % unit == 0:
+            shape = packed_shape(gpus, columns.per_node)
+            rate[c] = 1.0 / step_time_with(training, accelerator, shape, batch, always_two=True)[0]
     return rate

@@ -20,7 +20,8 @@ class GoodputRules:
     Attributes
     ----------
     knowledge : "grown": models are fitted to what a job has run, and it may get at most twice the GPUs that it has run
-        on; "true": step times are known as they are, for jobs whose batch size is fixed.
+        on; "profiled": the same after each job was measured on one GPU of every type, before it runs (Sia, sec. 3.2);
+        "true": step times are known as they are, for jobs whose batch size is fixed.
     batch_size : "tuned": adaptive jobs choose their batch size; "submitted": all keep the one that they asked for.
     columns : numbers of GPUs to choose from: "powers" of two within a node and whole nodes, or "all".
     projection : on a type that a job has not run on, it is taken to do what it does on one that it has, times the

@@ -219,7 +219,7 @@ class GoodputRuns:
             step, sync = training.step_time(ledger.pools[pool], shape, atomic)
             batch = gpus // training.replica(ledger.pools[pool]) * atomic * (steps + 1.0)
             square, variance = training.statistics(batch, epoch)
-            worth = training.worth(batch, square, variance)
+            worth = training.worth_in(batch, epoch)
             seconds = (step + (step - sync) * steps) * self._slowdown[job]
             self.rate[job], self._batch[job], self._step_seconds[job] = worth / seconds, batch, seconds
             if learn:

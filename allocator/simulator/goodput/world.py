@@ -32,7 +32,7 @@ def goodput_world(
     """What is known of the jobs of a trace that train, and what is so.
 
     Under policies that decide at events goodput follows the training. In rounds jobs run with the GPUs and the batch
-    size that they asked for, and steps are with that batch size.
+    size that they asked for, and steps are with that batch size (`goodput_in_rounds`).
 
     Raises
     ------
@@ -41,38 +41,39 @@ def goodput_world(
     """
     trainings.check_types(cluster.accelerators)
     _check_models(trainings, preset)
+    settings, in_rounds = preset.simulator, policy.answers != "plan" or policy.in_rounds
     jobs, types = training_jobs(trace, trainings), (cluster.accelerators, cluster.gpus_per_server)
-    slowdown = dict(preset.simulator.goodput_slowdown)
-    of_samples = preset.simulator.goodput_work == "samples"
+    slowdown = dict(settings.goodput_slowdown)
     by_model = np.array([slowdown.get(one.name, 1.0) for one in jobs.trainings])[:, None]
-    if policy.answers != "plan" or policy.in_rounds:
-        rates = jobs.gang_rates(*types, asked_for=True) / by_model
-        whole = jobs.as_asked_for()
+    whole, of_samples = jobs.as_asked_for(), settings.goodput_work == "samples"
+    if in_rounds and (settings.goodput_in_rounds == "mean" or settings.ideal):
         if of_samples:
             whole = dataclasses.replace(whole, total_steps=np.minimum(whole.total_steps, trace.total_steps))
+        rates = jobs.gang_rates(*types, asked_for=True) / by_model
         table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)
         return table, Truth(table.rates, table.scale_factor)
     if preset.mechanism.placement == "off":
         raise InputError("settings", field="placement", found="off", expected="on: steps depend on nodes")
-    gangs = (trace.category.astype(str) == "rigid") | policy.own_gangs
-    _check_gangs(jobs, gangs & (trace.scale_factor <= cluster.capacity.max(initial=0)))
+    gangs = (trace.category.astype(str) == "rigid") | policy.own_gangs | in_rounds
+    _check_gangs(jobs, gangs & (trace.scale_factor <= cluster.capacity.max(initial=0)), submitted=in_rounds)
     # who may run with fewer GPUs than asked for has at most all
     asked = np.where(gangs, trace.scale_factor, np.minimum(trace.scale_factor, cluster.capacity.max(initial=1)))
     jobs = dataclasses.replace(jobs, trace=dataclasses.replace(jobs.trace, scale_factor=asked))
-    table = JobTable.from_trace(jobs.trace, jobs.gang_rates(*types) / by_model, cluster, entities=entities)
+    rules, kinds = settings.goodput_rules, jobs.trainings
+    if in_rounds:
+        # policies reckon with steps as they were measured, on packed nodes
+        rates, kinds = jobs.gang_rates(*types, asked_for=True, always_two=True), jobs.submitted()
+        rules = dataclasses.replace(rules, knowledge="true", batch_size="submitted", counts="progress")
+        table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)
+    else:
+        table = JobTable.from_trace(jobs.trace, jobs.gang_rates(*types) / by_model, cluster, entities=entities)
     table.goodput = GoodputLedger(
-        jobs.trainings,
-        jobs.batch_size,
-        asked,
-        trace.category,
-        cluster,
-        preset.simulator.goodput_rules,
-        own_gangs=policy.own_gangs,
+        kinds, jobs.batch_size, asked, trace.category, cluster, rules, own_gangs=policy.own_gangs or in_rounds
     )
-    truth = Truth(table.rates, table.scale_factor, trainings=jobs.trainings)
+    truth = Truth(table.rates, table.scale_factor, trainings=kinds)
     if of_samples:
         truth.samples = trace.total_steps * jobs.batch_size
-        truth.work = table.total_steps * np.minimum(trace.total_steps / jobs.as_asked_for().total_steps, 1.0)
+        truth.work = table.total_steps * np.minimum(trace.total_steps / whole.total_steps, 1.0)
     return table, truth
 
 
@@ -88,9 +89,12 @@ def _check_models(trainings: Trainings, preset: Preset) -> None:
                 raise InputError("settings", field=name, found=model, expected=one_of(model, trainings.models))
 
 
-def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_]) -> None:
-    """Raise InputError where a job that runs with the GPUs that it asked for has too few samples for them."""
-    rigid = np.isin(jobs.trace.category.astype(str), ("rigid", "scale-gpus"))
+def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_], *, submitted: bool) -> None:
+    """Raise InputError where a job that runs with the GPUs that it asked for has too few samples for them.
+
+    `submitted`: all keep the batch size that they asked for.
+    """
+    rigid = np.isin(jobs.trace.category.astype(str), ("rigid", "scale-gpus")) | submitted
     for job in np.flatnonzero(gangs).tolist():
         training, gpus = jobs.trainings[job], int(jobs.trace.scale_factor[job])
         batch = jobs.batch_size[job] if rigid[job] else training.largest_batch_size

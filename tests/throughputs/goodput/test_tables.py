@@ -162,6 +162,18 @@ def test_limits_are_those_of_what_was_measured(measured: Path) -> None:
     assert [net.steps(size, epochs) for size, epochs in ((400, 0), (400, 1), (600, 1), (600, 2))] == [0, 10, 8, 15.5]
 
 
+def test_the_speed_of_one_gpu_is_the_largest_batch_over_the_longest_step(measured: Path) -> None:
+    """As published; on the fast type the smallest batch was measured to take longest."""
+    net = read_trainings(measured).find("net")
+    assert net.speed_of_replica("gpu", 4) == pytest.approx(450 / 11.45)
+    assert net.speed_of_replica("fast", 4) == pytest.approx(200 / 2)
+    (measured / "net" / "placements-fast.csv").write_text(f"{PLACEMENTS}\n1,50,2.5,0.1\n1,200,2,0.1\n")
+    net = read_trainings(measured).find("net")
+    assert net.speed_of_replica("fast", 4) == pytest.approx(200 / 2.5)
+    # a profile has what was measured on one GPU
+    assert (net.micro_batches("fast"), net.micro_batches("gpu")) == ((50.0, 200.0), (100.0, 400.0, 450.0))
+
+
 def test_trainings_are_found_by_name(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = find_trainings(measured)
     assert found is not None

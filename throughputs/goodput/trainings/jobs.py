@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughputs.errors import InputError, did_you_mean
+from throughputs.goodput.trainings.submitted import SubmittedTraining
 from throughputs.goodput.trainings.training import Shape, Training, Trainings, packed_shape
 from throughputs.trace import Trace
 
@@ -37,11 +38,16 @@ class TrainingJobs:
     batch_size: Array
 
     def gang_rates(
-        self, accelerators: tuple[str, ...], gpus_per_server: Mapping[str, int], *, asked_for: bool = False
+        self,
+        accelerators: tuple[str, ...],
+        gpus_per_server: Mapping[str, int],
+        *,
+        asked_for: bool = False,
+        always_two: bool = False,
     ) -> Array:
-        """(N, M) initial steps a second in the first epoch, with the GPUs and the batch size asked for.
+        """(N, M) initial steps/s in the first epoch, with the GPUs and the batch size asked for, packed on nodes.
 
-        With `asked_for` the steps are those with that batch size.
+        With `asked_for` the steps are those with that batch size; `always_two` as in `step_time_with`.
         """
         known: dict[tuple[str, int, float, str], float] = {}
         rates = np.zeros((len(self.trainings), len(accelerators)))
@@ -51,35 +57,41 @@ class TrainingJobs:
                 key = training.name, gpus, batch, kind
                 if kind in training.largest_local and gpus % training.replica(kind) == 0 and key not in known:
                     shape = packed_shape(gpus, int(gpus_per_server[kind]))
-                    seconds, size = step_time_with(training, kind, shape, batch)
-                    worth = 1.0 if asked_for else training.worth(size, *training.statistics(size, 0))
+                    seconds, size = step_time_with(training, kind, shape, batch, always_two=always_two)
+                    worth = 1.0 if asked_for else training.worth_in(size, 0)
                     known[key] = worth / seconds
                 rates[i, m] = known.get(key, 0.0)
         return rates
 
-    def as_asked_for(self) -> Trace:
-        """The jobs with the GPUs and the batch size asked for; steps are with that batch size, then."""
-        known: dict[tuple[str, float], float] = {}
+    def submitted(self) -> tuple[SubmittedTraining, ...]:
+        """(N,) trainings with the batch size asked for, in steps with it."""
+        known: dict[tuple[str, float], SubmittedTraining] = {}
         for training, batch in zip(self.trainings, self.batch_size.tolist(), strict=True):
             if (training.name, batch) not in known:
-                known[training.name, batch] = iterations(training, batch)
+                known[training.name, batch] = SubmittedTraining(training, batch)
         keys = zip((one.name for one in self.trainings), self.batch_size.tolist(), strict=True)
-        return dataclasses.replace(self.trace, total_steps=np.array([known[key] for key in keys]))
+        return tuple(known[key] for key in keys)
+
+    def as_asked_for(self) -> Trace:
+        """The jobs with the GPUs and the batch size asked for; steps are with that batch size, then."""
+        return dataclasses.replace(self.trace, total_steps=np.array([one.total_progress for one in self.submitted()]))
 
 
-def iterations(training: Training, batch_size: float) -> float:
-    """Steps of a whole training with a batch size."""
-    progress = np.diff(training.epoch_ends, prepend=0.0).tolist()
-    worth = [training.worth(batch_size, *training.statistics(batch_size, epoch)) for epoch in range(len(progress))]
-    return float(sum(each / by for each, by in zip(progress, worth, strict=True)))
+def step_time_with(
+    training: Training, accelerator: str, shape: Shape, batch_size: float, *, always_two: bool = False
+) -> tuple[float, float]:
+    """Step time with a batch size in as few micro-batches as fit, and the samples of such a step, rounded up.
 
-
-def step_time_with(training: Training, accelerator: str, shape: Shape, batch_size: float) -> tuple[float, float]:
-    """Seconds of a step with a batch size in as few micro-batches as fit, and the samples of it, rounded up."""
+    A batch above the initial one comes in two micro-batches at least on a single GPU, as the noise of gradients is
+    measured between them; `always_two`: any batch, as published schedulers reckon.
+    """
     replicas = sum(shape) // training.replica(accelerator)
     share = np.ceil(batch_size / replicas)
     steps = np.ceil(share / training.largest_local[accelerator]) - 1.0
-    atomic = float(np.ceil(share / (steps + 1.0)))
+    if sum(shape) == 1 and (always_two or batch_size > training.initial_batch_size):
+        steps = max(steps, 1.0)
+    most = training.largest_batch_size // (replicas * (steps + 1.0))
+    atomic = float(min(np.ceil(share / (steps + 1.0)), max(most, 1.0)))
     step, sync = training.step_time(accelerator, shape, atomic)
     batch = replicas * atomic * (steps + 1.0)
     return step + (step - sync) * float(steps), batch

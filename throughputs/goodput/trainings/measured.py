@@ -24,7 +24,7 @@ import numpy as np
 from throughputs.errors import InputError
 from throughputs.goodput.pipeline import PASSES
 from throughputs.goodput.tables import StepTimes, Validation, read_step_times, read_validation
-from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings
+from throughputs.goodput.trainings.training import Array, Shape, Training, Trainings, packed_shape
 
 __all__ = ["MeasuredTraining", "read_trainings"]
 
@@ -100,6 +100,11 @@ class _Steps:
         """The first placement that was measured with so many GPUs."""
         shapes = (tuple(map(int, name)) for name in self._curves)
         return next((shape for shape in shapes if sum(shape) == gpus), None)
+
+    def on_placement(self, shape: Shape) -> tuple[Array, Array] | None:
+        """Batch sizes, ascending, and step times measured on a placement; None where it was not measured."""
+        curve = self._curves.get(_canonical(shape))
+        return None if curve is None else curve[:2]
 
     def largest(self, shape: Shape) -> float:
         """The largest batch size measured on a placement, or on as many GPUs; inf where there is none."""
@@ -186,6 +191,19 @@ class MeasuredTraining(Training):
         """See `Training`."""
         return self._steps[accelerator].largest(shape)
 
+    def speed_of_replica(self, accelerator: str, per_node: int) -> float:
+        """See `Training`; the largest micro-batch over the longest step, as published: steps need not grow with it."""
+        found = self._steps[accelerator].on_placement(packed_shape(self.replica(accelerator), per_node))
+        if found is None:
+            return super().speed_of_replica(accelerator, per_node)
+        sizes, steps = found
+        return float(sizes[-1] / steps.max())
+
+    def micro_batches(self, accelerator: str) -> tuple[float, ...]:
+        """See `Training`; those that were measured on one GPU."""
+        found = self._steps[accelerator].on_placement((self.replica(accelerator),))
+        return super().micro_batches(accelerator) if found is None else tuple(found[0].tolist())
+
     def steps(self, batch_size: float, epochs: int) -> float:
         """See `Training`."""
         if epochs == 0:
@@ -233,6 +251,14 @@ class PipelinedMeasurements(MeasuredTraining):
     def largest_atomic(self, accelerator: str, shape: Shape) -> float:  # noqa: ARG002
         """See `Training`."""
         return float(_MICRO_BATCHES)
+
+    def speed_of_replica(self, accelerator: str, per_node: int) -> float:
+        """See `Training`; of a whole copy, where the tables have a stage."""
+        return Training.speed_of_replica(self, accelerator, per_node)
+
+    def micro_batches(self, accelerator: str) -> tuple[float, ...]:
+        """See `Training`."""
+        return Training.micro_batches(self, accelerator)
 
 
 def _canonical(shape: Shape) -> str:

@@ -69,10 +69,24 @@ class Training(ABC):
     def steps(self, batch_size: float, epochs: int) -> float:
         """Steps with a batch size throughout until so many epochs are over."""
 
-    def worth(self, batch_size: float, square: float, variance: float) -> float:
-        """Steps of the initial batch size that one with this batch size is worth, with these statistics."""
+    def worth_in(self, batch_size: float, epoch: int) -> float:
+        """Progress of a step with this batch size in an epoch (from 0)."""
+        square, variance = self.statistics(batch_size, epoch)
         scale = np.asarray(batch_size / self.initial_batch_size)
         return float(gain(scale, np.asarray(square), np.asarray(variance)))
+
+    def speed_of_replica(self, accelerator: str, per_node: int) -> float:
+        """Samples/s of one replica with the largest micro-batch, `per_node` GPUs on a node of the type."""
+        size = self.largest_local[accelerator]
+        return size / self.step_time(accelerator, packed_shape(self.replica(accelerator), per_node), size)[0]
+
+    def micro_batches(self, accelerator: str) -> tuple[float, ...]:
+        """Sizes of micro-batches, ascending, with which one replica is measured before the first run: twofold steps."""
+        most = self.largest_local[accelerator]
+        sizes = [float(min(self.least_local, most))]
+        while 2.0 * sizes[-1] < most:
+            sizes.append(2.0 * sizes[-1])
+        return tuple(sizes) if sizes[-1] >= most else (*sizes, float(most))
 
     @property
     def total_progress(self) -> float:
