@@ -10,7 +10,7 @@ from allocator.presets.preset import Comparison, Preset
 
 __all__ = ["SIA"]
 
-# Gavel's policies have rounds of six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
+# Policies in rounds have six minutes, each with a decision, and a mechanism close to that of Gavel's simulator.
 _ROUNDS: Mapping[str, Any] = {
     "round_seconds": 360.0,
     "decide_every_seconds": 360.0,
@@ -53,9 +53,11 @@ SIA = Preset(
     world_settings={
         "max_sum_throughput_perf": _ROUNDS,
         "finish_time_fairness_perf": _ROUNDS,
+        "shockwave": _ROUNDS,
     },
     policy_settings={
         "finish_time_fairness_perf": {"choice": "published"},
+        "shockwave": {"future_rounds": 5, "makespan_weight": 1e-9, "round_seconds": 360.0},
         "sia": {
             "rounded": True,
             "restart_seconds": 30.0,

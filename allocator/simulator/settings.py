@@ -24,6 +24,7 @@ _CHOICES = {
     "goodput_columns": ("powers", "all"),
     "goodput_counts": ("progress", "iterations"),
     "goodput_values": ("model", "sia"),
+    "goodput_models": ("by_type", "merged"),
     "goodput_fit": ("least_loss", "pollux", "sia"),
     "goodput_work": ("training", "samples"),
     "goodput_in_rounds": ("mean", "trained"),
@@ -137,8 +138,8 @@ class SimulatorSettings:
         trace says, its steps over its duration.
     slot_origin_seconds : with slot_grid, where slots begin; None: with the first arrival.
     goodput_knowledge, goodput_batch_size, goodput_columns, goodput_projection, goodput_counts, goodput_most_gpus,
-        goodput_most_gpus_of_model, goodput_batch_size_of_model, goodput_values, goodput_fit : what is known of
-        jobs with goodput, and what may be chosen for them, see `allocator.protocol.goodput.GoodputRules`.
+        goodput_most_gpus_of_model, goodput_batch_size_of_model, goodput_values, goodput_models, goodput_fit : what is
+        known of jobs with goodput, and what may be chosen for them, see `allocator.protocol.goodput.GoodputRules`.
     goodput_slowdown : pairs (model, factor): how much longer steps take than they were measured.
     goodput_work : when a job with goodput is through: "training": when it is trained; "samples": after the samples that
         its trace asks for, its steps times its batch size, however large its batches are and whatever they are worth,
@@ -209,6 +210,7 @@ class SimulatorSettings:
     goodput_most_gpus_of_model: tuple[tuple[str, int], ...] = ()
     goodput_batch_size_of_model: tuple[tuple[str, int], ...] = ()
     goodput_values: Literal["model", "sia"] = "model"
+    goodput_models: Literal["by_type", "merged"] = "by_type"
     goodput_fit: Literal["least_loss", "pollux", "sia"] = "least_loss"
     goodput_slowdown: tuple[tuple[str, float], ...] = ()
     goodput_work: Literal["training", "samples"] = "training"
@@ -239,6 +241,7 @@ class SimulatorSettings:
             self.goodput_most_gpus_of_model,
             self.goodput_batch_size_of_model,
             self.goodput_values,
+            self.goodput_models,
             self.goodput_fit,
         )
 

@@ -117,6 +117,26 @@ def test_a_seed_decides_anew_at_every_time() -> None:
     assert types == {0, 1}
 
 
+def test_pollux_may_take_types_for_equal() -> None:
+    """Two jobs on six GPUs: a fair share is three of all, of which columns reach two; each has GPUs of one type."""
+    gpus = [1, 2, 4, 1, 2]
+    ways = Configurations(
+        [0] * 5 + [1] * 5, [0, 0, 0, 1, 1] * 2, gpus * 2, [1.0, 1.8, 3.0, 1.0, 1.8] * 2, pools=["a", "b"]
+    )
+    state = state_of(ways, {"a": 4, "b": 2})
+    policy = allocator.get_policy("pollux", types="alike", restart_seconds=30.0)
+    found = chosen(policy, state)
+    assert {(pool, gpus) for pool, gpus in found.values()} == {(0, 4), (1, 2)}
+    # harmonic mean of speedups of 3.0 / 1.8 and 1
+    mean = policy.allocate(state).objective
+    assert 1 / mean == pytest.approx((1 / (3.0 / 1.8 + 0.001) + 1 / 1.001) / 2)
+    with pytest.raises(InputError, match=r"GPUs of one type.*types=alike"):
+        chosen(allocator.get_policy("pollux"), state)
+    for settings, text in (({"types": "all"}, "one or alike"), ({"types": "alike", "search": "genetic"}, "program")):
+        with pytest.raises(InputError, match=f"field 'types'.*{text}"):
+            allocator.get_policy("pollux", **settings)
+
+
 def test_who_has_just_started_is_not_restarted_for_little() -> None:
     ways = Configurations([0, 0], [0, 0], [1, 2], [1.0, 1.2])
     running = Assignment.of([0], [0], [1])

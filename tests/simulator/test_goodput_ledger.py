@@ -201,3 +201,38 @@ def test_a_profile_measures_doubled_micro_batches_up_to_the_largest() -> None:
     assert trainings(net=other).find("net").micro_batches("gpu") == (4.0, 8.0, 16.0, 32.0, 50.0)
     least = dataclasses.replace(profile(), largest_local={"gpu": 4})
     assert trainings(net=least).find("net").micro_batches("gpu") == (4.0,)
+
+
+def test_one_model_for_all_types_is_fitted_to_what_ran_on_any() -> None:
+    """The fast type has nodes of eight, and micro-batches of 256 samples; neither is known to who merges types."""
+    one = profile(noise=(1e9,), sync=0.1, gpu=1.0, fast=4.0)
+    training = trainings(net=dataclasses.replace(one, largest_local={"gpu": 64, "fast": 256})).find("net")
+    cluster = allocator.Cluster({"gpu": 16, "fast": 16}, gpus_per_server={"gpu": 4, "fast": 8})
+    ledger = ledger_of(training, cluster, models="merged")
+    tell(ledger, 1, (8,), 4.0)
+    known = columns(ledger)
+    # up to twice the GPUs that it had on any type
+    assert set(known) == {(pool, gpus) for pool in (0, 1) for gpus in (1, 2, 4, 8, 16)} | {(0, 12)}
+    assert all(known[0, gpus] == known[1, gpus] for gpus in (1, 2, 4, 8, 16))
+    tell(ledger, 0, (1,), 16.0)
+    known = columns(ledger)
+    assert all(known[0, gpus] == known[1, gpus] for gpus in (1, 2, 4, 8, 16))
+    # between 0.16 s on one GPU of the slow type and 0.01 s of the fast one for 16 samples
+    apart = ledger_of(training, cluster)
+    tell(apart, 1, (8,), 4.0)
+    tell(apart, 0, (1,), 16.0)
+    slow, fast = columns(apart)[0, 1], columns(apart)[1, 1]
+    assert slow < known[0, 1] < fast
+    # the batch that it chooses has the limits of where it runs
+    size, steps = ledger.batch_sizes(np.zeros(2, dtype=int), np.array([0, 1]), np.array([1, 1]), np.array([2, 2]))
+    assert size.max() <= 128
+    assert steps[0] > steps[1]
+
+
+def test_a_type_that_a_model_has_no_figures_for_is_not_merged() -> None:
+    models = trainings(net=profile(gpu=1.0), other=profile(gpu=1.0, fast=3.0))
+    cluster = allocator.Cluster({"gpu": 4, "fast": 4}, gpus_per_server={"gpu": 4, "fast": 4})
+    for name, pools in (("net", {0}), ("other", {0, 1})):
+        ledger = ledger_of(models.find(name), cluster, models="merged")
+        tell(ledger, 0, (2,), 8)
+        assert {pool for pool, _ in columns(ledger)} == pools

@@ -35,8 +35,8 @@ class Pollux(SelectionPolicy):
 
     s: goodput over that on a fair share of the cluster, ``ceil(GPUs / N)``; r: what a restart leaves, 1 for the
     column that the job holds; e = 0.001. A mean with a power is largest where a sum over columns is: the program is
-    solved exactly, where the paper searches by a genetic algorithm. For clusters of one accelerator type; nodes are
-    left to the placement.
+    solved exactly, where the paper searches by a genetic algorithm. For clusters of one accelerator type, or of several
+    that count as one; nodes are left to the placement.
 
     The form that AdaptDL has had since, for sums of speedups, is ``power=1, restart_keeps=0.9, second="nodes"``, with
     ``search="genetic"``.
@@ -55,6 +55,10 @@ class Pollux(SelectionPolicy):
     search_seconds : that branch and bound on nodes may take for one decision; with a limit that it reaches, answers
         depend on the machine.
     restart_keeps : part of its goodput that any job keeps if it starts anew; None: by age and restarts, as published.
+    types : "one": a cluster of several types is refused. "alike": fair shares are those of all GPUs, and a job has its
+        GPUs on any one type; what a column is worth follows from the models, which are the same for all types with
+        ``goodput_models=merged``. For search "program"; the published search, as Sia's simulator runs it on several
+        types, gives a job GPUs of all of them and takes away those of all but one.
     """
 
     one_type: ClassVar[bool] = True
@@ -68,6 +72,7 @@ class Pollux(SelectionPolicy):
     seed: int = 0
     search_seconds: float = 20.0
     restart_keeps: float | None = None
+    types: Literal["one", "alike"] = "one"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,6 +83,8 @@ class Pollux(SelectionPolicy):
             ("seed", self.seed >= 0, "a whole number of at least 0"),
             ("search_seconds", self.search_seconds > 0, "above 0"),
             ("restart_keeps", self.restart_keeps is None or 0 <= self.restart_keeps <= 1, "from 0 to 1, or None"),
+            ("types", self.types in ("one", "alike"), "one or alike"),
+            ("types", self.types == "one" or self.search == "program", "one unless search is program"),
         ):
             if not good:
                 raise InputError(f"policy {self.name}", field=name, found=getattr(self, name), expected=expected)
@@ -88,8 +95,10 @@ class Pollux(SelectionPolicy):
 
     def choose(self, state: ClusterState, ways: Configurations, held: Whole, kept: Array, memory: Any) -> Selected:
         """The choice with the largest mean."""
-        kind = the_one_type(state, self.name, "its speedups do not tell types apart")
-        fair = -(-int(state.capacity[kind]) // max(state.n_jobs, 1))
+        alike = self.types == "alike"
+        kind = 0 if alike else the_one_type(state, self.name, "its speedups do not tell types apart (types=alike)")
+        gpus = int(state.capacity.sum() if alike else state.capacity[kind])
+        fair = -(-gpus // max(state.n_jobs, 1))
         speedup = ways.rate / _on_fair_share(columns_of(state), fair)[ways.job]
         if self.restart_keeps is not None:
             kept = np.full(state.n_jobs, self.restart_keeps)
@@ -127,9 +136,10 @@ class PolluxFixed(Pollux):
 
 def _on_fair_share(ways: Configurations, fair: int) -> Array:
     """(N,) rate on the most GPUs up to a fair share, on the fewest where a job needs more than that."""
-    within = ways.gpus <= fair
+    order = np.lexsort((ways.gpus, ways.job))
+    job, value, within = ways.job[order], ways.rate[order], ways.gpus[order] <= fair
     rate = np.zeros(ways.n_jobs)
-    # columns of a job ascend by GPUs: the last one within the share counts, else the first of all
-    rate[ways.job[::-1]] = ways.rate[::-1]
-    rate[ways.job[within]] = ways.rate[within]
+    # of columns that ascend by GPUs the last one within the share counts, else the first of all
+    rate[job[::-1]] = value[::-1]
+    rate[job[within]] = value[within]
     return rate

@@ -149,6 +149,15 @@ class GoodputLedger:
         self, job: int, pool: int, nodes: int, gpus: int, atomic: float, step_time: float, sync_time: float
     ) -> bool:
         """A job runs steps with so many samples on each replica; whether that is news."""
+        if self.rules.models == "merged":
+            known = [m for m in range(len(self.pools)) if self._has_figures(job, m)]
+            news = [self._observe(job, m, nodes, gpus, atomic, step_time, sync_time) for m in known]
+            return any(news)
+        return self._observe(job, pool, nodes, gpus, atomic, step_time, sync_time)
+
+    def _observe(
+        self, job: int, pool: int, nodes: int, gpus: int, atomic: float, step_time: float, sync_time: float
+    ) -> bool:
         seen = self._seen.setdefault((job, pool), {})
         replicas = gpus // int(self._unit[job, pool])
         key = min(nodes, replicas), replicas, atomic
@@ -267,7 +276,8 @@ class GoodputLedger:
                 here = jobs[modelled[:, m] & (self.fixed[jobs] != tuned)]
                 for unit in np.unique(self._unit[here, m]).tolist():
                     some = here[self._unit[here, m] == unit]
-                    self._rate[some, at] = self._on_replicas(some, m, columns, unit, tune=tuned)
+                    model = 0 if self.rules.models == "merged" else m
+                    self._rate[some, at] = self._on_replicas(some, model, columns, unit, tune=tuned)
         self._fill_unknown(jobs, modelled)
         for m, columns in enumerate(self._columns):
             at = slice(int(self._ends[m]), int(self._ends[m + 1]))
@@ -284,7 +294,8 @@ class GoodputLedger:
         replicas = columns.gpus // unit
         some = np.maximum(replicas, 1)
         published = self.rules.values == "sia"
-        nodes = -(-columns.gpus // self._columns[model].per_node) if published else columns.nodes
+        of_model = published or self.rules.models == "merged"
+        nodes = -(-columns.gpus // self._columns[model].per_node) if of_model else columns.nodes
         nodes = np.minimum(nodes, some)
         if tune and published:
             shape = len(jobs), len(some)

@@ -33,6 +33,8 @@ class GoodputRules:
     values : how columns are valued: "model": with the best batch size that the job's model allows, on nodes of the
         column's type; "sia": as Sia's simulator has it, with batches up to the one that the job asked for (when it runs
         it goes beyond all the same), and by a model of another type as on nodes of that type.
+    models : "by_type": a job has a model for each type, fitted to what it ran there; "merged": one for all types, as
+        schedulers have it that take them for equal, with the limits and the nodes of the first type.
     fit : how models are fitted: "least_loss", or as published for "pollux" or "sia" (`throughputs.goodput.fit_model`).
     """
 
@@ -45,6 +47,7 @@ class GoodputRules:
     most_gpus_of_model: tuple[tuple[str, int], ...] = ()
     batch_size_of_model: tuple[tuple[str, int], ...] = ()
     values: str = "model"
+    models: str = "by_type"
     fit: str = "least_loss"
 
 
