@@ -22,7 +22,7 @@ import pandas as pd
 from allocator import Cluster, Policy, get_policy, simulate
 from allocator.presets import preset
 from allocator.results.measures.contention import contention
-from tests.reference.sia_headline import CLUSTERS, NAMES, SETTINGS, unpacked
+from tests.reference.sia_headline import CLUSTERS, NAMES, settings_of, unpacked
 from throughputs import Trace, read_trace
 from throughputs.goodput.trainings import Trainings
 
@@ -79,9 +79,10 @@ class Load:
 
     def run(self, trainings: Trainings, workloads: Path) -> dict[str, Any]:
         """The row of the run, made now."""
-        chosen, cluster = preset("sia").replace(**SETTINGS), self.gpus()
+        world, own = settings_of(self.cluster, self.policy)
+        chosen, cluster = preset("sia").replace(**world), self.gpus()
         seconds: list[float] = []
-        policy = timed(get_policy(self.policy, **chosen.settings_of_policy(self.policy, cluster)), seconds)
+        policy = timed(get_policy(self.policy, **chosen.settings_of_policy(self.policy, cluster) | own), seconds)
         result = simulate(self.trace(workloads), cluster, policy, trainings, preset=chosen)
         times = np.sort(result.jobs["jct"].to_numpy())
         return vars(self) | {

@@ -217,12 +217,11 @@ def test_one_model_for_all_types_is_fitted_to_what_ran_on_any() -> None:
     tell(ledger, 0, (1,), 16.0)
     known = columns(ledger)
     assert all(known[0, gpus] == known[1, gpus] for gpus in (1, 2, 4, 8, 16))
-    # between 0.16 s on one GPU of the slow type and 0.01 s of the fast one for 16 samples
+    # by type, each would have a model of its own
     apart = ledger_of(training, cluster)
     tell(apart, 1, (8,), 4.0)
     tell(apart, 0, (1,), 16.0)
-    slow, fast = columns(apart)[0, 1], columns(apart)[1, 1]
-    assert slow < known[0, 1] < fast
+    assert columns(apart)[1, 1] > 1.5 * columns(apart)[0, 1]
     # the batch that it chooses has the limits of where it runs
     size, steps = ledger.batch_sizes(np.zeros(2, dtype=int), np.array([0, 1]), np.array([1, 1]), np.array([2, 2]))
     assert size.max() <= 128
