@@ -21,6 +21,7 @@ from allocator.room import FreeGpus, Room
 from throughputs import InputError, Trace
 
 __all__ = [
+    "ROUNDING_OF_SUMS",
     "WHOLE",
     "FreeFractions",
     "GpuFractions",
@@ -28,6 +29,7 @@ __all__ = [
     "RoomForFractions",
     "SharedGpus",
     "SummedFractions",
+    "exact_sums",
     "taken_of",
     "thousandths_of",
 ]
@@ -36,6 +38,9 @@ _Ids = NDArray[np.int64]
 
 WHOLE: Final = 1000
 """A GPU in thousandths."""
+
+ROUNDING_OF_SUMS: Final = 0.5 / WHOLE
+"""GPUs: fractions are whole thousandths, and what is less than half of one is left by the rounding of sums."""
 
 # What rounding may take off a fraction that is meant to be a whole number of thousandths.
 _ROUNDING = 1e-6
@@ -102,6 +107,11 @@ class GpuFractions:
 def thousandths_of(fraction: NDArray[np.float64]) -> _Ids:
     """(N,) of fractions of a GPU, rounded down."""
     return np.floor(fraction * WHOLE + _ROUNDING).astype(np.int64)
+
+
+def exact_sums(gpus: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of GPUs without what rounding leaves of fractions of them."""
+    return np.asarray(np.rint(gpus * WHOLE) / WHOLE)
 
 
 def taken_of(gpus: _Ids, thousandths: _Ids | None) -> NDArray[Any]:

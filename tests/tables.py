@@ -2,7 +2,8 @@
 
     python -m tests.tables [NAME ...] [--check]
 
-Writes the tables between their marks, or says with ``--check`` which of them differ and ends with exit code 1. All but
+Writes the tables between their marks, or says with ``--check``, which writes nothing, which of them differ and ends
+with exit code 1; tables of recorded studies are then made from their records, which otherwise are made anew. All but
 those of the demo need public data and recorded runs, where the tests look for them (ALLOCATOR_DATA,
 ALLOCATOR_REFERENCE).
 """
@@ -45,11 +46,13 @@ class DocTable:
     Attributes
     ----------
     document : path from the root of the repository.
-    make : its text, from new runs.
+    make : its text; from new runs, or from those that are recorded.
+    record : runs anew what `make` reads and keeps it, before a table is written; None where it reads no such runs.
     """
 
     document: str
     make: Callable[[], str]
+    record: Callable[[], None] | None = None
 
     def printed(self, name: str) -> str:
         """The table as the document has it."""
@@ -113,7 +116,9 @@ TABLES = {
     "demo": DocTable("README.md", demo),
     "demo-picture": DocPicture("docs/demo.svg", demo_picture),
     **{
-        f"deadlines-{study.replace('_', '-')}": DocTable("docs/deadlines.md", partial(deadline_studies.table_of, study))
+        f"deadlines-{study.replace('_', '-')}": DocTable(
+            "docs/deadlines.md", partial(deadline_studies.table_of, study), partial(deadline_studies.record, study)
+        )
         for study in deadline_studies.OF_RECORDED
     },
     "deadlines-cluster-seconds": DocTable("docs/deadlines.md", deadline_studies.table_of_cluster_seconds),
@@ -170,7 +175,10 @@ def main() -> int:
         parser.error(f"no table {unknown[0]!r}; there are {', '.join(TABLES)}")
     stale = False
     for name in chosen.names or TABLES:
-        entry, new = TABLES[name], TABLES[name].make()
+        entry = TABLES[name]
+        if entry.record is not None and not chosen.check:
+            entry.record()
+        new = entry.make()
         same = entry.printed(name) == new
         stale |= not same
         if not same and not chosen.check:

@@ -84,6 +84,21 @@ def test_a_stale_table_is_found_and_written(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().out.split("\n")[:3] == ["one: differs", "one: written to doc.md", "one: as printed"]
 
 
+def test_a_check_records_nothing(monkeypatch, tmp_path):
+    (tmp_path / "doc.md").write_text("<!-- python -m tests.tables one -->\nold\n<!-- end -->\n")
+    made = []
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    entry = tables.DocTable("doc.md", lambda: "new" if made else "old", lambda: made.append("run"))
+    monkeypatch.setattr(tables, "TABLES", {"one": entry})
+    monkeypatch.setattr("sys.argv", ["tables", "--check"])
+    assert tables.main() == 0
+    assert not made
+    monkeypatch.setattr("sys.argv", ["tables"])
+    assert tables.main() == 0
+    assert made == ["run"]
+    assert "new" in (tmp_path / "doc.md").read_text()
+
+
 @pytest.mark.usefixtures("published_workloads")
 @pytest.mark.parametrize("policy", SHOCKWAVE_COMPARISON)
 def test_policies_of_shockwave(policy):

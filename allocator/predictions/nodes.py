@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from allocator.fractions import WHOLE
+from allocator.fractions import exact_sums
 from throughputs.errors import InputError
 from throughputs.predict.quality import symmetric_error
 from throughputs.predict.series import forecast
@@ -258,16 +258,11 @@ def jobs_that_wait(
         return np.zeros(0, dtype=np.bool_)
     times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
     change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
-    held = np.ceil(_exact(np.cumsum(change))[which[: len(start)]] / gpus_per_node)
+    held = np.ceil(exact_sums(np.cumsum(change))[which[: len(start)]] / gpus_per_node)
     at = np.floor(start / sleep.bin_seconds).astype(np.int64)
     inside = (at >= 1) & (at < len(sleep.awake))
     before = sleep.awake[np.clip(at - 1, 0, max(len(sleep.awake) - 1, 0))]
     return np.asarray(inside & (held > before))
-
-
-def _exact(gpus: _Floats) -> _Floats:
-    """Sums of GPUs without what rounding leaves of parts of them."""
-    return np.asarray(np.rint(gpus * WHOLE) / WHOLE)
 
 
 def _means_before(values: _Floats, bins: int) -> _Floats:
@@ -318,7 +313,7 @@ def nodes_in_use(
         return np.zeros(0, dtype=np.int64)
     times, which = np.unique(np.concatenate([start, end]), return_inverse=True)
     change = np.bincount(which, weights=np.concatenate([gpus, -gpus]).astype(np.float64), minlength=len(times))
-    held = _exact(np.cumsum(change))
+    held = exact_sums(np.cumsum(change))
     bins = np.floor(times / bin_seconds).astype(np.int64)
     begins = np.arange(int(bins[-1]) + 1) * bin_seconds
     last = np.searchsorted(times, begins, side="right") - 1

@@ -123,7 +123,7 @@ def _by(yardstick: str, figure: Figure) -> Figure:
 _ENDED_OTHERWISE = {
     "cut_off_jobs": "cut off before the last step",
     "dropped_jobs": "given up",
-    "rejected_jobs": "not admitted",
+    "rejected_jobs": "rejected",
 }
 
 

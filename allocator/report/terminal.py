@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocator.report.figures import MISSING, best_rows, format_column, format_count
+from allocator.report.figures import MISSING, Figure, best_rows, format_column, format_count
 from allocator.report.presentation import Presentation, ended_otherwise, free_restarts
 
 if TYPE_CHECKING:
@@ -20,6 +20,30 @@ __all__ = ["allocation_table", "comparison_table", "entities_table", "extra_figu
 
 _WIDE = 130
 """Columns of a terminal with room for every figure."""
+
+_EDGES = 2
+"""Columns of a terminal that the edges of a table take."""
+
+_FEWEST = 2
+"""Figures that a table has however narrow the terminal is."""
+
+_LEAST_FIRST = (
+    "owned cost",
+    "starts",
+    "preemptions",
+    "GPU utilisation",
+    "best-effort JCT",
+    "cluster efficiency",
+    "unfair jobs",
+    "worst rho_isolated",
+    "busy cost",
+    "utilisation loaded",
+    "waiting",
+    "makespan",
+    "p99 JCT",
+    "worst rho",
+)
+"""Headings of the figures that narrow terminals do without, the least important first; others stay the longest."""
 
 _LABELS = 12
 """Jobs named one by one in a caption."""
@@ -35,22 +59,28 @@ def comparison_table(
     summaries : one mapping per policy, as `SimulationResult.summary` returns it; missing or nan values are
         shown as "-".
     title : line above the table.
-    width : columns of the terminal; on narrow ones details are left out. None: everything is shown.
+    width : columns of the terminal; on narrow ones details are left out, and then the least important columns until
+        the names of the policies are whole; the caption says which. None: everything is shown.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0)
-    table.add_column("policy", overflow="fold")
-    columns = []
     shown = Presentation.of(summaries)
-    narrow = width is not None and width < _WIDE
-    for figure in shown.figures:
-        if narrow and figure.detail:
-            continue
-        unit = f"\n({figure.unit})" if figure.unit else "\n "
-        table.add_column(figure.heading.replace(" ", "\n", 1) + unit, justify="right", vertical="bottom", no_wrap=True)
+    short = _incomplete(summaries)
+    figures = list(shown.figures)
+    left_out: list[Figure] = []
+    longest = None
+    if width is not None:
+        longest = max((len(word) for name in shown.names for word in name.split()), default=0)
+        room = width - max(longest, len("policy")) - _EDGES - (1 + max(map(len, [*short, "jobs"])) if short else 0)
+        figures, left_out = _fitting(figures, summaries, room, details=width >= _WIDE)
+        longest = min(longest, max(width - _EDGES - sum(_width(each, summaries) for each in figures), 1))
+    table.add_column("policy", overflow="fold", min_width=longest)
+    columns = []
+    for figure in figures:
+        table.add_column(_heading(figure), justify="right", vertical="bottom", no_wrap=True)
         best = best_rows(figure, summaries)
         texts = format_column(figure, summaries)
         columns.append(
@@ -60,7 +90,6 @@ def comparison_table(
                 for row, text in enumerate(texts)
             ]
         )
-    short = _incomplete(summaries)
     if short:
         table.add_column("jobs\ndone\n ", justify="right", vertical="bottom", no_wrap=True)
         columns.append([Text(text) for text in short])
@@ -68,12 +97,42 @@ def comparison_table(
         table.add_row(Text(name), *(column[row] for column in columns))
     notes = [] if shown.usual else [f"rho: {shown.meaning}"]
     if len(summaries) > 1:
-        notes.insert(0, "* best of the column" + (" among policies that completed the most jobs" if short else ""))
+        exempt = [figure.heading for figure in figures if not figure.outcome]
+        among = ", among policies that completed the most jobs" + (
+            f"; {' and '.join(exempt)}: among all" * bool(exempt)
+        )
+        notes.insert(0, "* best of the column" + (among if short else ""))
+    if left_out:
+        notes.append(f"no room here for {', '.join(figure.heading for figure in left_out)}: see summary.json")
     ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
     notes += [f"{name}: {words}" for name, words in ends if words]
     notes += free_restarts(summaries)
     table.caption = "\n".join(notes) or None
     return table
+
+
+def _heading(figure: Figure) -> str:
+    return figure.heading.replace(" ", "\n", 1) + (f"\n({figure.unit})" if figure.unit else "\n ")
+
+
+def _width(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> int:
+    """Of the column of a figure, with the star of the best and the space before it."""
+    lines = [*_heading(figure).split("\n"), *(text + "*" for text in format_column(figure, summaries))]
+    return 1 + max(map(len, lines))
+
+
+def _fitting(
+    figures: Sequence[Figure], summaries: Sequence[Mapping[str, Any]], room: int, *, details: bool
+) -> tuple[list[Figure], list[Figure]]:
+    """Figures whose columns fit into so much room, and those left out of it which are no details, in their order."""
+    kept = [figure for figure in figures if details or not figure.detail]
+    rank = {heading: place for place, heading in enumerate(_LEAST_FIRST)}
+    order = sorted(kept, key=lambda figure: (not figure.detail, rank.get(figure.heading, len(rank))))
+    for figure in order[:-_FEWEST]:
+        if sum(_width(each, summaries) for each in kept) <= room:
+            break
+        kept.remove(figure)
+    return kept, [figure for figure in figures if figure not in kept and not figure.detail]
 
 
 def entities_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
@@ -116,19 +175,17 @@ def _tree(
 
 
 def extra_figures(summary: Mapping[str, Any]) -> list[str]:
-    """Lines for what only some runs have: a limit that was met, cost, deadlines, weights."""
+    """Lines for what only some runs have, beside the caption of their table: a limit that was met, cost, deadlines."""
     lines = []
     if summary["status"] != "completed":
         unfinished = format_count(summary["unfinished_jobs"])
         lines.append(f"{summary['status']}: {summary['status_detail']}; {unfinished} jobs unfinished")
-    if words := ended_otherwise(summary):
-        lines.append(words)
     if summary["cost"] is not None:
         lines.append(f"cost ${summary['cost']:,.2f}")
     if count := summary.get("deadline_jobs"):
         jobs = f"{format_count(count)} job{'s' * (count > 1)}"
         lines.append(f"{summary['deadline_ratio']:.1%} of {jobs} with a deadline in time")
-        counts = ", ".join(f"{format_count(summary[name])} {name}" for name in ("admitted", "rejected", "met", "late"))
+        counts = ", ".join(f"{format_count(summary[name])} {name}" for name in ("admitted", "met", "late"))
         lines.append(f"deadlines: {counts}; {summary['wasted_gpu_hours']:.1f} GPU hours on jobs that were not in time")
     if count := summary.get("fallback_decisions"):
         decisions = f"{format_count(count)} of {format_count(summary['policy_calls'])} decisions"

@@ -53,7 +53,7 @@ class Demands:
         option[self.program.job[chosen]] = chosen
         return option, int((self.widths * np.rint(columns[P:]).astype(np.int64)).sum())
 
-    def fewest_wide(self, columns: Array) -> MixedProgram:
+    def fewest_early_gangs(self, columns: Array) -> MixedProgram:
         """The program of fewest gangs before the last deadline of their jobs, of answers as good as `columns`.
 
         What demands do not see is how gangs fit beside each other: the later they may run, the easier that is.

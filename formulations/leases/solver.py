@@ -171,7 +171,7 @@ class _Search:
         statement = state(self.program, may_drop=may_drop)
         found = self._schedule(statement.ranked(option, first_gpus))[0]
         if found is None and len(statement.job) > _LARGE:
-            again = self._optimise(asked.fewest_wide(answer.columns)).columns
+            again = self._optimise(asked.fewest_early_gangs(answer.columns)).columns
             if again is not None:
                 as_good = asked.read(again)
                 found = self._by_slots(*as_good) or self._schedule(statement.ranked(*as_good))[0]

@@ -85,7 +85,7 @@ def test_answers_with_the_fewest_gangs_early_are_as_good(program: LeaseProgram) 
         return
     asked = demands(program, may_drop=True)
     best = solve_mixed(asked.mixed, "highs", 0.0, 5.0)
-    again = solve_mixed(asked.fewest_wide(best.columns), "highs", 0.0, 5.0)
+    again = solve_mixed(asked.fewest_early_gangs(best.columns), "highs", 0.0, 5.0)
     cost = asked.mixed.cost
     assert cost @ again.columns == pytest.approx(cost @ best.columns, abs=1e-5)
 
@@ -111,7 +111,7 @@ def test_gangs_alone_are_left_the_most_time() -> None:
     )
     asked = demands(program, may_drop=True)
     best = solve_mixed(asked.mixed, "highs", 0.0, SECONDS)
-    later = asked.fewest_wide(best.columns)
+    later = asked.fewest_early_gangs(best.columns)
     assert asked.options[np.flatnonzero(later.cost)].tolist() == [0]
     found = solve_mixed(later, "highs", 0.0, SECONDS)
     assert asked.read(found.columns)[0][0] == 1

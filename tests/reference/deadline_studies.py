@@ -75,8 +75,7 @@ def on_32_gpus(folder: Path, admission: str, world: str) -> dict[str, object]:
 
 
 def table_of(study: str) -> str:
-    """The table of a study that is recorded, from new runs, which are recorded; minutes."""
-    record(study)
+    """The table of a study, from its rows as they were recorded."""
     return OF_RECORDED[study](recorded(study))
 
 

@@ -172,7 +172,7 @@ def test_rho_against_a_run_with_fair_shares() -> None:
 def test_jobs_that_ended_without_their_last_step_are_told() -> None:
     rows = [summary("shockwave") | {"cut_off_jobs": 3, "dropped_jobs": 0, "rejected_jobs": 1}, summary("fifo")]
     text = text_of([comparison_table(rows)])
-    assert "3 jobs cut off before the last step, 1 job not admitted" in " ".join(text.split())
+    assert "3 jobs cut off before the last step, 1 job rejected" in " ".join(text.split())
     assert "given up" not in text
 
 

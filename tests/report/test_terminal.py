@@ -111,6 +111,40 @@ def test_the_table_fits_100_columns() -> None:
     assert "9/10" in text
 
 
+DEADLINES = FAST | {
+    "policy": "elasticflow_no_admission",
+    "deadline_ratio": 0.8,
+    "cluster_efficiency": 0.5,
+    "best_effort_average_jct": 3600.0,
+    "average_queueing_time": 360.0,
+    "loaded_utilization": 0.9,
+    "preemptions": 1234,
+    "restart_gpu_hours": 12.5,
+    "settings": {"preset": "elasticflow"},
+}
+
+
+@pytest.mark.parametrize("width", [80, 120, 140])
+def test_names_are_whole_and_what_there_is_no_room_for_is_said(width: int) -> None:
+    rows = [DEADLINES, DEADLINES | {"policy": "gandiva_time_slicing", "completed_jobs": 9, "deadline_ratio": 0.9}]
+    text = text_of(comparison_table(rows, width=width), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    for name in ("elasticflow_no_admission", "gandiva_time_slicing"):
+        assert any(line.split()[:1] == [name] for line in text.splitlines())
+    said = " ".join(text.split())
+    assert "in" in said.partition("─")[0].split()  # "in time" is what these runs are about
+    assert ("no room here for" in said) == (width < 140)
+    assert ("starts" in said.partition("no room here for")[2]) == (width < 140)
+    assert "among policies that completed the most jobs; in time" in said
+
+
+def test_a_name_longer_than_the_terminal_is_folded() -> None:
+    text = text_of(comparison_table([DEADLINES | {"policy": "x" * 100}], width=80), width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("x") >= 100
+    assert "2.000" in text
+
+
 def allocation(n_jobs: int, prices: bool = True) -> Allocation:
     matrix = ThroughputMatrix(np.ones((n_jobs, 2)), [f"[red]job{k}" for k in range(n_jobs)], ("v100", "k80"))
     shares = np.tile([0.625, 0.0], (n_jobs, 1))

@@ -144,6 +144,13 @@ def test_a_job_that_the_trace_lacks_and_a_folder_without_a_run(tmp_path: Path) -
         read_recorded_jobs(write(tmp_path / "run.log", RECORD), tmp_path / "one.csv")
     with pytest.raises(InputError, match=r"no summary.json"):
         read_recorded_jobs(tmp_path)
+    for name in ("fifo", "edf"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text("{}")
+    with pytest.raises(
+        InputError, match=r"runs in its folders edf, fifo', expected the folder of one run, such as .*edf"
+    ):
+        read_recorded_jobs(tmp_path)
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -152,7 +159,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.splitlines() == [
         f"{path}: 5 jobs, 4 with a deadline",
-        "  4 accepted, 0 declined, 0 not submitted in this run",
+        "  4 admitted, 0 rejected, 0 not submitted in this run",
         "  1 met, 1 completed late, 1 not completed and past the deadline, 1 not completed and before it",
         "  satisfactory ratio: 25.0 % of all jobs with a deadline, 33.3 % of the 3 jobs that have finished",
     ]

@@ -148,7 +148,7 @@ def test_shown() -> None:
         "cluster efficiency (%)",
         "best-effort JCT (h)",
     ]
-    assert "deadlines: 2 admitted, 0 rejected, 1 met, 1 late; 0.4 GPU hours on jobs that were not in time" in (
+    assert "deadlines: 2 admitted, 1 met, 1 late; 0.4 GPU hours on jobs that were not in time" in (
         extra_figures(summary)
     )
     page = render_report([result])

@@ -13,7 +13,7 @@ from allocator.report.figures import MISSING, format_count
 from allocator.results.measures.judgement import deadline_judgement
 from allocator.results.measures.recorded_runs import read_recorded_jobs
 
-_ADMISSION = {"accepted": "accepted", "declined": "declined", "not_submitted": "not submitted in this run"}
+_ADMISSION = {"accepted": "admitted", "declined": "rejected", "not_submitted": "not submitted in this run"}
 _ENDS = {
     "met": "met",
     "late": "completed late",

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from allocator.fractions import ROUNDING_OF_SUMS
 from allocator.policies.base.reservations import Reservations
 from allocator.protocol import Assignment, ClusterState, Need, Plan, PlanPolicy, PlanStep, Trigger
 from allocator.protocol.assignment import among_ids
@@ -21,9 +22,6 @@ __all__ = ["BACKFILLS", "LineMemory", "LinePolicy"]
 
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
-
-# Fractions of a GPU are whole thousandths: what is less is left by the rounding of sums.
-_ROUNDING = 0.5e-3
 
 BACKFILLS = ("off", "skip", "easy")
 
@@ -265,7 +263,7 @@ class LinePolicy(PlanPolicy):
         `free` : (M,) GPUs of each pool; where a gang needs more, nobody need ask how they lie.
         """
         room, strict = state.room(), self.backfill == "off"
-        most = (free + _ROUNDING).tolist()
+        most = (free + ROUNDING_OF_SUMS).tolist()
         heads = [(places[0], pools, gpus) for pools in lines for gpus, places in memory.lines[pools].items()]
         heapify(heads)
         closed: set[int] = set()

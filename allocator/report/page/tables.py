@@ -44,10 +44,12 @@ def comparison_section(policies: Policies) -> str:
         for position in range(len(summaries))
     ]
     more_is_better = ", ".join(figure.heading for figure in figures if figure.better == "high")
+    of_all = " and ".join(figure.heading for figure in figures if not figure.outcome)
+    exempt = f" ({of_all}: among all)" if of_all else ""
     how = (
         "Each row is one policy. Green and bold marks the best value of a column, among the policies that "
-        f"completed the most jobs. Less is better, except for {more_is_better}. Click a heading to sort; choose a "
-        "baseline above to see each figure as a ratio to that of the baseline, ▲ better or ▼ worse."
+        f"completed the most jobs{exempt}. Less is better, except for {more_is_better}. Click a heading to sort; "
+        "choose a baseline above to see each figure as a ratio to that of the baseline, ▲ better or ▼ worse."
     )
     how += "".join(f" {line[0].upper()}{line[1:]}." for line in free_restarts(summaries))
     if not shown.usual:

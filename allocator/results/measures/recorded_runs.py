@@ -90,7 +90,10 @@ def _job(**known: Any) -> dict[str, Any]:
 def _of_folder(folder: Path) -> tuple[dict[str, dict[str, Any]], float]:
     """Jobs and end of a run of our own."""
     if not (folder / "summary.json").is_file():
-        raise InputError(folder, found="no summary.json", expected="the folder of a finished run")
+        inside = sorted(path.parent.name for path in folder.glob("*/summary.json"))
+        expected = f"the folder of one run, such as {folder / inside[0]}" if inside else "the folder of a finished run"
+        found = f"no summary.json, but runs in its folders {', '.join(inside)}" if inside else "no summary.json"
+        raise InputError(folder, found=found, expected=expected)
     frame, first_line = read_frame(folder / "jobs.csv")
     for name in _OWN_COLUMNS:
         if name not in frame.columns:
