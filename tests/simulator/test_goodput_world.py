@@ -176,6 +176,11 @@ def test_bad_input_is_named() -> None:
         run(OnGpus(1), jobs(0.0), cluster="v100:4")
     with pytest.raises(InputError, match="placement"):
         run(OnGpus(1), jobs(0.0), settings=FREE.replace(placement="off"))
+    with pytest.raises(InputError, match=r"field 'ideal'.*false under policy on_gpus"):
+        run(OnGpus(1), jobs(0.0), settings=FREE.replace(ideal=True))
+    for size in (8, 512):
+        with pytest.raises(InputError, match=f"goodput_batch_size_of_model of net.*found {size}.*16 to 256"):
+            run(OnGpus(1), jobs(0.0), settings=FREE.replace(goodput_batch_size_of_model=(("net", size),)))
     with pytest.raises(InputError, match="goodput_columns"):
         FREE.replace(goodput_columns="some")
 

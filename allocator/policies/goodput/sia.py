@@ -13,6 +13,7 @@ from allocator.registry import register
 from formulations.goodput import SiaProgram, relative_goodput
 from formulations.goodput.pollux import LARGEST_POWER
 from throughputs import Configurations, InputError
+from throughputs.errors import one_of
 
 __all__ = ["Sia"]
 
@@ -99,6 +100,10 @@ class Sia(SelectionPolicy):
         """(C,) parts of a step, equal for columns of one job and type, of which the fewest GPUs are taken then."""
         most = 0.5 / max(ways.n_jobs, 1)
         if self.tie_types:
+            for name in self.tie_types:
+                if name not in ways.pools:
+                    expected = one_of(name, ways.pools)
+                    raise InputError("policy sia", field="tie_types", found=name, expected=expected)
             order = {name: place for place, name in enumerate(dict.fromkeys((*self.tie_types, *ways.pools)))}
             place = np.array([order[name] for name in ways.pools])
             return np.asarray((1.0 - place / len(order))[ways.pool] * most)

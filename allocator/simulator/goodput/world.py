@@ -37,7 +37,7 @@ def goodput_world(
     Raises
     ------
     InputError
-        A model or an accelerator type without figures, or a run without placement.
+        A model or an accelerator type without figures, a batch size beyond limits, or a run without placement.
     """
     trainings.check_types(cluster.accelerators)
     _check_models(trainings, preset)
@@ -52,6 +52,9 @@ def goodput_world(
         rates = jobs.gang_rates(*types, asked_for=True) / by_model
         table = JobTable.from_trace(whole, rates, cluster, needs=policy.needs, entities=entities)
         return table, Truth(table.rates, table.scale_factor)
+    if settings.ideal:
+        expected = f"false under policy {policy.name}: steps depend on nodes, which nobody has without placement"
+        raise InputError("settings", field="ideal", found=True, expected=expected)
     if preset.mechanism.placement == "off":
         raise InputError("settings", field="placement", found="off", expected="on: steps depend on nodes")
     gangs = (trace.category.astype(str) == "rigid") | policy.own_gangs | in_rounds
@@ -87,6 +90,11 @@ def _check_models(trainings: Trainings, preset: Preset) -> None:
         for model, _ in getattr(preset.simulator, name):
             if model not in known:
                 raise InputError("settings", field=name, found=model, expected=one_of(model, trainings.models))
+    for model, size in preset.simulator.goodput_batch_size_of_model:
+        one = trainings.models.get(model)
+        if one is not None and not one.initial_batch_size <= size <= one.largest_batch_size:
+            where, expected = f"goodput_batch_size_of_model of {model}", f"{one.initial_batch_size} to"
+            raise InputError("settings", field=where, found=size, expected=f"{expected} {one.largest_batch_size}")
 
 
 def _check_gangs(jobs: TrainingJobs, gangs: NDArray[np.bool_], *, submitted: bool) -> None:

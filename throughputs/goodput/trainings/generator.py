@@ -21,7 +21,9 @@ from types import MappingProxyType
 import numpy as np
 
 from throughputs.errors import InputError
+from throughputs.goodput.profiles import Profiles
 from throughputs.goodput.trainings.jobs import step_time_with
+from throughputs.goodput.trainings.profiled import trainings_of
 from throughputs.goodput.trainings.training import Training, Trainings, packed_shape
 from throughputs.limits import check_number_of_jobs
 from throughputs.numerics import log
@@ -45,7 +47,7 @@ def training_trace(
     mean_interarrival: float,
     *,
     rng: np.random.Generator,
-    trainings: Trainings,
+    trainings: Trainings | Profiles,
     accelerator: str | None = None,
     gpus_per_node: int = 4,
     most_gpus: int = _MOST_GPUS,
@@ -60,7 +62,7 @@ def training_trace(
     n_jobs : number of jobs.
     mean_interarrival : mean time between arrivals in seconds, Poisson, the first job at 0.
     rng : the generator that the streams are derived from.
-    trainings : of the models.
+    trainings : of the models; or their profiles.
     accelerator : type by which GPUs and batch sizes are chosen; None: the first that there are figures for.
     gpus_per_node : of that type.
     most_gpus : that a job asks for.
@@ -75,6 +77,7 @@ def training_trace(
     check_number_of_jobs(n_jobs, _SOURCE)
     if not 0 <= mean_interarrival < math.inf:
         raise InputError(_SOURCE, field="mean_interarrival", found=mean_interarrival, expected="seconds >= 0")
+    trainings = trainings_of(trainings) if isinstance(trainings, Profiles) else trainings
     kind = trainings.accelerators[0] if accelerator is None else accelerator
     trainings.check_types([kind])
     there = [name for name, model in trainings.models.items() if kind in model.largest_local]
