@@ -13,6 +13,7 @@ from allocator.cli.app import app
 from tests import tables
 from tests.reference import goodput_cases as cases
 from tests.reference import goodput_tables, pollux_cases
+from throughputs import read_trace
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "goodput.md"
 
@@ -44,8 +45,13 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / "steps.svg").exists()
 
 
-def test_the_python_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_the_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL):
         exec(text, {})
     printed = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert capsys.readouterr().out == "".join(printed)
+    # what the page draws can be read, and trains
+    assert len(read_trace(tmp_path / "workload.csv")) == 12
