@@ -125,7 +125,7 @@ def _best(training: Training, kind: str, gpus: int, per_node: int) -> tuple[floa
     size = training.initial_batch_size
     while size <= training.largest_batch_size:
         if size >= gpus // training.replica(kind) * training.least_local:
-            seconds, batch = step_time_with(training, kind, shape, float(size))
+            seconds, batch = step_time_with(training, kind, shape, float(size), as_it_fits=True)
             found.append((training.worth_in(batch, epoch) / seconds, size))
         size *= 2
     return max(found, default=(0.0, training.largest_batch_size))

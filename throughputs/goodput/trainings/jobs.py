@@ -78,19 +78,26 @@ class TrainingJobs:
 
 
 def step_time_with(
-    training: Training, accelerator: str, shape: Shape, batch_size: float, *, always_two: bool = False
+    training: Training,
+    accelerator: str,
+    shape: Shape,
+    batch_size: float,
+    *,
+    always_two: bool = False,
+    as_it_fits: bool = False,
 ) -> tuple[float, float]:
     """Step time with a batch size in as few micro-batches as fit, and the samples of such a step, rounded up.
 
     A batch above the initial one comes in two micro-batches at least on a single GPU, as the noise of gradients is
-    measured between them; `always_two`: any batch, as published schedulers reckon.
+    measured between them, and rounding makes none larger than the largest; `always_two`: any batch, as published
+    schedulers reckon; `as_it_fits`: neither, as those who draw workloads do.
     """
     replicas = sum(shape) // training.replica(accelerator)
     share = np.ceil(batch_size / replicas)
     steps = np.ceil(share / training.largest_local[accelerator]) - 1.0
-    if sum(shape) == 1 and (always_two or batch_size > training.initial_batch_size):
+    if sum(shape) == 1 and not as_it_fits and (always_two or batch_size > training.initial_batch_size):
         steps = max(steps, 1.0)
-    most = training.largest_batch_size // (replicas * (steps + 1.0))
+    most = np.inf if as_it_fits else training.largest_batch_size // (replicas * (steps + 1.0))
     atomic = float(min(np.ceil(share / (steps + 1.0)), max(most, 1.0)))
     step, sync = training.step_time(accelerator, shape, atomic)
     batch = replicas * atomic * (steps + 1.0)
