@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from throughputs import Trace
 from throughputs.goodput.profiles import Profile, Profiles
-from throughputs.goodput.trainings import Trainings, trainings_of
+from throughputs.goodput.trainings import Trainings, read_trainings, trainings_of
 
 
 def profile(noise: tuple[float, ...] = (1e9, 1e9), steps: float = 1000.0, sync: float = 0.0, **types: float) -> Profile:
@@ -31,6 +33,19 @@ def trainings(**models: Profile) -> Trainings:
 def jobs(*arrivals: float, model: str = "net (batch size 16)", gpus: int = 1, category: str = "adaptive") -> Trace:
     n = len(arrivals)
     return Trace([model] * n, [gpus] * n, np.ones(n), arrivals, category=[category] * n)
+
+
+def with_fewer_samples_on_two_nodes(folder: Path) -> Trainings:
+    """Measured tables of a model: on two nodes nothing is known of more than 16 samples on a GPU, although 64 fit."""
+    of_model = folder / "net"
+    of_model.mkdir()
+    rows = [f"1,{b},{0.01 * b},0" for b in (4, 64)] + [f"11,{b},{0.01 * b + 0.1},0.1" for b in (4, 16)]
+    (of_model / "placements-gpu.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *rows, ""]))
+    for size in (16, 128):
+        epochs = [f"{500 * k},{500 * k * 16 // size},0.5,1e-9,1" for k in (1, 2)]
+        text = "\n".join(["progress,iteration,metric,grad_sqr,grad_var", *epochs, ""])
+        (of_model / f"validation-{size}.csv").write_text(text)
+    return read_trainings(folder)
 
 
 class StopAt:

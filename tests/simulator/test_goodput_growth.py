@@ -40,6 +40,7 @@ def drawn(n: int) -> Trace:
         ("sia_fixed", "default", {}),
         ("max_min_fairness_perf", "default", {}),
         ("sia", "default", {"goodput_work": "samples"}),
+        ("sia", "default", {"goodput_knowledge": "profiled"}),
     ],
 )
 def test_a_growing_trace_gives_the_run_of_a_long_one(name: str, world: str, changes: dict[str, str]) -> None:

@@ -10,9 +10,8 @@ import pytest
 import allocator
 from allocator import InputError
 from allocator.presets import preset
-from tests.simulator.goodput_worlds import StopAt, jobs, profile, trainings
+from tests.simulator.goodput_worlds import StopAt, jobs, profile, trainings, with_fewer_samples_on_two_nodes
 from tests.simulator.test_goodput_world import FREE, OnGpus, run
-from throughputs.goodput.trainings import read_trainings
 from throughputs.goodput.trainings.submitted import SubmittedTraining
 
 TRAINED = FREE.replace(goodput_in_rounds="trained")
@@ -175,17 +174,8 @@ def test_on_one_gpu_policies_reckon_with_two_micro_batches_and_jobs_take_one_of_
 
 
 def test_micro_batches_have_the_limits_of_the_placement_in_rounds_too(tmp_path) -> None:
-    """On two nodes nothing is known of more than 16 samples on a GPU, although 64 fit."""
-    folder = tmp_path / "net"
-    folder.mkdir()
-    rows = [f"1,{b},{0.01 * b},0" for b in (4, 64)] + [f"11,{b},{0.01 * b + 0.1},0.1" for b in (4, 16)]
-    (folder / "placements-gpu.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *rows, ""]))
-    for size in (16, 128):
-        epochs = [f"{500 * k},{500 * k * 16 // size},0.5,1e-9,1" for k in (1, 2)]
-        text = "\n".join(["progress,iteration,metric,grad_sqr,grad_var", *epochs, ""])
-        (folder / f"validation-{size}.csv").write_text(text)
     cluster = allocator.Cluster({"gpu": 2}, gpus_per_server={"gpu": 1})
-    models = read_trainings(tmp_path)
+    models = with_fewer_samples_on_two_nodes(tmp_path)
     result = run(fair(), jobs(0.0, gpus=2, model="net (batch size 64)"), models, cluster, TRAINED)
     # 1,000 steps of 16 samples, 32 at a time
     assert result.jobs["jct"][0] == pytest.approx(500 * (0.16 + 0.1), rel=1e-6)

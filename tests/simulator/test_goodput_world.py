@@ -12,8 +12,7 @@ from allocator import InputError
 from allocator.presets import preset
 from allocator.protocol import Assignment, Plan, PlanPolicy
 from allocator.protocol.policy import Need
-from tests.simulator.goodput_worlds import StopAt, jobs, profile, trainings
-from throughputs.goodput.trainings import read_trainings
+from tests.simulator.goodput_worlds import StopAt, jobs, profile, trainings, with_fewer_samples_on_two_nodes
 from throughputs.goodput.trainings.jobs import training_jobs
 
 FREE = preset("default").replace(restart_penalty_seconds=0.0)
@@ -219,18 +218,8 @@ def test_an_epoch_that_ends_with_the_slot_is_over() -> None:
 
 
 def test_micro_batches_are_no_larger_than_was_measured_where_the_gpus_are(tmp_path: Path) -> None:
-    """On two nodes nothing is known of more than 16 samples on a GPU, although 64 fit."""
-    folder = tmp_path / "net"
-    folder.mkdir()
-    rows = [f"1,{b},{0.01 * b},0" for b in (4, 64)] + [f"11,{b},{0.01 * b + 0.1},0.1" for b in (4, 16)]
-    (folder / "placements-gpu.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *rows, ""]))
-    for size in (16, 128):
-        epochs = [f"{500 * k},{500 * k * 16 // size},0.5,1e-9,1" for k in (1, 2)]
-        (folder / f"validation-{size}.csv").write_text(
-            "\n".join(["progress,iteration,metric,grad_sqr,grad_var", *epochs, ""])
-        )
     cluster = allocator.Cluster({"gpu": 2}, gpus_per_server={"gpu": 1})
-    result = run(OnGpus(2), jobs(0.0, gpus=2), read_trainings(tmp_path), cluster)
+    result = run(OnGpus(2), jobs(0.0, gpus=2), with_fewer_samples_on_two_nodes(tmp_path), cluster)
     assert result.jobs["jct"][0] == pytest.approx(500 * (0.08 + 0.1) + 250 * (0.16 + 0.1), rel=1e-6)
 
 

@@ -138,6 +138,10 @@ class GoodputLedger:
 
     def append(self, later: GoodputLedger) -> None:
         """Add the jobs of another ledger of the same cluster and rules, of which none has run yet, at the end."""
+        known = len(self)
+        # what was measured before a first run
+        self._seen |= {(known + job, pool): found for (job, pool), found in later._seen.items()}
+        self._changed |= {(known + job, pool) for job, pool in later._changed}
         self.trainings += later.trainings
         for name in _BY_JOB:
             setattr(self, name, np.concatenate([getattr(self, name), getattr(later, name)]))
