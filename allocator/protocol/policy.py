@@ -150,6 +150,8 @@ def checked_policy(policy: Policy) -> Policy:
     """The policy; InputError where it is none that the decision core can ask."""
     if getattr(type(policy), "answers", None) not in ("shares", "plan"):
         expected = "an object of a subclass of allocator.SharePolicy or allocator.PlanPolicy"
+        if isinstance(policy, str):
+            raise InputError("policy", found=policy, expected=f"{expected}, as get_policy({policy!r}) makes it")
         raise InputError("policy", found=type(policy).__name__, expected=expected)
     return policy
 

@@ -93,6 +93,8 @@ def test_what_a_policy_answers_is_known_by_its_class():
 
     with pytest.raises(InputError, match=r"a subclass of allocator\.SharePolicy or allocator\.PlanPolicy"):
         simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), Stranger(), [[1.0]])
+    with pytest.raises(InputError, match=r"found 'fifo', .* as get_policy\('fifo'\) makes it"):
+        simulate(Trace(["job"], [1], [1.0], [0.0]), Cluster({"v100": 1}), "fifo", [[1.0]])
 
 
 def test_rounds_come_from_the_plan_and_a_new_one_is_made_at_its_end():

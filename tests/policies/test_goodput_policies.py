@@ -269,9 +269,9 @@ def test_speedups_are_against_a_fair_share() -> None:
     assert pollux.allocate(state).objective == pytest.approx(2 / (1 / (1 / 1.5 + 1e-3) + 1 / 1.001))
     ways = Configurations([0, 0, 1], [0] * 3, [3, 4, 1], [2.0, 2.2, 1.0])
     assert pollux.allocate(state_of(ways, {"pool 0": 4})).objective == pytest.approx(1.001)
-    # a job that waits loses nothing by its start
+    # the start of a job that waits costs as much as a restart
     alone = state_of(Configurations([0], [0], [1], [1.0]), {"pool 0": 1}, elapsed_seconds=[100.0])
-    assert pollux.allocate(alone).objective == pytest.approx(1.001)
+    assert pollux.allocate(alone).objective == pytest.approx(0.001 + 100 / 130)
 
 
 def test_sia_weighs_jobs_and_rounds_costs() -> None:
@@ -410,6 +410,15 @@ def test_a_fixed_part_is_what_a_restart_keeps() -> None:
     assert chosen(allocator.get_policy("pollux"), state) == {0: (0, 2)}
     assert chosen(allocator.get_policy("pollux", restart_keeps=0.9), state) == {0: (0, 1)}
     assert chosen(allocator.get_policy("pollux", restart_keeps=0.99), state) == {0: (0, 2)}
+
+
+def test_pollux_counts_the_start_of_a_waiting_job_as_a_restart() -> None:
+    """Alone on both GPUs the job that waits gains 1 % over both, of which its start takes more."""
+    ways = Configurations([0, 1, 1], [0, 0, 0], [1, 1, 2], [1.0, 1.0, 2.02])
+    running = Assignment.of([0], [0], [1])
+    state = state_of(ways, {"pool 0": 2}, running, elapsed_seconds=[1000.0, 1000.0])
+    assert chosen(allocator.get_policy("pollux", power=1.0), state) == {0: (0, 1), 1: (0, 1)}
+    assert chosen(allocator.get_policy("pollux", power=1.0, restart_keeps=1.0), state) == {1: (0, 2)}
 
 
 def with_gangs(ways: Configurations, cluster: dict[str, int], gpus: list[int], **columns: Any) -> ClusterState:

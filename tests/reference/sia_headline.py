@@ -43,6 +43,7 @@ PRINTED: dict[tuple[str, str, str], tuple[float, float, float, float]] = {
     ("three types", "newtrace", "max_sum_throughput_perf"): (11.3, 98.1, 110.0, 6.4),
     ("three types", "philly", "pollux"): (1.0, 14.9, 24.5, 5.6),
     ("three types", "saturn", "pollux"): (1.0, 15.0, 25.5, 5.9),
+    ("three types", "newtrace", "pollux"): (1.5, 10.3, 62.3, 3.4),
     ("T4", "philly", "sia"): (1.9, 18.1, 21.4, 8.4),
     ("T4", "philly", "pollux"): (2.0, 19.3, 21.7, 8.6),
     ("T4", "philly", "shockwave"): (3.6, 32.8, 35.0, 12.5),

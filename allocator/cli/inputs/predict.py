@@ -16,7 +16,7 @@ from allocator.cli.options.shared import (
     JsonOption,
     OriginOption,
     SeedOption,
-    ThroughputsOption,
+    TableOption,
     TimeUnitOption,
     console,
     print_json,
@@ -89,7 +89,7 @@ def predict_command(
     report: Annotated[
         Path | None, typer.Option("--report", help="Page to write: errors, and what was learned.", metavar="FILE")
     ] = None,
-    throughputs: ThroughputsOption = None,
+    throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     time_unit: TimeUnitOption = None,
     as_json: JsonOption = False,

@@ -15,7 +15,7 @@ from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
     SeedOption,
-    ThroughputsOption,
+    TableOption,
     TimeUnitOption,
     print_json,
     warn,
@@ -67,7 +67,7 @@ def generate_command(
         str, typer.Option("--preset", help="default, or gavel or shockwave: published generators, draw for draw.")
     ] = "default",
     format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
-    throughputs: ThroughputsOption = None,
+    throughputs: TableOption = None,
     seed: SeedOption = 0,
 ) -> None:
     """Draw a workload from the published distributions of durations, scale factors and priorities."""
@@ -171,7 +171,7 @@ def _names(pairs: list[str]) -> dict[str, str]:
 def describe_command(
     trace: Annotated[Path, typer.Argument(help="Trace to read; -: standard input.", metavar="FILE|-")],
     format: Annotated[str, typer.Option("--format", help=SourceFormatHelp)] = "auto",
-    throughputs: ThroughputsOption = None,
+    throughputs: TableOption = None,
     accelerator: AcceleratorOption = None,
     cluster: DemandOption = None,
     time_unit: TimeUnitOption = None,

@@ -50,15 +50,17 @@ WholeGpusOption = Annotated[
     bool,
     typer.Option("--whole-gpus", help="Jobs that ask for a fraction of a GPU have it whole, under any policy."),
 ]
+_TABLE_HELP = "Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted."
 ThroughputsOption = Annotated[
     Path | None,
     typer.Option(
         "--throughputs",
-        help="Throughput table (JSON, CSV, Parquet), or a folder of ElasticFlow's; the embedded one if omitted. For "
-        "jobs that choose their batch size: goodput (the embedded profiles), profiles (TOML), or a folder of models.",
+        help=f"{_TABLE_HELP} For jobs that choose their batch size: goodput (the embedded profiles), profiles (TOML), "
+        "or a folder of models.",
         metavar="FILE|FOLDER",
     ),
 ]
+TableOption = Annotated[Path | None, typer.Option("--throughputs", help=_TABLE_HELP, metavar="FILE|FOLDER")]
 AcceleratorOption = Annotated[
     str | None,
     typer.Option(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from allocator.cli.options.shared import JsonOption, ThroughputsOption, console, print_json
+from allocator.cli.options.shared import JsonOption, TableOption, console, print_json
 from allocator.cli.service.options import StateOption
 from allocator.report.errors import errors_section, errors_table
 from allocator.report.html import write_report
@@ -27,7 +27,7 @@ from throughputs.files import write_frame, write_text
 def record_command(
     state: StateOption,
     out: Annotated[Path, typer.Option("--out", help="Folder for the results.", metavar="DIR")],
-    throughputs: ThroughputsOption = None,
+    throughputs: TableOption = None,
     simulate: Annotated[
         bool, typer.Option("--simulate/--no-simulate", help="Simulate the same jobs, and compare.")
     ] = True,

@@ -33,8 +33,8 @@ class Pollux(SelectionPolicy):
         max_x  ( (1/N) sum_i (sum_{c of i} r_i s_c x_c + e)^p )^(1/p)              x_c in {0, 1}
         s.t.   sum_{c of i} x_c <= 1,   sum_c GPUs_c x_c <= c
 
-    s: goodput over that on a fair share of the cluster, ``ceil(GPUs / N)``; r: what a restart leaves, 1 for the
-    column that the job holds; e = 0.001. A mean with a power is largest where a sum over columns is: the program is
+    s: goodput over that on a fair share of the cluster, ``ceil(GPUs / N)``; r: what a start or restart leaves, 1 for
+    the column that the job holds; e = 0.001. A mean with a power is largest where a sum over columns is: the program is
     solved exactly, where the paper searches by a genetic algorithm. For clusters of one accelerator type, or of several
     that count as one; nodes are left to the placement.
 
@@ -102,7 +102,8 @@ class Pollux(SelectionPolicy):
         speedup = ways.rate / _on_fair_share(columns_of(state), fair)[ways.job]
         if self.restart_keeps is not None:
             kept = np.full(state.n_jobs, self.restart_keeps)
-        restarts = np.where(held >= 0, kept, 1.0)[ways.job]
+        # a waiting job's start counts as a restart (Pollux, sec. 4.2.1): without it jobs would take turns for ever
+        restarts = kept[ways.job]
         mean = PowerMean(self.power)
         if self.search != "program":
             genetic = GeneticSearch(generations=self.generations, second=self.second)
