@@ -19,6 +19,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 
 # The release that the examples are tested with; docs/dependencies.md on how large it is.
 TORCH ?= torch==2.13.0
+# The releases that recorded figures were made with.
+CONSTRAINTS := tests/constraints.txt
 EXAMPLES := .venv-examples
 
 .PHONY: demo test test-all test-slurm test-examples lint docs tables bench clean
@@ -71,12 +73,12 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[ecos]"
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+$(VENV)/.dev: $(VENV)/.run pyproject.toml $(CONSTRAINTS)
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.run pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+$(VENV)/.docs: $(VENV)/.run pyproject.toml $(CONSTRAINTS)
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[docs]"
 	@touch $@
 
 $(EXAMPLES)/.run: pyproject.toml

@@ -7,6 +7,8 @@ import re
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
@@ -110,8 +112,22 @@ def gavel_inputs(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return path_of
 
 
+def other_releases(constraints: str) -> list[str]:
+    """Packages that are installed in another release than the one that constraints ask for."""
+    found = []
+    for line in constraints.splitlines():
+        name, _, release = line.partition("==")
+        with suppress(PackageNotFoundError):
+            if release and version(name) != release:
+                found.append(f"{name} {version(name)} (not {release})")
+    return found
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much was left out for want of data."""
+    """Say how much was left out for want of data, and which releases may be why a test failed."""
+    others = other_releases((HERE / "constraints.txt").read_text()) if terminalreporter.stats.get("failed") else []
+    if others:
+        terminalreporter.write_line(f"Not the releases of tests/constraints.txt: {', '.join(others)}")
     reports = terminalreporter.stats.get("skipped", [])
     skipped = sum("is absent; set ALLOCATOR_" in str(report.longrepr) for report in reports)
     if skipped:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 GATE = ROOT / ".ci" / "run"
+CONSTRAINTS = ROOT / "tests" / "constraints.txt"
 PAGE = (ROOT / "docs" / "contributing.md").read_text()
 
 WITH_PUBLIC_DATA = "tests/throughputs/test_training_rules.py::test_switches_of_the_published_table"
@@ -43,6 +48,28 @@ def test_where_data_are_expected_their_absence_fails(tmp_path):
     assert set(done.stdout.split()[0]) <= set("FE")
     assert "is absent; set ALLOCATOR_DATA to the folder that holds it" in done.stdout
     assert "is absent; set ALLOCATOR_REFERENCE to the folder that holds it" in done.stdout
+
+
+def test_releases_of_recorded_figures_are_ones_that_the_package_takes():
+    """Each is named once, by a package that pyproject.toml asks for, and within its bounds."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    asked = {need.name: need for need in map(Requirement, lines)}
+    pinned = [Requirement(line) for line in CONSTRAINTS.read_text().splitlines() if not line.startswith("#")]
+    assert len({pin.name for pin in pinned}) == len(pinned)
+    for pin in pinned:
+        (release,) = pin.specifier
+        assert release.operator == "=="
+        assert asked[pin.name].specifier.contains(release.version), pin
+
+
+def test_a_failure_with_other_releases_says_which(tmp_path):
+    (tmp_path / "test_one.py").write_text("def test_one():\n    assert False\n")
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "constraints.txt").write_text("# comment\nnumpy==0.1\nnot-installed==1\n")
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert f"Not the releases of tests/constraints.txt: numpy {np.__version__} (not 0.1)" in done.stdout
 
 
 needs_gate = pytest.mark.skipif(not GATE.exists(), reason="the gate is no part of a source distribution")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,26 @@ def new_solver(options: dict[str, Any]) -> Any:
     """A silent HiGHS of one thread; RuntimeError for an option that it does not take."""
     import highspy
 
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver = _silent_highs()()
     for option, value in {"output_flag": False, "log_to_console": False, "threads": 1, **options}.items():
         # HiGHS reports an unknown option or a refused value by its return code alone
         if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
             raise RuntimeError(f"HiGHS refused the option {option}={value}")
     return solver
+
+
+@cache
+def _silent_highs() -> Any:
+    """HiGHS whose constructor prints nothing: that of release 1.16 writes a banner when it turns callbacks on."""
+    import highspy
+
+    class SilentHighs(highspy.Highs):
+        def enableCallbacks(self) -> Any:
+            self.setOptionValue("output_flag", False)
+            untyped: Any = super()
+            return untyped.enableCallbacks()
+
+    return SilentHighs
 
 
 def with_model(

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.solvers.peers.cvxpy_peers import Stopwatch
 from benchmarks.solvers.registry import Array, DeclinedError, Outcome, Problem, Program, Solve, path
 from formulations import FinishTimeFairness, MaxMin, MaxSum
+from formulations.core.highs_model import new_solver
 from throughputs import PlainColumns
 
 _PROGRAMS = 30
@@ -78,13 +79,9 @@ def _linear_program(
     import highspy
 
     with watch.phase("build"):
-        untyped: Any = highspy
-        solver = untyped.Highs()
-        for option, value in {"output_flag": False, "threads": 1, "solver": method, "time_limit": _TIME_LIMIT}.items():
-            if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
-                raise RuntimeError(f"HiGHS refused the option {option}={value}")
+        solver = new_solver({"solver": method, "time_limit": _TIME_LIMIT})
         matrix, cost, upper = _arrays(program, demand, gains)
-        model = highspy.HighsLp()
+        model: Any = highspy.HighsLp()
         model.num_row_, model.num_col_ = matrix.shape
         model.sense_ = highspy.ObjSense.kMaximize
         model.col_cost_, model.col_lower_ = cost, np.zeros(len(cost))
