@@ -29,7 +29,7 @@ from throughputs.traces.shockwave_generator import shockwave_trace
 if TYPE_CHECKING:
     from throughputs import ThroughputTable
 
-__all__ = ["BLOCK_JOBS", "trace_of"]
+__all__ = ["BLOCK_JOBS", "trace_of", "trainings_for"]
 
 BLOCK_JOBS = 1024
 """Jobs that the project's own generator draws at a time when a trace must be able to grow."""
@@ -152,17 +152,36 @@ def _deadlines(point: Point, table: ThroughputTable, n: int) -> Trace:
 
 def _training(point: Point, trainings: Trainings, n: int) -> Trace:
     cluster = Cluster.parse(point.cluster, point.gpus_per_server)
+    rng = np.random.default_rng([point.seed, _TRAINING_STREAM])
+    return _with_slos(trainings_for(cluster, n, _gap(point), rng, trainings, multi_gpu=point.workload.multi_gpu), point)
+
+
+def trainings_for(
+    cluster: Cluster,
+    n_jobs: int,
+    mean_interarrival: float,
+    rng: np.random.Generator,
+    trainings: Trainings,
+    *,
+    multi_gpu: bool = True,
+) -> Trace:
+    """Jobs of `training_trace` that ask for GPUs as on the nodes of the cluster's first type, and for no more of them.
+
+    Raises
+    ------
+    InputError
+        As `throughputs.goodput.trainings.training_trace`.
+    """
     kind = cluster.accelerators[0]
-    trace = training_trace(
-        n,
-        _gap(point),
-        rng=np.random.default_rng([point.seed, _TRAINING_STREAM]),
+    return training_trace(
+        n_jobs,
+        mean_interarrival,
+        rng=rng,
         trainings=trainings,
         accelerator=kind,
         gpus_per_node=int(cluster.gpus_per_server[kind]),
-        most_gpus=int(cluster.capacity[0]) if point.workload.multi_gpu else 1,
+        most_gpus=int(cluster.capacity[0]) if multi_gpu else 1,
     )
-    return _with_slos(trace, point)
 
 
 def _first(point: Point, recorded: Trace, n: int) -> Trace:

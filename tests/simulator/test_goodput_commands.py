@@ -11,6 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from allocator.cli.app import app
+from allocator.cluster import Cluster
+from allocator.sweep.jobs import trainings_for
+from throughputs import read_trace
+from throughputs.goodput.profiles import default_profiles
+from throughputs.goodput.trainings import trainings_of
 
 WORKLOAD = """name,time,application,num_replicas,batch_size
 a,0,cifar10,2,512
@@ -68,7 +73,7 @@ def test_what_cannot_be_is_said() -> None:
     common = ("--trace", "workload.csv", "--policy", "sia", "--out", "out")
     done = invoke("simulate", *common, "--throughputs", "goodput", "--cluster", "v100:4")
     assert done.exit_code != 0
-    assert "found 'v100', expected one of t4" in str(done.exception)
+    assert "found 'v100', expected a type that there are figures for in default profiles: t4" in str(done.exception)
     assert not Path("out").exists()
     asked = ("--job-type", "ncf", "--steps", "10", "--deadline", "100")
     done = invoke("admit", "--throughputs", "goodput", "--cluster", "t4:4", *asked)
@@ -164,3 +169,64 @@ def test_a_trace_is_not_written_onto_itself() -> None:
     done = invoke("trace", "convert", "workload.csv", "workload.csv", "--to", "pollux")
     assert "another file than workload.csv" in str(done.exception)
     assert Path("workload.csv").read_text() == before
+
+
+POINT = ("--cluster", "t4:16", "--gpus-per-server", "t4:4")
+
+
+def drawn(*more: str) -> str:
+    """What `trace generate` says; the trace is drawn.csv."""
+    done = invoke("trace", "generate", "--throughputs", "goodput", "--jobs", "40", "--out", "drawn.csv", *more)
+    return done.output + str(done.exception or "")
+
+
+@pytest.mark.usefixtures("workload")
+def test_jobs_are_drawn_for_the_cluster_that_they_are_to_run_on() -> None:
+    asked = {}
+    for name, more in {"of 16": POINT, "of none": (), "of one": (*POINT, "--single-gpu")}.items():
+        assert "drawn.csv: 40 jobs" in drawn(*more, "--seed", "3")
+        jobs = read_trace("drawn.csv")
+        assert set(jobs.category) == {"adaptive"}
+        asked[name] = jobs
+    cluster = Cluster({"t4": 16}, {"t4": 4})
+    profiles = trainings_of(default_profiles())
+    expected = trainings_for(cluster, 40, 600.0, np.random.default_rng(3), profiles)
+    assert asked["of 16"].scale_factor.tolist() == expected.scale_factor.tolist()
+    assert np.array_equal(asked["of 16"].arrival_time, expected.arrival_time)
+    assert asked["of 16"].scale_factor.max() <= 16 < asked["of none"].scale_factor.max()
+    assert set(asked["of one"].scale_factor) == {1}
+
+
+@pytest.mark.usefixtures("workload")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--preset", "gavel"), "--preset: found 'gavel', expected nothing with jobs that choose their batch size"),
+        (("--duration", "40"), "--duration: found 40.0, expected nothing with jobs"),
+        (("--priorities",), "--priorities: found True, expected nothing with jobs"),
+        (("--gpus-per-server", "t4:4"), "--gpus-per-server: found 't4:4', expected nothing with no --cluster"),
+        (("--cluster", "v100:4"), "found 'v100', expected a type that there are figures for in default profiles: t4"),
+    ],
+)
+def test_options_that_mean_nothing_for_drawn_trainings_are_refused(options: tuple[str, ...], said: str) -> None:
+    assert said in drawn(*options)
+    assert not Path("drawn.csv").exists()
+
+
+@pytest.mark.usefixtures("workload")
+def test_a_table_draws_for_no_cluster() -> None:
+    done = invoke("trace", "generate", "--cluster", "t4:4", "--out", "drawn.csv")
+    assert "--cluster: found 't4:4', expected nothing with throughputs that are a table" in str(done.exception)
+
+
+@pytest.mark.usefixtures("workload")
+def test_a_comparison_without_a_trace_draws_the_jobs_of_trace_generate() -> None:
+    """The same seed, cluster and rate: the same trace, and so the same run."""
+    drawn(*POINT, "--jobs", "4", "--mean-interarrival", "300", "--seed", "2")
+    common = ("compare", "--policies", "optimus", "--throughputs", "goodput", *POINT)
+    of_file = invoke(*common, "--trace", "drawn.csv", "--out", "file")
+    of_draw = invoke(*common, "--jobs", "4", "--mean-interarrival", "300", "--seed", "2", "--out", "draw")
+    assert of_file.exit_code == of_draw.exit_code == 0, of_draw.output
+    one, other = (pd.read_csv(Path(out) / "optimus" / "jobs.csv") for out in ("file", "draw"))
+    pd.testing.assert_frame_equal(one, other)
+    assert len(one) == 4

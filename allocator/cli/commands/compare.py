@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from allocator.cli.failures import EXPECTED
@@ -26,15 +27,17 @@ from allocator.report.progress import policy_progress
 from allocator.report.terminal import comparison_table, entities_table, extra_figures
 from allocator.results.fairness import isolated_rho
 from allocator.results.output import save_result
+from allocator.sweep.jobs import trainings_for
 from allocator.variants import Variant, read_variants
 from throughputs import InputError, TraceGenerator
 from throughputs.files import write_text
+from throughputs.goodput.trainings import Trainings
 from throughputs.traces.shockwave_generator import shockwave_trace
 
 if TYPE_CHECKING:
     from allocator.presets import Comparison
     from allocator.results.result import SimulationResult
-    from throughputs import ThroughputTable, Trace
+    from throughputs import Trace
 
 FAIR_SHARE_RUN = "isolated_plus"
 """Policy under which every job has its fair share; completion times of the others are also related to its run."""
@@ -115,7 +118,7 @@ def compare_command(
             mean_interarrival_seconds=mean_seconds,
             seed=seed,
         )
-        workload = runs.workload(_drawn(drawn, runs.throughput_table) if trace is None else runs.read(trace))
+        workload = runs.workload(_drawn(drawn, runs) if trace is None else runs.read(trace))
         described = (
             described or f"{len(workload)} jobs ({workload.source}) on {runs.cluster.title}, preset {runs.preset.name}"
         )
@@ -256,10 +259,11 @@ def _variants(policies: str | None, preset_name: str) -> list[Variant]:
     return read_variants(policies, "--policies")
 
 
-def _drawn(what: Comparison, table: ThroughputTable) -> Trace:
+def _drawn(what: Comparison, runs: Runs) -> Trace:
     """The jobs of a generator."""
+    jobs, gap = what.jobs, what.mean_interarrival_seconds
+    if isinstance(runs.table, Trainings):
+        return trainings_for(runs.cluster, jobs, gap, np.random.default_rng(what.seed), runs.table)
     if what.generator == "shockwave":
-        return shockwave_trace(what.jobs, what.mean_interarrival_seconds, seed=what.seed, table=table)
-    return TraceGenerator(
-        n_jobs=what.jobs, mean_interarrival=what.mean_interarrival_seconds, seed=what.seed, table=table
-    ).generate()
+        return shockwave_trace(jobs, gap, seed=what.seed, table=runs.table)
+    return TraceGenerator(n_jobs=jobs, mean_interarrival=gap, seed=what.seed, table=runs.table).generate()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from allocator.api import load_throughputs
@@ -15,12 +19,15 @@ from allocator.cli.options.shared import (
     AcceleratorOption,
     JsonOption,
     SeedOption,
+    ServersOption,
     TableOption,
+    ThroughputsOption,
     TimeUnitOption,
     print_json,
     warn,
 )
 from allocator.cli.options.values import check_other_file, make_cluster, read_jobs
+from allocator.sweep.jobs import trainings_for
 from throughputs import (
     FixedDuration,
     InputError,
@@ -31,10 +38,14 @@ from throughputs import (
     read_trace,
     write_trace,
 )
+from throughputs.goodput.trainings import find_trainings, training_trace
 from throughputs.traces.formats import READ_FORMATS, TRACE_FORMATS, read_job_log
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
 from throughputs.traces.goodput_traces import merged_models
 from throughputs.traces.shockwave_generator import SHOCKWAVE_SCALE_FACTORS, shockwave_trace
+
+if TYPE_CHECKING:
+    from throughputs import ThroughputTable, Trace
 
 app = typer.Typer(
     no_args_is_help=True, help="Traces: draw a workload, import a job log, convert between formats, describe one."
@@ -67,43 +78,102 @@ def generate_command(
         str, typer.Option("--preset", help="default, or gavel or shockwave: published generators, draw for draw.")
     ] = "default",
     format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
-    throughputs: TableOption = None,
+    throughputs: ThroughputsOption = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            help="For jobs that choose their batch size: they ask for GPUs of its first type, as it has them.",
+            metavar="TYPE:COUNT,...|FILE",
+        ),
+    ] = None,
+    gpus_per_server: ServersOption = None,
     seed: SeedOption = 0,
 ) -> None:
-    """Draw a workload from the published distributions of durations, scale factors and priorities."""
-    table = load_throughputs(throughputs)
-    if preset == "gavel":
-        trace = gavel_trace(
-            jobs,
-            mean_interarrival,
-            multi_gpu=not single_gpu,
-            priorities=priorities,
-            seed=seed,
-            fixed_duration=fixed_duration,
-            table=table,
-        )
-    elif preset == "shockwave":
-        for option, given in (("--priorities", priorities), ("--duration", fixed_duration is not None)):
-            if given:
-                raise InputError(option, found="preset shockwave", expected="the preset default or gavel")
-        scale_factors = {1: 1.0} if single_gpu else SHOCKWAVE_SCALE_FACTORS
-        trace = shockwave_trace(jobs, mean_interarrival, scale_factors=scale_factors, seed=seed, table=table)
-    elif preset == "default":
-        settings: dict[str, Any] = {"scale_factors": {1: 1.0}} if single_gpu else {}
-        trace = TraceGenerator(
-            n_jobs=jobs,
-            arrivals="poisson" if mean_interarrival > 0 else "static",
-            mean_interarrival=mean_interarrival,
-            durations=LogUniformDurations() if fixed_duration is None else FixedDuration(fixed_duration),
-            priorities=PUBLISHED_PRIORITIES if priorities else None,
-            seed=seed,
+    """Draw a workload from the published distributions of durations, scale factors and priorities.
+
+    With throughputs of jobs that choose their batch size: trainings of those models, as many of each as in Pollux'
+    evaluation.
+    """
+    trainings = None if throughputs is None else find_trainings(throughputs)
+    if trainings is None:
+        _refuse("throughputs that are a table", {"--cluster": cluster, "--gpus-per-server": gpus_per_server})
+        drawing = _Drawing(jobs, mean_interarrival, single_gpu, priorities, fixed_duration, seed)
+        trace = drawing.of_table(preset, load_throughputs(throughputs))
+    else:
+        given = None if preset == "default" else preset
+        refused = {"--preset": given, "--priorities": priorities or None, "--duration": fixed_duration}
+        _refuse("jobs that choose their batch size", refused)
+        servers = None if cluster is None else make_cluster(cluster, gpus_per_server)
+        _refuse("no --cluster", {"--gpus-per-server": gpus_per_server if servers is None else None})
+        rng = np.random.default_rng(seed)
+        if servers is not None:
+            trace = trainings_for(servers, jobs, mean_interarrival, rng, trainings, multi_gpu=not single_gpu)
+        else:
+            draw = partial(training_trace, jobs, mean_interarrival, rng=rng, trainings=trainings)
+            trace = draw(most_gpus=1) if single_gpu else draw()
+    write_trace(trace, out, format=format)
+    typer.echo(f"{out}: {len(trace)} jobs, the last arrives after {trace.arrival_time[-1] if len(trace) else 0:.0f} s")
+
+
+def _refuse(what: str, options: Mapping[str, object]) -> None:
+    """InputError for the first option that is given; none of them means anything with `what`."""
+    for option, given in options.items():
+        if given is not None:
+            raise InputError(option, found=given, expected=f"nothing with {what}")
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """What jobs of a throughput table are drawn by, as the options say."""
+
+    jobs: int
+    mean_interarrival: float
+    single_gpu: bool
+    priorities: bool
+    fixed_duration: float | None
+    seed: int
+
+    def of_table(self, preset: str, table: ThroughputTable) -> Trace:
+        """The jobs of the generator that a preset names."""
+        makers = {"default": self._own, "gavel": self._gavel, "shockwave": self._shockwave}
+        if preset not in makers:
+            raise InputError("--preset", found=preset, expected="default, gavel or shockwave")
+        return makers[preset](table)
+
+    def _own(self, table: ThroughputTable) -> Trace:
+        settings: dict[str, Any] = {"scale_factors": {1: 1.0}} if self.single_gpu else {}
+        duration = self.fixed_duration
+        return TraceGenerator(
+            n_jobs=self.jobs,
+            arrivals="poisson" if self.mean_interarrival > 0 else "static",
+            mean_interarrival=self.mean_interarrival,
+            durations=LogUniformDurations() if duration is None else FixedDuration(duration),
+            priorities=PUBLISHED_PRIORITIES if self.priorities else None,
+            seed=self.seed,
             table=table,
             **settings,
         ).generate()
-    else:
-        raise InputError("--preset", found=preset, expected="default, gavel or shockwave")
-    write_trace(trace, out, format=format)
-    typer.echo(f"{out}: {len(trace)} jobs, the last arrives after {trace.arrival_time[-1] if len(trace) else 0:.0f} s")
+
+    def _gavel(self, table: ThroughputTable) -> Trace:
+        return gavel_trace(
+            self.jobs,
+            self.mean_interarrival,
+            multi_gpu=not self.single_gpu,
+            priorities=self.priorities,
+            seed=self.seed,
+            fixed_duration=self.fixed_duration,
+            table=table,
+        )
+
+    def _shockwave(self, table: ThroughputTable) -> Trace:
+        for option, given in (("--priorities", self.priorities), ("--duration", self.fixed_duration is not None)):
+            if given:
+                raise InputError(option, found="preset shockwave", expected="the preset default or gavel")
+        scale_factors = {1: 1.0} if self.single_gpu else SHOCKWAVE_SCALE_FACTORS
+        return shockwave_trace(
+            self.jobs, self.mean_interarrival, scale_factors=scale_factors, seed=self.seed, table=table
+        )
 
 
 @app.command("convert")

@@ -37,12 +37,13 @@ def test_a_row_of_the_table_of_searches(reference_data: Callable[[str], Path]) -
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^allocator (throughputs .*)$", PAGE.read_text(), flags=re.MULTILINE)
-    assert len(commands) >= 2
+    commands = re.findall(r"^allocator ((?:throughputs|trace generate) .*)$", PAGE.read_text(), flags=re.MULTILINE)
+    assert len(commands) >= 3
     for command in commands:
         ran = CliRunner().invoke(app, command.partition("#")[0].split())
         assert ran.exit_code == 0, ran.output
     assert (tmp_path / "steps.svg").exists()
+    assert len(read_trace(tmp_path / "workload.csv")) == 12
 
 
 def test_the_python_of_the_page(
@@ -53,5 +54,3 @@ def test_the_python_of_the_page(
         exec(text, {})
     printed = re.findall(r"```text\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert capsys.readouterr().out == "".join(printed)
-    # what the page draws can be read, and trains
-    assert len(read_trace(tmp_path / "workload.csv")) == 12

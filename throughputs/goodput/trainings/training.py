@@ -126,8 +126,9 @@ class Trainings:
         """Raise InputError where no model has figures for a type."""
         for name in accelerators:
             if name not in self.accelerators:
-                expected = f"one of {', '.join(self.accelerators)}{did_you_mean(name, self.accelerators)}"
-                raise InputError(self.source, field="accelerator type", found=name, expected=expected)
+                known = f"{', '.join(self.accelerators)}{did_you_mean(name, self.accelerators)}"
+                expected = f"a type that there are figures for in {self.source}: {known}"
+                raise InputError("cluster", field="accelerator type", found=name, expected=expected)
 
 
 def packed_shape(gpus: int, per_node: int) -> Shape:
