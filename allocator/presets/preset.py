@@ -12,9 +12,9 @@ from allocator.conversion import convert, kinds_of
 from allocator.mechanism.settings import MechanismSettings
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
-from throughputs.errors import one_of
+from throughputs.errors import nearest_names
 
-__all__ = ["Comparison", "FairnessYardstick", "Preset"]
+__all__ = ["Comparison", "FairnessYardstick", "Preset", "unknown_setting"]
 
 FairnessYardstick = Literal["isolated", "static", "themis"]
 """What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
@@ -106,7 +106,7 @@ class Preset:
         kinds = {**mechanism, **simulator}
         for name, value in changes.items():
             if name not in kinds:
-                raise InputError("settings", found=name, expected=one_of(name, sorted(kinds)))
+                raise unknown_setting(name, "settings")
             changes[name] = convert(value, kinds[name], source="settings", field=name)
         penalty = self.simulator.restart_penalty_seconds
         if changes.get("restart_penalty_seconds", penalty) != penalty:
@@ -136,6 +136,14 @@ class Preset:
         return {"preset": self.name, "choice": self.choice, "fairness": self.fairness} | {
             k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()
         }
+
+
+def unknown_setting(name: str, source: str) -> InputError:
+    """What is wrong with a name that is none of a setting of mechanism or simulator: the nearest that are."""
+    near = nearest_names(name, [*kinds_of(MechanismSettings), *kinds_of(SimulatorSettings)])
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    expected = f"a setting of mechanism or simulator{hint}; docs/simulator.md and docs/goodput.md say what they do"
+    return InputError(source, found=name, expected=expected)
 
 
 def _of_size(by_gpus: Mapping[int, Mapping[str, Any]], cluster: Cluster) -> dict[str, Any]:

@@ -190,9 +190,19 @@ def test_preset_and_settings_reach_the_run(trace, tmp_path):
     assert settings["recompute_interval_seconds"] == 1920
     changed = json.loads(run("simulate", *arguments, "--set", "recompute_interval_seconds=100").stdout)["settings"]
     assert changed["recompute_interval_seconds"] == 100
-    wrong = run("simulate", *arguments, "--set", "round_second=1", check=False)
-    assert wrong.returncode == 2
-    assert "did you mean 'round_seconds'" in wrong.stderr
+    for wrong, said in (
+        (
+            "round_second=1",
+            "--set: found 'round_second', expected a setting of mechanism or simulator (did you mean 'round_s",
+        ),
+        ("zzzz=1", "found 'zzzz', expected a setting of mechanism or simulator; docs/simulator.md"),
+        ("round_seconds=x", "--set: field 'round_seconds': found 'x', expected a finite number"),
+    ):
+        done = run("simulate", *arguments, "--set", wrong, check=False)
+        assert done.returncode == 2
+        assert said in done.stderr
+    mine = run("simulate", *arguments, "--policy", "sia", "--set", "power=2", check=False)
+    assert "--set: found 'power', expected policy.power, as it is a setting of sia" in mine.stderr
 
 
 def test_compare_writes_one_page(trace, tmp_path):

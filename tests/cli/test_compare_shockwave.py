@@ -174,7 +174,7 @@ def test_simulate_takes_settings_of_the_policy(tmp_path):
         ("gandiva_fair", "policy.alpha=3", "the policies have none"),
         ("shockwave", "policy.forecast=magic", "oracle, causal, true"),
         ("shockwave", "policy.solver=ecos", "auto, highs, cbc"),
-        ("shockwave", "fairness=static", "settings"),
+        ("shockwave", "fairness=static", "--set: found .fairness., expected a setting of mechanism"),
     ],
 )
 def test_what_cannot_be_set_is_said(tmp_path, policies, setting, message):

@@ -240,7 +240,7 @@ def test_the_nearest_name_is_told(tmp_path, capsys, monkeypatch):
     for changes, told in (
         (("--set", "queue=globel"), "(did you mean 'global'?)"),
         (("--set", "tie_breaks=deficit,shre"), "(did you mean 'share'?)"),
-        (("--set", "rond_seconds=3"), "did you mean 'round_seconds'?"),
+        (("--set", "rond_seconds=3"), "(did you mean 'round_seconds' or "),
         (("--set", "policy.sed=3"), "(did you mean 'seed'?)"),
         (("--preset", "gavl"), "did you mean 'gavel'?"),
     ):

@@ -39,9 +39,10 @@ from allocator.cli.options.values import (
     told_of_throughputs,
     without_setting,
 )
-from allocator.conversion import convert, convert_text, kinds_of
+from allocator.conversion import convert_text, kinds_of
 from allocator.mechanism.settings import MechanismSettings
 from allocator.presets import preset
+from allocator.presets.preset import unknown_setting
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.recorded import recorded_schedule
@@ -218,15 +219,15 @@ class Runs:
     def __init__(self, options: RunOptions, variants: tuple[Variant, ...], option: str) -> None:
         self.options, self.seed = options, options.seed or 0
         self.entities = None if options.entities is None else Entities.parse(options.entities)
-        mine, own = _own_settings(options)
-        self.preset = _preset(options, mine)
-        named = self.preset.policy_names
+        named = preset(options.preset).policy_names
         chosen = tuple(replace(variant, name=named.get(variant.name, variant.name)) for variant in variants)
+        names = [variant.name for variant in chosen]
+        mine, own = _own_settings(options, names)
+        self.preset = _preset(options, mine)
         accelerator = make_accelerator(options.accelerator, options.throughputs)
         usual = self.preset.comparison.cluster
         self.cluster: Cluster = make_cluster(options.cluster or usual, options.gpus_per_server, accelerator)
         own_of = [variant.typed_settings(option) for variant in chosen]
-        names = [variant.name for variant in chosen]
         self.policies: list[Policy] = _policies(names, own_of, options, self.preset, self.cluster, own)
         self.table: ThroughputTable | Trainings = make_table(options.throughputs, self.policies, accelerator)
         self.window, self.prices = make_window(options.window), make_prices(options.prices)
@@ -330,14 +331,21 @@ class Runs:
         return result
 
 
-def _own_settings(options: RunOptions) -> tuple[dict[str, str], dict[str, str]]:
+def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
+    known = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
     preset, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
             policy[name.removeprefix(POLICY_PREFIX)] = text
-        else:
+        elif name in known:
             preset[name] = text
+        else:
+            having = dict.fromkeys(each for each in policies if name in settings_of(each))
+            if not having:
+                raise unknown_setting(name, "--set")
+            expected = f"{POLICY_PREFIX}{name}, as it is a setting of {', '.join(having)}"
+            raise InputError("--set", found=name, expected=expected)
     return preset, policy
 
 
@@ -355,19 +363,9 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_clock_seconds": options.max_clock,
     }
     kinds = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
-    stated = {name: value for name, value in own.items() if value is not None}
-    # a name that is not known is refused by the preset, with the nearest one that is
-    chosen = preset(options.preset).replace(
-        **{
-            name: convert(value, kinds[name], source="settings", field=name) if name in kinds else value
-            for name, value in stated.items()
-        }
-    )
+    chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
     return chosen.replace(
-        **{
-            name: convert_text(text, kinds[name], source="--set", field=name) if name in kinds else text
-            for name, text in changed.items()
-        }
+        **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
     )
 
 
