@@ -95,3 +95,12 @@ def test_examples_of_every_profile_can_be_fitted(tmp_path: Path) -> None:
         fit = fit_model(read_samples(tmp_path / "one.csv"))
         assert fit.errors(read_samples(tmp_path / "one.csv"))["mean"] < 0.05
         assert isinstance(fit.model, ThroughputModels)
+
+
+def test_what_samples_do_not_tell_is_a_warning(samples: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.csv"
+    few.write_text("nodes,gpus,batch_size,step_time,sync_time\n1,1,16,0.1,0\n1,1,32,0.2,0\n")
+    done = CliRunner().invoke(app, ["throughputs", "fit", "--samples", str(few), "--json"])
+    assert done.stderr == f"warning: {few}: no sample of several GPUs: synchronisation is taken to cost no time\n"
+    assert json.loads(done.stdout)["samples"] == 2
+    assert CliRunner().invoke(app, ["throughputs", "fit", "--samples", str(samples)]).stderr == ""

@@ -230,3 +230,14 @@ def test_a_comparison_without_a_trace_draws_the_jobs_of_trace_generate() -> None
     one, other = (pd.read_csv(Path(out) / "optimus" / "jobs.csv") for out in ("file", "draw"))
     pd.testing.assert_frame_equal(one, other)
     assert len(one) == 4
+
+
+@pytest.mark.usefixtures("workload")
+def test_nodes_that_nobody_spoke_of_are_told() -> None:
+    """With one GPU each, so that whoever forgot --gpus-per-server sees why jobs are slow."""
+    said = "each GPU is a node of its own, so all synchronisation is across nodes (--gpus-per-server t4:4)"
+    common = ("simulate", "--trace", "workload.csv", "--policy", "optimus", "--throughputs", "goodput", "--out", "out")
+    assert said in invoke(*common, "--cluster", "t4:8").stderr
+    for nodes in ("t4:4", "t4:1"):
+        assert said not in invoke(*common, "--cluster", "t4:8", "--gpus-per-server", nodes).stderr
+    assert said not in invoke(*common, "--cluster", "t4:1").stderr

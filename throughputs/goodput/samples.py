@@ -102,6 +102,26 @@ class Samples:
                 found = given[name][row].item()
                 raise InputError(source, line=first_line + row, field=name, found=found, expected=expected)
 
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What no sample tells, and what a fit takes instead; a line each, none where samples tell all parameters."""
+        several, across = self.gpus > 1, self.nodes > 1
+        local = (several & ~across).any()
+        if across.any():
+            nodes = "" if local else "several GPUs on one node: synchronisation there is taken to cost no time"
+        elif local:
+            nodes = "several nodes: synchronisation across them is taken to be 1.1 times as long as on one"
+        else:
+            nodes = "several GPUs: synchronisation is taken to cost no time"
+        more = several.any() and not (self.gpus > 2).any()
+        one_size = len(np.unique(self.batch_size)) == 1
+        lines = (
+            nodes,
+            "more than two GPUs: each further one is taken to cost no time" if more else "",
+            "another batch size: half of the time of gradients is taken to be constant" if one_size else "",
+        )
+        return tuple(f"no sample of {line}" for line in lines if line)
+
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, source: str = _SOURCE, first_line: int = 1) -> Samples:
         """From a table with the columns of `SAMPLE_COLUMNS`; the time of gradients is step_time less sync_time.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.api import load_throughputs
-from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json
+from allocator.cli.options.shared import AcceleratorOption, JsonOption, SeedOption, console, print_json, warn
 from allocator.cli.options.values import check_other_file
 from throughputs.files import write_text
 from throughputs.goodput import PARAMETERS, Fit, Samples, fit_model, read_samples
@@ -112,6 +112,8 @@ def fit_command(
         draw_fitted_steps(fit, measured, plot)
     if out is not None:
         write_text(out, _as_toml(fit, measured))
+    for line in measured.unseen:
+        warn(f"{samples}: {line}")
     errors = fit.errors(measured)
     if as_json:
         shown = {"samples": len(measured), "loss": fit.loss, "error": errors}

@@ -266,6 +266,7 @@ class Runs:
         for line in unused_columns(trace, self.cluster, self.options.entities_by, by_name=self.entities is not None):
             typer.echo(line, err=True)
         self._say_lengths(trace)
+        self._say_nodes()
         if self.entities is not None and not any(trace.entity):
             expected = "jobs that name their entities, in a column entity"
             raise InputError(trace.source, field="entity", found="none", expected=expected)
@@ -273,6 +274,14 @@ class Runs:
             # A stream of its own, so that nothing else changes with the draw.
             trace = assign_slos(trace, np.random.default_rng([self.seed, SLO_STREAM]))
         return preload(trace, self.cluster) if self.options.preload else trace
+
+    def _say_nodes(self) -> None:
+        """Say that every GPU is a node of its own, where steps depend on nodes and nobody said so."""
+        alone = set(self.cluster.gpus_per_server.values()) == {1} and self.cluster.total_gpus > 1
+        if isinstance(self.table, Trainings) and self.options.gpus_per_server is None and alone:
+            kind = self.cluster.accelerators[0]
+            line = "each GPU is a node of its own, so all synchronisation is across nodes"
+            typer.echo(f"{self.cluster.title}: {line} (--gpus-per-server {kind}:4)", err=True)
 
     def _say_lengths(self, trace: Trace) -> None:
         """Say where policies that go by predictions have none."""

@@ -113,6 +113,25 @@ def test_what_samples_do_not_say() -> None:
     assert fit_model(one_size).parameters[0] == pytest.approx(one_size.gradient_time.mean() / 2, rel=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "sizes", "told"),
+    [
+        ([1], [1], [16], ["several GPUs: synchronisation is taken to cost no time", "another batch size"]),
+        ([1, 1], [1, 2], [16, 32], ["several nodes: synchronisation across", "more than two GPUs"]),
+        ([1, 1], [1, 4], [16, 32], ["several nodes: synchronisation across"]),
+        ([1, 2], [1, 4], [16, 32], ["several GPUs on one node"]),
+        ([1, 1, 2], [1, 2, 2], [16, 32], ["more than two GPUs: each further one"]),
+        ([1, 1, 2], [1, 2, 4], [16, 32], []),
+    ],
+)
+def test_what_samples_do_not_say_is_told(nodes: list[int], gpus: list[int], sizes: list[int], told: list[str]) -> None:
+    model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
+    unseen = measured(model, nodes, gpus, sizes).unseen
+    assert len(unseen) == len(told)
+    for line, said in zip(unseen, told, strict=True):
+        assert line.startswith(f"no sample of {said}")
+
+
 def test_fits_do_not_depend_on_their_company_and_are_remembered() -> None:
     rng = np.random.default_rng(0)
     model = ThroughputModels([0.1, 0.002, 0.3, 0.01, 0.1, 0.02, 1.5])
