@@ -53,5 +53,13 @@ POLLUX = Preset(
         "pollux": {"restart_seconds": 30.0},
         "tiresias": {"queue_limits": (57600.0,), "promote_after": None, "line": "entered"},
     },
-    comparison=Comparison(policies=("pollux", "optimus", "tiresias"), cluster="t4:64", jobs=160),
+    comparison=Comparison(
+        policies=("pollux", "optimus", "tiresias"),
+        cluster="t4:64",
+        gpus_per_server="t4:4",
+        throughputs="goodput",
+        generator="goodput",
+        jobs=160,
+        mean_interarrival_seconds=180.0,
+    ),
 )

@@ -13,6 +13,7 @@ from allocator.mechanism.settings import MechanismSettings
 from allocator.simulator.settings import SimulatorSettings
 from throughputs import InputError
 from throughputs.errors import nearest_names
+from throughputs.traces.deadline_generator import DEADLINE_FACTORS
 
 __all__ = ["Comparison", "FairnessYardstick", "Preset", "unknown_setting"]
 
@@ -28,8 +29,13 @@ class Comparison:
     Attributes
     ----------
     policies : their names.
-    cluster : GPUs by accelerator type.
-    generator : "default": `throughputs.TraceGenerator`; "shockwave": `throughputs.shockwave_trace`.
+    cluster, gpus_per_server : GPUs by accelerator type, and those of one server; None: 1.
+    throughputs : those of a run on that cluster: "goodput", or None for the embedded table.
+    drawn_cluster, drawn_gpus_per_server : where jobs are drawn and the embedded table lacks types of `cluster`.
+    generator : "default": `throughputs.TraceGenerator`; "shockwave": `throughputs.shockwave_trace`; "deadlines":
+        `throughputs.deadline_trace`; "goodput": `throughputs.goodput.trainings.training_trace`, as with any throughputs
+        of jobs that choose their batch size.
+    deadline_factors : of "deadlines": times the duration, least and most.
     jobs, mean_interarrival_seconds, seed : of the jobs that are drawn.
     """
 
@@ -45,7 +51,12 @@ class Comparison:
         "fifo",
     )
     cluster: str = "v100:36,p100:36,k80:36"
-    generator: Literal["default", "shockwave"] = "default"
+    gpus_per_server: str | None = None
+    throughputs: str | None = None
+    drawn_cluster: str | None = None
+    drawn_gpus_per_server: str | None = None
+    generator: Literal["default", "shockwave", "deadlines", "goodput"] = "default"
+    deadline_factors: tuple[float, float] = DEADLINE_FACTORS
     jobs: int = 240
     mean_interarrival_seconds: float = 240.0
     seed: int = 0

@@ -70,5 +70,13 @@ SIA = Preset(
             ),
         },
     },
-    comparison=Comparison(policies=("sia",), cluster="t4:64", jobs=160),
+    comparison=Comparison(
+        policies=("sia",),
+        cluster="t4:64",
+        gpus_per_server="t4:4",
+        throughputs="goodput",
+        generator="goodput",
+        jobs=160,
+        mean_interarrival_seconds=180.0,
+    ),
 )

@@ -29,7 +29,7 @@ from allocator.results.fairness import isolated_rho
 from allocator.results.output import save_result
 from allocator.sweep.jobs import trainings_for
 from allocator.variants import Variant, read_variants
-from throughputs import InputError, TraceGenerator
+from throughputs import InputError, TraceGenerator, deadline_trace
 from throughputs.files import write_text
 from throughputs.goodput.trainings import Trainings
 from throughputs.traces.shockwave_generator import shockwave_trace
@@ -104,6 +104,7 @@ def compare_command(
     A policy that fails is named with its reason, the others are compared without it, and the exit code is 1.
     """
     variants = _variants(policies, run.preset)
+    run = run.on_cluster_of_drawn_jobs() if trace is None else run
     runs = run.runs(variants, "--policies")
     usual = runs.preset.comparison
     mean_seconds = usual.mean_interarrival_seconds if mean_interarrival is None else mean_interarrival
@@ -264,6 +265,15 @@ def _drawn(what: Comparison, runs: Runs) -> Trace:
     jobs, gap = what.jobs, what.mean_interarrival_seconds
     if isinstance(runs.table, Trainings):
         return trainings_for(runs.cluster, jobs, gap, np.random.default_rng(what.seed), runs.table)
+    if what.generator == "deadlines":
+        return deadline_trace(
+            jobs,
+            gap,
+            rng=np.random.default_rng(what.seed),
+            factors=what.deadline_factors,
+            table=runs.table,
+            reference_accelerator=runs.cluster.accelerators[0],
+        )
     if what.generator == "shockwave":
         return shockwave_trace(jobs, gap, seed=what.seed, table=runs.table)
     return TraceGenerator(n_jobs=jobs, mean_interarrival=gap, seed=what.seed, table=runs.table).generate()

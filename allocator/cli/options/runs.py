@@ -204,7 +204,24 @@ class RunOptions:
 
     def runs(self, policies: Sequence[Variant], option: str = "--policy") -> Runs:
         """What these policies, which `option` names, run with."""
-        return Runs(self, tuple(policies), option)
+        return Runs(self._on_usual_cluster(), tuple(policies), option)
+
+    def on_cluster_of_drawn_jobs(self) -> RunOptions:
+        """The same where jobs are drawn and nothing is said of cluster and throughputs."""
+        usual = preset(self.preset).comparison
+        if usual.drawn_cluster is None or self.cluster is not None or self.throughputs is not None:
+            return self
+        servers = self.gpus_per_server or usual.drawn_gpus_per_server
+        return replace(self, cluster=usual.drawn_cluster, gpus_per_server=servers)
+
+    def _on_usual_cluster(self) -> RunOptions:
+        """The same with the cluster of the preset, where there is none, and with the throughputs that go with it."""
+        if self.cluster is not None:
+            return self
+        usual = preset(self.preset).comparison
+        throughputs = self.throughputs or (None if usual.throughputs is None else Path(usual.throughputs))
+        servers = self.gpus_per_server or usual.gpus_per_server
+        return replace(self, cluster=usual.cluster, gpus_per_server=servers, throughputs=throughputs)
 
 
 class Runs:
@@ -225,8 +242,8 @@ class Runs:
         mine, own = _own_settings(options, names)
         self.preset = _preset(options, mine)
         accelerator = make_accelerator(options.accelerator, options.throughputs)
-        usual = self.preset.comparison.cluster
-        self.cluster: Cluster = make_cluster(options.cluster or usual, options.gpus_per_server, accelerator)
+        assert options.cluster is not None
+        self.cluster: Cluster = make_cluster(options.cluster, options.gpus_per_server, accelerator)
         own_of = [variant.typed_settings(option) for variant in chosen]
         self.policies: list[Policy] = _policies(names, own_of, options, self.preset, self.cluster, own)
         self.table: ThroughputTable | Trainings = make_table(options.throughputs, self.policies, accelerator)
