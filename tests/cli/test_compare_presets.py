@@ -98,8 +98,62 @@ def test_what_is_said_takes_the_place_of_the_preset() -> None:
     assert "found 'a100'" in str(of_trace.exception)
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_comparison_has_the_jobs_of_trace_generate() -> None:
+    drawing = ("--preset", "elasticflow", "--jobs", 6, "--seed", 2)
+    done = invoke("trace", "generate", *drawing, "--mean-interarrival", 200, "--out", "jobs.csv")
+    assert done.exit_code == 0, done.output
+    common = ("compare", "--policies", "edf", "--cluster", "v100:32", "--gpus-per-server", "v100:8")
+    assert invoke(*common, *drawing, "--out", "draw").exit_code == 0
+    assert invoke(*common, *drawing[:2], "--seed", 2, "--trace", "jobs.csv", "--out", "file").exit_code == 0
+    one, other = (pd.read_csv(Path(out) / "edf" / "jobs.csv") for out in ("draw", "file"))
+    pd.testing.assert_frame_equal(one, other)
+    assert one["deadline"].notna().all()
+
+
+@pytest.mark.parametrize("preset_name", ["default", "elasticflow"])
+@pytest.mark.usefixtures("folder")
+def test_durations_are_meant_on_a_type_that_the_table_has(preset_name: str) -> None:
+    """v100 where it is one of them, else the first."""
+    rows = ("bert,1,h100,40", "bert,1,l4,10", "bert,2,h100,70", "bert,2,l4,18")
+    Path("mine.csv").write_text("\n".join(["job_type,scale_factor,accelerator,throughput", *rows, ""]))
+    table = ("--throughputs", "mine.csv", "--preset", preset_name)
+    done = invoke("trace", "generate", *table, "--single-gpu", "--jobs", 5, "--out", "jobs.csv")
+    assert done.exit_code == 0, (done.output, done.exception)
+    jobs = read_trace("jobs.csv")
+    np.testing.assert_allclose(jobs.total_steps, jobs.duration * 40.0, atol=1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--preset", "elasticflow", "--priorities"),
+            "--priorities: found True, expected nothing with --preset elastic",
+        ),
+        (("--preset", "shockwave", "--duration", 9), "--duration: found 9.0, expected nothing with --preset shockwave"),
+        (("--preset", "elasticflo"), "did you mean 'elasticflow'?"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_what_generators_do_not_take(words: tuple[object, ...], said: str) -> None:
+    done = invoke("trace", "generate", *words, "--out", "jobs.csv")
+    assert said in str(done.exception)
+    assert not Path("jobs.csv").exists()
+
+
 def test_presets_draw_on_clusters_that_there_are_throughputs_for() -> None:
     for name in ("elasticflow", "chronus"):
         usual = preset(name).comparison
         assert Cluster.parse(usual.drawn_cluster, usual.drawn_gpus_per_server).accelerators == ("v100",)
         assert re.search(rf"`{name}` \| {usual.jobs} ", PAGE.read_text())
+
+
+@pytest.mark.usefixtures("folder")
+def test_jobs_are_drawn_for_a_table_of_ones_own() -> None:
+    rows = [f"bert,{gpus},h100,{40 * gpus**0.9}" for gpus in (1, 2, 4, 8)]
+    Path("mine.csv").write_text("\n".join(["job_type,scale_factor,accelerator,throughput", *rows, ""]))
+    own = ("--throughputs", "mine.csv", "--cluster", "h100:8", "--policies", "fifo", "--jobs", 4)
+    done = invoke("compare", *own, "--out", "out")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert set(pd.read_csv("out/fifo/jobs.csv")["job_type"]) == {"bert"}

@@ -33,6 +33,7 @@ Key = tuple[str, int]
 UNCONSOLIDATED = "_unconsolidated"
 """Behind the name of an accelerator type: its figures for gangs whose GPUs are spread over servers."""
 
+_REFERENCE = "v100"
 _FEW = 10
 """Job types that an error lists, where there are no more and none is close to the one that was asked for."""
 
@@ -142,6 +143,11 @@ class ThroughputTable:
     def scale_factors(self) -> tuple[int, ...]:
         """The scale factors that occur, ascending."""
         return tuple(self._positions.sizes.tolist())
+
+    @property
+    def reference_accelerator(self) -> str:
+        """The type on which durations are meant where nobody says so: v100 if the table has it, else its first."""
+        return _REFERENCE if _REFERENCE in self.accelerators else next(iter(self.accelerators), _REFERENCE)
 
     @property
     def has_colocation(self) -> bool:

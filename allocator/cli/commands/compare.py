@@ -276,4 +276,7 @@ def _drawn(what: Comparison, runs: Runs) -> Trace:
         )
     if what.generator == "shockwave":
         return shockwave_trace(jobs, gap, seed=what.seed, table=runs.table)
-    return TraceGenerator(n_jobs=jobs, mean_interarrival=gap, seed=what.seed, table=runs.table).generate()
+    reference = runs.table.reference_accelerator
+    return TraceGenerator(
+        n_jobs=jobs, mean_interarrival=gap, seed=what.seed, table=runs.table, reference_accelerator=reference
+    ).generate()

@@ -33,12 +33,15 @@ from throughputs import (
     InputError,
     LogUniformDurations,
     TraceGenerator,
+    deadline_trace,
     describe_trace,
     gavel_trace,
     read_trace,
     write_trace,
 )
+from throughputs.errors import one_of
 from throughputs.goodput.trainings import find_trainings, training_trace
+from throughputs.traces.deadline_generator import DEADLINE_SCALE_FACTORS
 from throughputs.traces.formats import READ_FORMATS, TRACE_FORMATS, read_job_log
 from throughputs.traces.generator import PUBLISHED_PRIORITIES
 from throughputs.traces.goodput_traces import merged_models
@@ -75,7 +78,12 @@ def generate_command(
         float | None, typer.Option("--duration", help="The same duration for every job, alone.", metavar="SECONDS")
     ] = None,
     preset: Annotated[
-        str, typer.Option("--preset", help="default, or gavel or shockwave: published generators, draw for draw.")
+        str,
+        typer.Option(
+            "--preset",
+            help="default; gavel or shockwave: published generators, draw for draw; elasticflow: jobs with deadlines, "
+            "by the rules of its generator.",
+        ),
     ] = "default",
     format: Annotated[str, typer.Option("--format", help=FormatHelp)] = "auto",
     throughputs: ThroughputsOption = None,
@@ -136,9 +144,17 @@ class _Drawing:
 
     def of_table(self, preset: str, table: ThroughputTable) -> Trace:
         """The jobs of the generator that a preset names."""
-        makers = {"default": self._own, "gavel": self._gavel, "shockwave": self._shockwave}
+        makers = {
+            "default": self._own,
+            "gavel": self._gavel,
+            "shockwave": self._shockwave,
+            "elasticflow": self._with_deadlines,
+        }
         if preset not in makers:
-            raise InputError("--preset", found=preset, expected="default, gavel or shockwave")
+            raise InputError("--preset", found=preset, expected=one_of(preset, makers))
+        if preset in ("shockwave", "elasticflow"):
+            refused = {"--priorities": self.priorities or None, "--duration": self.fixed_duration}
+            _refuse(f"--preset {preset}", refused)
         return makers[preset](table)
 
     def _own(self, table: ThroughputTable) -> Trace:
@@ -152,6 +168,7 @@ class _Drawing:
             priorities=PUBLISHED_PRIORITIES if self.priorities else None,
             seed=self.seed,
             table=table,
+            reference_accelerator=table.reference_accelerator,
             **settings,
         ).generate()
 
@@ -167,12 +184,19 @@ class _Drawing:
         )
 
     def _shockwave(self, table: ThroughputTable) -> Trace:
-        for option, given in (("--priorities", self.priorities), ("--duration", self.fixed_duration is not None)):
-            if given:
-                raise InputError(option, found="preset shockwave", expected="the preset default or gavel")
         scale_factors = {1: 1.0} if self.single_gpu else SHOCKWAVE_SCALE_FACTORS
         return shockwave_trace(
             self.jobs, self.mean_interarrival, scale_factors=scale_factors, seed=self.seed, table=table
+        )
+
+    def _with_deadlines(self, table: ThroughputTable) -> Trace:
+        return deadline_trace(
+            self.jobs,
+            self.mean_interarrival,
+            rng=np.random.default_rng(self.seed),
+            scale_factors={1: 1.0} if self.single_gpu else DEADLINE_SCALE_FACTORS,
+            table=table,
+            reference_accelerator=table.reference_accelerator,
         )
 
 

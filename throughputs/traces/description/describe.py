@@ -15,7 +15,6 @@ from throughputs.traces.description.demand import demand_over_time, gpu_hours_of
 
 __all__ = ["describe_trace", "durations_alone"]
 
-_REFERENCE = "v100"
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
@@ -140,7 +139,7 @@ def durations_alone(
     if table is None:
         return trace.duration
     if accelerator is None:
-        accelerator = _REFERENCE if _REFERENCE in table.accelerators else next(iter(table.accelerators), _REFERENCE)
+        accelerator = table.reference_accelerator
     asked = np.flatnonzero(profiled | np.isnan(trace.duration))
     rates = table.rates(trace.job_type[asked], trace.scale_factor[asked], [accelerator])[:, 0]
     durations = trace.duration.copy()
