@@ -58,7 +58,6 @@ POLLUX = Preset(
         cluster="t4:64",
         gpus_per_server="t4:4",
         throughputs="goodput",
-        generator="goodput",
         jobs=160,
         mean_interarrival_seconds=180.0,
     ),

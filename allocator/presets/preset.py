@@ -15,7 +15,7 @@ from throughputs import InputError
 from throughputs.errors import nearest_names
 from throughputs.traces.deadline_generator import DEADLINE_FACTORS
 
-__all__ = ["Comparison", "FairnessYardstick", "Preset", "unknown_setting"]
+__all__ = ["Comparison", "FairnessYardstick", "Preset", "kinds_of_changes", "unknown_setting"]
 
 FairnessYardstick = Literal["isolated", "static", "themis"]
 """What rho divides a completion time by: "isolated": `fairness.isolated_jct`; "static", "themis": the time that the job
@@ -33,8 +33,8 @@ class Comparison:
     throughputs : those of a run on that cluster: "goodput", or None for the embedded table.
     drawn_cluster, drawn_gpus_per_server : where jobs are drawn and the embedded table lacks types of `cluster`.
     generator : "default": `throughputs.TraceGenerator`; "shockwave": `throughputs.shockwave_trace`; "deadlines":
-        `throughputs.deadline_trace`; "goodput": `throughputs.goodput.trainings.training_trace`, as with any throughputs
-        of jobs that choose their batch size.
+        `throughputs.deadline_trace`. With throughputs of jobs that choose their batch size, whatever it is:
+        `throughputs.goodput.trainings.training_trace`.
     deadline_factors : of "deadlines": times the duration, least and most.
     jobs, mean_interarrival_seconds, seed : of the jobs that are drawn.
     """
@@ -55,7 +55,7 @@ class Comparison:
     throughputs: str | None = None
     drawn_cluster: str | None = None
     drawn_gpus_per_server: str | None = None
-    generator: Literal["default", "shockwave", "deadlines", "goodput"] = "default"
+    generator: Literal["default", "shockwave", "deadlines"] = "default"
     deadline_factors: tuple[float, float] = DEADLINE_FACTORS
     jobs: int = 240
     mean_interarrival_seconds: float = 240.0
@@ -114,7 +114,7 @@ class Preset:
             No such setting, or a value of the wrong type.
         """
         mechanism, simulator = kinds_of(MechanismSettings), kinds_of(SimulatorSettings)
-        kinds = {**mechanism, **simulator}
+        kinds = kinds_of_changes()
         for name, value in changes.items():
             if name not in kinds:
                 raise unknown_setting(name, "settings")
@@ -149,9 +149,14 @@ class Preset:
         }
 
 
+def kinds_of_changes() -> dict[str, Any]:
+    """Settings that `Preset.replace` changes, each with its type."""
+    return {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+
+
 def unknown_setting(name: str, source: str) -> InputError:
     """What is wrong with a name that is none of a setting of mechanism or simulator: the nearest that are."""
-    near = nearest_names(name, [*kinds_of(MechanismSettings), *kinds_of(SimulatorSettings)])
+    near = nearest_names(name, kinds_of_changes())
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     expected = f"a setting of mechanism or simulator{hint}; docs/simulator.md and docs/goodput.md say what they do"
     return InputError(source, found=name, expected=expected)

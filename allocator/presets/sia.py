@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from allocator.mechanism.settings import MechanismSettings
-from allocator.presets.pollux import ONE_MINUTE
-from allocator.presets.preset import Comparison, Preset
+from allocator.presets.pollux import ONE_MINUTE, POLLUX
+from allocator.presets.preset import Preset
 
 __all__ = ["SIA"]
 
@@ -70,13 +70,5 @@ SIA = Preset(
             ),
         },
     },
-    comparison=Comparison(
-        policies=("sia",),
-        cluster="t4:64",
-        gpus_per_server="t4:4",
-        throughputs="goodput",
-        generator="goodput",
-        jobs=160,
-        mean_interarrival_seconds=180.0,
-    ),
+    comparison=replace(POLLUX.comparison, policies=("sia",)),
 )

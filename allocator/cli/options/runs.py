@@ -39,10 +39,9 @@ from allocator.cli.options.values import (
     told_of_throughputs,
     without_setting,
 )
-from allocator.conversion import convert_text, kinds_of
-from allocator.mechanism.settings import MechanismSettings
+from allocator.conversion import convert_text
 from allocator.presets import preset
-from allocator.presets.preset import unknown_setting
+from allocator.presets.preset import kinds_of_changes, unknown_setting
 from allocator.protocol.entities import Entities
 from allocator.protocol.policy import Need
 from allocator.recorded import recorded_schedule
@@ -50,7 +49,7 @@ from allocator.registry import get_policy, kinds_of_settings, settings_of
 from allocator.results.deadlines import assign_slos
 from allocator.simulator.arrivals import preload
 from allocator.simulator.engine import simulate
-from allocator.simulator.settings import SimulatorSettings, constant_restart_penalty
+from allocator.simulator.settings import constant_restart_penalty
 from throughputs import InputError
 from throughputs.errors import did_you_mean
 from throughputs.estimator.believed import Estimation
@@ -359,7 +358,7 @@ class Runs:
 
 def _own_settings(options: RunOptions, policies: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """What ``--set`` says, as text: settings of the preset, and of policies."""
-    known = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+    known = kinds_of_changes()
     preset, policy = {}, {}
     for name, text in named_values("--set", options.settings or ()).items():
         if name.startswith(POLICY_PREFIX):
@@ -388,7 +387,7 @@ def _preset(options: RunOptions, changed: dict[str, str]) -> Preset:
         "max_waiting_jobs": options.max_waiting,
         "max_clock_seconds": options.max_clock,
     }
-    kinds = {**kinds_of(MechanismSettings), **kinds_of(SimulatorSettings)}
+    kinds = kinds_of_changes()
     chosen = preset(options.preset).replace(**{name: value for name, value in own.items() if value is not None})
     return chosen.replace(
         **{name: convert_text(text, kinds[name], source="--set", field=name) for name, text in changed.items()}
