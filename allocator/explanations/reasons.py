@@ -180,6 +180,8 @@ def _by_standing(run: FinishedRun, job: int, standing: Standing, by_free: str) -
         if by_free == "left_out":
             return "queue_blocked", f"job {before} needs {run.jobs.gpus_taken(before):g}"
         return "ranked_behind", ""
+    if np.isnan(standing.priority[shared]).all():
+        return "share_met", ""  # its time is not due yet
     if (standing.left_at_turn[shared] > 0).any():
         return "gang_does_not_fit", ""
     return ("share_met" if standing.owed < -_ROUNDING else "ranked_behind"), ""

@@ -188,6 +188,11 @@ class DecisionCore:
         """The policy is asked at the latest after so many seconds."""
         return self._period
 
+    def due_at(self, clock: float) -> float:
+        """When somebody will run although nobody does at `clock`, whatever happens, in seconds; inf: never."""
+        due = self._executor.due_at(clock)
+        return min(due, self._asked_at + self._period) if due < np.inf else due
+
     def record_rounds(self, rounds: int) -> None:
         """So many further rounds went exactly like the last one; their time is entered elsewhere."""
         self._rounds += rounds

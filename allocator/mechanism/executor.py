@@ -111,6 +111,10 @@ class Executor(ABC, Generic[PolicyT]):
         """Whether the policy had better be asked at once, instead of this `step`."""
         return False
 
+    def due_at(self, clock: float) -> float:  # noqa: ARG002
+        """Where nobody runs at `clock`: when somebody will whatever happens, in seconds; inf: never."""
+        return np.inf
+
     def record(self, assignment: Assignment, seconds: NDArray[np.float64]) -> None:
         """The (K,) rows of a step ran for `seconds` (K,) each."""
 

@@ -27,6 +27,9 @@ __all__ = ["TimeLedger", "joined"]
 _Floats = NDArray[np.float64]
 _Ids = NDArray[np.int64]
 
+_NOTHING = 1e-6
+"""Part of a round that counts as nothing: shares of solvers are exact to fewer digits than times are."""
+
 _COLUMNS = ("active", "decided", "can_run", "shares", "received", "deficits", "type_time", "counted_since")
 
 
@@ -65,7 +68,8 @@ class TimeLedger:
         self.type_time: _Floats = np.full(n_types, credit_seconds)
         self.counted_since = 0.0
         self.hysteresis_seconds = settings.hysteresis_rounds * settings.round_seconds
-        self.incumbent: NDArray[np.bool_] = self.can_run
+        self.round_seconds = settings.round_seconds
+        self.incumbent = self._runs = self._new = self.can_run
         self._incumbent_at: tuple[Assignment, int] | None = None
         self.version = 0
         # A round that repeats the one before comes with the same array of jobs: its rows are looked up once.
@@ -174,9 +178,47 @@ class TimeLedger:
 
     def owed(self, clock: float) -> _Floats:
         """(n,) time each job was promised and has not received up to `clock`, over all types, in seconds."""
+        return np.asarray(self._row_owed(clock).sum(axis=0))
+
+    def due(self, clock: float) -> NDArray[np.bool_]:
+        """(M, R) rows whose time is due in a round at `clock` (seconds), by `note_incumbents` of the round before it.
+
+        What a row is owed counts with the promise of that round. A row that waits runs once it is owed a whole round,
+        and from then on for as long as it is owed anything, so that no row ever has more than a round beyond its share,
+        and one with half of the time starts once in four rounds, not in two. A job that has not trained yet starts when
+        it is owed half a round: over many short jobs, what some have too much others have too little.
+        """
+        least = np.where(self._runs, _NOTHING, self._least_to_start())
+        return self._row_owed(clock + self.round_seconds) > least * self.round_seconds
+
+    def _least_to_start(self) -> _Floats:
+        """(R,) rounds that a row which waits must be owed."""
+        return np.where(self._new, 0.5, 1.0) - _NOTHING
+
+    def _row_owed(self, clock: float) -> _Floats:
+        """(M, R) time that each row was promised and has not received up to `clock`, in seconds."""
         promised = self.shares * (clock - self.counted_since)
-        total: _Floats = (self.deficits + promised - (self.received - self.credit_seconds)).sum(axis=0)
-        return total
+        owed: _Floats = self.deficits + promised - (self.received - self.credit_seconds)
+        return owed
+
+    def due_gpus(self, due: NDArray[np.bool_], clock: float, capacity: list[int]) -> list[int]:
+        """GPUs of each type to give away in a round at `clock` among the rows that are `due` (M, R).
+
+        What all rows of the type together are owed, in whole GPUs, and as many more as the largest gang may need: what
+        it has too much is missing in the next round, so that the type as a whole never has more than a gang beyond the
+        shares.
+        """
+        sizes = self.row_gpus
+        owed = (self._row_owed(clock + self.round_seconds) * sizes).sum(axis=1) / self.round_seconds
+        largest = np.where(due, sizes, 1).max(axis=1, initial=1)
+        gpus = np.where(owed > _NOTHING, np.ceil(owed - _NOTHING) + largest - 1, 0.0)
+        return [min(int(some), all_) for some, all_ in zip(gpus, capacity, strict=True)]
+
+    def rounds_to_due(self, clock: float) -> float:
+        """Whole rounds from `clock` (seconds), when nobody runs, until the first row is due; inf if none ever is."""
+        missing = self._least_to_start() - self._row_owed(clock + self.round_seconds) / self.round_seconds
+        ever = self.can_run & (self.shares > 0)
+        return float(np.ceil(missing[ever] / self.shares[ever]).min(initial=np.inf))
 
     def set_shares(self, shares: _Floats, pairs: Pairs | None = None) -> None:
         """Set the (n, M) `shares` of all active jobs; this ledger has no rows for `pairs`."""
@@ -207,17 +249,20 @@ class TimeLedger:
         np.add.at(self.type_time, pool.take(longest_first), seconds.take(longest_first))
 
     def note_incumbents(self, running: Assignment) -> None:
-        """Incumbents are the rows `running`, and all rows of jobs that have not trained yet and wait."""
+        """The rows `running` ran in the round before; they and all rows of jobs that have not trained yet and wait are
+        the incumbents."""
         at = self._incumbent_at
         if at is not None and at[0] is running and at[1] == self.version:
             return
         self._incumbent_at = running, self.version
         jobs = self.jobs
         new = (self._table.steps_done[self._table.rows(jobs)] <= 0) & ~np.isin(jobs, running.jobs)
-        self.incumbent = np.repeat(self._rows_with(new)[None], len(self.shares), axis=0)
         rows, pool = self._rows_running(running)
         there = np.isin(rows, self.active)
-        self.incumbent[pool[there], self.active.searchsorted(rows[there])] = True
+        self._runs = np.zeros(self.shares.shape, dtype=np.bool_)
+        self._runs[pool[there], self.active.searchsorted(rows[there])] = True
+        self._new = self._rows_with(new)
+        self.incumbent = self._runs | self._new
 
     def _rows_with(self, jobs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(R,) the rows in which any of the `jobs` is; these are marked among the (n,) active ones."""

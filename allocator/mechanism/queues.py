@@ -60,12 +60,17 @@ class Queues:
     ledger : shares and time received. Jobs and shares must not change in the life of this object.
     eligible : (M, n) the rows that may be chosen.
     settings : priority, tie_breaks, priority_digits, round_seconds and hysteresis_rounds are read.
+    only_due : a row may be chosen only in rounds in which its time is due (`TimeLedger.due`).
     """
 
-    def __init__(self, ledger: TimeLedger, eligible: NDArray[np.bool_], settings: MechanismSettings) -> None:
+    def __init__(
+        self, ledger: TimeLedger, eligible: NDArray[np.bool_], settings: MechanismSettings, only_due: bool = False
+    ) -> None:
         self.ledger = ledger
         self.settings = settings
-        self.lengths: list[int] = eligible.sum(axis=1).tolist()
+        self._only_due = only_due
+        self._lengths: NDArray[np.int64] = eligible.sum(axis=1)
+        self._eligible = eligible
         types, n = eligible.shape
         # Ties are settled once: rows are stored in tie order, and the stable sort of a round keeps it. Sorting is
         # ascending, so everything is negated.
@@ -98,6 +103,10 @@ class Queues:
             values = ledger.received * self._sizes + self._base - self._promise * promised_for
             if self._stay is not None:
                 values -= self._stay * ledger.incumbent
+        if self._only_due:
+            due = ledger.due(clock)
+            values = np.where(due, values, np.inf)
+            self._lengths = (due & self._eligible).sum(axis=1)
         values = values.take(self._rows)
         digits = self.settings.priority_digits
         return values if digits is None else _round_significant(values, digits)
@@ -115,13 +124,13 @@ class Queues:
         order = self._negated_priorities(clock).argsort(axis=1, kind="stable")
         order += self._row_start
         rows = self._tie_order.take(order)
-        return [row[:length].tolist() for row, length in zip(rows, self.lengths, strict=True)]
+        return [row[:length].tolist() for row, length in zip(rows, self._lengths.tolist(), strict=True)]
 
     def merged(self, clock: float, visit_order: Sequence[int]) -> tuple[list[int], list[int]]:
         """All eligible (row, type), highest priority first, equal ones in `visit_order` of the types."""
         visit = np.array(visit_order)
         order = self._negated_priorities(clock).take(visit, axis=0).ravel().argsort(kind="stable")
-        order = order[: sum(self.lengths)]
+        order = order[: self._lengths.sum()]
         rows = self._tie_order.take(visit, axis=0).take(order)
         return rows.tolist(), visit.take(order // self._tie_order.shape[1]).tolist()
 

@@ -34,7 +34,7 @@ class RoundMechanism(Executor[SharePolicy]):
 
     Parameters
     ----------
-    policy : its class data are read: whether it tells types apart, fills idle GPUs, preempts, packs.
+    policy : its class data are read: whether it tells types apart, fills idle GPUs, has a strict queue, packs.
     cluster, jobs, settings : the GPUs, the jobs, the settings.
     seed : of the draw of types for policies that do not distinguish them.
     """
@@ -51,9 +51,13 @@ class RoundMechanism(Executor[SharePolicy]):
         draws = settings.shuffle_accelerators and not policy.heterogeneity_aware
         self._shuffles = draws and len(cluster.accelerators) > 1
         self._shuffler = random.Random(seed + settings.shuffle_seed_offset)
-        self._idle_fill = settings.idle_fill if policy.fills_idle_gpus else "off"
+        self._idle_fill = (settings.idle_fill or "best_type") if policy.fills_idle_gpus else "off"
+        binding = not policy.fills_idle_gpus and not policy.relative_shares
+        accounted = settings.idle_fill is None and settings.time_counted == "since_decision"
+        self._only_due = settings.idle_fill == "off" or (accounted and binding)
         self._strict = policy.strict_queue
         self._keeps = settings.hysteresis_rounds > 0
+        self._notes_incumbents = self._keeps or self._only_due
         self._capacity: list[int] = cluster.capacity.tolist()
         self._last_decision_clock: float | None = None
         self._queues: Queues | None = None
@@ -112,7 +116,7 @@ class RoundMechanism(Executor[SharePolicy]):
 
         Rows without a share have -inf where they may fill idle GPUs; `running` are those of the round before.
         """
-        if self._keeps:
+        if self._notes_incumbents:
             self._ledger.note_incumbents(running)
         return (self._queues or self._prepare_queues()).priorities(clock)
 
@@ -150,7 +154,7 @@ class RoundMechanism(Executor[SharePolicy]):
 
     def next(self, clock: float, running: Assignment) -> Step:
         """The rows of the coming round."""
-        if self._keeps:
+        if self._notes_incumbents:
             self._ledger.note_incumbents(running)
         chosen = self._choose(clock)
         last = self._last
@@ -166,7 +170,7 @@ class RoundMechanism(Executor[SharePolicy]):
         eligible = ledger.can_run if self._idle_fill == "queue_order" else ledger.can_run & (ledger.shares > 0)
         blocked = ~ledger.decided if settings.undecided_jobs_block_gpus else np.zeros_like(ledger.decided)
         self._blocked = set(np.flatnonzero(blocked).tolist())
-        self._queues, self._waiting = Queues(ledger, eligible, settings), None
+        self._queues, self._waiting = Queues(ledger, eligible, settings, self._only_due), None
         return self._queues
 
     def _choose(self, clock: float) -> list[list[int]]:
@@ -176,7 +180,7 @@ class RoundMechanism(Executor[SharePolicy]):
         if self._shuffles:
             visit_order = visit_order.copy()
             self._shuffler.shuffle(visit_order)
-        rows, left = self._ledger.rows, Vacancies(self._capacity, len(self._ledger.jobs))
+        rows, left = self._ledger.rows, Vacancies(self._gpus_to_give(clock), len(self._ledger.jobs))
         if self._settings.queue == "per_type":
             chosen = pack_per_type(queues.per_type(clock), visit_order, rows, left, self._strict)
         else:
@@ -186,6 +190,17 @@ class RoundMechanism(Executor[SharePolicy]):
         if self._blocked:
             chosen = [[row for row in mine if row not in self._blocked] for mine in chosen]
         return chosen
+
+    def _gpus_to_give(self, clock: float) -> list[int]:
+        """GPUs of each type for the round at `clock`."""
+        if not self._only_due:
+            return self._capacity
+        return self._ledger.due_gpus(self._ledger.due(clock), clock, self._capacity)
+
+    def due_at(self, clock: float) -> float:
+        """The beginning of the next round in which somebody's time is due; inf where nobody waits for his time."""
+        rounds = self._ledger.rounds_to_due(clock) if self._only_due else np.inf
+        return clock + max(rounds, 1.0) * self._settings.round_seconds
 
     def _fill_idle(self, clock: float, chosen: list[list[int]], visit_order: list[int], left: Vacancies) -> None:
         """Add waiting jobs, alone, where GPUs are left; those that are owed most time first."""
@@ -222,6 +237,8 @@ class RoundMechanism(Executor[SharePolicy]):
         last, ledger = self._last, self._ledger
         drawn = self._shuffles and self._idle_fill != "off"
         if last is None or last[0] != ledger.version or drawn or self._blocked:
+            return False
+        if self._only_due and ((ledger.shares > 0) & (ledger.shares < 1)).any():
             return False
         chosen = np.zeros(ledger.shares.shape, dtype=np.bool_)
         for j, rows in enumerate(last[1]):

@@ -22,7 +22,7 @@ _CHOICES = {
     "time_counted": ("since_decision", "since_arrival"),
     "priority": ("deficit", "time_fraction"),
     "queue": ("per_type", "global"),
-    "idle_fill": ("off", "queue_order", "best_type"),
+    "idle_fill": (None, "off", "queue_order", "best_type"),
     "placement": (
         "off",
         "in_order",
@@ -72,10 +72,12 @@ class MechanismSettings:
     hysteresis_rounds : a job that waits takes the place of one that runs only if it is owed so much more GPU time, in
         rounds of one GPU, times one less its share; see `allocator.mechanism.queues`. Saves restarts; for priority
         "deficit". 0: whoever is owed more runs.
-    idle_fill : who runs on GPUs that would idle. "off": nobody. "queue_order": rows without share stand at the end of
-        each queue, wherever they come up first. "best_type": once all rows with a share had their turn, each waiting
-        job takes the fastest type that has room (the first in order, for policies that do not distinguish types).
-        Policies with `fills_idle_gpus` false always have "off".
+    idle_fill : who runs on GPUs that would idle. "queue_order": rows without share stand at the end of each queue,
+        wherever they come up first. "best_type": once all rows with a share had their turn, each waiting job takes the
+        fastest type that has room (the first in order, for policies that do not distinguish types). "off": nobody has
+        more than its share, not even a job that has one; what a job is owed is then counted in rounds, see
+        `TimeLedger.due`. None: "best_type", and "off" for policies with `fills_idle_gpus` false. Under these the two
+        others fill nothing either, but a job with a share may have more than it.
     undecided_jobs_block_gpus : jobs that the policy has not seen yet take GPUs in the queue but do not run. Otherwise
         they are jobs without share.
     placement : "off": no GPU ids; "in_order": gangs take GPUs in the order of their ids, and a larger new gang may
@@ -116,7 +118,7 @@ class MechanismSettings:
     shuffle_seed_offset: int = 5
     tie_breaks: tuple[Literal["deficit", "share"], ...] = ("deficit", "share")
     hysteresis_rounds: float = 0.0
-    idle_fill: Literal["off", "queue_order", "best_type"] = "best_type"
+    idle_fill: Literal["off", "queue_order", "best_type"] | None = None
     undecided_jobs_block_gpus: bool = False
     placement: Literal[
         "off", "in_order", "consolidated", "buddy", "anew", "local_search", "most_free", "best_fit", "first_fit"
@@ -152,6 +154,9 @@ class MechanismSettings:
         if self.time_counted == "since_arrival" and self.priority != "time_fraction":
             expected = 'since_decision, or priority "time_fraction"'
             raise InputError("mechanism settings", field="time_counted", found=self.time_counted, expected=expected)
+        if self.time_counted == "since_arrival" and self.idle_fill == "off":
+            expected = "queue_order or best_type where time_counted is since_arrival: what jobs are owed is not kept"
+            raise InputError("mechanism settings", field="idle_fill", found=self.idle_fill, expected=expected)
         if self.share_decimals is not None and not 1 <= self.share_decimals <= _MOST_DIGITS:
             digits, expected = self.share_decimals, f"1 to {_MOST_DIGITS}"
             raise InputError("mechanism settings", field="share_decimals", found=digits, expected=expected)
@@ -161,7 +166,7 @@ class MechanismSettings:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(
-                    "mechanism settings", field=name, found=getattr(self, name), expected=" or ".join(choices)
+                    "mechanism settings", field=name, found=getattr(self, name), expected=" or ".join(map(str, choices))
                 )
         for tie in self.tie_breaks:
             if tie not in ("deficit", "share"):

@@ -115,6 +115,15 @@ class Allocation:
         ]
         return np.asarray(alone + of_pairs[0] + of_pairs[1])
 
+    @cached_property
+    def shares_of_time(self) -> NDArray[np.float64]:
+        """(N,) share of the time in which each job has GPUs, alone or with another."""
+        time: NDArray[np.float64] = self.shares.sum(axis=1)
+        if self.pairs is not None:
+            for member in (self.pairs.first, self.pairs.second):
+                time = time + np.bincount(member, self.pairs.share, minlength=len(time))
+        return time
+
     def __getstate__(self) -> dict[str, Any]:
         """All but what the allocation was decided from: it does not travel between processes."""
         return self.__dict__ | {"state": None, "decided_by": None}

@@ -161,10 +161,12 @@ class SharePolicy(Policy):
 
     Attributes
     ----------
-    fills_idle_gpus : whether jobs without a share may run on GPUs that would otherwise idle.
+    fills_idle_gpus : whether jobs may run beyond their shares on GPUs that would otherwise idle. Not so where idle GPUs
+        are meant: rows of the policy's own (quotas, caps, no envy), and theorems that hold for the shares alone. Then
+        nobody is ahead of his shares by more than a round (`MechanismSettings.idle_fill`).
     preemptive : whether a job may be moved once it has been given an accelerator type.
     strict_queue : whether a gang that does not fit lets nobody behind it pass.
-    relative_shares : whether shares are priorities only, and may exceed the capacity together.
+    relative_shares : whether shares are priorities only, and may exceed the capacity together; they promise no time.
 
     A policy that is not `heterogeneity_aware` leaves the choice of type to the mechanism, which may draw it at random,
     as Gavel does for its baselines.

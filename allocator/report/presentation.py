@@ -10,7 +10,7 @@ from typing import Any
 from allocator.policies.paper_labels import DEADLINE_LABELS, SHOCKWAVE_LABELS
 from allocator.report.figures import DEADLINE_FIGURES, FIGURES, MISSING, Figure
 
-__all__ = ["Presentation", "ended_otherwise", "free_restarts"]
+__all__ = ["Presentation", "ended_otherwise", "exceeded_shares", "free_restarts"]
 
 _RHO = ("worst_rho", "unfair_fraction")
 
@@ -131,6 +131,16 @@ def ended_otherwise(summary: Mapping[str, Any]) -> str:
     """How many jobs of a run ended without their last step, and how; empty where none did."""
     counts = ((int(summary.get(key) or 0), words) for key, words in _ENDED_OTHERWISE.items())
     return ", ".join(f"{count} job{'s' * (count > 1)} {words}" for count, words in counts if count)
+
+
+def exceeded_shares(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each run in which jobs had more than a policy meant that they have."""
+    return [
+        f"{name}: {summary['exceeded_jobs']:,} jobs had more GPU time than their shares: rows and theorems of this "
+        "policy do not hold for what they received (idle_fill fills GPUs that it leaves idle)"
+        for name, summary in zip(names, summaries, strict=True)
+        if summary.get("exceeded_jobs")
+    ]
 
 
 def free_restarts(summaries: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allocator.report.figures import MISSING, Figure, best_rows, format_column, format_count
-from allocator.report.presentation import Presentation, ended_otherwise, free_restarts
+from allocator.report.presentation import Presentation, ended_otherwise, exceeded_shares, free_restarts
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -107,6 +107,7 @@ def comparison_table(
     ends = [(name, ended_otherwise(summary)) for name, summary in zip(shown.names, summaries, strict=True)]
     notes += [f"{name}: {words}" for name, words in ends if words]
     notes += free_restarts(summaries)
+    notes += exceeded_shares(shown.names, summaries)
     table.caption = "\n".join(notes) or None
     return table
 

@@ -30,6 +30,7 @@ from allocator.results.views.summary import Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+    from allocator.results.record import RunRecord
     from allocator.results.result import SimulationResult
 
 __all__ = ["deadline_measure", "summarize"]
@@ -82,6 +83,7 @@ def summarize(result: SimulationResult, *, size_classes: Sequence[int] = SIZE_CL
         "migrations": None if result.record is None else result.record.migrations,
         "restart_gpu_hours": restart_gpu_hours(every_job),
         **_use_by_job(jobs),
+        **_promise_figures(result.record),
         "lease_extensions": extensions,
         "lease_opportunities": opportunities,
         "lease_extension_rate": extensions / opportunities if extensions is not None and opportunities else None,
@@ -134,6 +136,20 @@ def _use_by_job(jobs: pd.DataFrame) -> dict[str, Any]:
     return {
         "restarts_per_job": float(jobs.loc[ran, "preemptions"].mean()) if ran.any() else None,
         "gpu_hours_per_job": float(jobs.loc[done, "gpu_seconds"].mean()) / HOUR if done.any() else None,
+    }
+
+
+def _promise_figures(record: RunRecord | None) -> dict[str, Any]:
+    """What jobs had beyond their shares of time; nothing under policies that promise none."""
+    if record is None or record.promises is None or record.promised_seconds is None:
+        return {}
+    gpus, ran = record.jobs.scale_factor, record.running_seconds
+    beyond = np.maximum(ran - record.promised_seconds, 0.0)
+    total = float((gpus * ran).sum())
+    exceeded = int(record.ran_beyond_shares.sum()) if record.promises.binding else None
+    return {
+        "beyond_shares_fraction": float((gpus * beyond).sum()) / total if total else None,
+        "exceeded_jobs": exceeded,
     }
 
 

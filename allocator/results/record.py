@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,34 @@ from allocator.results.outcomes import CUT_OFF, OPEN, STATUSES, UNSERVED
 from allocator.simulator.truth import Truth
 
 if TYPE_CHECKING:
+    from allocator.protocol.allocation import Allocation
     from throughputs.configurations import Configurations
     from throughputs.prices import PriceTable
 
-__all__ = ["RunRecord"]
+__all__ = ["Promises", "RunRecord"]
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
+
+
+_ROUNDING = 1e-6
+"""Part of a time by which sums of shares may exceed it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Promises:
+    """What a policy promised to the jobs of a run.
+
+    Attributes
+    ----------
+    decisions : (round, clock in seconds, shares of time) in order.
+    round_seconds : of the mechanism that carried them out.
+    binding : whether nobody is meant to have more (`SharePolicy.fills_idle_gpus`).
+    """
+
+    decisions: Sequence[tuple[int, float, Allocation]]
+    round_seconds: float
+    binding: bool
 
 
 class RunRecord:
@@ -42,6 +64,7 @@ class RunRecord:
     prices : dollars per GPU hour, see `cost`; None: costs are not reckoned.
     fluid : whether the run had no rounds; outcomes are then intervals between events, and their rows have shares.
     by_gpus : what the jobs do by number of GPUs, asked for when it is needed; None: not known.
+    promises : the decisions on shares of time; None under a policy whose answers are none.
     """
 
     def __init__(
@@ -54,6 +77,7 @@ class RunRecord:
         prices: PriceTable | None = None,
         fluid: bool = False,
         by_gpus: Callable[[], Configurations] | None = None,
+        promises: Promises | None = None,
     ) -> None:
         self.jobs = jobs
         self.truth = truth
@@ -62,6 +86,7 @@ class RunRecord:
         self.window = window
         self.prices = prices
         self.fluid = fluid
+        self.promises = promises
         self._by_gpus = by_gpus
 
     @cached_property
@@ -206,6 +231,35 @@ class RunRecord:
         through = self.jobs.completion_time[self.row_job]
         ran: _Floats = np.fmin(self.row_busy_until, through) - self.row_start
         return ran * self.row_share if self.fluid else ran
+
+    @cached_property
+    def running_seconds(self) -> _Floats:
+        """(N,) seconds in which each job had GPUs."""
+        return np.bincount(self.row_job, self.row_seconds, len(self.jobs)).astype(np.float64)
+
+    @cached_property
+    def promised_seconds(self) -> _Floats | None:
+        """(N,) seconds on GPUs that the decisions promised each job while it was there; None without shares."""
+        if self.promises is None or not self.promises.decisions:
+            return None
+        decisions = self.promises.decisions
+        end = max(float(self.round_end[-1]), decisions[-1][1]) if len(self.outcomes) else decisions[-1][1]
+        gone = np.fmin(self.jobs.completion_time, self.jobs.columns["leave_time"])
+        gone = np.where(np.isnan(gone), end, np.minimum(gone, end))
+        promised = np.zeros(len(self.jobs))
+        until = [clock for _, clock, _ in decisions[1:]] + [end]
+        for (_, clock, allocation), following in zip(decisions, until, strict=True):
+            ids = np.array(allocation.throughputs.jobs, dtype=np.int64)
+            promised[ids] += allocation.shares_of_time * np.maximum(np.minimum(gone[ids], following) - clock, 0.0)
+        return promised
+
+    @cached_property
+    def ran_beyond_shares(self) -> NDArray[np.bool_]:
+        """(N,) jobs that had more beyond their shares than a round on each type, which shares become rounds by."""
+        if self.promises is None or self.promised_seconds is None:
+            return np.zeros(len(self.jobs), dtype=np.bool_)
+        rounds = len(self.cluster.accelerators) * self.promises.round_seconds
+        return self.running_seconds > (self.promised_seconds + rounds) * (1 + _ROUNDING)
 
     @cached_property
     def restart_gpu_seconds(self) -> _Floats:

@@ -54,7 +54,8 @@ class SimulationResult:
         was not given the GPUs it had before), status (category: "completed", "cut_off" (taken off by a rule of the
         preset before its last step), "dropped" (given up), "rejected" (not admitted), "unserved", "unfinished"). Times
         in seconds.
-        Where the run has them also: steps_done, where a rule may cut jobs off; rho_static, rho_themis and
+        Where the run has them also: promised_time, what running_time would be if jobs had their shares of time;
+        steps_done, where a rule may cut jobs off; rho_static, rho_themis and
         scheduled_fraction (rounds in which it ran, of those in which it was there), where profiles are known; entity
         (empty: none), user and partition (empty: not told), gpu_fraction (below 1 for one that shares its GPU),
         deadline (seconds on the clock) and met, last_deadline and value_kept where jobs have several

@@ -37,7 +37,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
     start[record.row_job[::-1]] = record.row_start[::-1]
     jct = jobs.completion_time - jobs.arrival_time
     isolated = record.isolated_jct()
-    running = np.bincount(record.row_job, record.row_seconds, n)
+    running = record.running_seconds
     waited = jct - running
     columns: dict[str, Any] = {
         "job_id": np.arange(n),
@@ -52,6 +52,7 @@ def jobs_table(record: RunRecord) -> pd.DataFrame:
         "isolated_jct": isolated,
         "rho": jct / isolated,
         "running_time": running,
+        **({} if record.promised_seconds is None else {"promised_time": record.promised_seconds}),
         "queueing_time": np.where(np.abs(waited) <= _ROUNDING * jct, 0.0, waited),
         "gpu_seconds": np.bincount(record.row_job, record.row_gpu_seconds, n),
         "restart_gpu_seconds": record.restart_gpu_seconds,

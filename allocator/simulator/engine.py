@@ -24,10 +24,10 @@ from allocator.presets import preset as find_preset
 from allocator.protocol.elastic import of_table
 from allocator.protocol.entities import Entities, EntitiesLike
 from allocator.protocol.jobs import JobTable
-from allocator.protocol.policy import Need, Policy, checked_policy
+from allocator.protocol.policy import Need, Policy, SharePolicy, checked_policy
 from allocator.results.cost import Prices, price_table
 from allocator.results.observers import Observer, Recorder
-from allocator.results.record import RunRecord
+from allocator.results.record import Promises, RunRecord
 from allocator.results.result import SimulationResult
 from allocator.simulator.arrivals import ExtendTrace, MoreJobs
 from allocator.simulator.goodput.world import goodput_world
@@ -238,6 +238,15 @@ class Simulation:
             self._trace, self.world.jobs, self._truth, self._cluster, self._policy, self.settings, self._prices
         )
 
+    def _promises(self) -> Promises | None:
+        """What was promised; None by policies whose answers are plans, an order, or priorities."""
+        policy, decisions = self._policy, self.recorder.decisions
+        if not isinstance(policy, SharePolicy) or policy.relative_shares:
+            return None
+        if any(allocation.status == "order" for _, _, allocation in decisions):
+            return None
+        return Promises(decisions, self.world.core.settings.round_seconds, not policy.fills_idle_gpus)
+
     def result(self, label: str | None = None) -> SimulationResult:
         """What came of the run, which is called `label`."""
         world, trace, cluster = self.world, self._trace, self._cluster
@@ -250,6 +259,7 @@ class Simulation:
             self._prices,
             self._fluid,
             _by_gpus(trace, self._throughputs, cluster) if len(trace) == len(world.jobs) else None,
+            self._promises(),
         )
         return SimulationResult(
             policy=self._policy.name,

@@ -139,6 +139,10 @@ class World:
             self._carry_out(decision)
         elif decision.interruptible and len(self.core.active):
             self._events.wait(decision)
+        elif len(self.core.active) and (due := self.core.due_at(self.clock)) < np.inf:
+            if due <= self.clock + self._rounds.seconds:
+                self.note_stall()  # its gang may not fit
+            self.clock = min(due, self.arrivals.next_time, self.core.next_price_change)
         elif self.arrivals.next_time < np.inf:
             arrival = self.arrivals.next_time
             self.clock = self._events.seen_at(arrival) if self._in_stretches(decision) else arrival

@@ -39,9 +39,9 @@ def check_policy(policy: Policy | type[Policy] | str) -> None:
 
     Its answers are shares of time in the polytope; they depend on the state alone, and there neither on the order of
     jobs nor on the unit in which steps are counted; it copes with no jobs, no GPUs, one job, and jobs that can run
-    nowhere; what it calls optimal has a bound; a planner's memory can be put away; and a small simulation ends, the
-    same whether or not it was interrupted. What a policy lacks by intent it says as class data: `relative_shares`,
-    `in_order_of_rows`, `unit_free`, `one_type`.
+    nowhere; what it calls optimal has a bound; a planner's memory can be put away; a small simulation ends, the same
+    whether or not it was interrupted, and without anybody beyond its shares where GPUs are left idle on purpose. What a
+    policy lacks by intent it says as class data: `relative_shares`, `in_order_of_rows`, `unit_free`, `one_type`.
 
     Parameters
     ----------
@@ -107,6 +107,11 @@ def _simulates(policy: Policy) -> None:
     if left.any():
         job = int(np.argmax(left))
         raise BrokenError(f"job {job} of the simulation is {status.iloc[job]} at its end")
+    if whole.summary().exceeded_jobs:
+        assert whole.record is not None
+        job = int(np.argmax(whole.record.ran_beyond_shares))
+        had, promised = (float(whole.jobs[name].iloc[job]) for name in ("running_time", "promised_time"))
+        raise BrokenError(f"job {job} had GPUs for {had:.0f} s where shares promised {promised:.0f} s and bind")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint"
         with contextlib.suppress(_PutAwayError):

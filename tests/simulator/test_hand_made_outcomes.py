@@ -21,7 +21,7 @@ def order_of_rounds(sizes: list[int], shares: list[float], rounds: int) -> list[
         Cluster({"v100": 2}),
         SharesPolicy(lambda _: np.array(shares)[:, None], fills_idle_gpus=False),
         np.ones((len(sizes), 1)),
-        preset=preset("default").replace(max_clock_seconds=360.0 * rounds),
+        preset=preset("default").replace(max_clock_seconds=360.0 * rounds, idle_fill="best_type"),
     )
     table = result.rounds[result.rounds["round"] < rounds]
     assert not table.duplicated("round").any()

@@ -37,12 +37,15 @@ class ConvexPolicy(SharePolicy):
     Attributes
     ----------
     unit : unit of the objective.
+    fills_idle_gpus : False, so that the rows hold for the time that jobs get, averaged over some rounds. A program
+        whose rows are none, or least shares only, says True.
     """
 
     solver: str = "auto"
 
     solvers: ClassVar[tuple[str, ...] | None] = ("auto", *SOLVERS)
     unit: ClassVar[str] = ""
+    fills_idle_gpus: ClassVar[bool] = False
 
     @abstractmethod
     def statement(self, cp: Any, shares: Any, state: ClusterState) -> tuple[Any, Sequence[Any]]:

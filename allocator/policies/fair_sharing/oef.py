@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,9 @@ class OptimalEfficiencyWithFairness(SharePolicy):
 
     form: str = "cooperative"
     solver: str = "auto"
+
+    # on GPUs beyond the shares somebody would have what others envy
+    fills_idle_gpus: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.form not in _FORMS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,9 @@ class _DiscountedNash(ProgramPolicy):
     """
 
     budgets: str = "equal"
+
+    # the time that a discount takes away is what a misreport would cost
+    fills_idle_gpus: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.budgets not in _BUDGETS:

@@ -58,7 +58,8 @@ class _Priced(SharePolicy):
     def __post_init__(self) -> None:
         if self.cost not in _COSTS:
             raise InputError("policy", field="cost", found=self.cost, expected=f"one of {', '.join(_COSTS)}")
-        # a GPU that is left unused to save its price is not there to be filled
+        # A GPU that is left unused to save its price is not there to be filled. By type idle GPUs save nothing, and
+        # deadlines are least shares, which nobody loses by what others have beyond theirs.
         object.__setattr__(self, "fills_idle_gpus", self.cost == "by_type")
 
     def dollars_per_hour(self, state: ClusterState) -> Array:

@@ -25,7 +25,7 @@ from allocator.report.figures import (
 )
 from allocator.report.page.markup import section
 from allocator.report.page.seeds import Policies
-from allocator.report.presentation import Presentation, free_restarts
+from allocator.report.presentation import Presentation, exceeded_shares, free_restarts
 
 __all__ = ["breakdown_sections", "comparison_section"]
 
@@ -51,7 +51,8 @@ def comparison_section(policies: Policies) -> str:
         f"completed the most jobs{exempt}. Less is better, except for {more_is_better}. Click a heading to sort; "
         "choose a baseline above to see each figure as a ratio to that of the baseline, ▲ better or ▼ worse."
     )
-    how += "".join(f" {line[0].upper()}{line[1:]}." for line in free_restarts(summaries))
+    lines = [*free_restarts(summaries), *exceeded_shares(shown.names, summaries)]
+    how += "".join(f" {line[0].upper()}{line[1:]}." for line in lines)
     if not shown.usual:
         how += f" Here rho is {shown.meaning}."
     if policies.most_runs > 1:

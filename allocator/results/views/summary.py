@@ -68,6 +68,10 @@ class Summary(Mapping[str, Any]):
     restart_gpu_hours : GPU hours that starts took, first ones and those after preemptions; 0 where they are free.
     restarts_per_job : starts after the first, preemptions that were made up for, on average over jobs that ran.
     gpu_hours_per_job : GPU hours of a completed job, on average.
+    beyond_shares_fraction : part of the GPU time of jobs that was beyond their shares of time, as it is where idle GPUs
+        are filled; under policies that decide on shares.
+    exceeded_jobs : jobs that had more beyond their shares than rounds explain, under a policy that leaves GPUs idle on
+        purpose (`SharePolicy.fills_idle_gpus`): its rows, or what its theorem says, do not hold for what they received.
     lease_extensions, lease_opportunities, lease_extension_rate : rounds in which a job kept the GPUs of the round
         before, rounds in which it could have, and their ratio.
     mean_envy, largest_envy : difference between two jobs in the fraction of their rounds in which they ran, over all
@@ -163,6 +167,8 @@ class Summary(Mapping[str, Any]):
     restart_gpu_hours: float | None = _figure("GPU h")
     restarts_per_job: float | None = None
     gpu_hours_per_job: float | None = _figure("GPU h")
+    beyond_shares_fraction: float | None = None
+    exceeded_jobs: int | None = _figure("jobs")
     lease_extensions: int | None = None
     lease_opportunities: int | None = None
     lease_extension_rate: float | None = None

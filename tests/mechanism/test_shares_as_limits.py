@@ -1,0 +1,198 @@
+"""Where idle GPUs are meant: nobody has more GPU time than his shares promise, but for a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import allocator
+from allocator import ConvexPolicy, SharePolicy, SimulationResult
+from allocator.cluster import Cluster
+from allocator.mechanism.settings import MechanismSettings
+from allocator.presets import Preset, preset
+from allocator.testing.worlds import cluster_for, table_for, trace_of
+from tests.simulator.worlds import SharesPolicy, make_trace, worlds
+from throughputs import InputError
+
+ROUND = 360.0
+FREE_STARTS = {"restart_penalty_seconds": 0.0, "restart_penalty_by_gpus": ()}
+"""A round of a job that pays for its start is shorter."""
+
+
+def endless(**changes: Any) -> Preset:
+    return preset("default").replace(max_clock_seconds=40 * ROUND, **FREE_STARTS, **changes)
+
+
+def run(sizes: list[int], shares: list[float], gpus: int, **changes: Any) -> list[list[int]]:
+    """Jobs of each of 12 rounds, under constant shares of one type."""
+    policy = SharesPolicy(lambda _: np.array(shares)[:, None], fills_idle_gpus=False)
+    table = allocator.simulate(
+        make_trace([1e6] * len(sizes), sizes),
+        {"v100": gpus},
+        policy,
+        np.ones((len(sizes), 1)),
+        preset=endless(**changes),
+    ).rounds
+    at = (table["start_time"] / ROUND).round().astype(int)
+    return [sorted(table["job_id"][at == k].tolist()) for k in range(12)]
+
+
+def test_a_row_that_runs_goes_on_while_it_is_owed_anything_and_starts_again_for_a_round() -> None:
+    """Half of the time: new, it starts for half a round; owed, with each round's promise, 0, 0.5 and 1 rounds then."""
+    assert [len(jobs) for jobs in run([1], [0.5], 1)] == [1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
+
+
+def test_all_of_the_time_is_all_of_the_time() -> None:
+    assert run([1, 2], [1.0, 1.0], 3) == [[0, 1]] * 12
+
+
+def test_a_gang_waits_for_its_own_time_beside_gpus_that_idle() -> None:
+    """A quarter of the time of 8 GPUs: it starts when it is owed half a round, and then once it is owed a whole one."""
+    assert [len(jobs) for jobs in run([8], [0.25], 8)] == [0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]
+
+
+def test_the_type_as_a_whole_keeps_to_what_was_promised_in_every_round() -> None:
+    """Ten jobs of 0.6 on ten GPUs could all start at once; together they are promised six."""
+    had = np.cumsum([len(jobs) for jobs in run([1] * 10, [0.6] * 10, 10)])
+    promised = 6 * np.arange(1, 13)
+    assert (had <= promised).all()
+    assert (had >= promised - 10 * 0.6).all()
+
+
+def test_a_run_may_say_so_of_any_policy_and_a_policy_may_be_overruled() -> None:
+    always = [[0]] * 12
+    assert run([1], [0.5], 1, idle_fill="best_type") == always
+    policy = SharesPolicy(lambda _: np.array([[0.5]]))
+    seen = {
+        fill: allocator.simulate(
+            make_trace([1e6]),
+            {"v100": 1},
+            policy,
+            [[1.0]],
+            preset=endless(**({} if fill is None else {"idle_fill": fill})),
+        ).jobs
+        for fill in (None, "off")
+    }
+    assert seen[None]["running_time"].item() == pytest.approx(40 * ROUND, rel=0.05)
+    assert seen["off"]["running_time"].item() == pytest.approx(20 * ROUND, abs=ROUND)
+
+
+def test_time_since_arrival_keeps_no_account() -> None:
+    with pytest.raises(InputError, match="idle_fill"):
+        MechanismSettings(priority="time_fraction", time_counted="since_arrival", idle_fill="off")
+
+
+def test_jobs_wait_for_their_time_while_nobody_runs_and_nobody_comes() -> None:
+    """A share of a thousandth is a round in a thousand: no stall, and no round in between."""
+    policy = SharesPolicy(lambda _: np.array([[0.001]]), fills_idle_gpus=False)
+    result = allocator.simulate(
+        make_trace([2 * ROUND]), {"v100": 1}, policy, [[1.0]], preset=preset("default").replace(**FREE_STARTS)
+    )
+    assert result.rounds["start_time"].tolist() == [499 * ROUND, 1999 * ROUND]
+    assert result.jobs["status"].tolist() == ["completed"]
+
+
+def within_a_round(result: SimulationResult) -> None:
+    """Nobody has more than a round beyond its shares on any type, and no type more than a gang for a round."""
+    types = len(result.cluster.accelerators)
+    jobs = result.jobs
+    beyond = (jobs["running_time"] - jobs["promised_time"]).to_numpy()
+    assert (beyond <= types * ROUND * (1 + 1e-6)).all(), beyond / ROUND
+    gpus = jobs["scale_factor"].to_numpy()
+    assert (gpus * beyond).sum() <= types * ROUND * gpus.max(initial=1) * (1 + 1e-6)
+    assert not result.summary().exceeded_jobs
+
+
+@settings(max_examples=60)
+@given(worlds(), st.integers(0, 2**32 - 1))
+def test_time_received_is_bounded_by_shares_that_change_with_every_job(world: Any, seed: int) -> None:
+    trace, cluster, rates = world
+    rng = np.random.default_rng(seed)
+
+    def drawn(state: Any) -> np.ndarray:
+        shares = rng.uniform(0.0, 1.0, state.rates.shape) * (state.rates > 0)
+        used = (state.scale_factors[:, None] * shares).sum(axis=0)
+        shares *= np.minimum(1.0, state.capacity / np.maximum(used, 1e-9))
+        return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
+
+    policy = SharesPolicy(drawn, fills_idle_gpus=False)
+    result = allocator.simulate(trace, cluster, policy, rates, preset=endless())
+    if result.decisions:
+        within_a_round(result)
+
+
+SHARES = [
+    name
+    for name in [entry.name for entry in allocator.list_policies()]
+    if isinstance(allocator.get_policy(name), SharePolicy)
+]
+PROMISING = [name for name in SHARES if not allocator.get_policy(name).relative_shares]
+
+
+@cache
+def crowded(name: str, seed: int) -> SimulationResult:
+    """Twelve jobs on eight GPUs, with nobody beyond its shares."""
+    policy = allocator.get_policy(name)
+    chosen = preset("default").replace(idle_fill="off", **FREE_STARTS)
+    return allocator.simulate(
+        trace_of(12, seed, hours=2.0), cluster_for(policy, (4, 2, 2)), policy, table_for(policy), preset=chosen
+    )
+
+
+@pytest.mark.parametrize("name", PROMISING)
+def test_under_every_policy_nobody_has_more_than_it_was_promised(name: str) -> None:
+    result = crowded(name, 0)
+    if "promised_time" in result.jobs:  # an order promises nothing in shares
+        within_a_round(result)
+
+
+@dataclass(frozen=True)
+class RandomRows(ConvexPolicy):
+    """Proportional fairness under drawn rows, a weight for each job."""
+
+    seed: int = 0
+
+    def weights(self, jobs: Any) -> np.ndarray:
+        drawn = np.random.default_rng(self.seed).uniform(0.0, 1.0, (2, 20))
+        return np.where(drawn > 0.5, drawn, 0.0)[:, [job if isinstance(job, int) else 0 for job in jobs]]
+
+    def statement(self, cp: Any, shares: Any, state: Any) -> tuple[Any, list[Any]]:
+        throughput = cp.sum(cp.multiply(state.rates / state.rates.max(), shares), axis=1)
+        gpu_time = cp.multiply(state.scale_factors[:, None], shares)
+        rows = self.weights(state.throughputs.jobs) @ gpu_time
+        return cp.Maximize(cp.sum(cp.log(throughput))), [rows <= 0.3 * state.capacity]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_a_program_hold_for_the_time_received(seed: int) -> None:
+    policy, sizes = RandomRows(seed=seed), [1, 1, 2, 1, 4, 1, 1, 2, 1, 1]
+    cluster = Cluster({"v100": 8})
+    result = allocator.simulate(make_trace([1e6] * 10, sizes), cluster, policy, np.ones((10, 1)), preset=endless())
+    jobs = result.jobs
+    gpu_time = (jobs["scale_factor"] * jobs["running_time"]).to_numpy()
+    assert (jobs["running_time"] > 0).all()
+    used = policy.weights(range(10)) @ gpu_time / (40 * ROUND)
+    assert (used <= 0.3 * 8 * (1 + 2 / 40) + 0.1).all(), used
+    within_a_round(result)
+
+
+def test_a_result_tells_when_jobs_had_more_than_their_rows_allow() -> None:
+    policy, n = RandomRows(), 10
+    filled = allocator.simulate(
+        make_trace([1e6] * n), {"v100": 8}, policy, np.ones((n, 1)), preset=endless(idle_fill="best_type")
+    ).summary()
+    assert filled.exceeded_jobs is not None
+    assert filled.exceeded_jobs > 0
+    assert filled.beyond_shares_fraction is not None
+    assert filled.beyond_shares_fraction > 0.1
+    plain = allocator.simulate(
+        make_trace([1e4] * n), {"v100": 8}, allocator.get_policy("fifo"), np.ones((n, 1))
+    ).summary()
+    assert plain.exceeded_jobs is None
+    assert plain.beyond_shares_fraction is None
