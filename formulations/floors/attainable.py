@@ -115,7 +115,7 @@ def keep_most_packed_floors(polytope: PackedPolytope, floors: ArrayLike, order: 
     sizes = columns.group_scale_factors.astype(np.float64)
     useful = useful_pairs(columns.alone, columns.together, sizes, jobs)
     # no job has more throughput than this, whoever it shares with
-    fastest = np.maximum(columns.alone, np.where(useful, columns.together, 0.0).max(axis=1))[:, types]
+    fastest = np.maximum(columns.alone, np.where(useful, columns.together, 0.0).max(axis=1, initial=0.0))[:, types]
     return _keep_most(
         floors,
         _fastest_mix(fastest, polytope.capacity[types] / sizes[:, None])[columns.group],

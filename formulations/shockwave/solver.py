@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, SolverError
 from formulations.reference.mixed_integer import solve_mixed
+from formulations.reference.stopping import StopRule
 from formulations.shockwave.backfill import backfill, fill_with_gain
 from formulations.shockwave.knapsack import divides
 from formulations.shockwave.order.ordering import Ordering, Placement, order_rounds
@@ -255,7 +256,8 @@ class _Stage:
 
     def _by_solver(self, solver: str, form: str) -> RoundsAnswer:
         statement = state(self.program, self.weights, fairness=self.stage == 1, form=form)
-        answer = solve_mixed(statement, solver, self.solve.gap, self.deadline - time.monotonic())
+        stop = StopRule(self.solve.gap, seconds=self.deadline - time.monotonic())
+        answer = solve_mixed(statement, solver, stop)
         if answer.columns is None:
             raise RuntimeError(answer.note)
         rounds, schedule = rounds_of(statement, answer.columns, self.program, form)

@@ -16,12 +16,12 @@ _PAPER = "Narayanan et al., OSDI 2020, sec. 4.1 and 4.3"
 _SHOCKWAVE = "Zheng et al., NSDI 2023, sec. 8 (baseline)"
 
 
-@register("isolated", paper=_PAPER, program="x_ij = (c_j / N) / s_i, rows capped at 1")
+@register("isolated", paper=_PAPER, program="x_ij = (c_j / N) / s_i where s_i <= c_j, rows capped at 1")
 @dataclass(frozen=True)
 class Isolated(ClosedFormPolicy):
-    """Give each of the N jobs one N-th of every accelerator type.
+    """Give each of the N jobs one N-th of every accelerator type that its gang fits on.
 
-        x_ij = (c_j / N) / s_i,  each row scaled to sum to at most 1
+        x_ij = (c_j / N) / s_i where s_i <= c_j, else 0;  each row scaled to sum to at most 1
 
     What a job would have if the cluster were cut into equal parts; the denominator of finish-time fairness.
     """

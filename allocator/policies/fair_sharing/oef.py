@@ -17,6 +17,7 @@ from allocator.registry import register
 from formulations import MaxMin, Polytope, solve
 from formulations.columns import ColumnProgram, InfeasibleError, Rows, Total, solve_columns
 from formulations.core.reductions import classes_of
+from formulations.reference.stopping import TIME_LIMIT_SECONDS
 from throughputs import Configurations, InputError, PlainColumns, ThroughputMatrix
 
 if TYPE_CHECKING:
@@ -72,14 +73,19 @@ class OptimalEfficiencyWithFairness(SharePolicy):
     ----------
     form : "cooperative" or "non_cooperative".
     solver : of the cooperative form "auto", "highs" or "cbc"; of the other as `ProgramPolicy.solver`.
+    time_limit_seconds : of the cooperative form, after which no answer is an error.
     """
 
     form: str = "cooperative"
     solver: str = "auto"
+    time_limit_seconds: float = TIME_LIMIT_SECONDS
 
     def __post_init__(self) -> None:
         if self.form not in _FORMS:
             raise InputError("policy oef", field="form", found=self.form, expected=f"one of {', '.join(_FORMS)}")
+        if not self.time_limit_seconds > 0:
+            found = self.time_limit_seconds
+            raise InputError("policy oef", field="time_limit_seconds", found=found, expected="a time above 0")
 
     def prepare(self) -> None:
         """Import the solver, by a decision about nothing."""

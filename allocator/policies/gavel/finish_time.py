@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from allocator.policies.base.programs import Array, BlindPolicy, ProgramPolicy
 from allocator.protocol import ClusterState
 from allocator.registry import register
@@ -51,6 +53,7 @@ class FinishTimeFairness(_FinishTimeFairness, BlindPolicy):
     """Finish-time fairness blind to accelerator types: every type taken for the reference type, in C too."""
 
     def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:
-        """C at the believed rates: isolated shares always have the same mix of types, so the ratio is constant."""
-        true, believed = (proportional_throughput(r, state.capacity) for r in (state.rates, rates))
+        """C at the believed rates: a job's isolated shares always have the same mix of types, so the ratio is constant."""
+        fits = state.scale_factors[:, None] <= state.capacity
+        true, believed = (proportional_throughput(np.where(fits, r, 0.0), state.capacity) for r in (state.rates, rates))
         return state.isolated_seconds * (true / believed)
