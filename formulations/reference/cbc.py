@@ -19,6 +19,8 @@ __all__ = ["CbcAnswer", "run_cbc"]
 
 Array = NDArray[np.float64]
 
+_BY_DEFAULT = StopRule()
+
 _KEPT = 1e-6
 """By so much a point that CBC has written with eight digits may violate rows that it keeps."""
 
@@ -52,7 +54,7 @@ def run_cbc(
     upper: Array,
     maximise: bool = False,
     whole: NDArray[np.bool_] | None = None,
-    stop: StopRule = StopRule(),
+    stop: StopRule = _BY_DEFAULT,
     options: Mapping[str, str] | None = None,
 ) -> CbcAnswer:
     """``min c.x, rows[0] <= A x <= rows[1], lower <= x <= upper``, on one thread; see `highs_model.with_model`.

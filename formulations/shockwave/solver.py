@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.arguments import instance
 from formulations.core.in_turn import Judged, Turn, solve_in_turn
 from formulations.core.solution import Attempt, SolverError
 from formulations.reference.mixed_integer import solve_mixed
@@ -77,6 +78,7 @@ def solve_plan(
 
     Source: Zheng et al., NSDI 2023, and its public implementation.
     """
+    instance("solve_plan", "program", program, PlanningProgram)
     _check_settings(form, solver, relative_gap, time_limit_seconds, ordering)
     started = time.perf_counter()
     given = program.order_by_content()

@@ -53,7 +53,7 @@ class FinishTimeFairness(_FinishTimeFairness, BlindPolicy):
     """Finish-time fairness blind to accelerator types: every type taken for the reference type, in C too."""
 
     def isolated_seconds(self, state: ClusterState, rates: Array) -> Array:
-        """C at the believed rates: a job's isolated shares always have the same mix of types, so the ratio is constant."""
+        """C at the believed rates: on isolated shares a job always has the same mix of types."""
         fits = state.scale_factors[:, None] <= state.capacity
         true, believed = (proportional_throughput(np.where(fits, r, 0.0), state.capacity) for r in (state.rates, rates))
         return state.isolated_seconds * (true / believed)
