@@ -15,16 +15,15 @@ Array = NDArray[np.float64]
 
 
 def isolated_shares(scale_factors: NDArray[np.int64], capacity: NDArray[np.int64] | Array) -> Array:
-    """Each of the N jobs gets one N-th of every type that its gang fits on::
+    """Each of the N jobs gets one N-th of every type::
 
-        x_ij = (c_j / N) / s_i where s_i <= c_j, else 0;  each row scaled to sum to at most 1
+        x_ij = (c_j / N) / s_i,  each row scaled to sum to at most 1
 
-    Parameters: (N,) GPUs per gang; (M,) GPUs per type. Returns (N, M).
+    Parameters: (N,) GPUs per gang; (M,) GPUs per type, or (N, M) those that each job may use. Returns (N, M).
     Source: Narayanan et al., OSDI 2020, section 4.3.
     """
     N = len(scale_factors)
-    sizes, gpus = scale_factors[:, None], np.asarray(capacity, dtype=np.float64)[None, :]
-    shares = np.where(sizes <= gpus, gpus / max(N, 1) / sizes, 0.0)
+    shares = np.asarray(capacity, dtype=np.float64) / max(N, 1) / scale_factors[:, None]
     return np.asarray(shares / np.maximum(shares.sum(1, keepdims=True), 1.0))
 
 

@@ -83,9 +83,10 @@ def solve_stated(
     """
     started = perf_counter()
     instance(source, "polytope", polytope, Polytope, "Polytope(PlainColumns(matrix), capacity)")
-    if not callable(statement):
+    given: Any = statement
+    if not callable(given):
         expected = "a function of cvxpy and the shares that returns an objective and a list of constraints"
-        raise InputError(source, field="statement", found=statement, expected=expected)
+        raise InputError(source, field="statement", found=given, expected=expected)
     if solver != "auto" and solver not in SOLVERS:
         expected = f"auto or a solver of convex programs{did_you_mean(solver, SOLVERS)}: one of {', '.join(SOLVERS)}"
         raise InputError(source, field="solver", found=solver, expected=expected)

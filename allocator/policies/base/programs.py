@@ -27,6 +27,7 @@ __all__ = [
     "Named",
     "ProgramPolicy",
     "certified",
+    "fitting_gpus",
     "named_accelerator",
     "priced_rates",
 ]
@@ -208,6 +209,11 @@ def priced_rates(state: ClusterState) -> Array:
     return np.where(fits, state.rates, 0.0)
 
 
+def fitting_gpus(state: ClusterState) -> NDArray[np.int64]:
+    """(N, M) GPUs of each type, 0 where a gang does not fit."""
+    return np.where(state.scale_factors[:, None] <= state.capacity, state.capacity, 0)
+
+
 @dataclass(frozen=True)
 class ClosedFormPolicy(SharePolicy):
     """A policy whose shares need no program; a gang has none of a type on which it does not fit."""
@@ -222,7 +228,7 @@ class ClosedFormPolicy(SharePolicy):
     def allocate(self, state: ClusterState) -> Allocation:
         """The shares for `state`."""
         started = perf_counter()
-        shares = np.where(state.scale_factors[:, None] <= state.capacity, self.shares(state), 0.0)
+        shares = np.where(fitting_gpus(state) > 0, self.shares(state), 0.0)
         seconds = perf_counter() - started
         return Allocation(
             self.name, state.throughputs, shares, self.status, seconds=seconds, state=state, decided_by=self

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from allocator.policies.base.programs import Array, ClosedFormPolicy
+from allocator.policies.base.programs import Array, ClosedFormPolicy, fitting_gpus
 from allocator.protocol import ClusterState
 from allocator.registry import register
 from formulations import isolated_shares, proportional_shares
@@ -28,7 +28,7 @@ class Isolated(ClosedFormPolicy):
 
     def shares(self, state: ClusterState) -> Array:
         """Isolated shares."""
-        return isolated_shares(state.scale_factors, state.capacity)
+        return isolated_shares(state.scale_factors, fitting_gpus(state))
 
 
 @register("proportional", paper=_PAPER, program="x_ij = c_j / sum_k c_k")
